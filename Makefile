@@ -1,0 +1,113 @@
+# Every task a person runs; `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+
+PYTHON ?= python3
+TORCH  ?= cpu
+CORPUS ?=
+TESTS  ?=
+
+VENV     := .venv
+VENV217  := .venv-tf217
+BIN      := $(VENV)/bin
+DEMO     := build/demo
+SAY      := @printf '→ %s\n'
+DOWNLOADS := awk '/^ *Downloading / { print "  " $$1, $$2, $$3, $$4; fflush() } /^Successfully installed/ { print "  " NF - 2 " packages are in" }'
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+PIP_INSTALL := -m pip install --progress-bar off
+
+.PHONY: help setup demo test test-unit test-integration test-tf217 lint format docs lock bench-trainer bench-cli clean
+
+help:  ## list the tasks
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(VENV)/stamps/dev  ## make .venv with everything the tests need (TORCH=cuda takes the CUDA build of torch)
+	@$(BIN)/python scripts/install_torch.py --build $(TORCH) --constraints constraints.txt
+
+demo: $(VENV)/stamps/demo  ## recordings → a trained model that speaks, on the CPU (CORPUS=DIR: your own, LJSpeech layout)
+	@mkdir -p $(DEMO)
+ifeq ($(CORPUS),)
+	$(SAY) "making a small corpus: espeak-ng speaks a list of sentences"
+	@$(BIN)/voxyard corpus demo $(DEMO)/corpus
+endif
+	$(SAY) "preparing shards from $(or $(CORPUS),$(DEMO)/corpus)"
+	@rm -rf $(DEMO)/shards $(DEMO)/run
+	@$(BIN)/voxyard corpus prepare "$(or $(CORPUS),$(DEMO)/corpus)" $(DEMO)/shards
+	$(SAY) "training: one CPU device prepares the batches while the other learns"
+	@$(BIN)/voxyard train --device cpu --data-gpu 0 --model-gpu 1 --train-data $(DEMO)/shards \
+	  --model-size tiny --batch-size 8 --max-steps 100 --checkpoint-dir $(DEMO)/run
+	$(SAY) "speaking with the model that was just trained"
+	@$(BIN)/voxyard synthesize --checkpoint $(DEMO)/run --text "The birch canoe slid on the smooth planks." \
+	  --out $(DEMO)/demo.wav
+
+test: setup  ## all tests: unit, then integration
+	@$(MAKE) test-unit test-integration
+
+test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor torch (under a minute)
+	$(SAY) "unit tests"
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q
+
+test-integration: $(VENV)/stamps/dev  ## the tests with TensorFlow (under ten minutes)
+	$(SAY) "integration tests"
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration) -q
+
+test-tf217: $(VENV217)/stamps/test  ## the trainer's tests with the oldest TensorFlow that voxyard works with
+	$(SAY) "trainer tests with TensorFlow 2.17"
+	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q
+
+lint: $(VENV)/stamps/dev  ## ruff and mypy --strict
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(VENV)/stamps/dev  ## put the code into its form
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format .
+
+docs: $(VENV)/stamps/dev  ## write the README's tables of commands and settings anew
+	@$(BIN)/python scripts/readme.py
+
+lock: $(VENV)/stamps/dev  ## resolve all packages anew and pin them in constraints*.txt
+	$(SAY) "resolving for the newest TensorFlow"
+	@$(BIN)/python scripts/lock.py constraints.txt '.[trainer,cpu,bark,dev]'
+	$(SAY) "resolving for TensorFlow 2.17"
+	@$(BIN)/python scripts/lock.py constraints-tf217.txt '.[trainer,cpu,test]' 'tensorflow-cpu==2.17.1'
+
+bench-trainer: $(VENV)/stamps/dev  ## how fast the trainer is → build/bench/trainer.json
+	@$(BIN)/python tests/bench/trainer.py
+
+bench-cli: $(VENV)/stamps/dev  ## how long `voxyard --help` takes → build/bench/cli.json
+	@$(BIN)/python tests/bench/cli.py
+
+clean:  ## remove what was built, the environments too
+	rm -rf build $(VENV) $(VENV217) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Environments: a stamp says which packages are in, and ages with the files that name them.
+define make_venv
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' || { \
+	  echo "voxyard needs Python 3.11 or 3.12, found $$($(PYTHON) --version 2>&1 || echo no $(PYTHON)): make … PYTHON=python3.12"; exit 1; } >&2
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make environments: install its venv package (on Debian: apt-get install python3-venv)"; exit 1; } >&2
+	@[ -x $(1)/bin/python ] || $(PYTHON) -m venv $(1)
+	@mkdir -p $(1)/stamps
+endef
+
+$(VENV)/stamps/demo: pyproject.toml constraints.txt
+	$(call make_venv,$(VENV))
+	$(SAY) "installing what the demo needs into $(VENV): TensorFlow for CPUs and the like, once"
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu]' | $(DOWNLOADS)
+	@touch $@
+
+$(VENV)/stamps/dev: $(VENV)/stamps/demo
+	$(SAY) "installing what the tests need into $(VENV)"
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,dev]' | $(DOWNLOADS)
+	@touch $@
+
+$(VENV217)/stamps/test: pyproject.toml constraints-tf217.txt
+	$(call make_venv,$(VENV217))
+	$(SAY) "installing TensorFlow 2.17 and the tests' packages into $(VENV217), once"
+	@$(VENV217)/bin/python $(PIP_INSTALL) -c constraints-tf217.txt -e '.[trainer,cpu,test]' | $(DOWNLOADS)
+	@touch $@

@@ -1,0 +1,5 @@
+"""`python -m voxyard` is the command `voxyard`."""
+
+from voxyard.cli import main
+
+main()

@@ -1,0 +1,57 @@
+"""Rules for every test: nothing is skipped under CI, and tests that need a GPU are counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+_NO_GPU = "needs an NVIDIA GPU"
+_FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is marked `gpu` on a machine without one."""
+    if not Path("/dev/nvidiactl").exists():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason=_NO_GPU))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Under CI=true a skip is a failure, unless a GPU is what is missing."""
+    report = yield
+    if (
+        _FULL_RUN
+        and report.skipped
+        and not hasattr(report, "wasxfail")
+        and not item.get_closest_marker("gpu")
+    ):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which counts as a failure under CI: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module that skips itself while it is collected."""
+    report = yield
+    if _FULL_RUN and report.outcome == "skipped":
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid}: skipped, which counts as a failure under CI"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were left out for want of a GPU."""
+    skipped = terminalreporter.getreports("skipped")
+    left_out = [report for report in skipped if _NO_GPU in str(report.longrepr)]
+    if left_out:
+        terminalreporter.write_line(
+            f"{len(left_out)} tests marked gpu were not run: no NVIDIA GPU on this machine"
+        )

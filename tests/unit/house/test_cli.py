@@ -1,0 +1,319 @@
+"""The command line's manners: where it prints, how it refuses, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import voxyard.trainer
+from voxyard import __version__, cli
+from voxyard.trainer import TrainConfig, TrainerError
+
+
+@dataclass
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Command:
+    """Runs `voxyard …` in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.capsys, self.monkeypatch = capsys, monkeypatch
+
+    def __call__(self, *arguments: str) -> Ended:
+        self.monkeypatch.setattr(sys, "argv", ["voxyard", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        printed = self.capsys.readouterr()
+        return Ended(int(caught.value.code or 0), printed.out, printed.err)
+
+
+@pytest.fixture
+def voxyard_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`voxyard …` in this process, with no VOXYARD_ variables around."""
+    for name in [name for name in os.environ if name.startswith("VOXYARD_")]:
+        monkeypatch.delenv(name)
+    return Command(capsys, monkeypatch)
+
+
+class FakeReport:
+    """What a run answers."""
+
+    exit_code = 0
+
+    def render(self) -> str:
+        return "steps 3"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"steps": 3}
+
+
+def _train_as(monkeypatch: pytest.MonkeyPatch, seen: list[TrainConfig], error: BaseException | None = None) -> None:
+    def train(config: TrainConfig) -> FakeReport:
+        seen.append(config)
+        if error is not None:
+            raise error
+        return FakeReport()
+
+    monkeypatch.setattr(voxyard.trainer, "train", train)
+
+
+def test_flags_reach_the_trainer_and_its_report_is_the_output(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T1."""
+    seen: list[TrainConfig] = []
+    _train_as(monkeypatch, seen)
+    ended = voxyard_command("train", "--batch-size", "8", "--no-resume", "--data-gpu", "0", "--model-gpu", "1")
+    assert (ended.code, ended.out, ended.err) == (0, "steps 3\n", "")
+    assert (seen[0].training.batch_size, seen[0].training.resume, seen[0].data.model_gpu) == (8, False, 1)
+
+
+def test_json_is_all_that_is_printed(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T1."""
+    _train_as(monkeypatch, [])
+    assert json.loads(voxyard_command("train", "--json").out) == {"steps": 3}
+
+
+def test_the_file_may_be_named_by_a_variable(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """T12."""
+    seen: list[TrainConfig] = []
+    _train_as(monkeypatch, seen)
+    (tmp_path / "train.yaml").write_text("training:\n  seed: 11\n")
+    monkeypatch.setenv("VOXYARD_CONFIG", str(tmp_path / "train.yaml"))
+    assert voxyard_command("train").code == 0
+    assert seen[0].training.seed == 11
+
+
+def test_settings_that_are_wrong_are_lines_on_standard_error(voxyard_command: Command, tmp_path: Path) -> None:
+    """T12."""
+    file = tmp_path / "train.yaml"
+    file.write_text("training:\n  max_step: 3\n")
+    ended = voxyard_command("train", "--config", str(file), "--seed", "x")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.splitlines() == [
+        f"voxyard train: {file}:2: unknown key training.max_step: did you mean training.max_steps?",
+        "voxyard train: --seed: found the text 'x', expected a whole number from 0 to 2147483647",
+    ]
+
+
+def test_what_became_of_old_keys_is_told_on_standard_error(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """T13."""
+    _train_as(monkeypatch, [])
+    file = tmp_path / "old.yaml"
+    file.write_text("data:\n  pin_memory: true\n")
+    ended = voxyard_command("train", "--config", str(file))
+    assert ended.out == "steps 3\n"
+    assert ended.err.startswith(f"{file}:2: data.pin_memory has no effect any more")
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_a_run_that_fell_short_reports_and_ends_with_its_code(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T1: the report is printed all the same."""
+    _train_as(monkeypatch, [])
+    monkeypatch.setattr(FakeReport, "exit_code", 1)
+    ended = voxyard_command("train")
+    assert (ended.code, ended.out) == (1, "steps 3\n")
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_a_refusal_is_a_sentence_with_its_exit_code(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """T1."""
+    _train_as(monkeypatch, [], TrainerError("the loss is not finite", exit_code=code))
+    ended = voxyard_command("train")
+    assert (ended.code, ended.out, ended.err) == (code, "", "voxyard train: the loss is not finite\n")
+
+
+def test_a_missing_tensorflow_is_a_sentence_that_says_what_to_install(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T1."""
+    _train_as(monkeypatch, [], ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow"))
+    ended = voxyard_command("train")
+    assert ended.code == 2
+    assert ended.err.startswith("voxyard train: needs tensorflow, which is not installed: pip install 'voxyard[")
+    assert "several GB" in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_a_mistake_of_ours_keeps_its_traceback(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    _train_as(monkeypatch, [], ModuleNotFoundError("No module named 'voxyard.gone'", name="voxyard.gone"))
+    monkeypatch.setattr(sys, "argv", ["voxyard", "train"])
+    with pytest.raises(ModuleNotFoundError):
+        cli.main()
+
+
+def test_an_interrupted_command_ends_with_130(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    _train_as(monkeypatch, [], KeyboardInterrupt())
+    ended = voxyard_command("train")
+    assert (ended.code, ended.err.strip()) == (130, "voxyard: interrupted")
+
+
+def test_control_c_leaves_no_traceback() -> None:
+    code = (
+        "import sys, time, voxyard.trainer\n"
+        "def train(config):\n    print('training', flush=True)\n    while True: time.sleep(0.05)\n"
+        "voxyard.trainer.train = train\nsys.argv = ['voxyard', 'train']\n"
+        "from voxyard.cli import main\nmain()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "training\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err.strip()) == (130, "voxyard: interrupted")
+
+
+SMALL_RESULT = (
+    "import sys, voxyard.trainer\nvoxyard.trainer.describe = lambda: 'tiny'\n"
+    "sys.argv = ['voxyard', 'train', '--describe']\nfrom voxyard.cli import main\nmain()\n"
+)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-m", "voxyard", "--help"], ["-m", "voxyard", "train", "--help"], ["-c", SMALL_RESULT]]
+)
+def test_a_reader_that_leaves_early_is_no_accident(arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, *arguments]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with os.fdopen(write, "wb") as closed:
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, env=buffered)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tran"], "No such command 'tran'"),
+        (["train", "--bach-size", "8"], "No such option '--bach-size'"),
+        (["train", "--batch-size"], "requires an argument"),
+        (["synthesize"], "Missing option '--checkpoint'"),
+    ],
+)
+def test_wrong_use_is_exit_2_on_standard_error(voxyard_command: Command, arguments: list[str], said: str) -> None:
+    ended = voxyard_command(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+
+
+def test_version_and_help_are_results(voxyard_command: Command) -> None:
+    assert voxyard_command("--version").out == f"voxyard {__version__}\n"
+    told = voxyard_command("--help")
+    assert (told.code, told.err) == (0, "")
+    for group in (cli.voxyard, cli.voxyard.entries["corpus"][1]()):
+        assert isinstance(group, cli.LazyGroup)
+        for sentence, build in group.entries.values():
+            assert (build().help or "").startswith(sentence.removesuffix("."))
+    assert all(f"  {name} " in told.out for name in cli.voxyard.entries)
+
+
+def test_sizes_are_described_without_training(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T1: `voxyard train --describe`."""
+    seen: list[TrainConfig] = []
+    _train_as(monkeypatch, seen)
+    monkeypatch.setattr(voxyard.trainer, "describe", lambda: "tiny 6 M")
+    ended = voxyard_command("train", "--describe")
+    assert (ended.code, ended.out, seen) == (0, "tiny 6 M\n", [])
+
+
+def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """T18: what is asked reaches the trainer, and where the sound lies is printed."""
+
+    @dataclass
+    class Spoken:
+        path: Path
+        seconds: float
+        sample_rate: int
+        step: int
+        mel: Path | None
+
+    asked: list[tuple[object, ...]] = []
+
+    def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> Spoken:
+        asked.append((checkpoint, text, out, mel))
+        return Spoken(out, 1.5, 22050, 100, mel)
+
+    monkeypatch.setattr(voxyard.trainer, "synthesize", synthesize)
+    arguments = ["synthesize", "--checkpoint", "run", "--text", "Hello.", "--out", str(tmp_path / "x.wav")]
+    ended = voxyard_command(*arguments)
+    assert asked == [(Path("run"), "Hello.", tmp_path / "x.wav", None)]
+    assert ended.out == f"{tmp_path / 'x.wav'}: 1.50 s at 22050 Hz, step 100\n"
+    answer = json.loads(voxyard_command(*arguments, "--json").out)
+    assert answer == {
+        "path": str(tmp_path / "x.wav"), "seconds": 1.5, "sample_rate": 22050, "step": 100, "mel": None
+    }  # fmt: skip
+
+
+def test_a_corpus_is_made_checked_and_written_as_shards(voxyard_command: Command, tmp_path: Path) -> None:
+    """T8: results on standard output, and nothing else anywhere where no one watches."""
+    corpus, shards = str(tmp_path / "corpus"), str(tmp_path / "shards")
+    made = voxyard_command("corpus", "demo", corpus, "--clips", "2", "--seed", "1")
+    assert (made.code, made.err) == (0, "")
+    assert f"{corpus}: 2 clips" in made.out
+    checked = voxyard_command("corpus", "check", corpus, "--json")
+    assert checked.code == 0
+    assert json.loads(checked.out)["clips"] == 2
+    written = voxyard_command("corpus", "prepare", corpus, shards, "--sample-rate", "16000")
+    assert (written.code, written.err) == (0, "")
+    assert f"{shards}: 2 clips" in written.out
+    assert (tmp_path / "shards").is_dir()
+
+
+def test_a_corpus_with_broken_clips_does_not_pass_the_check(voxyard_command: Command, tmp_path: Path) -> None:
+    """T8: exit code 1, with the clip named."""
+    voxyard_command("corpus", "demo", str(tmp_path / "corpus"), "--clips", "2")
+    clip = min((tmp_path / "corpus/wavs").iterdir())
+    clip.write_bytes(clip.read_bytes()[:50])
+    checked = voxyard_command("corpus", "check", str(tmp_path / "corpus"))
+    assert checked.code == 1
+    assert clip.stem in checked.out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["check", "/nowhere"], ["prepare", "/nowhere", "/tmp/x"], ["demo", "/proc/none/at/all"]]
+)
+def test_a_corpus_that_is_not_there_is_a_sentence(voxyard_command: Command, arguments: list[str]) -> None:
+    """T8."""
+    ended = voxyard_command("corpus", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"voxyard corpus {arguments[0]}: ")
+
+
+def test_warnings_are_marked_and_notes_are_plain(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    import logging
+
+    def train(config: TrainConfig) -> FakeReport:
+        log = logging.getLogger("voxyard.trainer.loop")
+        log.warning("the disk is nearly full")
+        log.info("Model training starting now")
+        log.debug("only when asked")
+        logging.getLogger("somebody.else").info("noise")
+        return FakeReport()
+
+    monkeypatch.setattr(voxyard.trainer, "train", train)
+    lines = ["WARNING: the disk is nearly full", "Model training starting now"]
+    assert voxyard_command("train").err.splitlines() == lines
+    assert "only when asked" in voxyard_command("-v", "train").err

@@ -1,0 +1,156 @@
+"""The arrows of the architecture: who may import whom, and which modules stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+BASE = {"host", "settings"}
+WATCHED = BASE | {"telemetry"}
+ROOMS: dict[str, set[str]] = {  # room → the rooms that it may import
+    "": set(),
+    "settings": set(),
+    "host": set(),
+    "telemetry": BASE,
+    "corpus": WATCHED,
+    "speech": WATCHED,
+    "trainer": WATCHED | {"corpus", "speech"},
+    "bark": WATCHED | {"corpus", "speech"},
+    "service": WATCHED | {"speech"},
+    "diagnose": WATCHED | {"corpus", "speech", "trainer"},
+    "cli": WATCHED | {"corpus", "speech", "trainer", "bark", "service", "diagnose"},
+    "__main__": {"cli"},
+}
+SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms that it may import
+    "fleet": {"host"},
+    "fabfile.py": set(),
+    "install_torch.py": set(),
+    "lock.py": set(),
+    "readme.py": {"cli", "settings", "trainer"},
+}
+LIGHT = [
+    "voxyard",
+    "voxyard.cli",
+    "voxyard.host",
+    "voxyard.settings",
+    "voxyard.telemetry",
+    "voxyard.corpus",
+    "voxyard.trainer",
+    "voxyard.trainer.config",
+]
+LIGHT += [f"voxyard.{room}" for room in ("speech", "service") if (ROOT / "runtime/voxyard" / room).exists()]
+HEAVY = ("tensorflow", "torch", "keras")
+SLOW = (*HEAVY, "numpy", "pydantic", "rich", "yaml", "soundfile", "prometheus_client", "voxyard.settings")
+
+
+def imported(tree: ast.AST, package: list[str]) -> Iterator[tuple[int, str]]:
+    """Every module that a file imports, wherever in it, with its line; relative names resolved."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*start, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def wrong_arrows(root: Path) -> list[str]:
+    """The imports under `root` (runtime/ and scripts/) that no arrow allows, as `file:line: …`."""
+    found = []
+    for path in sorted([*(root / "runtime").rglob("*.py"), *(root / "scripts").rglob("*.py")]):
+        parts = path.relative_to(root).with_suffix("").parts
+        if parts[0] == "runtime":
+            room = "" if parts[2] == "__init__" else parts[2]
+            allowed = ROOMS.get(room)
+        else:
+            room = path.relative_to(root / "scripts").parts[0]
+            allowed = SCRIPTS.get(room)
+        if allowed is None:
+            found.append(f"{'/'.join(parts)}: the room {room!r} is not in the table of this test")
+            continue
+        package = list(parts[1:-1])
+        for line, module in imported(ast.parse(path.read_text(encoding="utf-8")), package):
+            if (reason := _objection(module, parts[0], room, allowed)) is not None:
+                found.append(f"{path.relative_to(root)}:{line}: {reason}")
+    return found
+
+
+def _objection(module: str, tree: str, room: str, allowed: set[str]) -> str | None:
+    first, _, rest = module.partition(".")
+    if first in ("scripts", "fleet") and tree == "runtime":
+        return "runtime imports scripts"
+    if first != "voxyard":
+        return None
+    other = rest.partition(".")[0]
+    if other in ("", "__version__", room) or other in allowed:
+        return None
+    return f"{room or 'voxyard'} must not import {other}"
+
+
+def test_every_import_follows_the_arrows() -> None:
+    assert wrong_arrows(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "complaint"),
+    [
+        (
+            "runtime/voxyard/host/limits.py",
+            "from voxyard.trainer import config",
+            "host must not import trainer",
+        ),
+        ("runtime/voxyard/settings/load.py", "import voxyard.host", "settings must not import host"),
+        (
+            "runtime/voxyard/trainer/loop.py",
+            "def f():\n    from voxyard import bark",
+            "trainer must not import bark",
+        ),
+        ("runtime/voxyard/corpus/text.py", "from ..trainer.model import x", "corpus must not import trainer"),
+        ("runtime/voxyard/corpus/text.py", "from .. import cli", "corpus must not import cli"),
+        ("runtime/voxyard/trainer/x.py", "import fleet.plan", "runtime imports scripts"),
+        ("runtime/voxyard/cellar/x.py", "import os", "the room 'cellar' is not in the table"),
+        ("scripts/fleet/plan.py", "from voxyard.trainer import train", "fleet must not import trainer"),
+        ("scripts/fleet/plan.py", "from voxyard.host.limits import recommended", None),
+        ("runtime/voxyard/trainer/loop.py", "from voxyard.corpus import Example\nfrom . import step", None),
+    ],
+)
+def test_a_planted_import_is_judged_rightly(tmp_path: Path, file: str, line: str, complaint: str | None) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    found = wrong_arrows(tmp_path)
+    assert len(found) == (0 if complaint is None else 1)
+    assert complaint is None or complaint in found[0]
+
+
+def _modules_after(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nsys.stderr.write('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stderr.split("\n"))
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_a_light_module_loads_neither_tensorflow_nor_torch(module: str) -> None:
+    loaded = _modules_after(f"import {module}")
+    assert module in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_help_loads_nothing_slow() -> None:
+    arguments = "sys.argv = ['voxyard', '--help']"
+    loaded = _modules_after(f"{arguments}\nfrom voxyard.cli import main\ntry: main()\nexcept SystemExit: pass")
+    assert "voxyard.cli" in loaded
+    assert loaded.isdisjoint(SLOW)
+
+
+def test_the_trainers_configuration_is_shown_without_tensorflow() -> None:
+    arguments = "sys.argv = ['voxyard', 'train', '--help']"
+    loaded = _modules_after(f"{arguments}\nfrom voxyard.cli import main\ntry: main()\nexcept SystemExit: pass")
+    assert "voxyard.trainer.config" in loaded
+    assert loaded.isdisjoint(HEAVY)

@@ -1,0 +1,104 @@
+"""The tasks a person runs: the Makefile's list, the README's generated tables, the pinned versions."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TASKS = """help setup demo test test-unit test-integration test-tf217 lint format docs lock
+bench-trainer bench-cli clean"""
+
+
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _make(*arguments: str) -> str:
+    return subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_help_lists_every_task_and_is_what_make_alone_does() -> None:
+    listed = _make()
+    assert listed == _make("help")
+    names = [line.split()[1] for line in listed.splitlines()]
+    phony = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(names) == sorted(" ".join(phony).split()) == sorted(TASKS.split())
+    assert all(len(line.split()) > 3 for line in listed.splitlines())
+
+
+def test_the_demo_installs_neither_test_packages_nor_torch() -> None:
+    commands = _make("-n", "-B", "demo")
+    assert "'.[trainer,cpu]'" in commands
+    assert "stamps/dev" not in commands
+    assert "torch" not in commands
+    assert "voxyard corpus demo" in commands
+
+
+def test_the_demo_takes_a_corpus_of_the_users_own() -> None:
+    commands = _make("-n", "-B", "demo", "CORPUS=/my recordings")
+    assert "voxyard corpus demo" not in commands
+    assert 'voxyard corpus prepare "/my recordings"' in commands
+
+
+def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
+    old = tmp_path / "python-of-old"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.1 && exit 0\nexit 1\n')
+    old.chmod(0o755)
+    command = ["make", "-B", f"PYTHON={old}", f"VENV={tmp_path}/venv", f"{tmp_path}/venv/stamps/demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "voxyard needs Python 3.11 or 3.12, found Python 3.9.1" in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_the_readme_says_what_the_code_says() -> None:
+    """T12: the tables of commands and settings come from their one definition."""
+    readme = _script("readme")
+    assert readme.main(["--check"]) == 0, "make docs"
+
+
+def test_a_stale_table_is_replaced_and_a_missing_one_is_an_error() -> None:
+    readme = _script("readme")
+    text = "a\n<!-- commands:begin -->\nold\n<!-- commands:end -->\nb\n"
+    new = readme.with_blocks(text, {"commands": "new \\1"})
+    assert new == "a\n<!-- commands:begin -->\n\nnew \\1\n\n<!-- commands:end -->\nb\n"
+    assert readme.with_blocks(new, {"commands": "new \\1"}) == new
+    with pytest.raises(ValueError, match="expected one block from <!-- settings:begin -->"):
+        readme.with_blocks(text, {"settings": "x"})
+
+
+def test_the_table_of_commands_has_every_command() -> None:
+    text = _script("readme").commands()
+    for command in ("train", "synthesize", "corpus demo", "corpus prepare", "corpus check"):
+        assert f"| `voxyard {command} " in text
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-tf217.txt"])
+def test_every_package_is_pinned_to_one_version(name: str) -> None:
+    lines = [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line) for line in lines)
+    pinned = {line.partition("==")[0] for line in lines}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*extras["dependencies"], *extras["optional-dependencies"]["trainer"]]
+    wanted += extras["optional-dependencies"]["cpu"] + extras["optional-dependencies"]["test"]
+    names = {re.split(r"[<>=\[]", each)[0].lower() for each in wanted}
+    assert names <= pinned
+
+
+def test_a_lock_leaves_out_ourselves_cuda_and_the_build_of_this_machine() -> None:
+    named = [("voxyard", "0.1.0"), ("torch", "2.13.0+cpu"), ("Ml_Dtypes", "0.4"), ("nvidia-cublas", "13")]
+    named += [("nvidia-ml-py", "13"), ("triton", "3")]
+    report = {"install": [{"metadata": {"name": name, "version": version}} for name, version in named]}
+    assert _script("lock").pins(report) == "ml-dtypes==0.4\nnvidia-ml-py==13\ntorch==2.13.0\n"

@@ -1,0 +1,58 @@
+"""The rules of tests/conftest.py: no skip under CI, except for want of a GPU, and that is counted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TESTS = {
+    "good": "def test_good(): pass",
+    "skipped": "@pytest.mark.skip(reason='not today')\ndef test_skipped(): pass",
+    "late": "def test_late(): pytest.skip('no tool')",
+    "module": "pytest.importorskip('no_such_module')",
+    "gpu": "@pytest.mark.gpu\ndef test_gpu(): pytest.skip('not this GPU')",
+    "expected": "@pytest.mark.xfail(strict=True)\ndef test_expected(): assert False",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Tests that are skipped in every way, under the rules of this repository."""
+    shutil.copy(ROOT / "tests/conftest.py", tmp_path / "conftest.py")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs a GPU\n")
+    for name, text in TESTS.items():
+        (tmp_path / f"test_{name}.py").write_text(f"import pytest\n\n{text}\n")
+    return tmp_path
+
+
+def _run(folder: Path, *, ci: bool) -> str:
+    environ = {name: value for name, value in os.environ.items() if name != "CI"} | ({"CI": "true"} if ci else {})
+    options = ["-q", "-rA", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    command = [sys.executable, "-m", "pytest", *options, "."]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True).stdout
+
+
+def test_a_skip_is_a_skip_at_home(folder: Path) -> None:
+    said = _run(folder, ci=False)
+    assert "1 passed, 4 skipped, 1 xfailed" in said
+
+
+def test_a_skip_is_a_failure_under_ci_unless_a_gpu_is_missing(folder: Path) -> None:
+    said = _run(folder, ci=True)
+    assert "1 skipped, 1 xfailed" in said
+    assert "PASSED test_good.py::test_good" in said
+    for name in ("test_skipped.py::test_skipped", "test_late.py::test_late"):
+        assert f"FAILED {name}" in said or f"ERROR {name}" in said
+    assert "ERROR test_module.py" in said
+    assert "skipped, which counts as a failure under CI" in said
+
+
+def test_tests_that_need_a_gpu_are_counted(folder: Path) -> None:
+    counted = "1 tests marked gpu were not run: no NVIDIA GPU on this machine"
+    assert (counted in _run(folder, ci=True)) == (not Path("/dev/nvidiactl").exists())
