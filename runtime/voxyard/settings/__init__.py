@@ -1,0 +1,27 @@
+"""Settings: one definition each, from which flag, variable, YAML key, help and documentation come."""
+
+from __future__ import annotations
+
+from voxyard.settings.aliases import Alias
+from voxyard.settings.document import markdown
+from voxyard.settings.errors import SettingsError
+from voxyard.settings.fields import Section, Setting, setting, settings_of
+from voxyard.settings.flags import SettingOption, SettingsCommand, options
+from voxyard.settings.load import CONFIG_VARIABLE, HOST_PLAN_VARIABLE, Loaded, load
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "HOST_PLAN_VARIABLE",
+    "Alias",
+    "Loaded",
+    "Section",
+    "Setting",
+    "SettingOption",
+    "SettingsCommand",
+    "SettingsError",
+    "load",
+    "markdown",
+    "options",
+    "setting",
+    "settings_of",
+]

@@ -1,0 +1,178 @@
+"""The trainer's settings: each one is written here once; flags, variables, YAML keys and documentation come from it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from voxyard.settings import Section, setting
+
+ModelSize = Literal["tiny", "small", "normal", "big"]
+Strategy = Literal["single", "split", "mirrored", "auto", "multiworker"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+class ModelConfig(Section):
+    """What is trained, and how sound and text are turned into numbers for it."""
+
+    size: ModelSize = setting("tiny", "Row of the table of model sizes.", flag="--model-size")
+    module: str | None = setting(
+        None, "Your own model, as package.module:factory (see Trainable).", flag="--model-module"
+    )
+    text_units: Literal["characters", "phonemes"] = setting(
+        "characters", "What a token is; phonemes come from espeak-ng."
+    )
+    language: str = setting("en-us", "The espeak-ng voice that turns text into phonemes.")
+    sample_rate: int = setting(22050, "Rate to which every clip is resampled.", unit="Hz", ge=8000, le=48000)
+    fft_size: int = setting(
+        1024, "Window and transform length of the mel spectrogram.", unit="samples", ge=256, le=4096
+    )
+    hop_length: int = setting(256, "Distance between two frames.", unit="samples", ge=64, le=2048)
+    mels: int = setting(80, "Number of mel bands.", ge=20, le=256)
+    mel_low_hz: float = setting(0.0, "Lower edge of the lowest mel band.", unit="Hz", ge=0)
+    mel_high_hz: float = setting(8000.0, "Upper edge of the highest mel band.", unit="Hz", gt=0)
+
+    @model_validator(mode="after")
+    def _bands_below_nyquist(self) -> Self:
+        if not self.mel_low_hz < self.mel_high_hz <= self.sample_rate / 2:
+            raise ValueError(
+                f"mel bands from {self.mel_low_hz:g} to {self.mel_high_hz:g} Hz do not fit below half the "
+                f"sample rate ({self.sample_rate / 2:g} Hz): lower model.mel_high_hz"
+            )
+        if self.hop_length > self.fft_size:
+            raise ValueError(f"model.hop_length {self.hop_length} is larger than model.fft_size {self.fft_size}")
+        return self
+
+
+class DataConfig(Section):
+    """Where examples come from, and how they travel to the device that trains."""
+
+    train_data: Path | None = setting(None, "Training corpus: LJSpeech layout, or shards made by `corpus prepare`.")
+    val_data: Path | None = setting(None, "Validation corpus; without it a share of the training corpus is held out.")
+    validation_share: float = setting(
+        0.05, "Share of the training corpus held out when there is no --val-data.", ge=0, lt=1
+    )
+    data_gpu: int | str | None = setting(None, "GPU that prepares the batches: nvidia-smi's index, or a UUID.")
+    model_gpu: int | str | None = setting(None, "GPU that trains: nvidia-smi's index, or a UUID.")
+    num_workers: int = setting(
+        default_factory=lambda: min(16, os.cpu_count() or 1),
+        description="Threads that read and decode clips; 16 to 32 on big hosts.",
+        default_text="min(16, cores)",
+        ge=1,
+        le=256,
+    )
+    pipeline_buffer_size: int = setting(
+        50,
+        "Batches of host-side prefetch; 25 to 50 with little RAM, 75 to 100 with much.",
+        flag="--buffer-size",
+        unit="batches",
+        ge=1,
+    )
+    prefetch_buffer_size: int = setting(
+        3,
+        "Slots of the ring of batches resident on the model GPU; 3 is triple buffering.",
+        unit="slots",
+        ge=1,
+        le=64,
+    )
+    model_start_delay: float = setting(
+        2.0,
+        "Longest wait for full buffers before the first step; NVMe 1 to 2, slow storage 3 to 5.",
+        unit="seconds",
+        ge=0,
+        le=3600,
+    )
+    shuffle_buffer_multiplier: int = setting(
+        20, "Shuffle window in batches; 0 reads in the order of the corpus.", unit="batches", ge=0
+    )
+    static_shapes: bool = setting(
+        True, "Pad to length buckets, so that each bucket is traced once.", flag="--enable-static-shapes"
+    )
+    buckets: int = setting(4, "Most length buckets.", ge=1, le=32)
+    cache_dataset: bool = setting(False, "Keep every decoded clip in memory after the first epoch.")
+    cache_file: Path | None = setting(None, "Keep every decoded clip in this file after the first epoch.")
+    max_bad_share: float = setting(0.01, "Share of broken or missing clips to skip before the run stops.", ge=0, le=1)
+    max_clip_seconds: float = setting(20.0, "Longest clip; longer ones count as broken.", unit="seconds", gt=0)
+    pre_emphasis: float = setting(0.0, "First-order pre-emphasis before the mel spectrogram; 0 is none.", ge=0, lt=1)
+    gain_augment_db: float = setting(
+        0.0, "Random gain up to this many decibels either way, per clip and step.", unit="dB", ge=0, le=24
+    )
+
+
+class TrainingConfig(Section):
+    """Where and for how long it trains, with which numbers."""
+
+    device: Literal["auto", "gpu", "cpu"] = setting(
+        "auto", "Kind of device; with cpu the GPU ids name logical CPU devices."
+    )
+    cpu_devices: int = setting(2, "Logical CPU devices to make when training on the CPU.", ge=1, le=64)
+    device_threads: int | None = setting(
+        None, "Threads of one operation on a CPU device.", default_text="cores ÷ devices in use", ge=1
+    )
+    strategy: Strategy | None = setting(
+        None,
+        "single, split, mirrored (auto and multiworker come later).",
+        default_text="split with both GPU ids, else single",
+    )
+    batch_size: int | None = setting(
+        None,
+        "Clips in a micro-batch on one device.",
+        default_text="by GPU memory; 8 on a CPU",
+        unit="clips",
+        ge=1,
+    )
+    grad_accum: int = setting(1, "Micro-batches whose gradients are summed into one update.", ge=1)
+    epochs: int | None = setting(
+        None,
+        "Stop after this many passes over the corpus.",
+        default_text="100 when --max-steps is not given",
+        ge=1,
+    )
+    max_steps: int | None = setting(None, "Stop after this many updates.", unit="steps", ge=1)
+    seed: int = setting(0, "Seed of the weights, the order of the clips and the dropout.", ge=0, le=2**31 - 1)
+    learning_rate: float = setting(1e-3, "Peak learning rate.", gt=0)
+    warmup_steps: int = setting(
+        100, "Steps of linear warm-up to the peak; then it falls with 1/√step.", unit="steps", ge=1
+    )
+    weight_decay: float = setting(1e-2, "AdamW's decoupled weight decay.", ge=0)
+    clip_norm: float = setting(1.0, "Largest global norm of a gradient.", gt=0)
+    precision: Precision = setting(
+        "auto", "auto is bfloat16 or float16 where the GPU has fast units for it, float32 elsewhere."
+    )
+    xla: bool | None = setting(
+        None, "Compile each device's function with XLA.", default_text="on for GPUs, off on a CPU"
+    )
+    recompute: bool = setting(False, "Recompute activations in the backward pass: less memory, more time.")
+    auto: bool = setting(False, "Take the recommended settings for this host (comes later).")
+    enable_memory_isolation: bool = setting(False, "Hard allocator limits per GPU, set before TensorFlow starts.")
+    data_gpu_memory: int | None = setting(None, "Limit on the data GPU.", unit="MiB", ge=1)
+    model_gpu_memory: int | None = setting(None, "Limit on the model GPU.", unit="MiB", ge=1)
+    checkpoint_dir: Path = setting(Path("checkpoints"), "Directory of the run's checkpoints, samples and report.")
+    resume: bool = setting(True, "Continue from the newest good checkpoint of --checkpoint-dir.")
+    init_from: Path | None = setting(None, "Start from the weights of this checkpoint (fine-tuning).")
+    keep_checkpoints: int = setting(3, "Newest checkpoints to keep; the best by validation loss is kept besides.", ge=1)
+    checkpoint_every: int = setting(1000, "Steps between checkpoints.", unit="steps", ge=1)
+    validate_every: int = setting(500, "Steps between validations.", unit="steps", ge=1)
+
+
+class TelemetryConfig(Section):
+    """What a run tells, and where."""
+
+    run: str | None = setting(None, "Name of the run in metrics and reports.", default_text="name of --checkpoint-dir")
+    metrics_port: int = setting(0, "Port of the Prometheus metrics; 0 is off.", ge=0, le=65535)
+    metrics_host: str = setting("127.0.0.1", "Address that the metrics listen on; 0.0.0.0 for every interface.")
+    log_every: int = setting(10, "Steps between two reads of losses from the device.", unit="steps", ge=1)
+    tensorboard: bool = setting(True, "Write TensorBoard scalars and spectrograms under --checkpoint-dir.")
+    image_every: int = setting(500, "Steps between two spectrograms in TensorBoard.", unit="steps", ge=1)
+
+
+class TrainConfig(Section):
+    """All settings of `voxyard train`, in the sections of its YAML file."""
+
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    data: DataConfig = Field(default_factory=DataConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    telemetry: TelemetryConfig = Field(default_factory=TelemetryConfig)

@@ -1,0 +1,126 @@
+"""One definition of a setting: flag, help, documentation and range come from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+import pytest
+from click.testing import CliRunner
+from pydantic import Field, ValidationError
+
+from voxyard.settings import Section, SettingsCommand, load, markdown, options, setting, settings_of
+from voxyard.trainer.config import DataConfig, TrainConfig, TrainingConfig
+
+
+class OvenConfig(Section):
+    """How it is baked."""
+
+    heat: int = setting(180, "Heat of the oven.", unit="°C", ge=0, lt=300)
+    fan: bool = setting(False, "Blow | stir the air.", flag="--enable-fan")
+    mode: Literal["top", "bottom"] | None = setting(None, "Where from.", default_text="both")
+    dish: Path | None = setting(None, "What it stands in.")
+
+
+class CakeConfig(Section):
+    """A model of one section."""
+
+    oven: OvenConfig = Field(default_factory=OvenConfig)
+
+
+def _bake(arguments: list[str]) -> str:
+    @click.command(cls=SettingsCommand)
+    @click.option("--quiet", is_flag=True)
+    @options(CakeConfig)
+    def bake(flags: dict[str, object], quiet: bool) -> None:
+        loaded = load(CakeConfig, flags=flags, environ={})
+        click.echo(f"{flags} {quiet} {loaded.config.oven.heat} {loaded.config.oven.fan}")
+
+    result = CliRunner().invoke(bake, arguments, catch_exceptions=False)
+    return str(result.output).strip()
+
+
+def test_only_the_flags_that_the_user_gave_reach_the_settings() -> None:
+    """T12."""
+    assert _bake([]) == "{} False 180 False"
+    assert _bake(["--heat", "200", "--quiet"]) == "{'oven.heat': '200'} True 200 False"
+    assert _bake(["--enable-fan"]) == "{'oven.fan': True} False 180 True"
+    assert _bake(["--no-enable-fan"]) == "{'oven.fan': False} False 180 False"
+
+
+def test_help_shows_sections_sentences_units_choices_and_defaults() -> None:
+    """T12."""
+    text = " ".join(_bake(["--help"]).split())
+    assert "Section `oven`:" in text
+    assert "--heat N Heat of the oven. [°C; default: 180]" in text
+    assert "--enable-fan / --no-enable-fan Blow | stir the air. [default: off]" in text
+    assert "--mode top|bottom Where from. [default: both]" in text
+    assert "--dish PATH" in text
+
+
+def test_the_documentation_has_a_row_for_each_setting() -> None:
+    """T12."""
+    lines = markdown(CakeConfig).splitlines()
+    assert lines[0] == "**`oven`**: How it is baked."
+    assert (
+        "| `oven.heat` | `--heat` | `VOXYARD_HEAT` | a whole number from 0 and below 300 (°C) | 180 "
+        "| Heat of the oven. |"
+    ) in lines
+    assert (
+        "| `oven.fan` | `--enable-fan`<br>`--no-enable-fan` | `VOXYARD_ENABLE_FAN` | true or false | off "
+        "| Blow \\| stir the air. |"
+    ) in lines
+    assert len(markdown(TrainConfig).splitlines()) > len(settings_of(TrainConfig))
+
+
+def test_settings_are_frozen_and_refuse_unknown_names() -> None:
+    """T14: programmatic use."""
+    config = DataConfig(data_gpu=0, model_gpu=1, pipeline_buffer_size=75, model_start_delay=2.5)
+    assert config.pipeline_buffer_size == 75
+    with pytest.raises(ValidationError):
+        config.pipeline_buffer_size = 3
+    with pytest.raises(ValidationError):
+        DataConfig(model_start_delay=float("nan"))
+    with pytest.raises(ValidationError):
+        TrainingConfig(learning_rate=float("inf"))
+    with pytest.raises(ValidationError):
+        DataConfig(pipeline_bufer_size=75)  # type: ignore[call-arg]
+
+
+def test_two_settings_with_one_flag_are_a_mistake_of_ours() -> None:
+    class Twice(Section):
+        oven: OvenConfig = Field(default_factory=OvenConfig)
+        stove: OvenConfig = Field(default_factory=OvenConfig)
+
+    with pytest.raises(TypeError, match="more than one setting has the flag --dish"):
+        settings_of(Twice)
+
+
+def test_a_model_without_sections_is_a_mistake_of_ours() -> None:
+    with pytest.raises(TypeError, match=r"OvenConfig\.heat is no section"):
+        load(OvenConfig, environ={})
+
+
+def test_each_flag_of_the_trainer_that_users_are_told_of_is_there() -> None:
+    """T1 to T11: the names in the acceptance list."""
+    told = """--train-data --val-data --model-size --batch-size --epochs --max-steps --num-workers
+    --grad-accum --resume
+    --checkpoint-dir --seed --data-gpu --model-gpu --buffer-size --model-start-delay --prefetch-buffer-size
+    --enable-memory-isolation --data-gpu-memory --model-gpu-memory --enable-static-shapes
+    --cache-dataset --cache-file
+    --auto --xla --precision --recompute --strategy --init-from --model-module --metrics-port --device"""
+    assert set(told.split()) <= {each.flag for each in settings_of(TrainConfig)}
+
+
+def test_a_command_may_take_some_flags_only() -> None:
+    """T12."""
+
+    @click.command()
+    @options(TrainConfig, only=("model", "data.buckets"))
+    def prepare(flags: dict[str, object]) -> None:
+        click.echo(str(flags))
+
+    assert CliRunner().invoke(prepare, ["--sample-rate", "16000"]).output == "{'model.sample_rate': '16000'}\n"
+    assert CliRunner().invoke(prepare, ["--buckets", "2"]).output == "{'data.buckets': '2'}\n"
+    assert CliRunner().invoke(prepare, ["--seed", "1"]).exit_code == 2
