@@ -1,0 +1,251 @@
+"""Metrics of the workloads on a host: what a training run does, and which GPUs it was given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics_core import Metric
+
+from voxyard.host import Gpu
+
+STEP_BUCKETS = (
+    0.005,
+    0.01,
+    0.02,
+    0.035,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.2,
+    0.35,
+    0.5,
+    0.75,
+    1,
+    1.5,
+    2,
+    3.5,
+    5,
+    10,
+    20,
+    60,
+)
+WAIT_BUCKETS = (
+    0.0001,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+    60,
+)
+CHECKPOINT_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+UTILIZATION_TARGETS = {"data": 0.40, "model": 0.70}
+"""Least utilization that a role's GPU should reach: the minimum targets of feature T19."""
+
+WORKLOAD = "trainer"
+_MIB = 1024 * 1024
+
+
+class GpuRoles(Protocol):
+    """What is asked of the trainer's devices: the real GPUs by role, and the limits in MiB."""
+
+    @property
+    def cards(self) -> Sequence[tuple[str, Gpu]]:
+        """Role and GPU, an entry for each device of the run that is a real GPU."""
+
+    @property
+    def limits(self) -> Mapping[str, int | None]:
+        """Allocator limit by role, in MiB; None where there is none."""
+
+
+class TrainMetrics:
+    """The metrics of one training run, in a registry of their own.
+
+    A value that is not known (yet) has no series: never a zero that nobody measured.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        *,
+        devices: GpuRoles | None = None,
+        ring_slots: int | None = None,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self.registry = _Registry() if registry is None else registry
+        self._run = run
+        self._make_run_metrics()
+        self._make_workload_metrics()
+        if ring_slots is not None:
+            self._ring_slots.labels(run).set(ring_slots)
+        if devices is not None:
+            self._assign(devices)
+        # Called on every step: their series are looked up once.
+        self._on_step = (
+            self._steps.labels(run),
+            self._samples.labels(run),
+            self._duration.labels(run),
+            self._wait.labels(run),
+        )
+
+    def start(self) -> None:
+        """The run is active from here on."""
+        self._active.labels(self._run).set(1)
+
+    def finish(self) -> None:
+        """The run has ended, well or not: it is no longer active and holds no GPU."""
+        self._active.labels(self._run).set(0)
+        for assigned in self._series_of_gpus:
+            self._assigned.labels(*assigned).set(0)
+
+    def step(self, duration: float, wait: float, samples: int, ring_depth: int) -> None:
+        """One step: its duration and its wait for data in seconds, its clips, the filled slots after it."""
+        steps, clips, durations, waits = self._on_step
+        steps.inc()
+        clips.inc(samples)
+        durations.observe(duration)
+        waits.observe(wait)
+        self._ring_depth.labels(self._run).set(ring_depth)
+        self._last_step.labels(self._run).set(time.time())
+
+    def variation(self, ratio: float) -> None:
+        """Standard deviation ÷ mean of the last 200 steps' durations."""
+        self._variation.labels(self._run).set(ratio)
+
+    def losses(self, losses: Mapping[str, float]) -> None:
+        """The losses of a training step by component; NaN and infinity are passed on (an alert looks)."""
+        for component, value in losses.items():
+            self._loss.labels(self._run, component).set(value)
+
+    def validation(self, losses: Mapping[str, float]) -> None:
+        """The mean losses over the validation clips by component."""
+        for component, value in losses.items():
+            self._validation_loss.labels(self._run, component).set(value)
+
+    def learning_rate(self, rate: float) -> None:
+        """The learning rate of the latest step."""
+        self._learning_rate.labels(self._run).set(rate)
+
+    def epoch(self, number: int) -> None:
+        """The pass over the corpus, from 0."""
+        self._epoch.labels(self._run).set(number)
+
+    def checkpoint(self, seconds: float) -> None:
+        """A checkpoint was saved in so many seconds."""
+        self._checkpoint.labels(self._run).observe(seconds)
+
+    def gpu_memory_overhead(self, role: str, gpu: Gpu, size: float) -> None:
+        """Bytes measured beside the allocator's on a GPU of this run: context and libraries."""
+        self._overhead.labels(WORKLOAD, role, str(gpu.index), gpu.uuid).set(size)
+
+    def _assign(self, devices: GpuRoles) -> None:
+        for role, gpu in devices.cards:
+            labels = (WORKLOAD, role, str(gpu.index), gpu.uuid)
+            self._series_of_gpus.append(labels)
+            self._assigned.labels(*labels).set(1)
+            self._target.labels(*labels).set(UTILIZATION_TARGETS[role])
+            limit = devices.limits.get(role)
+            if limit is not None:
+                self._limit.labels(*labels).set(limit * _MIB)
+
+    def _make_run_metrics(self) -> None:
+        registry = self.registry
+        self._active = _gauge(registry, "train_active", "1 while the run trains, 0 when it has ended.")
+        self._variation = _gauge(
+            registry,
+            "train_step_time_variation_ratio",
+            "Standard deviation ÷ mean of the last 200 steps' durations.",
+        )
+        self._steps = Counter(
+            "voxyard_train_steps_total",
+            "Optimizer updates since the process started.",
+            ["run"],
+            registry=registry,
+        )
+        self._samples = Counter(
+            "voxyard_train_samples_total",
+            "Clips trained on since the process started.",
+            ["run"],
+            registry=registry,
+        )
+        self._duration = _histogram(
+            registry,
+            "train_step_duration_seconds",
+            "A step's duration, its wait for data included.",
+            STEP_BUCKETS,
+        )
+        self._wait = _histogram(
+            registry, "train_data_wait_seconds", "A step's wait for data in the ring.", WAIT_BUCKETS
+        )
+        self._checkpoint = _histogram(
+            registry, "train_checkpoint_duration_seconds", "Time to save a checkpoint.", CHECKPOINT_BUCKETS
+        )
+        self._ring_depth = _gauge(registry, "train_ring_depth", "Batches that wait in the ring after a step.")
+        self._ring_slots = _gauge(registry, "train_ring_slots", "Batches that the ring can hold.")
+        self._loss = _gauge(
+            registry, "train_loss", "Training loss, mean over the clips of a step.", "component"
+        )
+        self._validation_loss = _gauge(
+            registry, "train_validation_loss", "Loss, mean over the validation clips.", "component"
+        )
+        self._learning_rate = _gauge(registry, "train_learning_rate", "Learning rate of the latest step.")
+        self._epoch = _gauge(registry, "train_epoch", "Pass over the corpus, from 0.")
+        self._last_step = _gauge(
+            registry, "train_last_step_timestamp_seconds", "Unix time at which the latest step ended."
+        )
+
+    def _make_workload_metrics(self) -> None:
+        registry = self.registry
+        self._series_of_gpus: list[tuple[str, str, str, str]] = []
+        self._assigned = _workload(
+            registry, "workload_gpu_assigned", "1 while a workload holds this GPU in this role."
+        )
+        self._target = _workload(
+            registry,
+            "workload_gpu_utilization_target_ratio",
+            "Least utilization that this role's GPU should reach.",
+        )
+        self._limit = _workload(
+            registry, "workload_gpu_memory_limit_bytes", "Allocator limit in force on this GPU."
+        )
+        self._overhead = _workload(
+            registry,
+            "workload_gpu_memory_overhead_bytes",
+            "Measured memory of context and libraries beside the limit.",
+        )
+
+
+class _Registry(CollectorRegistry):
+    """Without the `_created` series that the client adds to counters and histograms: nobody reads them."""
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in super().collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+
+def _gauge(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Gauge:
+    return Gauge(f"voxyard_{name}", text, ["run", *labels], registry=registry)
+
+
+def _histogram(registry: CollectorRegistry, name: str, text: str, buckets: Sequence[float]) -> Histogram:
+    return Histogram(f"voxyard_{name}", text, ["run"], registry=registry, buckets=buckets)
+
+
+def _workload(registry: CollectorRegistry, name: str, text: str) -> Gauge:
+    return Gauge(f"voxyard_{name}", text, ["workload", "role", "gpu", "uuid"], registry=registry)

@@ -1,0 +1,260 @@
+"""The trainer's metrics, scraped over loopback and read with Prometheus' own parser."""
+
+from __future__ import annotations
+
+import math
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from voxyard.host import Gpu
+from voxyard.telemetry import TelemetryError
+from voxyard.telemetry.server import MetricsServer, serve
+from voxyard.telemetry.workloads import STEP_BUCKETS, TrainMetrics
+
+# The table of the specification: name → type and labels beside `run`.
+TRAIN = {
+    "train_active": ("gauge", set()),
+    "train_step_time_variation_ratio": ("gauge", set()),
+    "train_steps": ("counter", set()),
+    "train_samples": ("counter", set()),
+    "train_step_duration_seconds": ("histogram", set()),
+    "train_data_wait_seconds": ("histogram", set()),
+    "train_ring_depth": ("gauge", set()),
+    "train_ring_slots": ("gauge", set()),
+    "train_loss": ("gauge", {"component"}),
+    "train_validation_loss": ("gauge", {"component"}),
+    "train_learning_rate": ("gauge", set()),
+    "train_epoch": ("gauge", set()),
+    "train_last_step_timestamp_seconds": ("gauge", set()),
+    "train_checkpoint_duration_seconds": ("histogram", set()),
+}
+WORKLOAD = {
+    "workload_gpu_assigned",
+    "workload_gpu_utilization_target_ratio",
+    "workload_gpu_memory_limit_bytes",
+    "workload_gpu_memory_overhead_bytes",
+}
+
+
+@dataclass
+class Roles:
+    cards: list[tuple[str, Gpu]] = field(default_factory=list)
+    limits: dict[str, int | None] = field(default_factory=dict)
+
+
+PAIR = Roles(
+    [
+        ("data", Gpu(2, "GPU-two", "A10", "00000000:17:00.0", 23028, 23000, (8, 6))),
+        ("model", Gpu(3, "GPU-three", "A10", "00000000:65:00.0", 23028, 23000, (8, 6))),
+    ],
+    {"data": 8192, "model": None},
+)
+
+
+@pytest.fixture
+def metrics() -> TrainMetrics:
+    """A run on two GPUs, with a value in everything."""
+    made = TrainMetrics("r1", devices=PAIR, ring_slots=3)
+    made.start()
+    made.step(0.12, 0.03, 16, 2)
+    made.step(0.2, 0.0, 16, 3)
+    made.variation(0.25)
+    made.losses({"total": 2.5, "mel": math.nan})
+    made.validation({"total": 3.5})
+    made.learning_rate(1e-3)
+    made.epoch(4)
+    made.checkpoint(0.7)
+    made.gpu_memory_overhead("model", PAIR.cards[1][1], 5e8)
+    return made
+
+
+@pytest.fixture
+def served(metrics: TrainMetrics) -> Iterator[MetricsServer]:
+    with serve(metrics.registry, "127.0.0.1", 0) as server:
+        yield server
+
+
+def scrape(server: MetricsServer) -> dict[str, Metric]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {family.name.removeprefix("voxyard_"): family for family in text_string_to_metric_families(text)}
+
+
+def value(families: dict[str, Metric], name: str, **labels: str) -> float:
+    found = [
+        sample.value
+        for family in families.values()
+        for sample in family.samples
+        if sample.name == f"voxyard_{name}" and labels.items() <= sample.labels.items()
+    ]
+    assert len(found) == 1, f"{name}{labels}: {found}"
+    return float(found[0])
+
+
+def test_names_types_and_labels_are_those_of_the_specification(served: MetricsServer) -> None:
+    """M4: exactly the table, nothing beside it."""
+    families = scrape(served)
+    assert set(families) == set(TRAIN) | WORKLOAD
+    for name, (kind, more) in TRAIN.items():
+        family = families[name]
+        assert family.type == kind, name
+        assert family.samples, name
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == {"run"} | more
+            assert sample.labels["run"] == "r1"
+    for name in WORKLOAD:
+        assert families[name].type == "gauge"
+        assert all(set(sample.labels) == {"workload", "role", "gpu", "uuid"} for sample in families[name].samples)
+
+
+def test_steps_are_counted_and_timed(served: MetricsServer) -> None:
+    """M4."""
+    families = scrape(served)
+    assert value(families, "train_active") == 1
+    assert value(families, "train_steps_total") == 2
+    assert value(families, "train_samples_total") == 32
+    assert value(families, "train_step_duration_seconds_sum") == pytest.approx(0.32)
+    assert value(families, "train_step_duration_seconds_bucket", le="0.15") == 1
+    assert value(families, "train_data_wait_seconds_sum") == pytest.approx(0.03)
+    assert value(families, "train_ring_depth") == 3
+    assert value(families, "train_ring_slots") == 3
+    assert value(families, "train_last_step_timestamp_seconds") == pytest.approx(time.time(), abs=60)
+
+
+def test_losses_keep_their_components_and_their_nan(served: MetricsServer) -> None:
+    """TrainingLossNotFinite looks for exactly this."""
+    families = scrape(served)
+    assert value(families, "train_loss", component="total") == 2.5
+    assert math.isnan(value(families, "train_loss", component="mel"))
+    assert value(families, "train_validation_loss", component="total") == 3.5
+    assert value(families, "train_learning_rate") == 1e-3
+    assert value(families, "train_epoch") == 4
+    assert value(families, "train_step_time_variation_ratio") == 0.25
+    assert value(families, "train_checkpoint_duration_seconds_count") == 1
+
+
+def test_gpus_carry_their_role_target_and_limit(served: MetricsServer) -> None:
+    """M4: a limit only where there is one."""
+    families = scrape(served)
+    data = {"workload": "trainer", "role": "data", "gpu": "2", "uuid": "GPU-two"}
+    model = {"workload": "trainer", "role": "model", "gpu": "3", "uuid": "GPU-three"}
+    assert value(families, "workload_gpu_assigned", **data) == 1
+    assert value(families, "workload_gpu_utilization_target_ratio", **data) == 0.4
+    assert value(families, "workload_gpu_utilization_target_ratio", **model) == 0.7
+    assert value(families, "workload_gpu_memory_limit_bytes", **data) == 8192 * 2**20
+    assert len(families["workload_gpu_memory_limit_bytes"].samples) == 1
+    assert value(families, "workload_gpu_memory_overhead_bytes", **model) == 5e8
+
+
+def test_a_run_without_gpus_has_no_gpu_series() -> None:
+    """M4: absent on a CPU, never zero."""
+    with serve(TrainMetrics("cpu", devices=Roles()).registry, "127.0.0.1", 0) as server:
+        families = scrape(server)
+    assert not any(families[name].samples for name in WORKLOAD)
+
+
+def test_what_was_not_measured_yet_has_no_series() -> None:
+    """M4: a learning rate of 0 or a last step in 1970 would be lies."""
+    with serve(TrainMetrics("fresh").registry, "127.0.0.1", 0) as server:
+        families = scrape(server)
+    for name in (
+        "train_loss",
+        "train_learning_rate",
+        "train_last_step_timestamp_seconds",
+        "train_ring_slots",
+    ):
+        assert not families[name].samples
+    assert value(families, "train_steps_total") == 0
+
+
+def test_a_finished_run_is_no_longer_active(metrics: TrainMetrics, served: MetricsServer) -> None:
+    """M4: TrainingStalled must not fire on it."""
+    metrics.finish()
+    families = scrape(served)
+    assert value(families, "train_active") == 0
+    assert value(families, "workload_gpu_assigned", role="model") == 0
+    assert value(families, "train_steps_total") == 2
+
+
+def test_two_runs_in_one_process_do_not_meet() -> None:
+    """No global registry."""
+    one, other = TrainMetrics("one"), TrainMetrics("other")
+    one.step(0.1, 0.0, 8, 1)
+    with serve(other.registry, "127.0.0.1", 0) as server:
+        assert value(scrape(server), "train_steps_total") == 0
+
+
+def test_step_buckets_span_five_milliseconds_to_a_minute() -> None:
+    assert (STEP_BUCKETS[0], STEP_BUCKETS[-1]) == (0.005, 60)
+    assert list(STEP_BUCKETS) == sorted(set(STEP_BUCKETS))
+
+
+def test_a_step_costs_little_beside_writing_the_same_numbers_down() -> None:
+    """Telemetry costs under 1% of a step: here as a ratio, so that no clock speed matters."""
+    metrics, plain = TrainMetrics("r"), dict.fromkeys(range(6), 0.0)
+
+    def tell() -> None:
+        for _ in range(2000):
+            metrics.step(0.1, 0.01, 8, 3)
+
+    def write() -> None:
+        for _ in range(2000):
+            for key in plain:
+                plain[key] += 0.1
+
+    assert best(tell) < 100 * best(write)
+
+
+def best(call: object) -> float:
+    assert callable(call)
+    times = []
+    for _ in range(5):
+        begin = time.process_time()
+        call()
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+# -- the server ----------------------------------------------------------------------------------------------
+
+
+def test_a_taken_port_is_a_clear_error() -> None:
+    """M4: with the port and what to do."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(TelemetryError, match=rf"127\.0\.0\.1:{port} .*choose another --metrics-port"):
+            serve(CollectorRegistry(), "127.0.0.1", port)
+
+
+def test_an_unknown_host_is_a_clear_error() -> None:
+    with pytest.raises(TelemetryError, match="another --metrics-host"):
+        serve(CollectorRegistry(), "nowhere.invalid", 0)
+
+
+def test_closing_frees_the_port_and_ends_the_thread() -> None:
+    before = threading.active_count()
+    first = serve(CollectorRegistry(), "127.0.0.1", 0)
+    first.close()
+    first.close()
+    assert threading.active_count() == before
+    second = serve(CollectorRegistry(), "127.0.0.1", first.port)
+    assert second.port == first.port
+    second.close()
+
+
+def test_a_client_that_hangs_keeps_nobody_waiting(served: MetricsServer) -> None:
+    """A half-open connection delays neither another scrape nor the end of the run."""
+    with socket.create_connection(("127.0.0.1", served.port)) as stuck:
+        stuck.sendall(b"GET /metrics HTTP/1.1\r\n")
+        assert value(scrape(served), "train_steps_total") == 2
+        served.close()
