@@ -1,0 +1,82 @@
+"""Recordings to 16-bit mono PCM at the rate of the model; lengths are known from the header alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voxyard.corpus.examples import CorpusError
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a sound file says of itself."""
+
+    frames: int  # samples of each channel
+    sample_rate: int
+    channels: int
+
+
+def read_header(path: Path) -> Header:
+    """Raises CorpusError for what is no sound file, or holds no sound."""
+    import soundfile
+
+    _check_file(path)
+    try:
+        info = soundfile.info(str(path))
+    except (soundfile.SoundFileError, OSError) as error:
+        raise CorpusError(f"{path.name} is no sound file that can be read: {_reason(error)}") from error
+    if info.frames <= 0 or info.samplerate <= 0:
+        raise CorpusError(f"{path.name} holds no sound: {info.frames} samples")
+    return Header(info.frames, info.samplerate, info.channels)
+
+
+def resampled_length(frames: int, rate: int, wanted: int) -> int:
+    """Samples of a recording of `frames` at `rate` once it is at `wanted`, rounded up."""
+    return -(-frames * wanted // rate)
+
+
+def read_pcm(path: Path, sample_rate: int) -> NDArray[np.int16]:
+    """The recording as mono int16 (samples,) at `sample_rate`; its length is that of `resampled_length` of the header.
+
+    Channels are averaged; other rates are resampled in high quality (soxr). Raises CorpusError, also where the file holds
+    less than its header promises.
+    """
+    import soundfile
+
+    header = read_header(path)
+    try:
+        sound, rate = soundfile.read(str(path), dtype="float32", always_2d=True)  # (frames, channels)
+    except (soundfile.SoundFileError, OSError) as error:
+        raise CorpusError(f"{path.name} cannot be decoded: {_reason(error)}") from error
+    if len(sound) < header.frames:
+        raise CorpusError(
+            f"{path.name} is cut short: {len(sound)} samples of the {header.frames} that its header promises"
+        )
+    if not np.isfinite(sound).all():
+        raise CorpusError(f"{path.name} holds samples that are no numbers")
+    mono = sound.mean(axis=1)
+    if rate != sample_rate:
+        import soxr
+
+        mono = soxr.resample(mono, rate, sample_rate, quality="HQ")
+    wanted = resampled_length(header.frames, rate, sample_rate)
+    exact = np.zeros(wanted, np.float32)
+    exact[: min(wanted, len(mono))] = mono[:wanted]
+    return np.clip(np.rint(exact * 32768.0), -32768, 32767).astype(np.int16)
+
+
+def _check_file(path: Path) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise CorpusError(f"{path.name} is missing ({error.strerror})") from error
+    if size == 0:
+        raise CorpusError(f"{path.name} is empty")
+
+
+def _reason(error: Exception) -> str:
+    return str(error).rpartition(": ")[2].strip().rstrip(".") or type(error).__name__

@@ -1,0 +1,62 @@
+"""What a corpus gives: examples, and the protocol of everything that examples can be read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class CorpusError(Exception):
+    """A message for the user: what was found in a corpus, what was expected, what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One clip: its sound, its text, its speaker, and its features where they were computed beforehand."""
+
+    pcm: NDArray[np.int16]  # (samples,) mono, at the source's sample rate
+    tokens: NDArray[np.int32]  # (tokens,)
+    speaker: int
+    features: Mapping[str, NDArray[np.float32]] | None = None  # mel (frames, mels), pitch and energy (frames,)
+
+
+class ExampleSource(Protocol):
+    """Examples that can be read in any order, from several threads; their lengths are known beforehand."""
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples a second of every clip."""
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """Names; a speaker's id is its position."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Names of the clips."""
+
+    @property
+    def samples(self) -> NDArray[np.int64]:
+        """Length of each clip (n,)."""
+
+    @property
+    def token_lengths(self) -> NDArray[np.int64]:
+        """Length of each text (n,)."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """What `Example.features` holds; () where it is None."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of clips, lengths, texts and settings: the same corpus has the same one."""
+
+    def __len__(self) -> int:
+        """Number of clips."""
+
+    def read(self, i: int) -> Example:
+        """The i-th clip. Raises CorpusError where it is broken."""
