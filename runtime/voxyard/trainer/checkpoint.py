@@ -1,0 +1,207 @@
+"""Checkpoints: written whole or not at all, verified before they are used, the newest few and the best kept."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voxyard.trainer.errors import TrainerError
+
+log = logging.getLogger("voxyard.trainer")
+
+FORMAT = 1
+STATE, META, BEST = "state.safetensors", "meta.json", "best"
+
+
+class CheckpointError(TrainerError):
+    """A checkpoint that cannot be written, or that is not what was written."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint: where it is, what it says of itself, and its arrays."""
+
+    path: Path
+    step: int
+    meta: Mapping[str, Any]
+    state: Mapping[str, NDArray[Any]]
+
+
+def save(directory: Path, step: int, state: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], *, keep: int) -> Path:
+    """Writes DIRECTORY/step-N, then removes all but the `keep` newest and the best.
+
+    Everything is written and synced under another name first and renamed last, so that a kill or a full disk leaves
+    the earlier checkpoints as they were. Raises CheckpointError.
+    """
+    path = directory / f"step-{step:08d}"
+    unfinished = directory / f".{path.name}.unfinished"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        _write_state(unfinished / STATE, state)
+        described = {**meta, "format": FORMAT, "step": step, "sha256": _sha256(unfinished / STATE)}
+        (unfinished / META).write_text(json.dumps(described, indent=1, sort_keys=True) + "\n")
+        for name in (STATE, META):
+            _sync(unfinished / name)
+        if path.exists():
+            shutil.rmtree(path)
+        unfinished.replace(path)
+        _sync(directory)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise CheckpointError(_why_not_saved(path, error, newest(directory)), exit_code=1) from error
+    _prune(directory, keep)
+    return path
+
+
+def mark_best(directory: Path, path: Path) -> None:
+    """Points DIRECTORY/best at a checkpoint; it is kept from then on."""
+    link = directory / f".{BEST}.new"
+    link.unlink(missing_ok=True)
+    link.symlink_to(path.name)
+    link.replace(directory / BEST)
+
+
+def load(path: Path) -> Checkpoint:
+    """Reads one checkpoint and verifies it. Raises CheckpointError that names it and says what is wrong."""
+    try:
+        meta = json.loads((path / META).read_text())
+        digest = _sha256(path / STATE)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {path} cannot be read: {error}") from error
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        found = meta.get("format") if isinstance(meta, dict) else meta
+        raise CheckpointError(f"checkpoint {path} has format {found!r}; this voxyard reads format {FORMAT}")
+    if digest != meta["sha256"]:
+        raise CheckpointError(
+            f"checkpoint {path} is damaged: {STATE} has {(path / STATE).stat().st_size} bytes with SHA-256 "
+            f"{digest[:12]}…, but {meta['sha256'][:12]}… was written"
+        )
+    from safetensors.numpy import load_file
+
+    return Checkpoint(path, int(meta["step"]), meta, load_file(path / STATE))
+
+
+def newest_good(directory: Path) -> Checkpoint | None:
+    """The newest checkpoint that is intact; damaged ones are named in the log and passed over."""
+    for path in reversed(_all(directory)):
+        try:
+            return load(path)
+        except CheckpointError as error:
+            log.warning("%s; trying the one before", error)
+    return None
+
+
+def open_any(path: Path) -> Checkpoint:
+    """The checkpoint that a user means: one checkpoint, or the best (else the newest good one) of a run's directory."""
+    if (path / META).exists():
+        return load(path)
+    if (path / BEST).exists():
+        try:
+            return load((path / BEST).resolve())
+        except CheckpointError as error:
+            log.warning("%s; taking the newest good one", error)
+    found = newest_good(path) if path.is_dir() else None
+    if found is None:
+        raise CheckpointError(f"{path} holds no checkpoint: expected a step-… directory, or a directory of them")
+    return found
+
+
+def set_aside(directory: Path) -> Path | None:
+    """Moves a directory's checkpoints into DIRECTORY/before-N, for a run that starts anew. None if there are none."""
+    paths = _all(directory)
+    if not paths:
+        return None
+    number = 1
+    while (aside := directory / f"before-{number}").exists():
+        number += 1
+    aside.mkdir()
+    for path in paths:
+        path.replace(aside / path.name)
+    if (directory / BEST).is_symlink():
+        (directory / BEST).replace(aside / BEST)
+    return aside
+
+
+@contextmanager
+def exclusive(directory: Path) -> Iterator[None]:
+    """Holds the directory for one run. Raises CheckpointError when another run has it, or it cannot be made."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = (directory / ".lock").open("a+")
+    except OSError as error:
+        raise CheckpointError(f"--checkpoint-dir {directory} cannot be used: {error}") from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            handle.seek(0)
+            raise CheckpointError(
+                f"--checkpoint-dir {directory} is in use by another run (process {handle.read().strip() or '?'}): "
+                "wait for it, or give another directory"
+            ) from error
+        handle.truncate(0)
+        handle.write(str(os.getpid()))
+        handle.flush()
+        yield
+
+
+def _write_state(path: Path, state: Mapping[str, NDArray[Any]]) -> None:
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    try:
+        save_file({name: np.asarray(value, order="C") for name, value in state.items()}, path)
+    except SafetensorError as error:  # wraps the system's error in its text
+        number = errno.ENOSPC if "os error 28" in str(error) or "StorageFull" in str(error) else errno.EIO
+        raise OSError(number, os.strerror(number) + f" ({error})", str(path)) from error
+
+
+def _why_not_saved(path: Path, error: OSError, last: Path | None) -> str:
+    kept = f"the last good one is {last}" if last else "there is no earlier one"
+    advice = ": make room, or give a --checkpoint-dir on another disk" if error.errno == errno.ENOSPC else ""
+    return f"checkpoint {path} was not saved, {error.strerror or error}{advice}; {kept}"
+
+
+def _all(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("step-*") if path.is_dir())
+
+
+def newest(directory: Path) -> Path | None:
+    """The newest checkpoint's directory, unverified."""
+    paths = _all(directory)
+    return paths[-1] if paths else None
+
+
+def _prune(directory: Path, keep: int) -> None:
+    best = (directory / BEST).resolve() if (directory / BEST).exists() else None
+    for path in _all(directory)[:-keep]:
+        if path.resolve() != best:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

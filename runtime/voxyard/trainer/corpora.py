@@ -1,0 +1,143 @@
+"""Corpora of a run: what is trained on, what is held out, how long everything is. No TensorFlow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voxyard.corpus import Example, ExampleSource, has_eval_split, open_source
+from voxyard.corpus.cache import CachedSource
+from voxyard.corpus.ljspeech import Split
+from voxyard.host.memory import available_bytes
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.errors import TrainerError
+
+log = logging.getLogger("voxyard.trainer")
+
+CACHE_SHARE = 0.5  # of the available memory, that --cache-dataset may take
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Some clips of a source."""
+
+    source: ExampleSource
+    clips: NDArray[np.int64]
+    sample_rate: int = field(init=False)
+    speakers: tuple[str, ...] = field(init=False)
+    ids: Sequence[str] = field(init=False)
+    samples: NDArray[np.int64] = field(init=False)
+    token_lengths: NDArray[np.int64] = field(init=False)
+    feature_names: tuple[str, ...] = field(init=False)
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        chosen = {
+            "sample_rate": self.source.sample_rate,
+            "speakers": self.source.speakers,
+            "ids": [self.source.ids[i] for i in self.clips],
+            "samples": self.source.samples[self.clips],
+            "token_lengths": self.source.token_lengths[self.clips],
+            "feature_names": self.source.feature_names,
+            "fingerprint": f"{self.source.fingerprint}/{len(self.clips)}",
+        }
+        for name, value in chosen.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def read(self, i: int) -> Example:
+        """The i-th clip of the subset."""
+        return self.source.read(int(self.clips[i]))
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """The two corpora of a run; `validation` may be None."""
+
+    training: ExampleSource
+    validation: ExampleSource | None
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """Names of the training corpus' speakers."""
+        return self.training.speakers
+
+
+def open_corpora(config: TrainConfig) -> Corpora:
+    """Opens what the settings name. Raises CorpusError or TrainerError with what was found and what to do."""
+    data = config.data
+    if data.train_data is None:
+        raise TrainerError("no corpus: give --train-data DIR (`voxyard corpus demo DIR` makes a small one)")
+    training = _open(data.train_data, config)
+    if data.val_data is not None:
+        validation: ExampleSource | None = _open(data.val_data, config)
+    elif has_eval_split(data.train_data):
+        validation = _open(data.train_data, config, split="eval")
+    else:
+        training, validation = hold_out(training, data.validation_share)
+    if validation is None:
+        log.info("No validation: nothing is held out of %d clips (--val-data, --validation-share)", len(training))
+    return Corpora(_cached(training, config), validation)
+
+
+def hold_out(source: ExampleSource, share: float) -> tuple[ExampleSource, ExampleSource | None]:
+    """Every n-th clip for validation, the others for training; the same clips each time."""
+    held = int(len(source) * share)
+    if held == 0:
+        return source, None
+    chosen = np.linspace(0, len(source) - 1, held + 2, dtype=np.int64)[1:-1]
+    others = np.setdiff1d(np.arange(len(source)), chosen)
+    return Subset(source, others), Subset(source, chosen)
+
+
+def _open(path: Path, config: TrainConfig, split: Split = "train") -> ExampleSource:
+    model = config.model
+    source = open_source(
+        path,
+        sample_rate=model.sample_rate,
+        text_units=model.text_units,
+        language=model.language,
+        max_bad_share=config.data.max_bad_share,
+        split=split,
+    )
+    return _without_long_clips(source, config)
+
+
+def _without_long_clips(source: ExampleSource, config: TrainConfig) -> ExampleSource:
+    longest = config.data.max_clip_seconds
+    long = np.flatnonzero(source.samples > longest * source.sample_rate)
+    if len(long) == 0:
+        return source
+    names = ", ".join(f"{source.ids[i]} ({source.samples[i] / source.sample_rate:.1f} s)" for i in long[:10])
+    what = f"{len(long)} of {len(source)} clips are longer than --max-clip-seconds {longest:g}: {names}"
+    if len(long) > config.data.max_bad_share * len(source):
+        raise TrainerError(f"{what}; raise --max-clip-seconds, cut the clips, or allow more with --max-bad-share")
+    log.warning("%s; they are left out", what)
+    return Subset(source, np.setdiff1d(np.arange(len(source)), long))
+
+
+def _cached(source: ExampleSource, config: TrainConfig) -> ExampleSource:
+    data = config.data
+    if not (data.cache_dataset or data.cache_file):
+        return source
+    if data.cache_dataset and data.cache_file:
+        raise TrainerError("--cache-dataset keeps clips in memory, --cache-file in a file: give one of them")
+    if source.feature_names:
+        raise TrainerError(
+            "precomputed features are read straight from their files: leave out --cache-dataset and --cache-file"
+        )
+    size, available = CachedSource.size(source), available_bytes()
+    if data.cache_dataset and size > CACHE_SHARE * available:
+        raise TrainerError(
+            f"--cache-dataset needs {size / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are available "
+            f"(it may take half): use --cache-file PATH"
+        )
+    log.info("Dataset cache: %.0f MiB in %s", size / 2**20, data.cache_file or "memory")
+    return CachedSource(source, data.cache_file)

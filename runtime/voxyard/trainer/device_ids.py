@@ -1,0 +1,135 @@
+"""Device ids as a user gives them: which devices they name, and the refusals when they name none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NoReturn
+
+from voxyard.host.nvml import Gpu
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.errors import TrainerError
+
+Placement = Literal["single", "split", "mirrored"]
+Role = Literal["data", "model"]
+
+INSUFFICIENT = "Insufficient GPUs for Multi-GPU Mode"
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """What is known of the machine when a run is planned."""
+
+    gpus: tuple[Gpu, ...]  # in NVML's order, which is nvidia-smi's
+    cuda_bus_ids: tuple[str, ...]  # in CUDA's order in this process
+    cuda_build: bool  # whether the installed TensorFlow can use GPUs at all
+    cores: int  # that this process may use
+    cuda_visible_devices: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A device that can be taken: TensorFlow's physical number, and the index by which a user knows it."""
+
+    number: int
+    index: int
+    gpu: Gpu | None = None
+
+    def is_called(self, asked: int | str) -> bool:
+        """Whether `asked` (an index, or a UUID in full) names this device."""
+        text = str(asked).strip()
+        if text.isdigit():
+            return int(text) == self.index
+        return self.gpu is not None and text.lower() == self.gpu.uuid.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a refusal speaks: of GPUs, or of logical CPU devices."""
+
+    insufficient: str
+    least: str
+    advice: str  # what there is, and the command for one device
+
+
+def gpu_wording(config: TrainConfig, host: HostView, found: int) -> Wording:
+    """Refusals that list the host's GPUs."""
+    hidden = (
+        f"\nCUDA_VISIBLE_DEVICES={host.cuda_visible_devices} hides some of them from this process."
+        if found < len(host.gpus)
+        else ""
+    )
+    return Wording(
+        INSUFFICIENT,
+        f"Multi-GPU requires at least 2 GPUs, found {found}",
+        f"{listing(host)}{hidden}\nOn a single GPU instead: {command(config, '')}",
+    )
+
+
+def cpu_wording(config: TrainConfig, found: int) -> Wording:
+    """Refusals that name the logical CPU devices."""
+    there = "1 logical CPU device (0)" if found == 1 else f"{found} logical CPU devices (0 to {found - 1})"
+    return Wording(
+        "Insufficient devices for Multi-GPU Mode on the CPU",
+        f"it requires at least 2 logical CPU devices, found {found}",
+        f"found {there}: for more, raise --cpu-devices\n"
+        f"On a single device instead: {command(config, '--device cpu')}",
+    )
+
+
+def take(
+    config: TrainConfig, strategy: Placement, candidates: Sequence[Candidate], words: Wording
+) -> list[tuple[Role, Candidate]]:
+    """The devices that the configuration names, by role; all of them in mirrored mode.
+
+    Raises TrainerError where an id is missing, unknown or given twice, or where there are too few devices.
+    """
+    data_id, model_id = config.data.data_gpu, config.data.model_gpu
+    if strategy == "single":
+        return [
+            (
+                "model",
+                candidates[0] if model_id is None else _named("--model-gpu", model_id, candidates, words),
+            )
+        ]
+    if len(candidates) < 2:
+        _refuse(words, words.least)
+    if strategy == "mirrored":
+        return [("model", one) for one in candidates]
+    if data_id is None and model_id is None:
+        _refuse(words, "--strategy split needs both ids: add --data-gpu ID --model-gpu ID")
+    if data_id is None:
+        _refuse(words, "--model-gpu was given without --data-gpu, and a split needs both")
+    if model_id is None:
+        _refuse(words, "--data-gpu was given without --model-gpu, and a split needs both")
+    data = _named("--data-gpu", data_id, candidates, words)
+    model = _named("--model-gpu", model_id, candidates, words)
+    if data == model:
+        _refuse(
+            words, f"--data-gpu {data_id} and --model-gpu {model_id} are one device, and a split needs two"
+        )
+    return [("data", data), ("model", model)]
+
+
+def listing(host: HostView) -> str:
+    """The GPUs of the host, a line each."""
+    if not host.gpus:
+        return "GPUs of this host: none"
+    return "\n".join(["GPUs of this host:", *(f"  {gpu}" for gpu in host.gpus)])
+
+
+def command(config: TrainConfig, flags: str) -> str:
+    """A command to use instead, for the same corpus."""
+    data = config.data.train_data
+    return f"voxyard train --train-data {'DIR' if data is None else data} {flags}".rstrip()
+
+
+def _named(flag: str, asked: int | str, candidates: Sequence[Candidate], words: Wording) -> Candidate:
+    found = next((one for one in candidates if one.is_called(asked)), None)
+    if found is None:
+        _refuse(words, f"{flag} {asked} is not a device here")
+    return found
+
+
+def _refuse(words: Wording, reason: str) -> NoReturn:
+    raise TrainerError(f"{words.insufficient}: {reason}\n{words.advice}")

@@ -1,0 +1,230 @@
+"""Input: reads clips ahead of the training and pads them into batches. Threads and NumPy, no TensorFlow.
+
+Why no tf.data here: the order of the batches follows from (seed, epoch) alone, so that a resumed run continues with the
+very next batch without reading what came before; `pipeline_buffer_size` bounds exactly what is held; and how full the
+buffer is can be seen. Decoding (libsndfile, soxr) and copying (NumPy) release the interpreter lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voxyard.corpus import CorpusError, Example, ExampleSource
+from voxyard.trainer.schedule import BatchPlan, Bucket, Sampler
+
+log = logging.getLogger("voxyard.trainer")
+
+Arrays = Mapping[str, NDArray[Any]]
+MEMORY_SHARE = 0.25  # of the available memory, that the host-side buffer may take
+
+
+@dataclass(frozen=True)
+class HostBatch:
+    """A padded batch in host memory (see Trainable for its arrays)."""
+
+    plan: BatchPlan
+    arrays: Arrays
+
+
+def batch_bytes(bucket: Bucket, rows: int, hop_length: int, mels: int | None) -> int:
+    """Bytes of a host batch; `mels` where precomputed features are read instead of PCM."""
+    per_frame = 2 * hop_length if mels is None else 4 * (mels + 2)
+    return rows * (bucket.frames * per_frame + bucket.tokens * 4 + 24)
+
+
+def buffer_that_fits(requested: int, bytes_per_batch: int, available: int) -> int:
+    """Batches of host-side prefetch: what was requested, capped so that they take a quarter of what is available."""
+    return max(1, min(requested, int(available * MEMORY_SHARE) // bytes_per_batch))
+
+
+class BatchAssembler:
+    """Makes the arrays of a planned batch. A clip that turns out broken is replaced by its neighbour in the bucket."""
+
+    def __init__(
+        self, source: ExampleSource, sampler: Sampler, *, hop_length: int, seed: int, max_bad_share: float
+    ) -> None:
+        self._source, self._sampler = source, sampler
+        self._hop, self._seed = hop_length, seed
+        self._allowed_bad = max_bad_share * len(source)
+        self._lock = threading.Lock()
+        self.bad: dict[int, str] = {}
+
+    def __call__(self, plan: BatchPlan) -> HostBatch:
+        """Raises CorpusError when more clips are broken than allowed."""
+        examples = [self._read(clip) for clip in plan.clips]
+        arrays = pad(examples, plan.bucket, self._hop)
+        arrays["clip_seed"] = _clip_seeds(self._seed, plan.step, len(examples))
+        return HostBatch(plan, arrays)
+
+    def _read(self, clip: int) -> Example:
+        for candidate in self._candidates(clip):
+            if candidate in self.bad:
+                continue
+            try:
+                return self._source.read(candidate)
+            except CorpusError as error:
+                self._note_bad(candidate, str(error))
+        raise CorpusError(self._list_bad("no readable clip is left in a length bucket"))
+
+    def _candidates(self, clip: int) -> Iterator[int]:
+        yield clip
+        others = self._sampler.bucket_members(clip)
+        after = int(np.searchsorted(others, clip, side="right"))
+        yield from (int(other) for other in np.roll(others, -after) if other != clip)
+
+    def _note_bad(self, clip: int, reason: str) -> None:
+        with self._lock:
+            if clip in self.bad:
+                return
+            self.bad[clip] = reason
+            log.warning("clip %s cannot be read and is replaced by another: %s", self._source.ids[clip], reason)
+            if len(self.bad) > self._allowed_bad:
+                raise CorpusError(
+                    self._list_bad(
+                        "more clips cannot be read than --max-bad-share allows "
+                        f"({self._allowed_bad:.1f} of {len(self._source)})"
+                    )
+                )
+
+    def _list_bad(self, what: str) -> str:
+        lines = [f"  {self._source.ids[clip]}: {reason}" for clip, reason in sorted(self.bad.items())]
+        return "\n".join([f"{what}:", *lines[:20], *([f"  … and {len(lines) - 20} more"] if len(lines) > 20 else [])])
+
+
+def pad(examples: list[Example], bucket: Bucket, hop_length: int) -> dict[str, NDArray[Any]]:
+    """Arrays of one batch, zero-padded to `bucket`; mel frames are padded by repeating nothing, that is with zeros."""
+    rows = len(examples)
+    tokens = np.zeros((rows, bucket.tokens), np.int32)
+    for row, example in enumerate(examples):
+        tokens[row, : len(example.tokens)] = example.tokens
+    arrays: dict[str, NDArray[Any]] = {
+        "tokens": tokens,
+        "token_length": np.array([len(example.tokens) for example in examples], np.int32),
+        "speaker": np.array([example.speaker for example in examples], np.int32),
+    }
+    if examples[0].features is None:
+        arrays |= _pad_pcm(examples, bucket.frames * hop_length)
+    else:
+        arrays |= _pad_features(examples, bucket.frames)
+    return arrays
+
+
+def _pad_pcm(examples: list[Example], samples: int) -> dict[str, NDArray[Any]]:
+    pcm = np.zeros((len(examples), samples), np.int16)
+    lengths = np.array([min(len(example.pcm), samples) for example in examples], np.int32)
+    for row, (example, length) in enumerate(zip(examples, lengths, strict=True)):
+        pcm[row, :length] = example.pcm[:length]
+    return {"pcm": pcm, "pcm_length": lengths}
+
+
+def _pad_features(examples: list[Example], frames: int) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in sorted(examples[0].features or ()):
+        parts = [(example.features or {})[name] for example in examples]
+        out = np.zeros((len(parts), frames, *parts[0].shape[1:]), np.float32)
+        if name == "mel":
+            out[:] = np.float32(np.log(1e-5))
+        for row, part in enumerate(parts):
+            out[row, : len(part)] = part
+        arrays[name] = out
+        arrays["mel_length"] = np.array([len(part) for part in parts], np.int32)
+    return arrays
+
+
+def _clip_seeds(seed: int, step: int, rows: int) -> NDArray[np.int32]:
+    return np.random.default_rng((seed, step, 1)).integers(2**31 - 1, size=(rows, 2), dtype=np.int32)
+
+
+class Loader:
+    """Batches in order, made ahead by `workers` threads; never more than `buffer` of them are held or being made."""
+
+    def __init__(
+        self,
+        assemble: Callable[[BatchPlan], HostBatch],
+        plans: Iterator[BatchPlan],
+        *,
+        workers: int,
+        buffer: int,
+    ) -> None:
+        self.buffer = buffer
+        self._assemble, self._plans = assemble, plans
+        self._permits = threading.Semaphore(buffer)
+        self._change = threading.Condition()
+        self._done: dict[int, HostBatch | BaseException] = {}
+        self._drawn = self._taken = 0
+        self._exhausted = self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"voxyard-input-{i}", daemon=True)
+            for i in range(min(workers, buffer))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def filled(self) -> int:
+        """Batches that are ready to be taken."""
+        return len(self._done)
+
+    @property
+    def held(self) -> int:
+        """Batches that are ready or being made."""
+        return self._drawn - self._taken
+
+    @property
+    def full(self) -> bool:
+        """No more batches will be made before one is taken."""
+        with self._change:
+            return len(self._done) == self.buffer or (self._exhausted and len(self._done) == self.held)
+
+    def get(self) -> HostBatch | None:
+        """The next batch, in the order of the plans; None after the last. Raises what making it raised."""
+        with self._change:
+            self._change.wait_for(lambda: self._taken in self._done or self._closed or self._at_end())
+            if self._closed or self._taken not in self._done:
+                return None
+            batch = self._done.pop(self._taken)
+            self._taken += 1
+        self._permits.release()
+        if isinstance(batch, BaseException):
+            raise batch
+        return batch
+
+    def close(self) -> None:
+        """Ends the threads; batches that were made are dropped."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        for _ in self._threads:
+            self._permits.release()
+        for thread in self._threads:
+            thread.join()
+
+    def _at_end(self) -> bool:
+        return self._exhausted and self._taken == self._drawn
+
+    def _work(self) -> None:
+        while True:
+            self._permits.acquire()
+            with self._change:
+                plan = None if self._closed or self._exhausted else next(self._plans, None)
+                if plan is None:
+                    self._exhausted = True
+                    self._change.notify_all()
+                    self._permits.release()  # the other threads end the same way
+                    return
+                number = self._drawn
+                self._drawn += 1
+            try:
+                made: HostBatch | BaseException = self._assemble(plan)
+            except Exception as error:  # noqa: BLE001 (raised again in get())
+                made = error
+            with self._change:
+                self._done[number] = made
+                self._change.notify_all()

@@ -1,0 +1,340 @@
+"""The loop: sets a run up, lets its batches walk through input, features, ring and step, and reports."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import keras
+
+from voxyard.telemetry.workloads import TrainMetrics
+from voxyard.trainer import checkpoint
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.corpora import Corpora
+from voxyard.trainer.devices import Devices, resolve_precision, resolve_xla
+from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.input import BatchAssembler, batch_bytes
+from voxyard.trainer.observe import Observer
+from voxyard.trainer.pipeline import Pipeline
+from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock
+from voxyard.trainer.schedule import Sampler, plan_buckets
+from voxyard.trainer.step import TrainStep
+from voxyard.trainer.trainable import load_trainable
+from voxyard.trainer.validation import Validation
+
+log = logging.getLogger("voxyard.trainer")
+
+DEFAULT_EPOCHS = 100
+
+
+class Run:
+    """One training run on devices that are set up, from the first batch to the report."""
+
+    def __init__(self, config: TrainConfig, devices: Devices, corpora: Corpora) -> None:
+        """Builds the model and brings it to where its checkpoints left it. Raises TrainerError."""
+        self.config = resolve(config, devices)
+        self.devices, self.corpora = devices, corpora
+        self.clock = StepClock()
+        self._stop: str | None = None
+        self._losses: dict[str, float] = {}
+        self._validation: dict[str, float] = {}
+        training = self.config.training
+        keras.utils.set_random_seed(training.seed)
+        replicas = len(devices.replicas) if devices.strategy == "mirrored" else 1
+        self.rows = devices.batch_size * training.grad_accum * replicas
+        self._plan_batches()
+        log.info("Creating model on device: %s", ", ".join(devices.replicas))
+        self.step = TrainStep(
+            load_trainable(self.config, corpora.speakers),
+            devices,
+            self.config,
+            most_traces=self._most_traces(),
+        )
+        log.info("Model: %.1f M parameters, %s", self.step.model.count_params() / 1e6, training.precision)
+        self.metrics = TrainMetrics(self.name, devices=devices)
+        self.first_step, self._best = self._restore()
+        self.end_step = self._end_step()
+
+    @property
+    def name(self) -> str:
+        """The run's name in metrics and report."""
+        return self.config.telemetry.run or self.config.training.checkpoint_dir.resolve().name
+
+    # -- set-up ----------------------------------------------------------------------------------------------------
+
+    def _plan_batches(self) -> None:
+        config, source = self.config, self.corpora.training
+        frames, tokens = source.samples // config.model.hop_length, source.token_lengths
+        self.buckets = plan_buckets(frames, tokens, rows=self.rows, most=config.data.buckets)
+        self.sampler = Sampler(
+            frames,
+            tokens,
+            buckets=self.buckets if config.data.static_shapes else None,
+            rows=self.rows,
+            seed=config.training.seed,
+            window=config.data.shuffle_buffer_multiplier * self.rows,
+        )
+        shapes = ", ".join(f"{bucket.frames}×{bucket.tokens}" for bucket in self.buckets)
+        log.info(
+            "%d clips make %d batches of %d an epoch; length buckets (frames × tokens): %s",
+            len(source), self.sampler.steps_per_epoch, self.rows, shapes if config.data.static_shapes else "off",
+        )  # fmt: skip
+        self.assemble = BatchAssembler(
+            source,
+            self.sampler,
+            hop_length=config.model.hop_length,
+            seed=config.training.seed,
+            max_bad_share=config.data.max_bad_share,
+        )
+
+    def _most_traces(self) -> int | None:
+        return len(self.buckets) if self.config.data.static_shapes else None
+
+    def _restore(self) -> tuple[int, float]:
+        """The first step, and the best validation loss so far."""
+        training = self.config.training
+        if not training.resume:
+            aside = checkpoint.set_aside(training.checkpoint_dir)
+            if aside is not None:
+                log.info("--no-resume: the earlier checkpoints are now in %s", aside)
+        found = checkpoint.newest_good(training.checkpoint_dir) if training.resume else None
+        if found is not None:
+            self.step.restore(found.state)
+            for name, mine in self._identity().items():
+                if (was := found.meta.get(name)) != mine:
+                    log.warning("The run goes on, but not as it would have: %s was %s and is now %s", name, was, mine)
+            log.info("Resuming from %s at step %d", found.path, found.step)
+            best = found.meta.get("best")
+            return found.step, math.inf if best is None else float(best)
+        if training.init_from is not None:
+            base = checkpoint.open_any(training.init_from)
+            wrong = self.step.restore_weights(base.state)
+            log.info("Fine-tuning from %s (step %d); did not match: %d", base.path, base.step, len(wrong))
+            for line in wrong:
+                log.warning("  %s", line)
+        return 0, math.inf
+
+    def _identity(self) -> dict[str, Any]:
+        """What a resumed run must share with the one before to be exactly its continuation."""
+        training = self.config.training
+        return {"corpus": self.corpora.training.fingerprint, "rows": self.rows, "seed": training.seed}
+
+    def _end_step(self) -> int:
+        training = self.config.training
+        ends = [] if training.max_steps is None else [training.max_steps]
+        if training.epochs is not None or not ends:
+            ends.append((training.epochs or DEFAULT_EPOCHS) * self.sampler.steps_per_epoch)
+        return min(ends)
+
+    def pipeline(self, first: int, end: int | None) -> Pipeline:
+        """The way of the batches of steps `first` to `end` − 1 to the model device."""
+        mels = self.config.model.mels if self.corpora.training.feature_names else None
+        hop = self.config.model.hop_length
+        largest = max(batch_bytes(bucket, self.rows, hop, mels) for bucket in self.buckets)
+        plans = self.sampler.batches(first, end)
+        return Pipeline(self.step, self.assemble, plans, self.config.data, batch_bytes=largest, clock=self.clock)
+
+    # -- the run ---------------------------------------------------------------------------------------------------
+
+    def execute(self) -> Report:
+        """Trains to the end, or to a signal; saves; reports. Raises TrainerError or CorpusError."""
+        if self.first_step >= self.end_step:
+            log.info("Nothing to do: the checkpoint is at step %d of %d", self.first_step, self.end_step)
+            return self._report(self.first_step, "nothing to do: the checkpoint is at the end", "")
+        with ExitStack() as stack:
+            stack.enter_context(self._signals())
+            held_out = self._open_validation()
+            pipeline = stack.enter_context(self.pipeline(self.first_step, self.end_step))
+            warm_up = pipeline.warm_up(self._stopped)
+            observer = stack.enter_context(
+                Observer(
+                    self.config.telemetry,
+                    self.metrics,
+                    self.config.training.checkpoint_dir,
+                    first=self.first_step,
+                    end=self.end_step,
+                )
+            )
+            return self._train(pipeline, held_out, observer, warm_up)
+
+    def _train(self, pipeline: Pipeline, held_out: Validation | None, observer: Observer, warm_up: str) -> Report:
+        """The list of what happens in a step."""
+        every, training = self.config.telemetry, self.config.training
+        log.info("The first step in each length bucket is slow: its functions are traced and compiled")
+        cpu, memory = CpuClock(), MemoryGrowth(self.first_step, self.end_step)
+        step, saved, before = self.first_step, self.first_step, None
+        last = time.perf_counter()
+        while not self._stopped():
+            staged, wait = pipeline.get(self._stopped)
+            if staged is None:
+                break
+            traces = self.step.traces.total()
+            means = self.step.train(staged.batch)
+            if before is not None and self.devices.kind == "gpu":
+                before["total"].numpy()  # one step behind: the clock sees the device's pace, the device never waits
+            before, step, now = means, staged.plan.step + 1, time.perf_counter()
+            traced = self.step.traces.total() != traces
+            self.clock.step(now - last, wait, staged.plan.bucket, traced=traced)
+            observer.step(
+                step,
+                now - last,
+                wait,
+                samples=self.rows,
+                ring_depth=pipeline.ring.depth,
+                buffer=pipeline.buffer,
+            )
+            last = now
+            at_end = step == self.end_step
+            if step % every.log_every == 0 or at_end:
+                self._fetch_losses(step, means, observer)
+                self.metrics.variation(self.clock.variation)
+                self.metrics.epoch(staged.plan.epoch)
+                memory.look(step)
+            if held_out is not None and (step % training.validate_every == 0 or at_end):
+                self._validate(step, held_out, observer)
+                last = time.perf_counter()
+            if step % every.image_every == 0 or at_end:
+                self._show(step, held_out, observer)
+                last = time.perf_counter()
+            if step % training.checkpoint_every == 0 and not at_end:
+                saved = self._save(step) or saved
+                last = time.perf_counter()
+        if step > saved:
+            self._save(step, must=True)
+        ended = self._stop or ("the end is reached" if step == self.end_step else "the corpus ended early")
+        return self._report(step, ended, warm_up, cpu_use=cpu.use(), memory_growth=memory.growth)
+
+    def _fetch_losses(self, step: int, means: Mapping[str, Any], observer: Observer) -> None:
+        self._losses = {name: float(value.numpy()) for name, value in means.items()}
+        observer.losses(step, self._losses, self.step.learning_rate())
+        if not math.isfinite(self._losses["total"]):
+            parts = ", ".join(f"{name} {value:g}" for name, value in self._losses.items())
+            raise TrainerError(
+                f"the loss is not finite at step {step} ({parts}): lower --learning-rate, or try --precision float32; "
+                f"the checkpoints in {self.config.training.checkpoint_dir} are from before",
+                exit_code=1,
+            )
+
+    def _open_validation(self) -> Validation | None:
+        source, config = self.corpora.validation, self.config
+        if source is None:
+            return None
+        return Validation(
+            source,
+            self.buckets,
+            rows=self.rows // self.step.replicas,
+            hop_length=config.model.hop_length,
+            max_bad_share=config.data.max_bad_share,
+        )
+
+    def _validate(self, step: int, held_out: Validation, observer: Observer) -> None:
+        self._validation = held_out.run(self.step)
+        if self._validation:
+            observer.validation(step, self._validation)
+
+    def _show(self, step: int, held_out: Validation | None, observer: Observer) -> None:
+        """Pictures for TensorBoard, where the trainable draws some."""
+        draw = getattr(self.step.trainable, "pictures", None)
+        arrays = held_out.first() if held_out is not None and self.config.telemetry.tensorboard else None
+        if draw is not None and arrays is not None:
+            observer.pictures(step, draw(self.step.model, self.step.features_for_model(arrays)))
+
+    def _save(self, step: int, *, must: bool = False) -> int | None:
+        """Saves a checkpoint; one that fails in mid-run is an error in the log, the last one an exception."""
+        training, begin = self.config.training, time.perf_counter()
+        loss = self._validation.get("total", math.inf)
+        better = loss < self._best
+        meta = {
+            "config": self.config.model_dump(mode="json"),
+            "speakers": list(self.corpora.speakers),
+            **self._identity(),
+            "best": min(loss, self._best) if math.isfinite(min(loss, self._best)) else None,
+        }
+        try:
+            path = checkpoint.save(
+                training.checkpoint_dir, step, self.step.state(), meta, keep=training.keep_checkpoints
+            )
+        except checkpoint.CheckpointError as error:
+            if must:
+                raise
+            log.error("%s", error)
+            return None
+        if better:
+            self._best = loss
+            checkpoint.mark_best(training.checkpoint_dir, path)
+        self.metrics.checkpoint(time.perf_counter() - begin)
+        log.info("Checkpoint %s%s", path, " (best so far)" if better else "")
+        return step
+
+    def _stopped(self) -> bool:
+        return self._stop is not None
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and SIGINT end the run after the step in progress, with a checkpoint."""
+
+        def stop(number: int, _frame: Any) -> None:
+            self._stop = f"{signal.Signals(number).name}: saved and stopped"
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _report(
+        self,
+        step: int,
+        ended: str,
+        warm_up: str,
+        *,
+        cpu_use: float | None = None,
+        memory_growth: float | None = None,
+    ) -> Report:
+        clock, newest = self.clock, checkpoint.newest(self.config.training.checkpoint_dir)
+        return Report(
+            run=self.name,
+            strategy=self.devices.strategy,
+            devices=self.devices.description,
+            first_step=self.first_step,
+            last_step=step,
+            batch_rows=self.rows,
+            ended=ended,
+            warm_up=warm_up,
+            steps_per_second=clock.rate,
+            losses=self._losses,
+            validation=self._validation,
+            data_stage_seconds=clock.stage_mean("data") if self.devices.strategy == "split" else None,
+            train_stage_seconds=clock.train_mean,
+            data_wait_share=clock.wait_share,
+            step_time_variation=clock.variation,
+            step_time_variation_within_buckets=clock.variation_within_buckets,
+            cpu_use=cpu_use,
+            resident_memory_growth=memory_growth,
+            traces=dict(self.step.traces),
+            buckets=len(self.buckets),
+            bad_clips=len(self.assemble.bad),
+            checkpoint=str(newest) if newest else None,
+        )
+
+
+def resolve(config: TrainConfig, devices: Devices) -> TrainConfig:
+    """The configuration with what follows from the devices filled in: batch size, precision, XLA."""
+    training = config.training.model_copy(
+        update={
+            "batch_size": devices.batch_size,
+            "precision": resolve_precision(config, devices),
+            "xla": resolve_xla(config, devices),
+        }
+    )
+    return config.model_copy(update={"training": training})

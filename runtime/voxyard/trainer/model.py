@@ -1,0 +1,246 @@
+"""The model: text to mel in one pass, with an alignment that it learns by itself (one architecture, four sizes).
+
+Encoder blocks over the text, durations from the aligner (training) or a predictor (speaking), pitch and energy of each
+token, expansion to frames, decoder blocks over the frames, post-net. The parts are those of FastSpeech 2 (Ren et al.
+2020), FastPitch (Łańcucki 2020) and Badlani et al. (2021).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from voxyard.trainer.alignment import Alignment, align, diagonal_prior
+from voxyard.trainer.layers import PostNet, Positions, Predictor, Shaped, Stack, convolution, sinusoids
+from voxyard.trainer.mel import FLOOR
+from voxyard.trainer.randomness import clip_keys
+from voxyard.trainer.sizes import Shape
+from voxyard.trainer.trainable import Batch
+
+# Rough centre and spread of speech, that bring the model's inputs and targets near the unit range.
+MEL_CENTRE, MEL_SPREAD = -5.5, 2.2
+PITCH_CENTRE, PITCH_SPREAD = math.log(150.0), 0.35
+ENERGY_CENTRE, ENERGY_SPREAD = -4.5, 2.0
+MOST_FRAMES = 200.0  # of a token, whatever an untrained model predicts
+
+
+class Spoken(NamedTuple):
+    """What the model says of a batch; float32. L counts the text's two ends as tokens."""
+
+    mel: tf.Tensor  # (B, T, mels) natural log, before the post-net
+    refined: tf.Tensor  # (B, T, mels) after it
+    log_duration: tf.Tensor  # (B, L) predicted, natural log of frames
+    pitch: tf.Tensor  # (B, L) predicted, normalised
+    energy: tf.Tensor  # (B, L)
+    is_token: tf.Tensor  # (B, L) bool, False where padded
+    durations: tf.Tensor  # (B, L) frames of each token in the best path
+    token_pitch: tf.Tensor  # (B, L) of the recording, normalised, 0 for unvoiced tokens
+    token_energy: tf.Tensor  # (B, L)
+    log_attention: tf.Tensor  # (B, T, L) log of the soft alignment
+    alignment: Alignment
+
+
+class Text(NamedTuple):
+    """A batch of texts with their two ends."""
+
+    at: Positions
+    length: tf.Tensor  # (B,) tokens
+    embedded: tf.Tensor  # (B, L, width) token and speaker
+    encoded: tf.Tensor  # (B, L, width) after the encoder
+
+
+class TextToMel(keras.Model):
+    """The network. `call` is the training's forward pass; `durations_of` and `mel_of` are the two halves of speaking."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        symbols: int,
+        speakers: int,
+        mels: int,
+        policy: keras.DTypePolicy | None = None,
+        recompute: bool = False,
+    ) -> None:
+        super().__init__(name="text_to_mel", dtype="float32")
+        policy = policy or keras.DTypePolicy("float32")
+        dense, width = keras.layers.Dense, shape.width
+        self.symbols, self.speakers, self.shape_of = symbols, speakers, shape
+        self.embed = dense(width, use_bias=False, dtype=policy, name="embed")
+        self.speaker = dense(width, use_bias=False, dtype=policy, name="speaker") if speakers > 1 else None
+        self.encoder = Stack(
+            shape.encoder_blocks,
+            width,
+            shape.heads,
+            shape.encoder_hidden,
+            recompute=recompute,
+            dtype=policy,
+            name="encoder",
+        )
+        self.aligner = Aligner(shape.aligner_width, mels, dtype=policy, name="aligner")
+        self.duration = Predictor(shape.predictor_width, dtype=policy, name="duration")
+        self.pitch = Predictor(shape.predictor_width, dtype=policy, name="pitch")
+        self.energy = Predictor(shape.predictor_width, dtype=policy, name="energy")
+        self.prosody = dense(width, dtype=policy, name="prosody")
+        self.place = dense(width, dtype=policy, name="place")
+        self.decoder = Stack(
+            shape.decoder_blocks,
+            width,
+            shape.heads,
+            shape.decoder_hidden,
+            recompute=recompute,
+            dtype=policy,
+            name="decoder",
+        )
+        self.to_mel = dense(mels, dtype="float32", name="to_mel")
+        self.postnet = PostNet(shape.postnet_width, mels, dtype=policy, name="postnet")
+        self.mels = mels
+
+    def build(self, input_shape: Shaped | None = None) -> None:
+        """Creates all variables; their shapes do not depend on the input's."""
+        text: Shaped = (None, None, self.shape_of.width)
+        self.embed.build((None, None, self.symbols + 1))
+        if self.speaker is not None:
+            self.speaker.build((None, self.speakers))
+        for layer in (self.aligner, self.encoder, self.duration, self.pitch, self.energy, self.decoder, self.to_mel):
+            layer.build(text)
+        self.prosody.build((None, None, 2))
+        self.place.build((None, None, 4))
+        self.postnet.build((None, None, self.mels))
+
+    def call(self, batch: Batch, training: bool = False) -> Spoken:
+        """The forward pass on a feature batch (see Trainable), by the best path of the learned alignment."""
+        keys = clip_keys(batch["clip_seed"]) if training else None
+        text = self._text(batch["tokens"], batch["token_length"], batch["speaker"], keys)
+        frames, tokens = batch["mel"].shape[1], text.at.valid.shape[1]
+        mel_at = Positions(tf.sequence_mask(batch["mel_length"], frames), keys)
+
+        prior = diagonal_prior(batch["mel_length"], text.length, frames, tokens)
+        log_attention = self.aligner(text.embedded, batch["mel"], prior, text.at, mel_at)  # (batch, frames, tokens)
+        alignment = align(log_attention, batch["mel_length"], text.length)
+
+        durations = ops.sum(alignment.hard, 1)  # (batch, tokens)
+        pitch, energy = batch["pitch"], batch["energy"]
+        voiced = ops.cast(pitch > 0, "float32")
+        token_pitch = _token_means((pitch - PITCH_CENTRE) / PITCH_SPREAD, voiced, alignment.hard)
+        heard = ops.cast(mel_at.valid, "float32")
+        token_energy = _token_means((energy - ENERGY_CENTRE) / ENERGY_SPREAD, heard, alignment.hard)
+
+        mel, refined = self._decoded(text.encoded, token_pitch, token_energy, alignment.hard, durations, mel_at)
+        return Spoken(
+            mel,
+            refined,
+            self.duration(text.encoded, text.at),
+            self.pitch(text.encoded, text.at),
+            self.energy(text.encoded, text.at),
+            text.at.valid,
+            durations,
+            token_pitch,
+            token_energy,
+            log_attention,
+            alignment,
+        )
+
+    def durations_of(self, tokens: tf.Tensor, token_length: tf.Tensor, speaker: tf.Tensor) -> tf.Tensor:
+        """Predicted frames of each token and the two ends, float32 (B, L + 2): 1 or more, 0 where padded."""
+        text = self._text(tokens, token_length, speaker, None)
+        log_duration = ops.minimum(self.duration(text.encoded, text.at), math.log(MOST_FRAMES))
+        return tf.where(text.at.valid, ops.maximum(1.0, ops.round(ops.exp(log_duration))), 0.0)
+
+    def mel_of(
+        self, tokens: tf.Tensor, token_length: tf.Tensor, speaker: tf.Tensor, durations: tf.Tensor, frames: int
+    ) -> tf.Tensor:
+        """Log-mel (B, frames, mels) of text with durations (B, L + 2); log(1e-5) from each clip's last frame on."""
+        text = self._text(tokens, token_length, speaker, None)
+        ends = ops.cumsum(durations, 1)[:, None]  # (batch, 1, tokens)
+        frame = ops.arange(frames, dtype="float32")[None, :, None]
+        hard = ops.cast((frame >= ends - durations[:, None]) & (frame < ends), "float32")  # (batch, frames, tokens)
+        at = Positions(ops.any(hard > 0, -1), None)
+        pitch, energy = self.pitch(text.encoded, text.at), self.energy(text.encoded, text.at)
+        _, refined = self._decoded(text.encoded, pitch, energy, hard, durations, at)
+        return tf.where(at.valid[:, :, None], refined, math.log(FLOOR))
+
+    def _text(
+        self, tokens: tf.Tensor, token_length: tf.Tensor, speaker: tf.Tensor, keys: tf.Tensor | None
+    ) -> Text:
+        """The text of a batch between a token for the silence before and one for that after it."""
+        most = tokens.shape[1] + 2
+        place, length = ops.arange(most)[None], token_length + 2
+        is_end = (place == 0) | (place == length[:, None] - 1)
+        symbols = tf.where(is_end, self.symbols, tf.pad(tokens, [[0, 0], [1, 1]]))  # (batch, tokens)
+        # Looked up by matrix products, whose gradients are dense and exact.
+        embedded = self.embed(ops.one_hot(symbols, self.symbols + 1))  # (batch, tokens, width)
+        if self.speaker is not None:
+            embedded += self.speaker(ops.one_hot(speaker, self.speakers))[:, None]
+        at = Positions(tf.sequence_mask(length, most), keys)
+        places = ops.cast(sinusoids(most, embedded.shape[-1]), embedded.dtype)
+        return Text(at, length, embedded, self.encoder(embedded + places, at))
+
+    def _decoded(
+        self,
+        encoded: tf.Tensor,
+        pitch: tf.Tensor,
+        energy: tf.Tensor,
+        hard: tf.Tensor,
+        durations: tf.Tensor,
+        at: Positions,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mel before and after the post-net (batch, frames, mels), by a path `hard` (batch, frames, tokens)."""
+        text = encoded + self.prosody(ops.stack([pitch, energy], -1))  # (batch, tokens, width)
+        x = ops.matmul(ops.cast(hard, text.dtype), text)  # (batch, frames, width)
+        frames, width = x.shape[1:]
+        x += self.place(_place_in_token(hard, durations)) + ops.cast(sinusoids(frames, width), x.dtype)
+        mel = self.to_mel(self.decoder(x, at))
+        refined = mel + ops.cast(self.postnet(mel, at), "float32")
+        return mel * MEL_SPREAD + MEL_CENTRE, refined * MEL_SPREAD + MEL_CENTRE
+
+
+class Aligner(keras.layers.Layer):
+    """How well each frame of the recording goes with each token, as log probabilities over the tokens."""
+
+    def __init__(self, width: int, mels: int, *, dtype: keras.DTypePolicy, name: str) -> None:
+        super().__init__(dtype=dtype, name=name, autocast=False)
+        self.width, self.mels = width, mels
+        self.key_hidden = convolution(2 * width, 3, dtype=dtype, name="key_hidden")
+        self.key = keras.layers.Dense(width, dtype=dtype, name="key")
+        self.query_hidden = convolution(2 * width, 3, dtype=dtype, name="query_hidden")
+        self.query = keras.layers.Dense(width, dtype=dtype, name="query")
+
+    def build(self, shape: Shaped) -> None:
+        """For text (batch, tokens, width)."""
+        self.key_hidden.build(shape)
+        self.query_hidden.build((None, None, self.mels))
+        for layer in (self.key, self.query):
+            layer.build((None, None, 2 * self.width))
+
+    def call(
+        self, text: tf.Tensor, mel: tf.Tensor, prior: tf.Tensor, text_at: Positions, mel_at: Positions
+    ) -> tf.Tensor:
+        """Text (batch, tokens, width), mel (batch, frames, mels), prior and result float32 (batch, frames, tokens)."""
+        key = self.key(ops.relu(self.key_hidden(text_at.masked(text))))  # (batch, tokens, width)
+        heard = mel_at.masked((mel - MEL_CENTRE) / MEL_SPREAD)
+        query = self.query(ops.relu(self.query_hidden(heard)))  # (batch, frames, width)
+        scores = ops.cast(ops.matmul(query, ops.swapaxes(key, 1, 2)), "float32") * self.width**-0.5
+        return ops.log_softmax(ops.where(text_at.valid[:, None], scores + prior, -1e9))
+
+
+def _token_means(values: tf.Tensor, weights: tf.Tensor, hard: tf.Tensor) -> tf.Tensor:
+    """Mean of values (B, T) over each token's frames (B, L), counted by their weights (B, T); 0 where none counts."""
+    sums = ops.matmul(ops.stack([values * weights, weights], 1), hard)  # (batch, 2, tokens)
+    return sums[:, 0] / ops.maximum(sums[:, 1], 1.0)
+
+
+def _place_in_token(hard: tf.Tensor, durations: tf.Tensor) -> tf.Tensor:
+    """Where in its token each frame is (batch, frames, 4): share of it gone by, frames from both ends, its length."""
+    starts = ops.cumsum(durations, 1) - durations
+    of_token = ops.matmul(hard, ops.stack([starts, durations], -1))  # (batch, frames, 2)
+    length = ops.maximum(of_token[:, :, 1], 1.0)
+    since = ops.arange(hard.shape[1], dtype="float32")[None] - of_token[:, :, 0] + 0.5
+    left = length - since
+    return ops.stack(
+        [since / length, ops.log(ops.maximum(since, 0.5)), ops.log(ops.maximum(left, 0.5)), ops.log(length)], -1
+    )

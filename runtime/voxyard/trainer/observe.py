@@ -1,0 +1,151 @@
+"""What a run tells while it goes: metrics, TensorBoard, and a progress bar or plain lines."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from voxyard.telemetry.server import MetricsServer, serve
+from voxyard.telemetry.workloads import TrainMetrics
+from voxyard.trainer.config import TelemetryConfig
+
+log = logging.getLogger("voxyard.trainer")
+
+PLAIN_LINE_SECONDS = 5.0
+
+
+class Observer:
+    """Tells metrics, TensorBoard and the person at the terminal what the run does."""
+
+    def __init__(
+        self, config: TelemetryConfig, metrics: TrainMetrics, directory: Path, *, first: int, end: int | None
+    ) -> None:
+        self.metrics = metrics
+        self._config, self._directory, self._first = config, directory, first
+        self._server: MetricsServer | None = None
+        self._writer: Any = None
+        self._progress = _Progress(first, end)
+
+    def __enter__(self) -> Self:
+        if self._config.metrics_port:
+            self._server = serve(self.metrics.registry, self._config.metrics_host, self._config.metrics_port)
+            log.info("Metrics on http://%s:%d/metrics", self._config.metrics_host, self._config.metrics_port)
+        if self._config.tensorboard:
+            self._writer = tf.summary.create_file_writer(str(self._directory / "tensorboard"))
+            self._scalars(self._first, {"started": time.time()})  # the slow first use, before any step is timed
+        self.metrics.start()
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+        self.metrics.finish()
+        if self._writer is not None:
+            self._writer.close()
+        if self._server is not None:
+            self._server.close()
+
+    def step(
+        self,
+        step: int,
+        duration: float,
+        wait: float,
+        *,
+        samples: int,
+        ring_depth: int,
+        buffer: tuple[int, int],
+    ) -> None:
+        """After each step; cheap."""
+        self.metrics.step(duration, wait, samples, ring_depth)
+        self._progress.step(step, duration, wait, ring_depth, buffer)
+
+    def losses(self, step: int, losses: Mapping[str, float], learning_rate: float) -> None:
+        """Every `log_every` steps, with values that were fetched from the device."""
+        self.metrics.losses(losses)
+        self.metrics.learning_rate(learning_rate)
+        self._progress.loss = losses["total"]
+        self._scalars(
+            step,
+            {f"train/{name}": value for name, value in losses.items()} | {"learning_rate": learning_rate},
+        )
+
+    def validation(self, step: int, losses: Mapping[str, float]) -> None:
+        """After each validation."""
+        self.metrics.validation(losses)
+        self._scalars(step, {f"validation/{name}": value for name, value in losses.items()})
+        parts = ", ".join(f"{name} {value:.4g}" for name, value in losses.items())
+        log.info("Validation at step %d: %s", step, parts)
+
+    def pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
+        """Images (height, width, 3) for TensorBoard."""
+        if self._writer is not None:
+            with self._writer.as_default():
+                for name, picture in pictures.items():
+                    tf.summary.image(name, picture[None], step=step)
+
+    def _scalars(self, step: int, values: Mapping[str, float]) -> None:
+        if self._writer is not None:
+            with self._writer.as_default():
+                for name, value in values.items():
+                    tf.summary.scalar(name, value, step=step)
+
+
+class _Progress:
+    """A bar on a terminal, a line every few seconds elsewhere."""
+
+    def __init__(self, first: int, end: int | None) -> None:
+        self.loss = math.nan
+        self._first, self._end = first, end
+        self._bar: Progress | None = None
+        self._told, self._told_step, self._wait = time.perf_counter(), first, 0.0
+        if sys.stderr.isatty():
+            self._bar = Progress(
+                TextColumn("training"),
+                BarColumn(),
+                TextColumn("{task.completed}/{task.total}"),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[figures]}"),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task("training", total=end, completed=first, figures="")
+
+    def start(self) -> None:
+        if self._bar is not None:
+            self._bar.start()
+
+    def stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def step(self, step: int, duration: float, wait: float, ring_depth: int, buffer: tuple[int, int]) -> None:
+        self._wait += wait
+        now = time.perf_counter()
+        since = now - self._told
+        if since < (0.25 if self._bar is not None else PLAIN_LINE_SECONDS) and step != self._end:
+            return
+        rate, share = (step - self._told_step) / since, self._wait / since
+        figures = (
+            f"{rate:.2f} steps/s, loss {'–' if math.isnan(self.loss) else f'{self.loss:.4g}'}, data wait {share:.0%}, "
+            f"ring {ring_depth}, "
+            f"buffer {buffer[0]}/{buffer[1]}"
+        )
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, figures=figures)
+        else:
+            log.info("step %d%s: %s", step, f"/{self._end}" if self._end else "", figures)
+        self._told, self._told_step, self._wait = now, step, 0.0

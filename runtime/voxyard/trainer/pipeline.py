@@ -1,0 +1,123 @@
+"""The pipeline: input → features → ring, started together, warmed up together, closed together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from voxyard.host.memory import available_bytes
+from voxyard.trainer.config import DataConfig
+from voxyard.trainer.input import BatchAssembler, Loader, buffer_that_fits
+from voxyard.trainer.report import StepClock
+from voxyard.trainer.ring import Ring
+from voxyard.trainer.schedule import BatchPlan
+from voxyard.trainer.step import TrainStep
+
+log = logging.getLogger("voxyard.trainer")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A batch in the ring: its plan, and what lies on the model device."""
+
+    plan: BatchPlan
+    batch: Any
+
+
+class Pipeline:
+    """Batches on the model device, in the order of their plans. A context: its threads live from `with` to its end."""
+
+    def __init__(
+        self,
+        step: TrainStep,
+        assemble: BatchAssembler,
+        plans: Iterator[BatchPlan],
+        config: DataConfig,
+        *,
+        batch_bytes: int,
+        clock: StepClock,
+    ) -> None:
+        """`batch_bytes` is the size of the largest host batch; `clock` takes the times of the data stage."""
+        self._step, self._assemble, self._plans, self._config = step, assemble, plans, config
+        self._clock = clock
+        self._buffer = _host_buffer(config.pipeline_buffer_size, batch_bytes)
+
+    def __enter__(self) -> Self:
+        self._loader = Loader(self._assemble, self._plans, workers=self._config.num_workers, buffer=self._buffer)
+        self.ring: Ring[Staged] = Ring(self._produce, self._config.prefetch_buffer_size)
+        self.ring.start()
+        log.info("Smart Prefetching: Enabled")
+        device = self._step.devices.model.removeprefix("/device:")
+        log.info("Prefetching to /%s with buffer_size=%d", device, self.ring.slots)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loader.close()  # first: the ring's thread may be waiting for it
+        self.ring.close()
+
+    @property
+    def buffer(self) -> tuple[int, int]:
+        """Host batches that are ready, and the most that there can be."""
+        return self._loader.filled, self._loader.buffer
+
+    @property
+    def full(self) -> bool:
+        """Nothing more can be made ready before a batch is taken."""
+        return self.ring.full and self._loader.full
+
+    def get(self, interrupted: Callable[[], bool] = lambda: False) -> tuple[Staged | None, float]:
+        """See Ring.get."""
+        return self.ring.get(interrupted)
+
+    def warm_up(self, interrupted: Callable[[], bool] = lambda: False) -> str:
+        """Waits until ring and host prefetch are full, at the latest for the delay, at least for one batch.
+
+        Returns which of these it was.
+        """
+        delay, begin = self._config.model_start_delay, time.perf_counter()
+        log.info("Waiting %.1fs for data pipeline to warm up...", delay)
+        while not self.full and time.perf_counter() - begin < delay and not interrupted():
+            time.sleep(0.005)
+        late = not self.ring.first_ready.is_set()
+        while not self.ring.first_ready.wait(0.1) and not interrupted():
+            pass
+        waited, (ready, most) = time.perf_counter() - begin, self.buffer
+        filled = f"ring {self.ring.depth}/{self.ring.slots}, host buffer {ready}/{most}"
+        if late:
+            what = f"the first batch was ready after {waited:.2f} s, later than the delay of {delay:g} s ({filled})"
+        elif self.full:
+            what = f"everything that can be ready was after {waited:.2f} s ({filled})"
+        else:
+            what = f"the delay of {delay:g} s was over ({filled})"
+        log.info("Model training starting now: %s", what)
+        return what
+
+    def _produce(self) -> Staged | None:
+        """In the ring's thread: the next batch, staged on the model device."""
+        host = self._loader.get()
+        if host is None:
+            return None
+        begin, traces = time.perf_counter(), self._step.traces["features"]
+        staged = Staged(host.plan, self._step.stage(host.arrays))
+        if self._step.traces["features"] == traces:
+            self._clock.stage("data", time.perf_counter() - begin)
+        return staged
+
+
+def _host_buffer(requested: int, batch_bytes: int) -> int:
+    available = available_bytes()
+    buffer = buffer_that_fits(requested, batch_bytes, available)
+    if buffer < requested:
+        log.warning(
+            "Buffer Size: %d instead of %d: a batch takes %.0f MiB, and a quarter of %.1f GiB is available",
+            buffer, requested, batch_bytes / 2**20, available / 2**30,
+        )  # fmt: skip
+    else:
+        log.info("Buffer Size: %d", buffer)
+    return buffer

@@ -1,0 +1,315 @@
+"""Report: what a run measured, held against the targets of feature T19. No TensorFlow."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+VARIATION_WINDOW = 200  # steps
+
+
+class StepClock:
+    """Times of the steps of a run; steps that were traced (compiled) are counted, but kept out of the statistics."""
+
+    def __init__(self) -> None:
+        self.steps = self.traced = 0
+        self.wait = self.duration = 0.0
+        self._recent: deque[tuple[object, float]] = deque(maxlen=VARIATION_WINDOW)
+        self._stages: dict[str, tuple[int, float]] = {}
+
+    def step(self, duration: float, wait: float, shape: object, *, traced: bool) -> None:
+        """One step: its whole duration and the wait for data in it, in seconds; `shape` is its bucket."""
+        if traced:
+            self.traced += 1
+            return
+        self.steps += 1
+        self.duration += duration
+        self.wait += wait
+        self._recent.append((shape, duration))
+
+    def stage(self, name: str, seconds: float) -> None:
+        """One run of a stage other than the training step."""
+        count, total = self._stages.get(name, (0, 0.0))
+        self._stages[name] = (count + 1, total + seconds)
+
+    def stage_mean(self, name: str) -> float | None:
+        """Mean seconds of a stage, None if it never ran."""
+        count, total = self._stages.get(name, (0, 0.0))
+        return total / count if count else None
+
+    @property
+    def rate(self) -> float:
+        """Steps a second, waits included."""
+        return self.steps / self.duration if self.duration else 0.0
+
+    @property
+    def train_mean(self) -> float | None:
+        """Mean seconds of a step without its wait."""
+        return (self.duration - self.wait) / self.steps if self.steps else None
+
+    @property
+    def wait_share(self) -> float:
+        """Share of the steps' time spent waiting for data."""
+        return self.wait / self.duration if self.duration else 0.0
+
+    @property
+    def variation(self) -> float:
+        """Standard deviation ÷ mean of the last 200 steps."""
+        return _variation([seconds for _, seconds in self._recent])
+
+    @property
+    def variation_within_buckets(self) -> float:
+        """The same with each step relative to the mean of its bucket: what is left when lengths are not to blame."""
+        groups: dict[object, list[float]] = {}
+        for shape, seconds in self._recent:
+            groups.setdefault(shape, []).append(seconds)
+        return _variation([s / (sum(group) / len(group)) for group in groups.values() for s in group])
+
+
+class CpuClock:
+    """CPU use of this process between its making and `use()`."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter(), _cpu_seconds()
+
+    def use(self) -> float:
+        """Share of all cores that this process may use, 0 to 1."""
+        wall, cpu = time.perf_counter() - self._begin[0], _cpu_seconds() - self._begin[1]
+        return cpu / (wall * len(os.sched_getaffinity(0)))
+
+
+class MemoryGrowth:
+    """Resident memory at the end against that after 200 steps, or after half of a shorter run."""
+
+    def __init__(self, first: int, end: int) -> None:
+        self._from = first + min(200, (end - first) // 2)
+        self._base: int | None = None
+        self.growth: float | None = None
+
+    def look(self, step: int) -> None:
+        """Reads the memory, from then on that it counts."""
+        if step < self._from:
+            return
+        now = resident_bytes()
+        if self._base is None:
+            self._base = now
+        else:
+            self.growth = now / self._base - 1
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure and what it is held against: the bounds for minimum, good and excellent, in that order."""
+
+    name: str
+    value: float | None
+    bounds: tuple[float, float, float]
+    higher_is_better: bool = True
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """excellent, good, minimum, missed, or not measured."""
+        if self.value is None or math.isnan(self.value):
+            return "not measured"
+        verdict = "missed"
+        for name, bound in zip(("minimum", "good", "excellent"), self.bounds, strict=True):
+            if self.value > bound if self.higher_is_better else self.value < bound:
+                verdict = name
+        return verdict
+
+
+@dataclass(frozen=True)
+class Report:
+    """The end of a run, for people (`render`) and for programs (`to_json`)."""
+
+    run: str
+    strategy: str
+    devices: tuple[str, ...]
+    first_step: int
+    last_step: int
+    batch_rows: int
+    ended: str
+    warm_up: str
+    steps_per_second: float
+    losses: Mapping[str, float]
+    validation: Mapping[str, float]
+    data_stage_seconds: float | None
+    train_stage_seconds: float | None
+    data_wait_share: float
+    step_time_variation: float
+    step_time_variation_within_buckets: float
+    cpu_use: float | None
+    resident_memory_growth: float | None
+    traces: Mapping[str, int]
+    buckets: int
+    bad_clips: int
+    checkpoint: str | None
+    device_use: Mapping[str, float | None] = field(default_factory=dict)
+    memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
+    power_watts: float | None = None
+
+    @property
+    def data_device_ceiling(self) -> float | None:
+        """The most that the data device can be busy: D ÷ max(D, M), its stage's time over the longer of the two."""
+        if not self.data_stage_seconds or not self.train_stage_seconds:
+            return None
+        return self.data_stage_seconds / max(self.data_stage_seconds, self.train_stage_seconds)
+
+    @property
+    def split_bound(self) -> float | None:
+        """What a split can gain over one device: (D + M) ÷ max(D, M), at most 2."""
+        if not self.data_stage_seconds or not self.train_stage_seconds:
+            return None
+        d, m = self.data_stage_seconds, self.train_stage_seconds
+        return (d + m) / max(d, m)
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 130 where Ctrl-C ended the run."""
+        return 130 if self.ended.startswith("SIGINT") else 0
+
+    def targets(self) -> list[Target]:
+        """The figures of T19 with their verdicts."""
+        d, m = self.data_stage_seconds, self.train_stage_seconds
+        ceiling = self.data_device_ceiling
+        beside = f"it can reach {ceiling:.0%} at most: D/max(D, M)" if ceiling is not None else ""
+        return [
+            Target("data GPU use", self.device_use.get("data"), (0.40, 0.50, 0.60), note=beside),
+            Target("model GPU use", self.device_use.get("model"), (0.70, 0.80, 0.90)),
+            Target(
+                "step-time variation",
+                self.step_time_variation,
+                (0.40, 0.30, 0.20),
+                higher_is_better=False,
+                note=f"{self.step_time_variation_within_buckets:.0%} within a length bucket",
+            ),
+            Target(
+                "data time ÷ compute time",
+                d / m if d and m else None,
+                (0.5, 0.5, 0.5),
+                higher_is_better=False,
+            ),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain data, verdicts included."""
+        return {
+            **asdict(self),
+            "data_device_ceiling": self.data_device_ceiling,
+            "split_bound": self.split_bound,
+            "targets": {target.name: {"value": target.value, "verdict": target.verdict} for target in self.targets()},
+        }
+
+    def render(self) -> str:
+        """The report as text."""
+        rows: list[tuple[str, str, str]] = [
+            ("run", self.run, f"{self.strategy} on {', '.join(self.devices)}"),
+            ("steps", f"{self.first_step} → {self.last_step}", self.ended),
+            (
+                "rate",
+                f"{self.steps_per_second:.3g} steps/s",
+                f"{self.steps_per_second * self.batch_rows:.3g} clips/s",
+            ),
+            ("warm-up", "", self.warm_up),
+            *_loss_rows("loss", self.losses),
+            *_loss_rows("validation", self.validation),
+            (
+                "data stage (D)",
+                _seconds(self.data_stage_seconds),
+                "features and copy, for one batch, in this run",
+            ),
+            (
+                "training stage (M)",
+                _seconds(self.train_stage_seconds),
+                "one step without its wait, in this run",
+            ),
+            ("waiting for data", f"{self.data_wait_share:.1%}", "of the steps' time"),
+            (
+                "bound of a split",
+                _times(self.split_bound),
+                "(D+M)/max(D,M); 1.5–2× is the target, 2–3× is out of reach for two devices",
+            ),
+            *((target.name, _share(target.value), _judged(target)) for target in self.targets()),
+            *(
+                (f"{role} memory", _share(value), "of the applied limit; target 80–95%")
+                for role, value in self.memory_of_limit.items()
+            ),
+            ("CPU use", _share(self.cpu_use), "of the cores; target 40–60% on a host with GPUs"),
+            (
+                "resident memory",
+                _growth(self.resident_memory_growth),
+                "from step 200 (or the middle) to the end",
+            ),
+            (
+                "power",
+                "not measured" if self.power_watts is None else f"{self.power_watts:.0f} W",
+                "no GPU" if self.power_watts is None else "mean of the GPUs in use",
+            ),
+            (
+                "traces",
+                ", ".join(f"{name} {count}" for name, count in self.traces.items()),
+                f"{self.buckets} length buckets",
+            ),
+            ("clips replaced", str(self.bad_clips), "could not be read while training"),
+            ("checkpoint", self.checkpoint or "none", ""),
+        ]
+        return _table(rows)
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process."""
+    with Path("/proc/self/statm").open() as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _variation(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) / mean if mean else 0.0
+
+
+def _loss_rows(name: str, losses: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    if not losses:
+        return []
+    parts = ", ".join(f"{part} {value:.4g}" for part, value in losses.items() if part != "total")
+    return [(name, f"{losses.get('total', math.nan):.4g}", parts)]
+
+
+def _judged(target: Target) -> str:
+    return f"{target.verdict}; {target.note}" if target.note else target.verdict
+
+
+def _seconds(value: float | None) -> str:
+    return "not measured" if value is None else f"{value * 1e3:.1f} ms"
+
+
+def _share(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.0%}"
+
+
+def _times(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.2f}×"
+
+
+def _growth(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:+.1%}"
+
+
+def _table(rows: Sequence[tuple[str, str, str]]) -> str:
+    first = max(len(row[0]) for row in rows)
+    second = max(len(row[1]) for row in rows if len(row[1]) <= 30)
+    return "\n".join(f"{name:<{first}}  {value:<{second}}  {note}".rstrip() for name, value, note in rows)

@@ -1,0 +1,308 @@
+"""Step: the compiled functions of a run, each on its device: features, update, evaluation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from voxyard.trainer.config import TrainConfig, TrainingConfig
+from voxyard.trainer.devices import Devices
+from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.trainable import Batch, Trainable
+
+Means = dict[str, tf.Tensor]
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class TrainStep:
+    """A model, its optimizer, and the functions that train them on the devices of the run."""
+
+    def __init__(
+        self,
+        trainable: Trainable,
+        devices: Devices,
+        config: TrainConfig,
+        *,
+        most_traces: int | None,
+    ) -> None:
+        """Builds the model and the optimizer on the model device, or mirrored on all replicas.
+
+        `config` is resolved for the devices (loop.resolve). `most_traces` is how often each function may be traced
+        (the number of buckets); None is without bound.
+        """
+        xla = bool(config.training.xla)
+        self.trainable, self.devices = trainable, devices
+        self.traces: Counter[str] = Counter()
+        self._accumulate = config.training.grad_accum
+        self._most_traces = most_traces
+        self._strategy = (
+            tf.distribute.MirroredStrategy(list(devices.replicas)) if devices.strategy == "mirrored" else None
+        )
+        with self.scope():
+            self.model = trainable.build()
+            self.optimizer = self._make_optimizer(config.training)
+        self._variables = self.model.trainable_variables
+        self.features = self._compiled("features", trainable.features, xla)
+        self._evaluate = self._compiled("evaluate", self._per_clip_losses, xla)
+        if self._strategy is None:
+            self._update = self._compiled("update", self._update_one, xla)
+        else:
+            # A function of its own for each replica: what it captures are that replica's variables.
+            self._gradients_of = [self._compiled("update", self._gradients, xla) for _ in devices.replicas]
+            self._update = tf.function(self._update_mirrored, autograph=False)
+
+    @property
+    def replicas(self) -> int:
+        """Devices that train on a part of the batch each."""
+        return len(self.devices.replicas) if self._strategy else 1
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """Where variables are created, read and assigned."""
+        scope: AbstractContextManager[Any] = self._strategy.scope() if self._strategy else tf.device(self.devices.model)
+        return scope
+
+    # -- the way of a batch ----------------------------------------------------------------------------------------
+
+    def stage(self, arrays: Arrays) -> Any:
+        """What the ring's producer does: the batch (or what can be done of it elsewhere) onto the model device.
+
+        split: features on the data device, the result copied · single: the raw batch copied · mirrored: a raw part
+        for each replica.
+        """
+        if self.devices.strategy == "split":
+            made = self.features_on(self.devices.data, to_device(arrays, self.devices.data))
+            return to_device(made, self.devices.model)
+        if self._strategy is None:
+            return to_device(arrays, self.devices.model)
+        parts = [
+            {name: np.array_split(array, self.replicas)[replica] for name, array in arrays.items()}
+            for replica in range(self.replicas)
+        ]
+        return [to_device(part, device) for part, device in zip(parts, self.devices.replicas, strict=True)]
+
+    def train(self, staged: Any) -> Means:
+        """One update from a staged batch; means of the losses, still on the device."""
+        if self.devices.strategy == "split":
+            with tf.device(self.devices.model):
+                return self._update(staged)
+        if self._strategy is None:
+            made = self.features_on(self.devices.model, staged)
+            with tf.device(self.devices.model):
+                return self._update(made)
+        parts = [self.features_on(device, part) for device, part in zip(self.devices.replicas, staged, strict=True)]
+        per_replica = self._strategy.experimental_distribute_values_from_function(
+            lambda context: parts[context.replica_id_in_sync_group]
+        )
+        with self.scope():
+            return self._update(per_replica)
+
+    def evaluate(self, arrays: Arrays) -> dict[str, NDArray[np.float32]]:
+        """Losses per clip (B,) of a raw batch, without training on it."""
+        with tf.device(self.devices.model):
+            losses = self._evaluate(self.features_for_model(arrays))
+        return {name: value.numpy() for name, value in losses.items()}
+
+    def features_for_model(self, arrays: Arrays) -> Batch:
+        """The feature batch of a raw batch, on the model device."""
+        made = self.features_on(self.devices.data, to_device(arrays, self.devices.data))
+        return to_device(made, self.devices.model)
+
+    def learning_rate(self) -> float:
+        """The rate of the next step."""
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+
+    def features_on(self, device: str, raw: Batch) -> Batch:
+        """The feature batch, computed on `device`; precomputed features pass through."""
+        if "pcm" not in raw:
+            return raw
+        with tf.device(device):
+            made: Batch = self.features(raw)
+            return made
+
+    # -- graph code ------------------------------------------------------------------------------------------------
+
+    def _per_clip_losses(self, batch: Batch) -> Means:
+        return self.trainable.losses(self.model, batch, training=False)
+
+    def _update_one(self, batch: Batch) -> Means:
+        gradients, means = self._gradients(batch)
+        self.optimizer.apply(gradients, self._variables)
+        return means
+
+    def _update_mirrored(self, per_replica: Any) -> Means:
+        def of_replica(batch: Batch) -> Means:
+            context = tf.distribute.get_replica_context()
+            replica = int(tf.get_static_value(context.replica_id_in_sync_group))
+            gradients, means = self._gradients_of[replica](batch)
+            gradients = context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+            # Keras sums over the replicas once more when it applies them.
+            self.optimizer.apply([gradient / self.replicas for gradient in gradients], self._variables)
+            reduced: Means = context.all_reduce(tf.distribute.ReduceOp.MEAN, means)
+            return reduced
+
+        strategy = tf.distribute.get_strategy()
+        means = strategy.run(of_replica, args=(per_replica,))
+        return {name: strategy.experimental_local_results(value)[0] for name, value in means.items()}
+
+    def _gradients(self, batch: Batch) -> tuple[list[tf.Tensor], Means]:
+        """Mean gradients and losses over the micro-batches (rows 0…B/N − 1 first), accumulated inside the graph."""
+        if self._accumulate == 1:
+            return self._micro_gradients(batch)
+        count = self._accumulate
+        parts = {
+            name: tf.reshape(value, [count, value.shape[0] // count, *value.shape[1:]]) for name, value in batch.items()
+        }
+        first_gradients, first_means = self._micro_gradients({name: part[0] for name, part in parts.items()})
+        names = list(first_means)
+
+        def add(i: tf.Tensor, *sums: tf.Tensor) -> list[tf.Tensor]:
+            gradients, means = self._micro_gradients({name: part[i] for name, part in parts.items()})
+            more = [*gradients, *(means[name] for name in names)]
+            return [i + 1, *(total + value for total, value in zip(sums, more, strict=True))]
+
+        start = [tf.constant(1), *first_gradients, *(first_means[name] for name in names)]
+        _, *sums = tf.while_loop(
+            lambda i, *_: i < count, add, start, parallel_iterations=1, maximum_iterations=count - 1
+        )
+        averaged = [total / count for total in sums]
+        return averaged[: len(self._variables)], dict(zip(names, averaged[len(self._variables) :], strict=True))
+
+    def _micro_gradients(self, batch: Batch) -> tuple[list[tf.Tensor], Means]:
+        with tf.GradientTape() as tape:
+            losses = self.trainable.losses(self.model, batch, training=True)
+            means = {name: tf.reduce_mean(value) for name, value in losses.items()}
+            objective = self.optimizer.scale_loss(means["total"])
+        gradients = tape.gradient(
+            objective, [variable.value for variable in self._variables], unconnected_gradients="zero"
+        )
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], means
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Every variable that the next step depends on, by name."""
+        return {name: np.asarray(variable.numpy()) for name, variable in self._named_variables()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Takes back what `state` gave. Raises TrainerError where names or shapes do not fit this model."""
+        named = self._named_variables()
+        wrong = mismatches({name: tuple(variable.shape) for name, variable in named}, state)
+        if wrong:
+            raise TrainerError("the checkpoint is of another model:\n" + "\n".join(f"  {line}" for line in wrong[:20]))
+        self._assign(named, state)
+
+    def restore_weights(self, state: Mapping[str, NDArray[Any]]) -> list[str]:
+        """Takes the weights only, where they fit; returns a line for each that does not."""
+        named = [(name, variable) for name, variable in self._named_variables() if name.startswith("model/")]
+        weights = {name: value for name, value in state.items() if name.startswith("model/")}
+        wrong = mismatches({name: tuple(variable.shape) for name, variable in named}, weights)
+        fitting = [
+            (name, variable)
+            for name, variable in named
+            if name in weights and weights[name].shape == tuple(variable.shape)
+        ]
+        self._assign(fitting, weights)
+        return wrong
+
+    def _assign(self, named: list[tuple[str, keras.Variable]], state: Mapping[str, NDArray[Any]]) -> None:
+        with self.scope():
+            for name, variable in named:
+                variable.assign(state[name])
+
+    def _named_variables(self) -> list[tuple[str, keras.Variable]]:
+        named = list(named_weights(self.model).items())
+        named += [
+            (f"optimizer/{position:04d}_{variable.name.rpartition('_')[2]}", variable)
+            for position, variable in enumerate(self.optimizer.variables)
+        ]
+        return named
+
+    # -- construction ----------------------------------------------------------------------------------------------
+
+    def _make_optimizer(self, training: TrainingConfig) -> keras.optimizers.Optimizer:
+        optimizer = self.trainable.optimizer()
+        optimizer.global_clipnorm = training.clip_norm / self.replicas
+        if training.precision == "float16":
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, dynamic_growth_steps=2000)
+        optimizer.build(self.model.trainable_variables)
+        return optimizer
+
+    def _compiled(self, name: str, function: Callable[..., Any], xla: bool) -> Callable[[Batch], Any]:
+        """The function, compiled once for each shape of batch that it meets."""
+        by_shape: dict[object, Callable[[Batch], Any]] = {}
+
+        def traced(batch: Batch) -> Any:
+            self._count_trace(name, batch)
+            return function(batch)
+
+        traced.__name__ = name  # how TensorFlow's profiler calls it
+
+        def call(batch: Batch) -> Any:
+            shape = tuple(sorted((key, tuple(value.shape)) for key, value in batch.items()))
+            if shape not in by_shape:
+                by_shape[shape] = tf.function(traced, jit_compile=xla or None, autograph=False)
+            return by_shape[shape](batch)
+
+        return call
+
+    def _count_trace(self, name: str, batch: Batch) -> None:
+        self.traces[name] += 1
+        most = None if self._most_traces is None else self._most_traces * (self.replicas if name == "update" else 1)
+        if most is not None and self.traces[name] > most:
+            shapes = {key: tuple(value.shape) for key, value in batch.items()}
+            raise TrainerError(
+                f"{name} was to be traced a {self.traces[name]}th time for {most} length buckets, by a batch of shapes "
+                f"{shapes}: every batch must have the static shape of its bucket",
+                exit_code=1,
+            )
+
+
+def to_device(batch: Mapping[str, Any], device: str) -> Batch:
+    """The tensors (or arrays) of a batch on `device`."""
+    with tf.device(device):
+        return {name: tf.identity(value) for name, value in batch.items()}
+
+
+def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
+    """A model's variables by the names that checkpoints use.
+
+    Keras numbers what has no name of its own through the whole process (dropout_7); here it is numbered within its
+    place, so that a model has the same names in every process. Raises TrainerError for names that are not unique.
+    """
+    places: dict[tuple[str, str], list[str]] = {}
+    named: dict[str, keras.Variable] = {}
+    for variable in model.variables:
+        name = "model"
+        for part in variable.path.split("/"):
+            stem = part.rstrip("0123456789").rstrip("_") or part
+            alike = places.setdefault((name, stem), [])
+            if part not in alike:
+                alike.append(part)
+            number = alike.index(part)
+            name += f"/{stem}_{number}" if number else f"/{stem}"
+        if name in named:
+            raise TrainerError(
+                f"the model has two variables of the name {variable.path!r}: a checkpoint needs one each"
+            )
+        named[name] = variable
+    return named
+
+
+def mismatches(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, NDArray[Any]]) -> list[str]:
+    """What differs between the variables of a model and those of a checkpoint, a line each."""
+    lines = [f"missing: {name} {shape}" for name, shape in expected.items() if name not in found]
+    lines += [f"unknown: {name} {value.shape}" for name, value in found.items() if name not in expected]
+    lines += [
+        f"shape of {name}: {found[name].shape} in the checkpoint, {shape} in the model"
+        for name, shape in expected.items()
+        if name in found and found[name].shape != shape
+    ]
+    return lines

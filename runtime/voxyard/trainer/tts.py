@@ -1,0 +1,136 @@
+"""Our own text-to-speech model as a Trainable: the first user of the protocol that other models are trained by."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+from numpy.typing import NDArray
+
+from voxyard.corpus.text import SYMBOLS, Tokenizer
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.features import FeatureExtractor
+from voxyard.trainer.losses import clip_losses
+from voxyard.trainer.model import TextToMel
+from voxyard.trainer.schedule import Bucket
+from voxyard.trainer.sizes import SIZES, Shape
+from voxyard.trainer.synthesis import spectrogram_image, waveform
+from voxyard.trainer.trainable import Batch
+
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+FRAME_STEP, TOKEN_STEP = 64, 16  # spoken text is padded to multiples of these: few shapes
+
+
+class TextToSpeech:
+    """The model of voxyard.trainer.model with its features, losses and optimizer, by the settings of a run."""
+
+    def __init__(self, config: TrainConfig, speakers: tuple[str, ...], *, shape: Shape | None = None) -> None:
+        """`training.precision` must be resolved to a number format; `auto` counts as float32. `shape` overrides the size."""
+        self.sample_rate = config.model.sample_rate
+        self._config, self._speakers = config, speakers
+        self._shape = shape or SIZES[config.model.size]
+        self._tokenizer = Tokenizer(config.model.text_units, config.model.language)
+        self._features = FeatureExtractor(config.model, config.data)
+
+    def batch_spec(self, bucket: Bucket, batch_size: int) -> dict[str, tf.TensorSpec]:
+        """See Trainable; what the features are is said in FeatureExtractor."""
+        frames, tokens = (batch_size, bucket.frames), (batch_size, bucket.tokens)
+        return {
+            "mel": tf.TensorSpec((*frames, self._config.model.mels), tf.float32),
+            "mel_length": tf.TensorSpec((batch_size,), tf.int32),
+            "pitch": tf.TensorSpec(frames, tf.float32),
+            "energy": tf.TensorSpec(frames, tf.float32),
+            "tokens": tf.TensorSpec(tokens, tf.int32),
+            "token_length": tf.TensorSpec((batch_size,), tf.int32),
+            "speaker": tf.TensorSpec((batch_size,), tf.int32),
+            "clip_seed": tf.TensorSpec((batch_size, 2), tf.int32),
+        }
+
+    def features(self, raw: Batch) -> dict[str, tf.Tensor]:
+        """See Trainable and FeatureExtractor."""
+        return self._features(raw)
+
+    def build(self) -> keras.Model:
+        """See Trainable."""
+        training = self._config.training
+        model = TextToMel(
+            self._shape,
+            symbols=len(SYMBOLS),
+            speakers=len(self._speakers),
+            mels=self._config.model.mels,
+            policy=keras.DTypePolicy(POLICIES.get(training.precision, "float32")),
+            recompute=training.recompute,
+        )
+        model.build()
+        return model
+
+    def losses(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        """See Trainable; the parts are those of `clip_losses`."""
+        return clip_losses(model(batch, training=training), batch)
+
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """AdamW, whose weight decay spares biases and normalisations."""
+        training = self._config.training
+        optimizer = keras.optimizers.AdamW(
+            WarmUpThenRoot(training.learning_rate, training.warmup_steps),
+            weight_decay=training.weight_decay,
+            beta_1=0.9,
+            beta_2=0.98,
+            epsilon=1e-8,
+        )
+        optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
+        return optimizer
+
+    def speak(self, model: keras.Model, text: str) -> NDArray[np.float32]:
+        """See Trainable. Raises TrainerError for a text without a known symbol."""
+        return waveform(self.mel(model, text), self._config.model, pre_emphasis=self._config.data.pre_emphasis)
+
+    def mel(self, model: keras.Model, text: str) -> NDArray[np.float32]:
+        """The model's log-mel (frames, mels) of a text by the first speaker, for any vocoder."""
+        ids = self._tokenizer.encode(text)
+        if len(ids) == 0:
+            raise TrainerError(f"nothing to say: the text {text!r} has no letter or sign that the model knows")
+        tokens = np.zeros((1, _round_up(len(ids), TOKEN_STEP)), np.int32)
+        tokens[0, : len(ids)] = ids
+        spoken = (tf.constant(tokens), tf.constant([len(ids)]), tf.zeros([1], tf.int32))
+        durations = model.durations_of(*spoken)
+        frames = int(tf.reduce_sum(durations))
+        mel = model.mel_of(*spoken, durations, _round_up(frames, FRAME_STEP))
+        made: NDArray[np.float32] = mel[0, :frames].numpy()
+        return made
+
+    def pictures(self, model: keras.Model, batch: Batch) -> dict[str, NDArray[np.uint8]]:
+        """Of a feature batch's first clip, for TensorBoard: recorded over predicted mel, and the alignment."""
+        spoken = model(batch, training=False)
+        frames, tokens = int(batch["mel_length"][0]), int(batch["token_length"][0]) + 2
+        mels = [batch["mel"][0, :frames].numpy(), spoken.refined[0, :frames].numpy()]
+        attention = spoken.log_attention[0, :frames, :tokens].numpy()
+        return {
+            "mel_recorded_above_predicted": np.concatenate([spectrogram_image(mel) for mel in mels]),
+            "alignment": spectrogram_image(attention, low=-6.0, high=0.0),
+        }
+
+
+class WarmUpThenRoot(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate that rises linearly to its peak and then falls with 1/√step; finite and positive for ever."""
+
+    def __init__(self, peak: float, warmup_steps: int) -> None:
+        self.peak, self.warmup_steps = peak, warmup_steps
+
+    def __call__(self, step: Any) -> Any:
+        """The rate of update `step`, from 0."""
+        done = ops.cast(step, "float32") + 1.0
+        return self.peak * ops.minimum(done / self.warmup_steps, ops.sqrt(self.warmup_steps / done))
+
+    def get_config(self) -> dict[str, float]:
+        """As Keras asks."""
+        return {"peak": self.peak, "warmup_steps": self.warmup_steps}
+
+
+def _round_up(value: int, step: int) -> int:
+    return math.ceil(value / step) * step

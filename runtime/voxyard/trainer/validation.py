@@ -1,0 +1,61 @@
+"""Validation: mean losses over the clips that are held out, in the shapes of the training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from voxyard.corpus import ExampleSource
+from voxyard.trainer.input import BatchAssembler, HostBatch
+from voxyard.trainer.schedule import BatchPlan, Bucket, Sampler, smallest_fitting
+from voxyard.trainer.step import Arrays, TrainStep
+
+log = logging.getLogger("voxyard.trainer")
+
+
+class Validation:
+    """The held-out clips as batches. The buckets are the training's, so that nothing is traced for other shapes."""
+
+    def __init__(
+        self,
+        source: ExampleSource,
+        buckets: Sequence[Bucket],
+        *,
+        rows: int,
+        hop_length: int,
+        max_bad_share: float,
+    ) -> None:
+        frames = source.samples // hop_length
+        self._fitting = smallest_fitting(frames, source.token_lengths, tuple(buckets))
+        self._buckets, self._rows = tuple(buckets), rows
+        everything = Sampler(frames, source.token_lengths, buckets=None, rows=1, seed=0, window=0)
+        self._assemble = BatchAssembler(source, everything, hop_length=hop_length, seed=0, max_bad_share=max_bad_share)
+        left_out = int((self._fitting < 0).sum())
+        if left_out:
+            log.warning("%d of %d validation clips are longer than any training clip: left out", left_out, len(source))
+
+    def run(self, step: TrainStep) -> dict[str, float]:
+        """Mean of each loss per clip; {} without a clip."""
+        sums: dict[str, float] = {}
+        clips = 0
+        for batch, real in self._batches():
+            for name, values in step.evaluate(batch.arrays).items():
+                sums[name] = sums.get(name, 0.0) + float(values[:real].sum())
+            clips += real
+        return {name: total / clips for name, total in sums.items()}
+
+    def first(self) -> Arrays | None:
+        """One batch to look at."""
+        found = next(self._batches(), None)
+        return None if found is None else found[0].arrays
+
+    def _batches(self) -> Iterator[tuple[HostBatch, int]]:
+        """Batches, the last of a bucket filled up by repeating clips; and how many of their rows count."""
+        for position, bucket in enumerate(self._buckets):
+            members = np.flatnonzero(self._fitting == position)
+            for begin in range(0, len(members), self._rows):
+                part = members[begin : begin + self._rows]
+                clips = tuple(int(clip) for clip in np.resize(part, self._rows))
+                yield self._assemble(BatchPlan(0, 0, bucket, clips)), len(part)

@@ -1,0 +1,296 @@
+"""One contestant of the trainer's benchmark, in a process of its own: runs so many steps when it is told to.
+
+Reads lines of JSON from standard input, answers each with one on standard output. A contestant that is not asked does
+nothing, so that several can take turns on the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+WARM_STEPS = 8  # of each turn, not timed: buffers settle
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def configuration(workload: str, corpus: Path, strategy: str, threads: int) -> Any:
+    """The settings of a contestant; both sides of a comparison share them."""
+    from voxyard.trainer import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
+
+    split: dict[str, Any] = {"data_gpu": 0, "model_gpu": 1} if strategy == "split" else {}
+    module = "workload:balanced" if workload == "balanced" else None
+    return TrainConfig(
+        model=ModelConfig(size="tiny", module=module),
+        data=DataConfig(
+            train_data=corpus, validation_share=0, buckets=1, num_workers=1,
+            pipeline_buffer_size=10, **split,
+        ),
+        training=TrainingConfig(
+            device="cpu", batch_size=8, device_threads=threads, checkpoint_dir=Path(tempfile.mkdtemp()), seed=1,
+        ),
+        telemetry=TelemetryConfig(tensorboard=False),
+    )  # fmt: skip
+
+
+class Voxyard:
+    """The trainer: its stages alone, one after the other on one device, and overlapped."""
+
+    def __init__(self, config: Any) -> None:
+        from voxyard.trainer.corpora import open_corpora
+        from voxyard.trainer.devices import prepare
+
+        corpora = open_corpora(config)
+        devices = prepare(config)
+        from voxyard.trainer.loop import Run
+
+        self.run = Run(config, devices, corpora)
+        plans = list(self.run.sampler.batches(0, self.run.sampler.steps_per_epoch))
+        self.arrays = [self.run.assemble(plan).arrays for plan in plans[:32]]
+        self.next = 0
+        for bucket in {plan.bucket for plan in plans}:  # every shape is traced before anything is timed
+            plan = next(plan for plan in plans if plan.bucket == bucket)
+            staged = self.run.step.stage(self.run.assemble(plan).arrays)
+            self.run.step.train(staged)
+
+    def features(self, steps: int) -> float:
+        """The data stage alone: features on the data device and the copy."""
+        return self._timed(steps, self.run.step.stage)
+
+    def update(self, steps: int) -> float:
+        """The training stage alone, on batches that lie on its device."""
+        staged = [self.run.step.stage(arrays) for arrays in self.arrays]
+        return self._timed(steps, self.run.step.train, staged)
+
+    def serial(self, steps: int) -> float:
+        """One device: features and update one after the other."""
+        step, device = self.run.step, self.run.devices.model
+        from voxyard.trainer.step import to_device
+
+        def both(arrays: Any) -> None:
+            step.train(step.features_on(device, to_device(arrays, device)))
+
+        return self._timed(steps, both)
+
+    def overlapped(self, steps: int, observed: bool = False) -> dict[str, float]:
+        """The pipeline as it trains; with `observed`, metrics, losses and progress too."""
+        with contextlib.ExitStack() as stack:
+            end = self.next + WARM_STEPS + steps + 200
+            pipeline = stack.enter_context(self.run.pipeline(self.next, end))
+            pipeline.warm_up()
+            tell = self._observer(stack, end) if observed else None
+            waited, depth, begin = 0.0, 0, time.perf_counter()
+            for number in range(WARM_STEPS + steps):
+                if number == WARM_STEPS:
+                    begin, waited, depth = time.perf_counter(), 0.0, pipeline.ring.depth
+                staged, wait = _next(pipeline)
+                waited += wait
+                last = time.perf_counter()
+                means = self.run.step.train(staged.batch)
+                if tell is not None:
+                    tell(number, time.perf_counter() - last, wait, pipeline, means)
+            seconds = time.perf_counter() - begin
+            # Batches that passed the whole pipeline: those taken, corrected by half of what the ring gained or lost.
+            batches = steps + (pipeline.ring.depth - depth) / 2
+        self.next += WARM_STEPS + steps
+        return {"seconds": seconds / batches, "wait": waited / seconds}
+
+    def _observer(self, stack: contextlib.ExitStack, end: int) -> Callable[..., None]:
+        from voxyard.telemetry.workloads import TrainMetrics
+        from voxyard.trainer.config import TelemetryConfig
+        from voxyard.trainer.observe import Observer
+
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        settings = TelemetryConfig(metrics_port=_free_port())
+        observer = stack.enter_context(
+            Observer(settings, TrainMetrics("bench", devices=self.run.devices), directory, first=0, end=end)
+        )
+
+        def tell(number: int, duration: float, wait: float, pipeline: Any, means: Any) -> None:
+            observer.step(number, duration, wait, samples=8, ring_depth=pipeline.ring.depth, buffer=pipeline.buffer)
+            if number % settings.log_every == 0:
+                observer.losses(number, {k: float(v.numpy()) for k, v in means.items()}, self.run.step.learning_rate())
+
+        return tell
+
+    def _timed(self, steps: int, work: Callable[[Any], Any], items: list[Any] | None = None) -> float:
+        items = self.arrays if items is None else items
+        for number in range(2):
+            work(items[number % len(items)])
+        begin = time.perf_counter()
+        for number in range(steps):
+            work(items[number % len(items)])
+        return (time.perf_counter() - begin) / steps
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """One turn."""
+        name, steps = request["do"], request["steps"]
+        if name == "memory":
+            return self._memory(steps)
+        if name in ("overlapped", "observed"):
+            return self.overlapped(steps, observed=name == "observed")
+        return {"seconds": getattr(self, name)(steps)}
+
+    def _memory(self, steps: int) -> dict[str, float]:
+        from voxyard.trainer.report import resident_bytes
+
+        early = 0
+        with self.run.pipeline(self.next, self.next + steps) as pipeline:
+            for number in range(steps):
+                staged, _ = _next(pipeline)
+                self.run.step.train(staged.batch)
+                if number == steps // 10:
+                    early = resident_bytes()
+            late = resident_bytes()
+        self.next += steps
+        return {"growth": late / early - 1}
+
+
+class KerasFit:
+    """What a user would write instead: `keras.Model.fit` over a tf.data pipeline with AUTOTUNE."""
+
+    def __init__(self, config: Any, threads: int) -> None:
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        self._config = config
+        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._left = self._skip = 0
+        self._begin = 0.0
+        threading.Thread(target=self._fit, daemon=True).start()
+        self._done.acquire()  # compiled, every shape traced
+
+    def answer(self, request: dict[str, Any]) -> dict[str, float]:
+        """One turn: so many steps of the one fit that never ends."""
+        self._skip, self._left = WARM_STEPS, request["steps"]
+        self._go.release()
+        self._done.acquire()
+        return {"seconds": (time.perf_counter() - self._begin) / request["steps"]}
+
+    def _fit(self) -> None:
+        import keras
+
+        from voxyard.trainer.corpora import open_corpora
+        from voxyard.trainer.input import BatchAssembler
+        from voxyard.trainer.schedule import Sampler, plan_buckets
+        from voxyard.trainer.trainable import load_trainable
+
+        config, outer = self._config, self
+        source = open_corpora(config).training
+        frames, tokens, rows = source.samples // config.model.hop_length, source.token_lengths, 8
+        buckets = plan_buckets(frames, tokens, rows=rows, most=config.data.buckets)
+        sampler = Sampler(frames, tokens, buckets=buckets, rows=rows, seed=1, window=160)
+        assemble = BatchAssembler(source, sampler, hop_length=config.model.hop_length, seed=1, max_bad_share=0)
+        plans = list(sampler.batches(0, sampler.steps_per_epoch))
+        keras.utils.set_random_seed(1)
+        trainable = load_trainable(config, source.speakers)
+        model = _fit_model(trainable)
+        optimizer = trainable.optimizer()
+        optimizer.global_clipnorm = config.training.clip_norm
+        model.compile(optimizer=optimizer, jit_compile=False)
+
+        class Turns(keras.callbacks.Callback):
+            """Holds the fit between turns."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.seen = 0
+
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                self.seen += 1
+                if self.seen < WARM_STEPS:
+                    return
+                if outer._skip:
+                    outer._skip -= 1
+                    if not outer._skip:
+                        outer._begin = time.perf_counter()
+                    return
+                outer._left -= 1
+                if outer._left <= 0:
+                    outer._done.release()
+                    outer._go.acquire()
+
+        dataset = _dataset([assemble(plan).arrays for plan in plans], trainable)
+        model.fit(dataset, epochs=1, steps_per_epoch=10**9, verbose=0, callbacks=[Turns()])
+
+
+def _fit_model(trainable: Any) -> Any:
+    import keras
+    import tensorflow as tf
+
+    class FitModel(keras.Model):
+        """The same model and losses behind Keras' own training step."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = trainable.build()
+
+        def call(self, batch: Any, training: bool = False) -> Any:
+            return trainable.losses(self.inner, batch, training=training)["total"]
+
+        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **_: Any) -> Any:
+            return tf.reduce_mean(y_pred)
+
+    return FitModel()
+
+
+def _dataset(batches: list[Any], trainable: Any) -> Any:
+    """The batches' PCM lies in memory already: reading costs this contestant nothing."""
+    import numpy as np
+    import tensorflow as tf
+
+    stacked = {name: np.stack([arrays[name] for arrays in batches]) for name in batches[0]}
+    dataset = tf.data.Dataset.from_tensor_slices(stacked).shuffle(len(batches), seed=1).repeat()
+    return dataset.map(trainable.features, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def _next(pipeline: Any) -> tuple[Any, float]:
+    staged, wait = pipeline.get()
+    if staged is None:
+        raise SystemExit("the pipeline ended before the turn")
+    return staged, wait
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def requests() -> Iterator[dict[str, Any]]:
+    """The lines of standard input."""
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+def main() -> None:
+    """Becomes the contestant that the arguments describe."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=["split", "single", "keras"])
+    parser.add_argument("--workload", choices=["balanced", "demo"], required=True)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    args = parser.parse_args()
+    answers, sys.stdout = sys.stdout, sys.stderr
+    sys.path.insert(0, str(Path(__file__).parent))
+    config = configuration(args.workload, args.corpus, args.kind, args.threads)
+    contestant = KerasFit(config, args.threads) if args.kind == "keras" else Voxyard(config)
+    print(json.dumps({"ready": True}), file=answers, flush=True)
+    for request in requests():
+        print(json.dumps(contestant.answer(request)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,355 @@
+"""TensorFlow set up for a run, each time in a fresh process: what is asked of it, and in which order."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.nvml.fake_driver import FakeDriver
+
+RUNTIME = Path(__file__).parents[3] / "runtime"
+
+# Records what is asked of tf.config, and whether TensorFlow's runtime had been started by then.
+RECORD = """
+import json, logging, sys
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+calls = []
+log = []
+
+class Keep(logging.Handler):
+    def emit(self, record):
+        log.append(record.getMessage())
+
+logging.getLogger("voxyard.trainer").addHandler(Keep())
+logging.getLogger("voxyard.trainer").setLevel(logging.INFO)
+
+def names(value):
+    if isinstance(value, tf.config.LogicalDeviceConfiguration):
+        return value.memory_limit
+    if isinstance(value, list):
+        return [names(one) for one in value]
+    return getattr(value, "name", value)
+
+def record(owner, name, answer):
+    real = getattr(owner, name)
+    def recorded(*args):
+        calls.append([name, names(list(args)), bool(context.context()._initialized)])
+        return answer(real, *args)
+    setattr(owner, name, recorded)
+
+gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(GPUS)]
+limits = {}
+visible = []
+
+def physical(real, kind=None):
+    return gpus if kind == "GPU" else real(kind)
+
+def see(real, devices, kind=None):
+    visible[:] = devices
+    return None if kind == "GPU" else real(devices, kind)
+
+def limit(real, device, wanted):
+    limits[device.name] = wanted
+    return None if device in gpus else real(device, wanted)
+
+def start(real, kind=None):
+    real("CPU")
+    return visible if kind == "GPU" else real(kind)
+
+record(tf.config, "list_physical_devices", physical)
+record(tf.config, "set_visible_devices", see)
+record(tf.config, "set_logical_device_configuration", limit)
+record(tf.config, "get_logical_device_configuration", lambda real, device: limits.get(device.name))
+record(tf.config.experimental, "set_memory_growth", lambda real, device, on: None)
+record(tf.config, "list_logical_devices", start)
+record(tf.config.threading, "set_intra_op_parallelism_threads", lambda real, n: real(n))
+record(tf.config.threading, "set_inter_op_parallelism_threads", lambda real, n: real(n))
+tf.test.is_built_with_cuda = lambda: True
+
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices import prepare
+from voxyard.trainer.errors import TrainerError
+try:
+    devices = prepare(TrainConfig.model_validate(json.loads(sys.argv[1])))
+    answer = {"data": devices.data, "model": devices.model, "replicas": devices.replicas,
+              "limits": dict(devices.limits), "batch_size": devices.batch_size}
+except TrainerError as error:
+    answer = {"error": str(error)}
+print(json.dumps({"calls": calls, "log": log} | answer))
+"""
+
+START = "list_logical_devices"
+CONFIGURE = ("set_visible_devices", "set_logical_device_configuration", "set_memory_growth")
+
+
+def run(code: str, environment: dict[str, str], *arguments: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def recorded(driver: FakeDriver, config: dict[str, Any], *, count: int = 4, **host: Any) -> Any:
+    gpus = [driver.gpu(f"{16 + i:02X}:00.0") for i in range(count)]
+    code = RECORD.replace("GPUS", str(count))
+    return run(code, driver.environment(gpus, **host), json.dumps(config))
+
+
+def only(seen: Any, *kinds: str) -> list[Any]:
+    return [call for call in seen["calls"] if call[0] in kinds]
+
+
+def gpu(number: int) -> str:
+    return f"/physical_device:GPU:{number}"
+
+
+ISOLATED = {
+    "data": {"data_gpu": 3, "model_gpu": 1},
+    "training": {"enable_memory_isolation": True, "data_gpu_memory": 6000, "model_gpu_memory": 16000},
+}
+
+
+def test_limits_are_set_on_the_chosen_gpus_before_the_runtime_starts(driver: FakeDriver) -> None:
+    """T6: every setting comes first, the runtime starts after it, and the limits are then read back."""
+    seen = recorded(driver, ISOLATED)
+    configured = only(seen, *CONFIGURE)
+    assert [call[:2] for call in configured] == [
+        ["set_visible_devices", [[gpu(1), gpu(3)], "GPU"]],
+        ["set_logical_device_configuration", [gpu(3), [6000]]],
+        ["set_logical_device_configuration", [gpu(1), [16000]]],
+    ]
+    order = [call[0] for call in seen["calls"]]
+    start = order.index(START)
+    assert not any(started for _, _, started in seen["calls"][: start + 1])
+    assert not set(CONFIGURE) & set(order[start:])
+    assert order[start + 1 :].count("get_logical_device_configuration") == 2
+    assert seen["limits"] == {"data": 6000, "model": 16000}
+
+
+def test_limits_and_growth_never_meet(driver: FakeDriver) -> None:
+    """T6: isolation is limits only, its absence growth only."""
+    assert not only(recorded(driver, ISOLATED), "set_memory_growth")
+    growing = recorded(driver, {"data": {"data_gpu": 3, "model_gpu": 1}})
+    assert not only(growing, "set_logical_device_configuration")
+    assert [call[1] for call in only(growing, "set_memory_growth")] == [[gpu(3), True], [gpu(1), True]]
+
+
+def test_the_log_names_devices_mapping_and_limits(driver: FakeDriver) -> None:
+    """T15, literally."""
+    log = "\n".join(recorded(driver, ISOLATED)["log"])
+    assert "Intelligent GPU Pipeline: Multi-GPU Mode" in log
+    assert "Data Processing GPU: GPU 3 (NVIDIA GeForce RTX 4090" in log
+    assert "(Original GPU 3 is now mapped to GPU:1)" in log
+    assert "Model Training GPU: GPU 1" in log
+    assert "(Original GPU 1 is now mapped to GPU:0)" in log
+    assert "memory limit 6000 MiB" in log
+    assert "memory limit 16000 MiB" in log
+    assert "Multi-GPU configuration completed successfully" in log
+
+
+def test_without_ids_the_log_says_single_and_growth(driver: FakeDriver) -> None:
+    """T15 and T3."""
+    seen = recorded(driver, {})
+    log = "\n".join(seen["log"])
+    assert "Intelligent GPU Pipeline: Single-GPU Buffered Mode" in log
+    assert "memory growth, no limit" in log
+    assert "mapped to" not in log
+    assert (seen["data"], seen["model"], seen["batch_size"]) == ("/device:GPU:0", "/device:GPU:0", 16)
+
+
+def test_devices_are_named_as_tensorflow_renumbers_them(driver: FakeDriver) -> None:
+    """T2: GPUs 1 and 3 become GPU:0 and GPU:1."""
+    seen = recorded(driver, ISOLATED)
+    assert (seen["data"], seen["model"]) == ("/device:GPU:1", "/device:GPU:0")
+    assert recorded(driver, {"training": {"strategy": "mirrored"}})["replicas"] == [
+        f"/device:GPU:{i}" for i in range(4)
+    ]
+
+
+def test_the_device_order_is_set_before_cuda_is_asked(driver: FakeDriver) -> None:
+    """T2: our libcuda, as the real one, lists the GPUs otherwise unless CUDA_DEVICE_ORDER was set in time."""
+    seen = recorded(driver, {"data": {"data_gpu": 0, "model_gpu": 1}}, CUDA_DEVICE_ORDER="FASTEST_FIRST")
+    assert "error" not in seen
+
+
+def test_a_cuda_that_counts_otherwise_is_an_error(driver: FakeDriver) -> None:
+    """T2: both orders are shown, and nothing of TensorFlow has been touched."""
+    seen = recorded(driver, {"data": {"data_gpu": 0, "model_gpu": 1}}, count=2, cuda=["11:00.0", "10:00.0"])
+    assert "nvidia-smi (NVML): 0 = 00000000:10:00.0, 1 = 00000000:11:00.0" in seen["error"]
+    assert "CUDA:              0 = 0000:11:00.0, 1 = 0000:10:00.0" in seen["error"]
+    assert not seen["calls"]
+
+
+def test_a_broken_driver_is_an_error_even_in_auto(driver: FakeDriver) -> None:
+    """T2: never a silent fall-back to the CPU."""
+    assert "Unknown Error" in recorded(driver, {}, nvml_init=999)["error"]
+    assert "error" not in recorded(driver, {"training": {"device": "cpu"}}, nvml_init=999)
+
+
+def test_gpus_that_tensorflow_cannot_use_are_an_error(driver: FakeDriver) -> None:
+    code = RECORD.replace("GPUS", "0")
+    seen = run(code, driver.environment([driver.gpu("10:00.0")]), "{}")
+    assert "TensorFlow sees 0 GPUs where the driver has at least 1" in seen["error"]
+
+
+# -- real CPU devices ----------------------------------------------------------------------------------------
+
+REAL = """
+import json, sys
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices import prepare
+from voxyard.trainer.errors import TrainerError
+def ready(config):
+    return prepare(TrainConfig.model_validate(config))
+"""
+
+
+def plain(**more: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("VOXYARD_")}
+    return clean | {"PYTHONPATH": str(RUNTIME), "TF_CPP_MIN_LOG_LEVEL": "2"} | more
+
+
+@pytest.mark.parametrize(("count", "data", "model"), [(2, 0, 1), (4, 2, 3)])
+def test_operations_run_on_the_named_cpu_devices(count: int, data: int, model: int) -> None:
+    """T2 on logical CPU devices, with TensorFlow's own word on where each tensor lives."""
+    code = (
+        REAL
+        + f"""
+devices = ready({{"data": {{"data_gpu": {data}, "model_gpu": {model}}},
+                 "training": {{"device": "cpu", "cpu_devices": {count}, "device_threads": 1}}}})
+import tensorflow as tf
+placed = []
+for name in (devices.data, devices.model):
+    with tf.device(name):
+        placed.append(tf.function(lambda x: x * 2.0)(tf.constant(1.0)).device)
+print(json.dumps([placed, len(tf.config.list_logical_devices("CPU")),
+                  tf.config.threading.get_intra_op_parallelism_threads()]))
+"""
+    )
+    placed, made, threads = run(code, plain())
+    assert placed[0].endswith(f"device:CPU:{data}")
+    assert placed[1].endswith(f"device:CPU:{model}")
+    assert (made, threads) == (count, 1)
+
+
+def test_a_cpu_device_of_a_split_keeps_to_one_thread() -> None:
+    """T11: with one thread a device, independent branches of a graph do not take the other device's core.
+
+    The share of the busiest thread in one call's CPU time; the machine's load does not change it.
+    """
+    code = (
+        REAL
+        + """
+from pathlib import Path
+devices = ready({"data": {"data_gpu": 0, "model_gpu": 1}, "training": {"device": "cpu", "device_threads": 1}})
+import tensorflow as tf
+from voxyard.trainer.devices import keeping_to_its_cores
+
+@tf.function(autograph=False)
+def branches(x):  # two chains that do not wait for each other
+    a = b = x
+    for _ in range(20):
+        a, b = tf.tanh(a @ x), tf.tanh(x @ b)
+    return a + b
+
+def times():
+    return {task.name: int((task / "schedstat").read_text().split()[0]) for task in Path("/proc/self/task").iterdir()}
+
+def busiest(x):
+    branches(x)
+    before = times()
+    branches(x)
+    used = [after - before.get(name, 0) for name, after in times().items()]
+    return max(used) / sum(used)
+
+with tf.device(devices.model):
+    x = tf.random.normal([600, 600])
+    spread = busiest(x)
+    with keeping_to_its_cores(devices):
+        print(json.dumps([spread, busiest(x)]))
+"""
+    )
+    spread, kept = run(code, plain())
+    assert kept > 0.95
+    assert spread < 0.8
+
+
+def test_a_runtime_that_already_runs_is_refused() -> None:
+    """T6: after the start it is too late."""
+    code = (
+        REAL
+        + """
+import tensorflow as tf
+tf.constant(1.0) + 1.0
+try:
+    ready({"training": {"device": "cpu"}})
+    print(json.dumps("prepared"))
+except TrainerError as error:
+    print(json.dumps(str(error)))
+"""
+    )
+    assert "already started" in run(code, plain())
+
+
+def test_a_second_run_in_one_process_needs_the_same_devices() -> None:
+    """T14: train() twice in a notebook works; other devices need another process."""
+    code = (
+        REAL
+        + """
+split = {"data": {"data_gpu": 0, "model_gpu": 1}, "training": {"device": "cpu", "device_threads": 1}}
+ready(split)
+again = ready(split).model
+try:
+    ready(split | {"training": {"device": "cpu", "cpu_devices": 3}})
+    print(json.dumps("prepared"))
+except TrainerError as error:
+    print(json.dumps([again, str(error)]))
+"""
+    )
+    again, refused = run(code, plain())
+    assert again == "/device:CPU:1"
+    assert "start a new process" in refused
+
+
+# -- a real GPU ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+def test_limits_hold_on_a_real_gpu() -> None:
+    """T6: the limit that TensorFlow reports, and the memory that the driver sees the process hold."""
+    code = (
+        REAL
+        + """
+devices = ready({"training": {"device": "gpu", "strategy": "single", "enable_memory_isolation": True,
+                              "model_gpu_memory": 1024, "batch_size": 1}})
+import os, pynvml, tensorflow as tf
+with tf.device(devices.model):
+    kept = tf.random.normal([128, 1024, 1024])  # 512 MiB
+    try:
+        tf.random.normal([512, 1024, 1024])  # 2 GiB
+        refused = False
+    except tf.errors.ResourceExhaustedError:
+        refused = True
+physical = tf.config.list_physical_devices("GPU")[0]
+limits = [one.memory_limit for one in tf.config.get_logical_device_configuration(physical)]
+pynvml.nvmlInit()
+running = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(0))
+held = [one.usedGpuMemory for one in running if one.pid == os.getpid()]
+print(json.dumps([limits, refused, held]))
+"""
+    )
+    limits, refused, held = run(code, plain())
+    assert limits == [1024]
+    assert refused
+    if held and held[0] is not None:  # in a container the driver sees other process ids
+        assert 512 * 2**20 <= held[0] <= (1024 + 1024) * 2**20

@@ -1,0 +1,55 @@
+"""Proof by TensorFlow itself: features run on the data device, training on the model device, at the same time."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from runs import environment
+
+PLACED = re.compile(r"(\S+): \((\w+)\): /job:localhost/replica:0/task:0/device:(CPU:\d)")
+
+
+@pytest.fixture(scope="module")
+def probe(tones: Path) -> tuple[dict[str, list[list[int]]], Counter[tuple[str, str]]]:
+    """What ran when, and how often each kind of operation was placed on which device."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("placement_probe.py")), str(tones), "10"],
+        capture_output=True, text=True, timeout=300, env=environment(TF_CPP_MIN_LOG_LEVEL="0"), check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    placed = Counter((kind, device) for _, kind, device in PLACED.findall(done.stderr))
+    return json.loads(done.stdout.splitlines()[-1]), placed
+
+
+def test_the_spectrogram_is_computed_on_the_data_device_only(probe):
+    """T2."""
+    _, placed = probe
+    assert placed["RFFT", "CPU:0"] > 0
+    assert placed["RFFT", "CPU:1"] == 0
+
+
+def test_the_weights_are_updated_on_the_model_device_only(probe):
+    """T2."""
+    _, placed = probe
+    assert placed["AssignSubVariableOp", "CPU:1"] + placed["AssignVariableOp", "CPU:1"] > 0
+    assert placed["AssignSubVariableOp", "CPU:0"] == 0
+
+
+def test_features_and_training_overlap_in_time(probe):
+    """T2, T5: while a step trains, the features of a later batch are computed."""
+    times, _ = probe
+    assert len(times["update"]) >= 8
+    assert len(times["features"]) >= 3
+    together = sum(
+        max(0, min(end, other_end) - max(begin, other_begin))
+        for begin, end in times["features"]
+        for other_begin, other_end in times["update"]
+    )
+    computing = sum(end - begin for begin, end in times["features"])
+    assert together > 0.5 * computing

@@ -1,0 +1,181 @@
+"""`voxyard train` as a user types it: messages, metrics, report, refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import time
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from runs import command, environment, write_tones
+
+
+def test_a_split_run_says_what_users_are_told_to_look_for(toy, voxyard):
+    """T15: the literal messages; T4: which it was that ended the waiting."""
+    done = voxyard(*toy, "--max-steps", 6, "--prefetch-buffer-size", 2, "--buffer-size", 5)
+    assert done.returncode == 0, done.stderr
+    for message in (
+        "Intelligent GPU Pipeline: Multi-GPU Mode",
+        "Data Processing GPU:",
+        "Model Training GPU:",
+        "Buffer Size: 5",
+        "Smart Prefetching: Enabled",
+        "Prefetching to /CPU:1 with buffer_size=2",
+        "Multi-GPU configuration completed successfully",
+        "Creating model on device: /device:CPU:1",
+        "Waiting 0.5s for data pipeline to warm up...",
+        "Model training starting now",
+    ):
+        assert message in done.stderr, message
+    assert done.stdout.startswith("run ")
+
+
+def test_a_single_run_says_so(toy, voxyard):
+    """T3: buffered mode is the default without ids."""
+    single = [argument for argument in toy if argument not in ("--data-gpu", "--model-gpu", 0, 1)]
+    done = voxyard(*single, "--max-steps", 3)
+    assert done.returncode == 0, done.stderr
+    assert "Intelligent GPU Pipeline: Single-GPU Buffered Mode" in done.stderr
+
+
+@pytest.mark.parametrize("strategy", ["single", "mirrored"])
+def test_every_strategy_trains_on_cpu_devices(toy, voxyard, strategy):
+    """T11."""
+    plain = [argument for argument in toy if argument not in ("--data-gpu", "--model-gpu", 0, 1)]
+    done = voxyard(*plain, "--strategy", strategy, "--max-steps", 4, "--grad-accum", 2, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["strategy"] == strategy
+
+
+def test_the_report_counts_traces_and_buckets(toy, voxyard):
+    """T7."""
+    done = voxyard(*toy, "--max-steps", 40, "--buckets", 3, "--json")
+    report = json.loads(done.stdout)
+    assert report["buckets"] == 3
+    assert report["traces"]["features"] == 3
+    assert 1 <= report["traces"]["update"] <= 3
+
+
+def test_without_static_shapes_every_shape_is_traced(toy, voxyard):
+    """T7: the switch has an effect."""
+    done = voxyard(*toy, "--max-steps", 20, "--no-enable-static-shapes", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["traces"]["features"] > 5
+
+
+def test_the_start_delay_bounds_the_waiting_for_a_slow_disk(toy, voxyard, tmp_path):
+    """T4: a buffer that cannot fill in time does not hold the training for longer than the delay."""
+    big = write_tones(tmp_path / "big", 400)
+    slow = [big if argument == toy[toy.index("--train-data") + 1] else argument for argument in toy]
+    done = voxyard(*slow, "--max-steps", 300, "--buffer-size", 290, "--model-start-delay", 0, "--max-steps", 3)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Model training starting now: the (first batch was ready|delay of 0 s was over)", done.stderr)
+
+
+def test_metrics_of_a_run_are_served_while_it_goes(toy, tmp_path):
+    """M4: names as users know them, on --metrics-port; 0 is off."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = command(*toy, "--max-steps", 100_000, "--metrics-port", port, "--run", "proof", "--log-every", 5)
+    with subprocess.Popen(
+        arguments, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment()
+    ) as process:
+        try:
+            families = poll(port, "voxyard_train_loss")
+        finally:
+            process.kill()
+    samples = {sample.name: sample for family in families.values() for sample in family.samples}
+    assert samples["voxyard_train_active"].value == 1
+    assert samples["voxyard_train_steps_total"].labels == {"run": "proof"}
+    assert samples["voxyard_train_samples_total"].value == 4 * samples["voxyard_train_steps_total"].value
+    assert samples["voxyard_train_ring_slots"].value == 3
+    assert {
+        "voxyard_train_step_duration_seconds",
+        "voxyard_train_data_wait_seconds",
+        "voxyard_train_learning_rate",
+    } <= set(families)
+
+
+def poll(port: int, until: str) -> dict[str, object]:
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                families = {f.name: f for f in text_string_to_metric_families(answer.read().decode())}
+        except OSError:
+            families = {}
+        if until in families and families[until].samples:
+            return families
+        time.sleep(0.2)
+    raise AssertionError(f"{until} never appeared")
+
+
+def test_a_taken_metrics_port_is_a_clear_error(toy, voxyard):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = voxyard(*toy, "--max-steps", 3, "--metrics-port", taken.getsockname()[1])
+    assert_refused(done, "port", str(taken_port := done.args[-1]))
+    assert taken_port
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (["--train-data", "/nowhere/at/all"], ["/nowhere/at/all"]),
+        (["--batch-size", 400], ["needs 400 clips", "--batch-size"]),
+        (["--model-module", "toy:broken"], ["without sample_rate", "Trainable"]),
+        (["--model-module", "nosuchmodule:make"], ["nosuchmodule", "PYTHONPATH"]),
+        (["--model-module", "toy"], ["package.module:factory"]),
+        (["--strategy", "auto"], ["later release"]),
+        (["--strategy", "multiworker"], ["later release"]),
+        (["--auto"], ["later release"]),
+        (["--model-gpu", 0], ["same device"]),
+        (["--model-gpu", 7], ["Insufficient", "found 2", "--cpu-devices"]),
+        (["--init-from", "/nowhere"], ["/nowhere", "no checkpoint"]),
+        (["--cache-dataset", "--cache-file", "x"], ["one of them"]),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_sentence(toy, voxyard, change, words):
+    """Found, expected, what to do; exit code 2, no traceback."""
+    assert_refused(voxyard(*toy, "--max-steps", 3, *change), *words)
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_one_clip_only_is_said_to_be_too_few_and_trains_alone(toy, voxyard, tmp_path):
+    one = write_tones(tmp_path / "one", 1)
+    arguments = [one if argument == toy[toy.index("--train-data") + 1] else argument for argument in toy]
+    assert_refused(voxyard(*arguments, "--max-steps", 3), "needs 4 clips and the corpus has 1")
+    alone = voxyard(*arguments, "--max-steps", 3, "--batch-size", 1)
+    assert alone.returncode == 0, alone.stderr
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_exit_code_1(toy, voxyard, tmp_path):
+    done = voxyard(*toy, "--max-steps", 500, "--learning-rate", 1e30, "--log-every", 1)
+    assert done.returncode == 1
+    assert "not finite at step" in done.stderr
+    assert "--learning-rate" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("cache", [["--cache-dataset"], ["--cache-file", "CACHE"]])
+def test_with_a_cache_each_clip_is_decoded_once(toy, voxyard, tmp_path, tones, cache):
+    """T8: after the first epoch the recordings are not needed any more."""
+    arguments = [tmp_path / "clips" if part == "CACHE" else part for part in cache]
+    done = voxyard(*toy, "--max-steps", 30, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    plain = voxyard(*[a if a != tmp_path / "run" else tmp_path / "plain" for a in toy], "--max-steps", 30, "--json")
+    assert json.loads(done.stdout)["losses"] == json.loads(plain.stdout)["losses"]
+    if "CACHE" in cache:
+        assert (tmp_path / "clips").stat().st_size > 40 * 0.4 * 22050 * 2

@@ -1,0 +1,188 @@
+"""The update: the same numbers however a batch is cut up, on one device, split or mirrored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from toy import Loudness
+
+from voxyard.trainer import ModelConfig, TrainConfig, TrainerError, TrainingConfig
+from voxyard.trainer.devices import Devices
+from voxyard.trainer.step import TrainStep
+
+CPUS = ("/device:CPU:0", "/device:CPU:1")
+
+
+def devices(strategy: Any) -> Devices:
+    model = CPUS[1] if strategy == "split" else CPUS[0]
+    return Devices(
+        kind="cpu", strategy=strategy, data=CPUS[0], model=model,
+        replicas=CPUS if strategy == "mirrored" else (model,), batch_size=8, description=(), limits={}, threads=None,
+    )  # fmt: skip
+
+
+def config(**training: Any) -> TrainConfig:
+    chosen: dict[str, Any] = {"precision": "float32", "xla": False, "checkpoint_dir": Path("unused")} | training
+    return TrainConfig(model=ModelConfig(), training=TrainingConfig(**chosen))
+
+
+class Quiet(Loudness):
+    """The toy without dropout, so that runs can be compared; SGD, so that they differ by no more than rounding."""
+
+    def build(self) -> keras.Model:
+        keras.utils.set_random_seed(0)
+        model = super().build()
+        model.drop.rate = 0.0
+        return model
+
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        return keras.optimizers.SGD(0.05)
+
+
+def batch(rows: int, seed: int = 0, scale: float = 3000.0) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    return {
+        "pcm": (draw.normal(size=(rows, 2048)) * scale * draw.uniform(0.1, 1, (rows, 1))).astype(np.int16),
+        "pcm_length": np.full(rows, 2048, np.int32),
+        "tokens": draw.integers(1, 100, (rows, 12)).astype(np.int32),
+    }
+
+
+def run(strategy: str, batches: list[dict[str, np.ndarray]], trainable: Any = None, **training: Any) -> TrainStep:
+    settings = config(**training)
+    step = TrainStep(trainable or Quiet(settings, ("",)), devices(strategy), settings, most_traces=1)
+    for one in batches:
+        step.train(step.stage(one))
+    return step
+
+
+def assert_same_weights(one: TrainStep, other: TrainStep, tolerance: float = 2e-6) -> None:
+    for a, b in zip(one.model.trainable_variables, other.model.trainable_variables, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), atol=tolerance, rtol=1e-5)
+
+
+def test_accumulating_4_times_4_equals_a_batch_of_16():
+    """T1 --grad-accum: inside the graph, the mean of the parts."""
+    batches = [batch(16, seed) for seed in range(3)]
+    assert_same_weights(run("single", batches), run("single", batches, grad_accum=4))
+
+
+def test_two_replicas_give_the_weights_of_one_device_with_the_doubled_batch():
+    """T11 --strategy mirrored; a tight clip proves that it sees the whole gradient."""
+    batches = [batch(16, seed) for seed in range(3)]
+    for clip in (0.05, 100.0):
+        one, two = run("single", batches, clip_norm=clip), run("mirrored", batches, clip_norm=clip)
+        assert_same_weights(one, two)
+
+
+def test_a_mirrored_run_accumulates_too():
+    batches = [batch(16, seed) for seed in range(2)]
+    rearranged = [
+        {
+            name: value.reshape(2, 2, 4, *value.shape[1:]).swapaxes(0, 1).reshape(value.shape)
+            for name, value in one.items()
+        }
+        for one in batches
+    ]
+    assert_same_weights(run("single", batches), run("mirrored", rearranged, grad_accum=2))
+
+
+def test_split_and_single_give_the_same_weights():
+    """T2: the split changes where it is computed, not what."""
+    batches = [batch(8, seed) for seed in range(3)]
+    one, two = run("single", batches), run("split", batches)
+    for a, b in zip(one.model.trainable_variables, two.model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_weights_and_optimizer_lie_on_the_model_device():
+    step = run("split", [batch(8)])
+    for variable in (*step.model.variables, *step.optimizer.variables):
+        assert variable.value.device.endswith("CPU:1"), variable.path
+
+
+def test_clipping_bounds_the_update():
+    """T10: gradient clipping by the global norm."""
+    loud = [batch(8, scale=30000.0)]
+    before = run("single", [])
+    after = run("single", loud, clip_norm=0.01)
+    moved = [a.numpy() - b.numpy() for a, b in zip(after.model.variables, before.model.variables, strict=True)]
+    norm = float(np.sqrt(sum(float((part.astype(np.float64) ** 2).sum()) for part in moved)))
+    assert norm == pytest.approx(0.05 * 0.01, rel=1e-3)
+
+
+class Overflowing(Quiet):
+    """Its loss is infinite while `flag` is up."""
+
+    def build(self) -> keras.Model:
+        self.flag = tf.Variable(0.0, trainable=False)
+        return super().build()
+
+    def losses(self, model: keras.Model, batch: dict[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+        losses = super().losses(model, batch, training)
+        return {"total": losses["total"] * tf.where(self.flag > 0, np.float32(np.inf), np.float32(1))}
+
+
+@pytest.mark.parametrize("strategy", ["single", "mirrored"])
+def test_an_overflow_in_float16_is_skipped_and_training_recovers(strategy):
+    """T10: loss scaling for float16."""
+    trainable = Overflowing(config(), ("",))
+    step = run(strategy, [batch(8)], trainable, precision="float16")
+    scale, before = (
+        float(step.optimizer.dynamic_scale.numpy()),
+        [v.numpy() for v in step.model.trainable_variables],
+    )
+    trainable.flag.assign(1.0)
+    step.train(step.stage(batch(8, 1)))
+    for old, variable in zip(before, step.model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(old, variable.numpy())
+    assert float(step.optimizer.dynamic_scale.numpy()) == scale / 2
+    trainable.flag.assign(0.0)
+    step.train(step.stage(batch(8, 2)))
+    assert any((old != v.numpy()).any() for old, v in zip(before, step.model.trainable_variables, strict=True))
+    assert all(np.isfinite(v.numpy()).all() for v in step.model.trainable_variables)
+
+
+def test_a_batch_of_another_shape_is_an_error_when_every_bucket_is_traced():
+    """T7: a hard error when the traces grow past the buckets."""
+    step = run("single", [batch(8)])
+    with pytest.raises(TrainerError, match="static shape of its bucket"):
+        step.train(step.stage(batch(9)))
+
+
+def test_each_shape_is_traced_once():
+    """T7: one trace per bucket, counted."""
+    step = run("single", [batch(8, seed) for seed in range(5)])
+    assert step.traces == {"features": 1, "update": 1}
+
+
+def test_xla_compiles_the_update_and_gives_the_same_numbers(monkeypatch):
+    """T10: --xla has an effect: every function is handed to XLA."""
+    asked: list[bool | None] = []
+    function = tf.function
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        asked.append(options["jit_compile"])
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(tf, "function", noting)
+    batches = [batch(8, seed) for seed in range(2)]
+    plain, compiled = run("single", batches), run("single", batches, xla=True)
+    assert asked == [None, None, True, True]
+    assert_same_weights(plain, compiled, tolerance=1e-5)
+
+
+def test_state_goes_round():
+    """T17: everything that the next step depends on is in the state."""
+    first = run("single", [batch(8, 0), batch(8, 1)], Loudness(config(), ("",)))
+    second = run("single", [], Loudness(config(), ("",)))
+    second.restore(first.state())
+    for step in (first, second):
+        step.train(step.stage(batch(8, 2)))
+    for name, value in first.state().items():
+        np.testing.assert_array_equal(value, second.state()[name], err_msg=name)

@@ -1,0 +1,81 @@
+"""A second trainable beside our own: guesses how loud a clip is from its text. Small, fast, with dropout (T20)."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from voxyard.trainer import TrainConfig
+from voxyard.trainer.schedule import Bucket
+
+SYMBOLS = 512
+
+
+class LoudnessGuess(keras.Model):
+    """Text to one number."""
+
+    def __init__(self, width: int, seed: int) -> None:
+        super().__init__(name="loudness")
+        self.embed = keras.layers.Embedding(SYMBOLS, width, name="embed")
+        self.hidden = keras.layers.Dense(width, "relu", name="hidden")
+        self.drop = keras.layers.Dropout(0.1, seed=seed, name="drop")
+        self.out = keras.layers.Dense(1, name="out", dtype="float32")
+
+    def call(self, tokens: tf.Tensor, training: bool = False) -> tf.Tensor:
+        text = self.embed(tokens)  # (batch, tokens, width)
+        mask = tf.cast(tokens > 0, text.dtype)[:, :, None]
+        mean = tf.reduce_sum(text * mask, 1) / tf.maximum(tf.reduce_sum(mask, 1), 1)
+        return self.out(self.drop(self.hidden(mean), training=training))[:, 0]  # (batch,)
+
+
+class Loudness:
+    """The whole protocol in one screen."""
+
+    def __init__(self, config: TrainConfig, speakers: tuple[str, ...], *, width: int = 16) -> None:
+        self.sample_rate = config.model.sample_rate
+        self._hop, self._seed, self._width = config.model.hop_length, config.training.seed, width
+        self._learning_rate = config.training.learning_rate
+
+    def batch_spec(self, bucket: Bucket, batch_size: int) -> dict[str, tf.TensorSpec]:
+        return {
+            "tokens": tf.TensorSpec((batch_size, bucket.tokens), tf.int32),
+            "loudness": tf.TensorSpec((batch_size,), tf.float32),
+        }
+
+    def features(self, raw: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        pcm = tf.cast(raw["pcm"], tf.float32) / 32768.0  # (batch, samples)
+        energy = tf.reduce_sum(pcm * pcm, 1) / tf.cast(raw["pcm_length"], tf.float32)
+        return {"tokens": raw["tokens"], "loudness": tf.math.log(energy + 1e-6)}
+
+    def build(self) -> keras.Model:
+        model = LoudnessGuess(self._width, self._seed)
+        model(tf.zeros((1, 4), tf.int32))
+        return model
+
+    def losses(self, model: keras.Model, batch: dict[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+        error = model(batch["tokens"], training=training) - batch["loudness"]
+        return {"total": error * error}
+
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        return keras.optimizers.AdamW(self._learning_rate)
+
+    def speak(self, model: keras.Model, text: str) -> np.ndarray:
+        level = float(model(tf.constant([[ord(c) % SYMBOLS for c in text]]))[0])
+        time = np.arange(self.sample_rate // 2) / self.sample_rate
+        return (np.exp(level / 2) * np.sin(2 * np.pi * 440 * time)).astype(np.float32).clip(-1, 1)
+
+
+def make(config: TrainConfig, speakers: tuple[str, ...]) -> Loudness:
+    """The factory that `--model-module` names."""
+    return Loudness(config, speakers)
+
+
+def broken(config: TrainConfig, speakers: tuple[str, ...]) -> object:
+    """A factory whose product lacks most of the protocol."""
+    return object()
+
+
+def make_wide(config: TrainConfig, speakers: tuple[str, ...]) -> Loudness:
+    """The same with other shapes."""
+    return Loudness(config, speakers, width=24)

@@ -1,0 +1,130 @@
+"""Checkpoints: whole or not at all, verified, pruned, and one run a directory."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from voxyard.trainer import checkpoint
+from voxyard.trainer.checkpoint import CheckpointError
+
+STATE: dict[str, np.ndarray] = {
+    "model/w": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "optimizer/iterations": np.array(7, np.int64),
+}
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    path = checkpoint.save(tmp_path, 12, STATE, {"seed": 3}, keep=3)
+    found = checkpoint.load(path)
+    assert (found.step, found.meta["seed"]) == (12, 3)
+    assert {name: (value.dtype, value.tolist()) for name, value in found.state.items()} == {
+        name: (value.dtype, value.tolist()) for name, value in STATE.items()
+    }
+
+
+def test_the_newest_few_and_the_best_are_kept(tmp_path):
+    """T17: keep N and best."""
+    for step in range(1, 7):
+        path = checkpoint.save(tmp_path, step, STATE, {}, keep=2)
+        if step == 2:
+            checkpoint.mark_best(tmp_path, path)
+    assert sorted(path.name for path in tmp_path.glob("step-*")) == [
+        "step-00000002",
+        "step-00000005",
+        "step-00000006",
+    ]
+    assert checkpoint.open_any(tmp_path).step == 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "no state", "no meta", "empty meta"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, damage, caplog):
+    """T17: a checkpoint cut in half on disk is refused by name."""
+    checkpoint.save(tmp_path, 1, STATE, {}, keep=3)
+    newest = checkpoint.save(tmp_path, 2, STATE, {}, keep=3)
+    state, meta = newest / checkpoint.STATE, newest / checkpoint.META
+    if damage == "cut":
+        os.truncate(state, state.stat().st_size // 2)
+    elif damage == "flip":
+        raw = bytearray(state.read_bytes())
+        raw[-1] ^= 1
+        state.write_bytes(raw)
+    elif damage == "no state":
+        state.unlink()
+    elif damage == "no meta":
+        meta.unlink()
+    else:
+        meta.write_text("")
+    found = checkpoint.newest_good(tmp_path)
+    assert found is not None
+    assert found.step == 1
+    assert "step-00000002" in caplog.text
+    with pytest.raises(CheckpointError, match="step-00000002"):
+        checkpoint.load(newest)
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):
+    """T17, on a real full file system: a tmpfs of 256 KiB in a mount namespace of its own."""
+    program = """
+import sys, numpy as np
+from pathlib import Path
+from voxyard.trainer import checkpoint
+directory = Path(sys.argv[1])
+small = {"w": np.zeros(1000, np.float32)}
+checkpoint.save(directory, 1, small, {}, keep=3)
+try:
+    checkpoint.save(directory, 2, {"w": np.zeros(200_000, np.float32)}, {}, keep=3)
+except checkpoint.CheckpointError as error:
+    print(error)
+print(sorted(p.name for p in directory.iterdir()))
+print(checkpoint.newest_good(directory).step)
+"""
+    script = f'mount -t tmpfs -o size=256k tmpfs "{tmp_path}" && exec "{sys.executable}" -c "$0" "{tmp_path}"'
+    own_mounts = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    done = subprocess.run([*own_mounts, "sh", "-c", script, program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "No space left on device" in done.stdout
+    assert "make room" in done.stdout
+    assert "the last good one is" in done.stdout
+    assert done.stdout.splitlines()[-2:] == ["['step-00000001']", "1"]
+
+
+def test_a_failed_write_leaves_nothing_unfinished(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, STATE, {}, keep=3)
+
+    def refuse(_: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(checkpoint, "_sync", refuse)
+    with pytest.raises(CheckpointError, match="Input/output error"):
+        checkpoint.save(tmp_path, 2, STATE, {}, keep=3)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_two_runs_cannot_share_a_directory(tmp_path):
+    with (
+        checkpoint.exclusive(tmp_path),
+        pytest.raises(CheckpointError, match=f"in use by another run .process {os.getpid()}"),
+        checkpoint.exclusive(tmp_path),
+    ):
+        pass
+    with checkpoint.exclusive(tmp_path):
+        pass
+
+
+def test_starting_anew_sets_the_old_checkpoints_aside(tmp_path):
+    """T1: --no-resume loses nothing."""
+    for _ in range(2):
+        checkpoint.mark_best(tmp_path, checkpoint.save(tmp_path, 5, STATE, {}, keep=3))
+        checkpoint.set_aside(tmp_path)
+    assert checkpoint.newest_good(tmp_path) is None
+    assert checkpoint.open_any(tmp_path / "before-1").step == checkpoint.open_any(tmp_path / "before-2").step == 5
+
+
+def test_a_directory_without_checkpoints_is_a_clear_error(tmp_path):
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+        checkpoint.open_any(tmp_path)

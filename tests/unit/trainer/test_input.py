@@ -1,0 +1,203 @@
+"""Input: batches in order, never more than the buffer, broken clips replaced up to a share."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from voxyard.corpus import CorpusError, Example
+from voxyard.trainer.input import (
+    BatchAssembler,
+    HostBatch,
+    Loader,
+    batch_bytes,
+    buffer_that_fits,
+    pad,
+)
+from voxyard.trainer.schedule import BatchPlan, Bucket, Sampler
+
+HOP = 256
+
+
+@dataclass
+class FakeSource:
+    """Clips whose samples all have the value of their position; some cannot be read."""
+
+    count: int = 20
+    broken: frozenset[int] = frozenset()
+    sample_rate: int = 22050
+    speakers: tuple[str, ...] = ("",)
+    feature_names: tuple[str, ...] = ()
+    fingerprint: str = "fake"
+    reads: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ids = [f"clip-{i}" for i in range(self.count)]
+        self.samples = np.full(self.count, 10 * HOP)
+        self.token_lengths = np.full(self.count, 5)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, i: int) -> Example:
+        self.reads.append(i)
+        if i in self.broken:
+            raise CorpusError(f"clip-{i}: data chunk is cut short")
+        return Example(np.full(10 * HOP, i, np.int16), np.full(5, i + 1, np.int32), 0)
+
+
+def plans(count: int, source: FakeSource, rows: int = 4) -> tuple[Sampler, list[BatchPlan]]:
+    sampler = Sampler(
+        source.samples // HOP, source.token_lengths, buckets=(Bucket(32, 8),), rows=rows, seed=0, window=0
+    )
+    return sampler, list(sampler.batches(0, count))
+
+
+def assembler(source: FakeSource, share: float = 0.1) -> tuple[BatchAssembler, list[BatchPlan]]:
+    sampler, planned = plans(5, source)
+    return BatchAssembler(source, sampler, hop_length=HOP, seed=0, max_bad_share=share), planned
+
+
+def empty(plan: BatchPlan) -> HostBatch:
+    return HostBatch(plan, {})
+
+
+def numbered(count: int) -> list[BatchPlan]:
+    return [BatchPlan(i, 0, Bucket(32, 8), (i,)) for i in range(count)]
+
+
+def test_arrays_are_padded_to_the_bucket_with_zeros():
+    arrays = pad([Example(np.full(700, 3, np.int16), np.array([4, 5], np.int32), 2)], Bucket(8, 6), HOP)
+    assert arrays["pcm"].shape == (1, 8 * HOP)
+    assert arrays["pcm"].dtype == np.int16
+    assert (arrays["pcm"][0] == np.r_[np.full(700, 3), np.zeros(8 * HOP - 700)]).all()
+    assert arrays["tokens"].tolist() == [[4, 5, 0, 0, 0, 0]]
+    assert [int(arrays[name][0]) for name in ("pcm_length", "token_length", "speaker")] == [700, 2, 2]
+
+
+def test_precomputed_features_are_padded_and_keep_their_lengths():
+    """T8: a corpus prepared with features needs no PCM."""
+    features = {
+        "mel": np.ones((3, 80), np.float32),
+        "pitch": np.ones(3, np.float32),
+        "energy": np.ones(3, np.float32),
+    }
+    arrays = pad([Example(np.zeros(0, np.int16), np.array([1], np.int32), 0, features)], Bucket(8, 8), HOP)
+    assert "pcm" not in arrays
+    assert arrays["mel"].shape == (1, 8, 80)
+    assert arrays["mel"][0, 3:].min() == pytest.approx(np.log(1e-5))
+    assert arrays["mel_length"].tolist() == [3]
+
+
+def test_a_broken_clip_is_replaced_by_its_neighbour_and_named(caplog):
+    source = FakeSource(broken=frozenset({2}))
+    assemble, planned = assembler(source)
+    assert assemble(planned[0]).arrays["pcm"][:, 0].tolist() == [0, 1, 3, 3]
+    assert assemble.bad == {2: "clip-2: data chunk is cut short"}
+    assert "clip-2" in caplog.text
+
+
+def test_more_broken_clips_than_allowed_stop_the_run_with_the_list():
+    source = FakeSource(broken=frozenset({1, 2, 3}))
+    assemble, planned = assembler(source, share=0.1)
+    with pytest.raises(CorpusError, match=r"more clips cannot be read.*--max-bad-share") as caught:
+        assemble(planned[0])
+    assert all(f"clip-{i}: " in str(caught.value) for i in (1, 2, 3))
+
+
+def test_the_noise_of_a_clip_follows_from_seed_and_step():
+    source = FakeSource()
+    assemble, planned = assembler(source)
+    first, again, other = (assemble(planned[i]).arrays["clip_seed"] for i in (1, 1, 2))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+@pytest.mark.parametrize("workers", [1, 4, 9])
+def test_batches_come_in_order_whatever_order_they_are_made_in(workers):
+    draw = np.random.default_rng(0)
+    delays = draw.uniform(0, 0.004, 40)
+
+    def make(plan: BatchPlan) -> HostBatch:
+        time.sleep(delays[plan.step])
+        return empty(plan)
+
+    loader = Loader(make, iter(numbered(40)), workers=workers, buffer=8)
+    steps = []
+    while (batch := loader.get()) is not None:
+        steps.append(batch.plan.step)
+    assert steps == list(range(40))
+    loader.close()
+
+
+@pytest.mark.parametrize(("workers", "buffer"), [(1, 1), (4, 2), (2, 5), (8, 8)])
+def test_the_buffer_bounds_what_is_held(workers, buffer):
+    """T3: --buffer-size bounds what exists, batches in the making included."""
+    held, most = 0, 0
+    lock = threading.Lock()
+
+    def make(plan: BatchPlan) -> HostBatch:
+        nonlocal held, most
+        with lock:
+            held += 1
+            most = max(most, held)
+        time.sleep(0.001)
+        return empty(plan)
+
+    loader = Loader(make, iter(numbered(30)), workers=workers, buffer=buffer)
+    end = time.monotonic() + 5
+    while not loader.full and time.monotonic() < end:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    assert (held, loader.held, loader.filled) == (buffer, buffer, buffer)
+    while loader.get() is not None:
+        with lock:
+            held -= 1
+    assert most <= buffer + 1  # the one just handed out is counted until this test notes it
+    loader.close()
+
+
+def test_workers_make_batches_side_by_side():
+    """T1: --num-workers has an effect: four workers meet at a barrier that one alone never passes."""
+    barrier = threading.Barrier(4)
+
+    def make(plan: BatchPlan) -> HostBatch:
+        barrier.wait(10)
+        return empty(plan)
+
+    loader = Loader(make, iter(numbered(4)), workers=4, buffer=4)
+    assert loader.get() is not None
+    loader.close()
+
+
+def test_an_error_comes_at_its_place_in_the_order():
+    def make(plan: BatchPlan) -> HostBatch:
+        if plan.step == 2:
+            raise CorpusError("clip-2 is gone")
+        return empty(plan)
+
+    loader = Loader(make, iter(numbered(5)), workers=3, buffer=5)
+    assert [batch.plan.step for batch in (loader.get(), loader.get()) if batch] == [0, 1]
+    with pytest.raises(CorpusError, match="clip-2 is gone"):
+        loader.get()
+    loader.close()
+
+
+def test_closing_ends_every_thread():
+    before = threading.active_count()
+    loader = Loader(empty, iter(numbered(1000)), workers=4, buffer=3)
+    loader.get()
+    loader.close()
+    assert threading.active_count() == before
+    assert loader.get() is None
+
+
+def test_the_buffer_is_capped_by_memory():
+    """T3: a quarter of what is available, never less than one batch."""
+    largest = batch_bytes(Bucket(1024, 200), 16, HOP, None)
+    assert largest > 16 * 1024 * HOP * 2
+    assert buffer_that_fits(50, largest, available=10**12) == 50
+    assert buffer_that_fits(50, largest, available=40 * largest) == 10
+    assert buffer_that_fits(50, largest, available=largest) == 1

@@ -1,0 +1,86 @@
+"""The report: figures as measured, verdicts by the bounds of T19."""
+
+import math
+from typing import Any
+
+import pytest
+
+from voxyard.trainer.report import CpuClock, Report, StepClock, Target
+
+
+def report(**changes: Any) -> Report:
+    base: dict[str, Any] = dict(  # noqa: C408 (reads as a call)
+        run="r", strategy="split", devices=("data: CPU 0", "model: CPU 1"), first_step=0, last_step=10, batch_rows=8,
+        ended="end reached", warm_up="all buffers full", steps_per_second=2.0, losses={"total": 1.0, "mel": 0.5},
+        validation={}, data_stage_seconds=0.1, train_stage_seconds=0.4, data_wait_share=0.01,
+        step_time_variation=0.25, step_time_variation_within_buckets=0.05, cpu_use=0.9,
+        resident_memory_growth=0.001, traces={"update": 2}, buckets=2, bad_clips=0, checkpoint=None,
+    )  # fmt: skip
+    return Report(**(base | changes))
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        (0.95, "excellent"),
+        (0.85, "good"),
+        (0.75, "minimum"),
+        (0.70, "missed"),
+        (0.1, "missed"),
+        (None, "not measured"),
+    ],
+)
+def test_verdicts_follow_the_bounds(value, verdict):
+    """T19: model GPU above 70, 80, 90%."""
+    assert Target("model GPU use", value, (0.70, 0.80, 0.90)).verdict == verdict
+
+
+def test_lower_is_better_for_variation():
+    """T19: step-time variation below 40, 30, 20%."""
+    verdicts = [Target("v", v, (0.4, 0.3, 0.2), higher_is_better=False).verdict for v in (0.5, 0.35, 0.25, 0.1)]
+    assert verdicts == ["missed", "minimum", "good", "excellent"]
+
+
+def test_the_data_device_is_held_against_what_it_can_reach():
+    """T19: a data GPU that idles because its work is small is no fault."""
+    made = report()
+    assert made.data_device_ceiling == pytest.approx(0.25)
+    assert made.split_bound == pytest.approx(1.25)
+    assert "it can reach 25% at most" in made.render()
+
+
+def test_what_was_not_measured_is_said_not_guessed():
+    text = report(data_stage_seconds=None, resident_memory_growth=None).render()
+    assert "not measured; " not in text.split("warm-up")[0]
+    for line in text.splitlines():
+        if line.startswith(("data GPU use", "power", "resident memory", "bound of a split")):
+            assert "not measured" in line
+
+
+def test_the_report_for_programs_holds_the_verdicts():
+    assert report().to_json()["targets"]["step-time variation"] == {"value": 0.25, "verdict": "good"}
+
+
+def test_traced_steps_are_kept_out_of_the_statistics():
+    clock = StepClock()
+    clock.step(30.0, 29.0, "a", traced=True)
+    for _ in range(10):
+        clock.step(0.2, 0.05, "a", traced=False)
+    assert (clock.steps, clock.traced) == (10, 1)
+    assert clock.wait_share == pytest.approx(0.25)
+    assert clock.variation == pytest.approx(0, abs=1e-9)
+
+
+def test_lengths_are_told_apart_from_unrest():
+    clock = StepClock()
+    for _ in range(50):
+        clock.step(0.1, 0, "short", traced=False)
+        clock.step(0.3, 0, "long", traced=False)
+    assert clock.variation == pytest.approx(0.5)
+    assert clock.variation_within_buckets == pytest.approx(0, abs=1e-9)
+
+
+def test_cpu_use_is_a_share_of_the_cores():
+    clock = CpuClock()
+    sum(math.sqrt(i) for i in range(2_000_000))
+    assert 0 < clock.use() <= 1.05

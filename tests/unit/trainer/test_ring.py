@@ -1,0 +1,109 @@
+"""The ring: bounded, ordered, ends cleanly, and hands errors over."""
+
+import threading
+import time
+
+import pytest
+
+from voxyard.trainer.ring import Ring
+
+
+def counting(limit: int | None = None, made: list[int] | None = None):
+    numbers = iter(range(limit)) if limit is not None else iter(range(10**9))
+
+    def produce() -> int | None:
+        number = next(numbers, None)
+        if made is not None and number is not None:
+            made.append(number)
+        return number
+
+    return produce
+
+
+def until(condition, seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.002)
+    assert condition()
+
+
+def test_batches_come_in_order_and_then_none():
+    ring = Ring(counting(10), slots=3)
+    ring.start()
+    assert [ring.get()[0] for _ in range(11)] == [*range(10), None]
+    ring.close()
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 7])
+def test_never_more_batches_than_slots_exist(slots):
+    """T5: --prefetch-buffer-size counts the batch in use as well."""
+    made: list[int] = []
+    ring = Ring(counting(made=made), slots)
+    ring.start()
+    until(lambda: len(made) == slots)
+    time.sleep(0.05)
+    assert len(made) == slots
+    assert ring.depth == slots
+    assert ring.full
+    for expected in range(slots, slots + 4):
+        ring.get()
+        until(lambda least=expected: len(made) >= least)
+        time.sleep(0.02)
+        assert len(made) == expected
+    ring.close()
+
+
+def test_with_one_slot_nothing_is_made_while_a_batch_is_in_use():
+    """T5: the knob has an effect: one slot serialises."""
+    made: list[int] = []
+    ring = Ring(counting(made=made), slots=1)
+    ring.start()
+    ring.get()
+    time.sleep(0.05)
+    assert made == [0]
+    ring.close()
+
+
+def test_an_error_of_the_producer_reaches_the_consumer_after_the_good_batches():
+    good = counting(2)
+
+    def produce() -> int:
+        number = good()
+        if number is None:
+            raise OSError("disk gone")
+        return number
+
+    ring = Ring(produce, slots=3)
+    ring.start()
+    assert [ring.get()[0], ring.get()[0]] == [0, 1]
+    with pytest.raises(OSError, match="disk gone") as caught:
+        ring.get()
+    assert any(entry.name == "produce" for entry in caught.traceback)
+    ring.close()
+
+
+def test_waiting_is_measured_and_can_be_interrupted():
+    release = threading.Event()
+
+    def produce() -> int:
+        release.wait(10)
+        return 1
+
+    ring = Ring(produce, slots=2)
+    ring.start()
+    stop = time.monotonic() + 0.3
+    batch, waited = ring.get(interrupted=lambda: time.monotonic() > stop)
+    assert batch is None
+    assert waited >= 0.25
+    release.set()
+    ring.close()
+
+
+def test_closing_ends_the_thread_whatever_it_waits_for():
+    before = threading.active_count()
+    ring = Ring(counting(), slots=2)
+    ring.start()
+    until(lambda: ring.full)
+    ring.close()
+    assert threading.active_count() == before
+    assert ring.get()[0] is None
