@@ -38,9 +38,7 @@ def pins(report: Mapping[str, Any]) -> str:
     """The lines `name==version` of pip's report, sorted; a local part (`+cpu`) is left to the machine."""
     named = ((each["metadata"]["name"], each["metadata"]["version"]) for each in report["install"])
     names = {re.sub(r"[-_.]+", "-", name).lower(): version.partition("+")[0] for name, version in named}
-    return "".join(
-        f"{name}=={version}\n" for name, version in sorted(names.items()) if not LEFT_OUT.match(name)
-    )
+    return "".join(f"{name}=={version}\n" for name, version in sorted(names.items()) if not LEFT_OUT.match(name))
 
 
 if __name__ == "__main__":

@@ -24,12 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Under CI=true a skip is a failure, unless a GPU is what is missing."""
     report = yield
-    if (
-        _FULL_RUN
-        and report.skipped
-        and not hasattr(report, "wasxfail")
-        and not item.get_closest_marker("gpu")
-    ):
+    if _FULL_RUN and report.skipped and not hasattr(report, "wasxfail") and not item.get_closest_marker("gpu"):
         report.outcome = "failed"
         report.longrepr = f"skipped, which counts as a failure under CI: {report.longrepr}"
     return report
@@ -52,6 +47,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.getreports("skipped")
     left_out = [report for report in skipped if _NO_GPU in str(report.longrepr)]
     if left_out:
-        terminalreporter.write_line(
-            f"{len(left_out)} tests marked gpu were not run: no NVIDIA GPU on this machine"
-        )
+        terminalreporter.write_line(f"{len(left_out)} tests marked gpu were not run: no NVIDIA GPU on this machine")

@@ -243,11 +243,12 @@ def _answering(command: str) -> Iterator[None]:
         from voxyard.corpus import CorpusError
         from voxyard.host import HostError
         from voxyard.settings import SettingsError
+        from voxyard.telemetry import TelemetryError
         from voxyard.trainer.errors import TrainerError
 
         try:
             yield
-        except (CorpusError, HostError, SettingsError, TrainerError) as error:
+        except (CorpusError, HostError, SettingsError, TelemetryError, TrainerError) as error:
             _refuse(command, str(error), getattr(error, "exit_code", WRONG_USE))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

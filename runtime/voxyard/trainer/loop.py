@@ -57,7 +57,7 @@ class Run:
             most_traces=self._most_traces(),
         )
         log.info("Model: %.1f M parameters, %s", self.step.model.count_params() / 1e6, training.precision)
-        self.metrics = TrainMetrics(self.name, devices=devices)
+        self.metrics = TrainMetrics(self.name, devices=devices, ring_slots=self.config.data.prefetch_buffer_size)
         self.first_step, self._best = self._restore()
         self.end_step = self._end_step()
 
@@ -292,6 +292,17 @@ class Run:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def _device_use(self) -> dict[str, Any]:
+        """How busy the devices were: of a CPU device the share of the time in which its function ran."""
+        clock, seconds = self.clock, self.clock.duration / max(1, self.clock.steps)
+        if self.devices.kind == "gpu" or not seconds:
+            return {}
+        data = clock.stage_mean("data") if self.devices.strategy == "split" else None
+        return {
+            "device_use": {"data": None if data is None else min(1.0, data / seconds), "model": 1 - clock.wait_share},
+            "device_use_source": "share of the time in which the CPU device's function ran",
+        }
+
     def _report(
         self,
         step: int,
@@ -324,6 +335,7 @@ class Run:
             traces=dict(self.step.traces),
             buckets=len(self.buckets),
             bad_clips=len(self.assemble.bad),
+            **self._device_use(),
             checkpoint=str(newest) if newest else None,
         )
 

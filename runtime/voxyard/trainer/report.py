@@ -152,7 +152,8 @@ class Report:
     buckets: int
     bad_clips: int
     checkpoint: str | None
-    device_use: Mapping[str, float | None] = field(default_factory=dict)
+    device_use: Mapping[str, float | None] = field(default_factory=dict)  # role → 0…1
+    device_use_source: str = ""
     memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
     power_watts: float | None = None
 
@@ -182,8 +183,8 @@ class Report:
         ceiling = self.data_device_ceiling
         beside = f"it can reach {ceiling:.0%} at most: D/max(D, M)" if ceiling is not None else ""
         return [
-            Target("data GPU use", self.device_use.get("data"), (0.40, 0.50, 0.60), note=beside),
-            Target("model GPU use", self.device_use.get("model"), (0.70, 0.80, 0.90)),
+            Target("data device use", self.device_use.get("data"), (0.40, 0.50, 0.60), note=beside),
+            Target("model device use", self.device_use.get("model"), (0.70, 0.80, 0.90), note=self.device_use_source),
             Target(
                 "step-time variation",
                 self.step_time_variation,

@@ -50,9 +50,9 @@ def wait_for_step(directory: Path, step: int, process: subprocess.Popen[str]) ->
 def undisturbed(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     directory = tmp_path_factory.mktemp("undisturbed")
     arguments = [
-        "train", "--device", "cpu", "--data-gpu", 0, "--model-gpu", 1, "--train-data", tones, "--model-module", "toy:make",
-        "--batch-size", 4, "--model-start-delay", 0.5, "--num-workers", 2, "--checkpoint-dir", directory / "run",
-        "--no-tensorboard", "--max-steps", STEPS,
+        "train", "--device", "cpu", "--data-gpu", 0, "--model-gpu", 1, "--train-data", tones, "--batch-size", 4,
+        "--model-module", "toy:make", "--model-start-delay", 0.5, "--num-workers", 2, "--no-tensorboard",
+        "--checkpoint-dir", directory / "run", "--max-steps", STEPS,
     ]  # fmt: skip
     done = subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=240, env=environment(), check=False

@@ -55,10 +55,15 @@ def batch(rows: int, seed: int = 0, scale: float = 3000.0) -> dict[str, np.ndarr
 
 def run(strategy: str, batches: list[dict[str, np.ndarray]], trainable: Any = None, **training: Any) -> TrainStep:
     settings = config(**training)
-    step = TrainStep(trainable or Quiet(settings, ("",)), devices(strategy), settings, most_traces=1)
+    chosen = _quiet(settings) if trainable is None else trainable
+    step = TrainStep(chosen, devices(strategy), settings, most_traces=1)
     for one in batches:
         step.train(step.stage(one))
     return step
+
+
+def _quiet(settings: TrainConfig) -> Any:
+    return Quiet(settings, ("",))
 
 
 def assert_same_weights(one: TrainStep, other: TrainStep, tolerance: float = 2e-6) -> None:

@@ -32,7 +32,7 @@ def report(**changes: Any) -> Report:
 )
 def test_verdicts_follow_the_bounds(value, verdict):
     """T19: model GPU above 70, 80, 90%."""
-    assert Target("model GPU use", value, (0.70, 0.80, 0.90)).verdict == verdict
+    assert Target("model device use", value, (0.70, 0.80, 0.90)).verdict == verdict
 
 
 def test_lower_is_better_for_variation():
@@ -53,7 +53,7 @@ def test_what_was_not_measured_is_said_not_guessed():
     text = report(data_stage_seconds=None, resident_memory_growth=None).render()
     assert "not measured; " not in text.split("warm-up")[0]
     for line in text.splitlines():
-        if line.startswith(("data GPU use", "power", "resident memory", "bound of a split")):
+        if line.startswith(("data device use", "power", "resident memory", "bound of a split")):
             assert "not measured" in line
 
 

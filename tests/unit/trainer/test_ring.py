@@ -2,13 +2,14 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from voxyard.trainer.ring import Ring
 
 
-def counting(limit: int | None = None, made: list[int] | None = None):
+def counting(limit: int | None = None, made: list[int] | None = None) -> Callable[[], int | None]:
     numbers = iter(range(limit)) if limit is not None else iter(range(10**9))
 
     def produce() -> int | None:
