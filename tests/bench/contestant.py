@@ -41,7 +41,11 @@ def configuration(workload: str, corpus: Path, strategy: str, threads: int) -> A
             pipeline_buffer_size=10, **split,
         ),
         training=TrainingConfig(
-    """Clips in a batch; in the balanced workload so many that both stages take about as long."""
+            device="cpu",
+            batch_size=rows(workload),
+            device_threads=threads,
+            checkpoint_dir=Path(tempfile.mkdtemp()),
+            seed=1,
         ),
         telemetry=TelemetryConfig(tensorboard=False),
     )  # fmt: skip

@@ -42,8 +42,8 @@ def resampled_length(frames: int, rate: int, wanted: int) -> int:
 def read_pcm(path: Path, sample_rate: int) -> NDArray[np.int16]:
     """The recording as mono int16 (samples,) at `sample_rate`; its length is that of `resampled_length` of the header.
 
-    Channels are averaged; other rates are resampled in high quality (soxr). Raises CorpusError, also where the file holds
-    less than its header promises.
+    Channels are averaged; other rates are resampled in high quality (soxr). Raises CorpusError, also where the file
+    holds less than its header promises.
     """
     import soundfile
 

@@ -196,7 +196,7 @@ def _write_all(
     rows = np.array(writer.rows, np.int64).reshape(-1, 6)
     np.savez(
         directory / ARRAYS,
-        shard=rows[:, 0], at=rows[:, 1], samples=rows[:, 2], frames_at=rows[:, 3], frames=rows[:, 4], speaker=rows[:, 5],
+        **dict(zip(("shard", "at", "samples", "frames_at", "frames", "speaker"), rows.T, strict=True)),
         tokens=np.concatenate([*writer.tokens, np.zeros(0, np.int32)]).astype(np.int32),
         token_lengths=np.array([len(tokens) for tokens in writer.tokens], np.int64),
     )  # fmt: skip

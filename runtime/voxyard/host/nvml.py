@@ -92,6 +92,4 @@ def _bus_key(bus_id: str) -> tuple[int, ...]:
 
 
 def _broken(doing: str, error: Exception) -> str:
-    return (
-        f"the NVIDIA driver does not answer ({doing}: {error}); if nvidia-smi says the same, repair it first"
-    )
+    return f"the NVIDIA driver does not answer ({doing}: {error}); if nvidia-smi says the same, repair it first"

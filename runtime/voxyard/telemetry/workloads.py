@@ -197,9 +197,7 @@ class TrainMetrics:
         )
         self._ring_depth = _gauge(registry, "train_ring_depth", "Batches that wait in the ring after a step.")
         self._ring_slots = _gauge(registry, "train_ring_slots", "Batches that the ring can hold.")
-        self._loss = _gauge(
-            registry, "train_loss", "Training loss, mean over the clips of a step.", "component"
-        )
+        self._loss = _gauge(registry, "train_loss", "Training loss, mean over the clips of a step.", "component")
         self._validation_loss = _gauge(
             registry, "train_validation_loss", "Loss, mean over the validation clips.", "component"
         )
@@ -212,17 +210,13 @@ class TrainMetrics:
     def _make_workload_metrics(self) -> None:
         registry = self.registry
         self._series_of_gpus: list[tuple[str, str, str, str]] = []
-        self._assigned = _workload(
-            registry, "workload_gpu_assigned", "1 while a workload holds this GPU in this role."
-        )
+        self._assigned = _workload(registry, "workload_gpu_assigned", "1 while a workload holds this GPU in this role.")
         self._target = _workload(
             registry,
             "workload_gpu_utilization_target_ratio",
             "Least utilization that this role's GPU should reach.",
         )
-        self._limit = _workload(
-            registry, "workload_gpu_memory_limit_bytes", "Allocator limit in force on this GPU."
-        )
+        self._limit = _workload(registry, "workload_gpu_memory_limit_bytes", "Allocator limit in force on this GPU.")
         self._overhead = _workload(
             registry,
             "workload_gpu_memory_overhead_bytes",

@@ -72,8 +72,7 @@ def cpu_wording(config: TrainConfig, found: int) -> Wording:
     return Wording(
         "Insufficient devices for Multi-GPU Mode on the CPU",
         f"it requires at least 2 logical CPU devices, found {found}",
-        f"found {there}: for more, raise --cpu-devices\n"
-        f"On a single device instead: {command(config, '--device cpu')}",
+        f"found {there}: for more, raise --cpu-devices\nOn a single device instead: {command(config, '--device cpu')}",
     )
 
 
@@ -105,9 +104,7 @@ def take(
     data = _named("--data-gpu", data_id, candidates, words)
     model = _named("--model-gpu", model_id, candidates, words)
     if data == model:
-        _refuse(
-            words, f"--data-gpu {data_id} and --model-gpu {model_id} are one device, and a split needs two"
-        )
+        _refuse(words, f"--data-gpu {data_id} and --model-gpu {model_id} are one device, and a split needs two")
     return [("data", data), ("model", model)]
 
 

@@ -30,7 +30,7 @@ def clip_losses(spoken: Spoken, batch: Batch) -> dict[str, tf.Tensor]:
     tokens = tf.cast(spoken.is_token, tf.float32)  # (batch, tokens)
     length = tf.cast(batch["mel_length"], tf.float32)
     log_duration = tf.math.log(tf.maximum(spoken.durations, 1.0))
-    best_path = tf.reduce_sum(tf.where(spoken.alignment.hard > 0, spoken.log_attention, 0.0), 2)  # (batch, frames)
+    best_path = tf.reduce_sum(tf.where(spoken.alignment.hard > 0, spoken.log_prob, 0.0), [1, 2])  # (batch,)
     losses = {
         "mel": _mean(ops.mean(ops.abs(spoken.mel - batch["mel"]), -1), frames),
         "refined_mel": _mean(ops.mean(ops.abs(spoken.refined - batch["mel"]), -1), frames),
@@ -38,7 +38,7 @@ def clip_losses(spoken: Spoken, batch: Batch) -> dict[str, tf.Tensor]:
         "pitch": _mean(ops.square(spoken.pitch - spoken.token_pitch), tokens),
         "energy": _mean(ops.square(spoken.energy - spoken.token_energy), tokens),
         "alignment": spoken.alignment.loss / length,
-        "binarization": _mean(-best_path, frames),
+        "binarization": (-best_path - spoken.alignment.loss) / length,
     }
     weighted = [WEIGHTS[name] * loss for name, loss in losses.items()]
     return {"total": tf.add_n(weighted), **losses}

@@ -25,6 +25,8 @@ from voxyard.trainer.trainable import Batch
 MEL_CENTRE, MEL_SPREAD = -5.5, 2.2
 PITCH_CENTRE, PITCH_SPREAD = math.log(150.0), 0.35
 ENERGY_CENTRE, ENERGY_SPREAD = -4.5, 2.0
+SHARPNESS = 10.0  # mel bands that an alignment counts as independent: neighbouring bands say much the same
+PLACE_SCALE = 0.3  # of position encodings beside embeddings of spread 1: what is said matters more than where
 MOST_FRAMES = 200.0  # of a token, whatever an untrained model predicts
 
 
@@ -40,7 +42,7 @@ class Spoken(NamedTuple):
     durations: tf.Tensor  # (B, L) frames of each token in the best path
     token_pitch: tf.Tensor  # (B, L) of the recording, normalised, 0 for unvoiced tokens
     token_energy: tf.Tensor  # (B, L)
-    log_attention: tf.Tensor  # (B, T, L) log of the soft alignment
+    log_prob: tf.Tensor  # (B, T, L) of each frame at each token
     alignment: Alignment
 
 
@@ -70,8 +72,9 @@ class TextToMel(keras.Model):
         policy = policy or keras.DTypePolicy("float32")
         dense, width = keras.layers.Dense, shape.width
         self.symbols, self.speakers, self.shape_of = symbols, speakers, shape
-        self.embed = dense(width, use_bias=False, dtype=policy, name="embed")
-        self.speaker = dense(width, use_bias=False, dtype=policy, name="speaker") if speakers > 1 else None
+        table = {"use_bias": False, "kernel_initializer": keras.initializers.RandomNormal(stddev=1.0), "dtype": policy}
+        self.embed = dense(width, name="embed", **table)
+        self.speaker = dense(width, name="speaker", **table) if speakers > 1 else None
         self.encoder = Stack(
             shape.encoder_blocks,
             width,
@@ -119,9 +122,9 @@ class TextToMel(keras.Model):
         frames, tokens = batch["mel"].shape[1], text.at.valid.shape[1]
         mel_at = Positions(tf.sequence_mask(batch["mel_length"], frames), keys)
 
-        prior = diagonal_prior(batch["mel_length"], text.length, frames, tokens)
-        log_attention = self.aligner(text.embedded, batch["mel"], prior, text.at, mel_at)  # (batch, frames, tokens)
-        alignment = align(log_attention, batch["mel_length"], text.length)
+        means, log_likelihood = self.aligner(text.embedded, text.at, (batch["mel"] - MEL_CENTRE) / MEL_SPREAD)
+        log_prob = log_likelihood + diagonal_prior(batch["mel_length"], text.length, frames, tokens)
+        alignment = align(log_prob, batch["mel_length"], text.length)
 
         durations = ops.sum(alignment.hard, 1)  # (batch, tokens)
         pitch, energy = batch["pitch"], batch["energy"]
@@ -141,7 +144,7 @@ class TextToMel(keras.Model):
             durations,
             token_pitch,
             token_energy,
-            log_attention,
+            log_prob,
             alignment,
         )
 
@@ -164,9 +167,7 @@ class TextToMel(keras.Model):
         _, refined = self._decoded(text.encoded, pitch, energy, hard, durations, at)
         return tf.where(at.valid[:, :, None], refined, math.log(FLOOR))
 
-    def _text(
-        self, tokens: tf.Tensor, token_length: tf.Tensor, speaker: tf.Tensor, keys: tf.Tensor | None
-    ) -> Text:
+    def _text(self, tokens: tf.Tensor, token_length: tf.Tensor, speaker: tf.Tensor, keys: tf.Tensor | None) -> Text:
         """The text of a batch between a token for the silence before and one for that after it."""
         most = tokens.shape[1] + 2
         place, length = ops.arange(most)[None], token_length + 2
@@ -177,7 +178,7 @@ class TextToMel(keras.Model):
         if self.speaker is not None:
             embedded += self.speaker(ops.one_hot(speaker, self.speakers))[:, None]
         at = Positions(tf.sequence_mask(length, most), keys)
-        places = ops.cast(sinusoids(most, embedded.shape[-1]), embedded.dtype)
+        places = ops.cast(PLACE_SCALE * sinusoids(most, embedded.shape[-1]), embedded.dtype)
         return Text(at, length, embedded, self.encoder(embedded + places, at))
 
     def _decoded(
@@ -193,39 +194,38 @@ class TextToMel(keras.Model):
         text = encoded + self.prosody(ops.stack([pitch, energy], -1))  # (batch, tokens, width)
         x = ops.matmul(ops.cast(hard, text.dtype), text)  # (batch, frames, width)
         frames, width = x.shape[1:]
-        x += self.place(_place_in_token(hard, durations)) + ops.cast(sinusoids(frames, width), x.dtype)
+        x += self.place(_place_in_token(hard, durations)) + ops.cast(PLACE_SCALE * sinusoids(frames, width), x.dtype)
         mel = self.to_mel(self.decoder(x, at))
         refined = mel + ops.cast(self.postnet(mel, at), "float32")
         return mel * MEL_SPREAD + MEL_CENTRE, refined * MEL_SPREAD + MEL_CENTRE
 
 
 class Aligner(keras.layers.Layer):
-    """How well each frame of the recording goes with each token, as log probabilities over the tokens."""
+    """The mel that each token sounds like, and from it the log likelihood of each frame under each token.
+
+    A hidden Markov model whose states are the text's tokens, each a Gaussian of one width around a mean that follows from
+    the token and its neighbours. Unlike a softmax over the tokens, it cannot be satisfied by one token that claims all.
+    """
 
     def __init__(self, width: int, mels: int, *, dtype: keras.DTypePolicy, name: str) -> None:
         super().__init__(dtype=dtype, name=name, autocast=False)
-        self.width, self.mels = width, mels
-        self.key_hidden = convolution(2 * width, 3, dtype=dtype, name="key_hidden")
-        self.key = keras.layers.Dense(width, dtype=dtype, name="key")
-        self.query_hidden = convolution(2 * width, 3, dtype=dtype, name="query_hidden")
-        self.query = keras.layers.Dense(width, dtype=dtype, name="query")
+        self.hidden = convolution(width, 5, dtype=dtype, name="hidden")
+        self.mean = keras.layers.Dense(mels, dtype="float32", name="mean")
 
     def build(self, shape: Shaped) -> None:
         """For text (batch, tokens, width)."""
-        self.key_hidden.build(shape)
-        self.query_hidden.build((None, None, self.mels))
-        for layer in (self.key, self.query):
-            layer.build((None, None, 2 * self.width))
+        self.hidden.build(shape)
+        self.mean.build((*shape[:-1], self.hidden.filters))
 
-    def call(
-        self, text: tf.Tensor, mel: tf.Tensor, prior: tf.Tensor, text_at: Positions, mel_at: Positions
-    ) -> tf.Tensor:
-        """Text (batch, tokens, width), mel (batch, frames, mels), prior and result float32 (batch, frames, tokens)."""
-        key = self.key(ops.relu(self.key_hidden(text_at.masked(text))))  # (batch, tokens, width)
-        heard = mel_at.masked((mel - MEL_CENTRE) / MEL_SPREAD)
-        query = self.query(ops.relu(self.query_hidden(heard)))  # (batch, frames, width)
-        scores = ops.cast(ops.matmul(query, ops.swapaxes(key, 1, 2)), "float32") * self.width**-0.5
-        return ops.log_softmax(ops.where(text_at.valid[:, None], scores + prior, -1e9))
+    def call(self, text: tf.Tensor, at: Positions, mel: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means (batch, tokens, mels) and log likelihoods (batch, frames, tokens) of normalised mel (batch, frames, mels)."""
+        mean = self.mean(ops.relu(self.hidden(at.masked(text))))  # (batch, tokens, mels)
+        distance = (
+            ops.sum(ops.square(mel), -1)[:, :, None]
+            + ops.sum(ops.square(mean), -1)[:, None, :]
+            - 2 * ops.matmul(mel, ops.swapaxes(mean, 1, 2))
+        )  # (batch, frames, tokens)
+        return mean, -0.5 * SHARPNESS / mel.shape[-1] * distance
 
 
 def _token_means(values: tf.Tensor, weights: tf.Tensor, hard: tf.Tensor) -> tf.Tensor:
