@@ -1,4 +1,4 @@
-"""Features: 16-bit PCM to log-mel, pitch and energy, in graph code that any device can run. The only mel of the trainer."""
+"""Features: 16-bit PCM to log-mel, pitch and energy, in graph code that any device can run. The trainer's only mel."""
 
 from __future__ import annotations
 

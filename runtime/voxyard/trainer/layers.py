@@ -29,11 +29,11 @@ class Positions(NamedTuple):
     keys: tf.Tensor | None  # (B,) int64, of the clips' dropout; None: no dropout
 
     def masked(self, x: tf.Tensor) -> tf.Tensor:
-        """x (B, positions, width) with zeros where padded."""
+        """X (B, positions, width) with zeros where padded."""
         return tf.where(self.valid[:, :, None], x, tf.zeros_like(x))
 
     def dropped(self, x: tf.Tensor, name: str) -> tf.Tensor:
-        """x after the dropout of the layer `name`."""
+        """X after the dropout of the layer `name`."""
         return x if self.keys is None else dropout(x, DROPOUT, self.keys, name)
 
 
@@ -64,7 +64,7 @@ class Attention(keras.layers.Layer):
 
 
 class Block(keras.layers.Layer):
-    """A transformer block whose feed-forward part is a convolution over three positions; normalised before each part."""
+    """A transformer block whose feed-forward part is a convolution of three positions; normalised before each part."""
 
     def __init__(self, width: int, heads: int, hidden: int, *, dtype: keras.DTypePolicy, name: str) -> None:
         super().__init__(dtype=dtype, name=name)
@@ -106,7 +106,7 @@ class Stack(keras.layers.Layer):
     def call(self, x: tf.Tensor, at: Positions) -> tf.Tensor:
         """X and the result are (batch, positions, width)."""
         for block in self.blocks:
-            x = tf.recompute_grad(partial(block, at=at))(x) if self.recompute else block(x, at=at)
+            x = tf.recompute_grad(partial(block.__call__, at=at))(x) if self.recompute else block(x, at=at)
         return self.norm(x)
 
 

@@ -22,9 +22,9 @@ WEIGHTS = {
 def clip_losses(spoken: Spoken, batch: Batch) -> dict[str, tf.Tensor]:
     """Losses of what the model said of a batch, each float32 (B,); `total` is their sum by WEIGHTS.
 
-    `mel`, `refined_mel`: mean absolute error of the log-mel before and after the post-net, in nepers · `duration`: squared
-    error in log frames · `pitch`, `energy`: squared error of each token's mean, normalised · `alignment`: −log of the
-    summed probability of all paths, a frame · `binarization`: −log of the soft alignment along the best path, a frame.
+    `mel`, `refined_mel`: mean absolute error of the log-mel before and after the post-net, in nepers · `duration`:
+    squared error in log frames · `pitch`, `energy`: squared error of each token's mean, normalised · `alignment`: −log
+    of the summed likelihood of all paths, a frame · `binarization`: −log of the best path's share of it, a frame.
     """
     frames = tf.sequence_mask(batch["mel_length"], batch["mel"].shape[1], tf.float32)  # (batch, frames)
     tokens = tf.cast(spoken.is_token, tf.float32)  # (batch, tokens)

@@ -1,4 +1,4 @@
-"""The mel scale of the trainer and the frames it is taken over: shared by analysis (TensorFlow) and synthesis (NumPy)."""
+"""The mel scale and the frames it is taken over: shared by analysis (TensorFlow) and synthesis (NumPy)."""
 
 from __future__ import annotations
 

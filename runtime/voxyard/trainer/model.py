@@ -15,11 +15,13 @@ import tensorflow as tf
 from keras import ops
 
 from voxyard.trainer.alignment import Alignment, align, diagonal_prior
-from voxyard.trainer.layers import PostNet, Positions, Predictor, Shaped, Stack, convolution, sinusoids
+from voxyard.trainer.layers import Positions, PostNet, Predictor, Shaped, Stack, convolution, sinusoids
 from voxyard.trainer.mel import FLOOR
 from voxyard.trainer.randomness import clip_keys
-from voxyard.trainer.sizes import Shape
+from voxyard.trainer.sizes import Shape, describe
 from voxyard.trainer.trainable import Batch
+
+__all__ = ["Spoken", "TextToMel", "describe"]
 
 # Rough centre and spread of speech, that bring the model's inputs and targets near the unit range.
 MEL_CENTRE, MEL_SPREAD = -5.5, 2.2
@@ -56,7 +58,7 @@ class Text(NamedTuple):
 
 
 class TextToMel(keras.Model):
-    """The network. `call` is the training's forward pass; `durations_of` and `mel_of` are the two halves of speaking."""
+    """The network. `call` is for training; `durations_of` and `mel_of` are the two halves of speaking."""
 
     def __init__(
         self,
@@ -122,7 +124,7 @@ class TextToMel(keras.Model):
         frames, tokens = batch["mel"].shape[1], text.at.valid.shape[1]
         mel_at = Positions(tf.sequence_mask(batch["mel_length"], frames), keys)
 
-        means, log_likelihood = self.aligner(text.embedded, text.at, (batch["mel"] - MEL_CENTRE) / MEL_SPREAD)
+        log_likelihood = self.aligner(text.embedded, text.at, (batch["mel"] - MEL_CENTRE) / MEL_SPREAD)
         log_prob = log_likelihood + diagonal_prior(batch["mel_length"], text.length, frames, tokens)
         alignment = align(log_prob, batch["mel_length"], text.length)
 
@@ -203,8 +205,9 @@ class TextToMel(keras.Model):
 class Aligner(keras.layers.Layer):
     """The mel that each token sounds like, and from it the log likelihood of each frame under each token.
 
-    A hidden Markov model whose states are the text's tokens, each a Gaussian of one width around a mean that follows from
-    the token and its neighbours. Unlike a softmax over the tokens, it cannot be satisfied by one token that claims all.
+    A hidden Markov model whose states are the text's tokens, each a Gaussian of one width around a mean that follows
+    from the token and its neighbours. A softmax over the tokens would learn faster to let one token claim all frames
+    than to tell sounds apart; here no token can claim a frame that it does not sound like.
     """
 
     def __init__(self, width: int, mels: int, *, dtype: keras.DTypePolicy, name: str) -> None:
@@ -217,15 +220,15 @@ class Aligner(keras.layers.Layer):
         self.hidden.build(shape)
         self.mean.build((*shape[:-1], self.hidden.filters))
 
-    def call(self, text: tf.Tensor, at: Positions, mel: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means (batch, tokens, mels) and log likelihoods (batch, frames, tokens) of normalised mel (batch, frames, mels)."""
+    def call(self, text: tf.Tensor, at: Positions, mel: tf.Tensor) -> tf.Tensor:
+        """Text (batch, tokens, width) and normalised mel (batch, frames, mels) → (batch, frames, tokens)."""
         mean = self.mean(ops.relu(self.hidden(at.masked(text))))  # (batch, tokens, mels)
         distance = (
             ops.sum(ops.square(mel), -1)[:, :, None]
             + ops.sum(ops.square(mean), -1)[:, None, :]
             - 2 * ops.matmul(mel, ops.swapaxes(mean, 1, 2))
         )  # (batch, frames, tokens)
-        return mean, -0.5 * SHARPNESS / mel.shape[-1] * distance
+        return -0.5 * SHARPNESS / mel.shape[-1] * distance
 
 
 def _token_means(values: tf.Tensor, weights: tf.Tensor, hard: tf.Tensor) -> tf.Tensor:

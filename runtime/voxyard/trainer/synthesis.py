@@ -1,4 +1,4 @@
-"""Synthesis: a log-mel back to sound that one can listen to (Griffin-Lim), written as WAV; and mels as pictures. NumPy only."""
+"""Synthesis: a log-mel back to sound that one can listen to (Griffin-Lim), as WAV or as a picture. NumPy only."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def write_wav(path: Path, samples: NDArray[np.floating[Any]], sample_rate: int) 
 
 
 def spectrogram_image(mel: NDArray[np.floating[Any]], low: float = -11.5, high: float = 1.0) -> NDArray[np.uint8]:
-    """A picture (2 · mels, 2 · frames, 3) of a log-mel (frames, mels): low bands below, `low` dark and `high` bright."""
+    """A picture (2 · mels, 2 · frames, 3) of a log-mel (frames, mels): low bands below, `low` dark, `high` pale."""
     level = np.clip((np.asarray(mel, np.float64).T[::-1] - low) / (high - low), 0, 1) * (len(_COLOURS) - 1)
     stops = np.arange(len(_COLOURS))
     picture = np.stack([np.interp(level, stops, _COLOURS[:, channel]) for channel in range(3)], -1)

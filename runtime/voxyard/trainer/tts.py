@@ -30,7 +30,7 @@ class TextToSpeech:
     """The model of voxyard.trainer.model with its features, losses and optimizer, by the settings of a run."""
 
     def __init__(self, config: TrainConfig, speakers: tuple[str, ...], *, shape: Shape | None = None) -> None:
-        """`training.precision` must be resolved to a number format; `auto` counts as float32. `shape` overrides the size."""
+        """`training.precision` is a number format (`auto` counts as float32). `shape` overrides the size."""
         self.sample_rate = config.model.sample_rate
         self._config, self._speakers = config, speakers
         self._shape = shape or SIZES[config.model.size]
@@ -109,10 +109,10 @@ class TextToSpeech:
         spoken = model(batch, training=False)
         frames, tokens = int(batch["mel_length"][0]), int(batch["token_length"][0]) + 2
         mels = [batch["mel"][0, :frames].numpy(), spoken.refined[0, :frames].numpy()]
-        attention = spoken.log_attention[0, :frames, :tokens].numpy()
+        path = spoken.alignment.hard[0, :frames, :tokens].numpy()
         return {
             "mel_recorded_above_predicted": np.concatenate([spectrogram_image(mel) for mel in mels]),
-            "alignment": spectrogram_image(attention, low=-6.0, high=0.0),
+            "alignment": spectrogram_image(path, low=0.0),
         }
 
 
