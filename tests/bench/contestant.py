@@ -35,7 +35,7 @@ def configuration(workload: str, corpus: Path, strategy: str, threads: int) -> A
     split: dict[str, Any] = {"data_gpu": 0, "model_gpu": 1} if strategy == "split" else {}
     module = "workload:balanced" if workload == "balanced" else None
     return TrainConfig(
-        model=ModelConfig(size="tiny", module=module),
+        model=ModelConfig(size="tiny", module=module, fft_size=2048 if module else 1024),
         data=DataConfig(
             train_data=corpus, validation_share=0, buckets=1, num_workers=1,
             pipeline_buffer_size=10, **split,

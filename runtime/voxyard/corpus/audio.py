@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus.examples import CorpusError
+
+
+HEADER_BYTES = 64  # some recorders count their header among the bytes of sound
+STREAMED = 0x7FFFF000  # lengths from here on say that the writer could not go back and fill in the true one
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ def read_header(path: Path) -> Header:
     import soundfile
 
     _check_file(path)
+    _refuse_cut_wav(path)
     try:
         info = soundfile.info(str(path))
     except (soundfile.SoundFileError, OSError) as error:
@@ -66,16 +72,40 @@ def read_pcm(path: Path, sample_rate: int) -> NDArray[np.int16]:
     wanted = resampled_length(header.frames, rate, sample_rate)
     exact = np.zeros(wanted, np.float32)
     exact[: min(wanted, len(mono))] = mono[:wanted]
-    return np.clip(np.rint(exact * 32768.0), -32768, 32767).astype(np.int16)
+    pcm: NDArray[np.int16] = np.clip(np.rint(exact * 32768.0), -32768, 32767).astype(np.int16)
+    return pcm
 
 
 def _check_file(path: Path) -> None:
     try:
-        size = path.stat().st_size
+        found = path.stat()
     except OSError as error:
         raise CorpusError(f"{path.name} is missing ({error.strerror})") from error
-    if size == 0:
+    if not stat.S_ISREG(found.st_mode):
+        raise CorpusError(f"{path.name} is no file")
+    if found.st_size == 0:
         raise CorpusError(f"{path.name} is empty")
+
+
+def _refuse_cut_wav(path: Path) -> None:
+    """Finds a WAV whose samples end before its header says: libsndfile takes it for a shorter one without a word."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(12)
+            if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+                return
+            while len(chunk := file.read(8)) == 8:
+                promised = int.from_bytes(chunk[4:], "little")
+                if chunk[:4] == b"data":
+                    break
+                file.seek(promised + promised % 2, 1)
+            else:
+                return
+            found = path.stat().st_size - file.tell()
+    except OSError as error:
+        raise CorpusError(f"{path.name} cannot be read: {error.strerror}") from error
+    if found + HEADER_BYTES < promised < STREAMED:
+        raise CorpusError(f"{path.name} is cut short: {found} bytes of the {promised} that its header promises")
 
 
 def _reason(error: Exception) -> str:

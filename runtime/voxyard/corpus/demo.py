@@ -23,10 +23,9 @@ SUBJECTS = (
 )  # fmt: skip
 ACTIONS = (
     "carries a green lantern", "watches the harbour", "paints the garden wall", "bakes fresh bread",
-    "hears the church bell",    "follows a narrow path", "opens the heavy door", "sings about the sea", "measures the deep water",
-    "draws a large map",
-    "keeps three grey horses", "finds the missing key", "writes a short letter", "feeds the hungry birds",
-    "mends a broken chair", "counts the bright stars",
+    "hears the church bell", "follows a narrow path", "opens the heavy door", "sings about the sea",
+    "measures the deep water", "draws a large map", "keeps three grey horses", "finds the missing key",
+    "writes a short letter", "feeds the hungry birds", "mends a broken chair", "counts the bright stars",
 )  # fmt: skip
 TIMES = (
     "in the morning",

@@ -14,6 +14,15 @@ class CorpusError(Exception):
     """A message for the user: what was found in a corpus, what was expected, what to do."""
 
 
+SMALLEST_TO_SKIP = 20
+"""From so many clips on one broken clip is always skipped, unless the share is 0."""
+
+
+def allowed_bad(clips: int, share: float) -> int:
+    """How many of so many clips may be broken: the share, and at least one of 20 or more (1% of 50 clips is none)."""
+    return max(int(share * clips), int(share > 0 and clips >= SMALLEST_TO_SKIP))
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """One clip: its sound, its text, its speaker, and its features where they were computed beforehand."""

@@ -194,12 +194,12 @@ def _write_all(
             if progress is not None:
                 progress(i + 1, len(source))
     rows = np.array(writer.rows, np.int64).reshape(-1, 6)
-    np.savez(
-        directory / ARRAYS,
-        **dict(zip(("shard", "at", "samples", "frames_at", "frames", "speaker"), rows.T, strict=True)),
-        tokens=np.concatenate([*writer.tokens, np.zeros(0, np.int32)]).astype(np.int32),
-        token_lengths=np.array([len(tokens) for tokens in writer.tokens], np.int64),
-    )  # fmt: skip
+    columns: dict[str, Any] = dict(
+        zip(("shard", "at", "samples", "frames_at", "frames", "speaker"), rows.T, strict=True)
+    )
+    columns["tokens"] = np.concatenate([*writer.tokens, np.zeros(0, np.int32)]).astype(np.int32)
+    columns["token_lengths"] = np.array([len(tokens) for tokens in writer.tokens], np.int64)
+    np.savez(directory / ARRAYS, **columns)
     files = {path.name: path.stat().st_size for path in sorted(directory.glob("*.bin"))} | {
         ARRAYS: (directory / ARRAYS).stat().st_size
     }

@@ -20,6 +20,7 @@ _IPA = "ɑɐɒæɓʙβɔɕçɗɖðʤəɘɚɛɜɝɞɟʄɡɠɢʛɦɧħɥʜɨɪʝɭ
 SYMBOLS: tuple[str, ...] = ("", *dict.fromkeys(_PUNCTUATION + _LETTERS + _IPA))
 """Position in this table = token; 0 is padding. Append only: checkpoints depend on the order."""
 
+_PLAIN = {"ß": "ss", "ł": "l", "đ": "d", "ı": "i", "þ": "th"}  # letters that Unicode does not take apart
 _INDEX = {symbol: token for token, symbol in enumerate(SYMBOLS) if symbol}
 SYMBOLS_HASH = hashlib.sha256("\0".join(SYMBOLS).encode()).hexdigest()[:16]
 
@@ -64,6 +65,6 @@ def _known_parts(character: str) -> list[str]:
     """The character itself, or the base letters that it is made of: é is e, ß is ss."""
     if character in _INDEX:
         return [character]
-    if character == "ß":
-        return ["s", "s"]
+    if character in _PLAIN:
+        return list(_PLAIN[character])
     return [part for part in unicodedata.normalize("NFKD", character) if part in _INDEX and part.isalnum()]

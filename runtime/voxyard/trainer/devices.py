@@ -142,7 +142,7 @@ def apply(plan: DevicePlan, tensorflow: ModuleType) -> None:
 
 def _apply_cpu(plan: DevicePlan, tensorflow: ModuleType) -> None:
     config = tensorflow.config
-    if len(plan.assigned) > 1:
+    if len(plan.assigned) > 1 and plan.threads is not None and plan.threads.intra_op > 1:
         # Else all CPU devices share one pool of intra-op threads (tensorflow/core/common_runtime/local_device.cc).
         os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
     config.set_visible_devices([], "GPU")

@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras import ops
 from numpy.typing import NDArray
 
-from voxyard.trainer.randomness import dropout
+from voxyard.trainer.randomness import Drops
 
 DROPOUT = 0.1
 Shaped = tuple[int | None, ...]
@@ -26,7 +26,7 @@ class Positions(NamedTuple):
     """What a layer knows of the sequence besides its values."""
 
     valid: tf.Tensor  # (B, positions) bool, False where padded
-    keys: tf.Tensor | None  # (B,) int64, of the clips' dropout; None: no dropout
+    drops: Drops | None  # None: no dropout
 
     def masked(self, x: tf.Tensor) -> tf.Tensor:
         """X (B, positions, width) with zeros where padded."""
@@ -34,7 +34,7 @@ class Positions(NamedTuple):
 
     def dropped(self, x: tf.Tensor, name: str) -> tf.Tensor:
         """X after the dropout of the layer `name`."""
-        return x if self.keys is None else dropout(x, DROPOUT, self.keys, name)
+        return x if self.drops is None else self.drops.drop(x, DROPOUT, name)
 
 
 class Attention(keras.layers.Layer):

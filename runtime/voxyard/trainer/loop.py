@@ -19,6 +19,7 @@ from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora
 from voxyard.trainer.devices import Devices, resolve_precision, resolve_xla
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.gpu_watch import GpuWatch
 from voxyard.trainer.input import BatchAssembler, batch_bytes
 from voxyard.trainer.observe import Observer
 from voxyard.trainer.pipeline import Pipeline
@@ -42,6 +43,7 @@ class Run:
         self.devices, self.corpora = devices, corpora
         self.clock = StepClock()
         self._stop: str | None = None
+        self._watch = GpuWatch(devices.cards)
         self._losses: dict[str, float] = {}
         self._validation: dict[str, float] = {}
         training = self.config.training
@@ -152,6 +154,7 @@ class Run:
             held_out = self._open_validation()
             pipeline = stack.enter_context(self.pipeline(self.first_step, self.end_step))
             warm_up = pipeline.warm_up(self._stopped)
+            self._watch = stack.enter_context(GpuWatch(self.devices.cards))
             observer = stack.enter_context(
                 Observer(
                     self.config.telemetry,
@@ -294,8 +297,15 @@ class Run:
 
     def _device_use(self) -> dict[str, Any]:
         """How busy the devices were: of a CPU device the share of the time in which its function ran."""
+        if self.devices.kind == "gpu":
+            return {
+                "device_use": self._watch.utilization(),
+                "device_use_source": "mean of NVML's utilization, a reading a second",
+                "power_watts": self._watch.power_watts(),
+                "memory_of_limit": self.step.memory_of_limits(),
+            }
         clock, seconds = self.clock, self.clock.duration / max(1, self.clock.steps)
-        if self.devices.kind == "gpu" or not seconds:
+        if not seconds:
             return {}
         data = clock.stage_mean("data") if self.devices.strategy == "split" else None
         return {

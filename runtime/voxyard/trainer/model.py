@@ -17,7 +17,7 @@ from keras import ops
 from voxyard.trainer.alignment import Alignment, align, diagonal_prior
 from voxyard.trainer.layers import Positions, PostNet, Predictor, Shaped, Stack, convolution, sinusoids
 from voxyard.trainer.mel import FLOOR
-from voxyard.trainer.randomness import clip_keys
+from voxyard.trainer.randomness import Drops, clip_keys
 from voxyard.trainer.sizes import Shape, describe
 from voxyard.trainer.trainable import Batch
 
@@ -122,7 +122,9 @@ class TextToMel(keras.Model):
         keys = clip_keys(batch["clip_seed"]) if training else None
         text = self._text(batch["tokens"], batch["token_length"], batch["speaker"], keys)
         frames, tokens = batch["mel"].shape[1], text.at.valid.shape[1]
-        mel_at = Positions(tf.sequence_mask(batch["mel_length"], frames), keys)
+        mel_at = Positions(
+            tf.sequence_mask(batch["mel_length"], frames), None if keys is None else Drops.of(keys, frames)
+        )
 
         log_likelihood = self.aligner(text.embedded, text.at, (batch["mel"] - MEL_CENTRE) / MEL_SPREAD)
         log_prob = log_likelihood + diagonal_prior(batch["mel_length"], text.length, frames, tokens)
@@ -179,7 +181,7 @@ class TextToMel(keras.Model):
         embedded = self.embed(ops.one_hot(symbols, self.symbols + 1))  # (batch, tokens, width)
         if self.speaker is not None:
             embedded += self.speaker(ops.one_hot(speaker, self.speakers))[:, None]
-        at = Positions(tf.sequence_mask(length, most), keys)
+        at = Positions(tf.sequence_mask(length, most), None if keys is None else Drops.of(keys, most))
         places = ops.cast(PLACE_SCALE * sinusoids(most, embedded.shape[-1]), embedded.dtype)
         return Text(at, length, embedded, self.encoder(embedded + places, at))
 

@@ -7,7 +7,9 @@ what the undisturbed one would have drawn, because the input room derives `clip_
 from __future__ import annotations
 
 import zlib
+from typing import NamedTuple, Self
 
+import numpy as np
 import tensorflow as tf
 
 _FIRST, _SECOND = 0x3F58476D1CE4E5B9, 0x14D049BB133111EB  # splitmix64's multipliers, the first below 2**63
@@ -26,19 +28,28 @@ def clip_uniform(keys: tf.Tensor, name: str) -> tf.Tensor:
     return tf.cast(_positive(_mixed(keys + _salt(name))), tf.float32) * _UNIT
 
 
-def dropout(x: tf.Tensor, rate: float, keys: tf.Tensor, name: str) -> tf.Tensor:
-    """Drops elements of x (B, positions, width) with probability `rate` and scales the rest; `name` tells layers apart.
+class Drops(NamedTuple):
+    """The dropout of a batch of sequences."""
 
-    Element (p, w) of a clip is kept or dropped by the top bits of a product of two random numbers, one of the position
-    and one of the channel: multiply-shift hashing (Dietzfelbinger et al. 1997), one multiplication an element.
-    """
-    _, positions, width = x.shape
-    key = _mixed(keys + _salt(name))[:, None]  # (batch, 1)
-    rows = 2 * _mixed(key + _STEP * tf.range(1, positions + 1, dtype=tf.int64)) + 1  # (batch, positions), odd
-    columns = 2 * _mixed(key - _STEP * tf.range(1, width + 1, dtype=tf.int64)) + 1  # (batch, width), odd
-    product = rows[:, :, None] * columns[:, None, :]  # (batch, positions, width), modulo 2**64
-    kept = product >= int((rate - 0.5) * 2**64)
-    return tf.where(kept, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros_like(x))
+    keys: tf.Tensor  # (B,) int64, of the clips
+    rows: tf.Tensor  # (B, positions, 1) int64, random and odd
+
+    @classmethod
+    def of(cls, keys: tf.Tensor, positions: int) -> Self:
+        """For sequences of `positions` in clips with these keys (B,)."""
+        places = _STEP * tf.range(1, positions + 1, dtype=tf.int64)
+        return cls(keys, _odd(_mixed(keys[:, None] + places))[:, :, None])
+
+    def drop(self, x: tf.Tensor, rate: float, name: str) -> tf.Tensor:
+        """Drops elements of x (B, positions, width) with probability `rate` and scales the rest; layers differ by name.
+
+        Element (p, w) of a clip is kept or dropped by the top bits of a product of two random numbers, one of the
+        position and one of the channel: multiply-shift hashing (Dietzfelbinger et al. 1997), one multiplication each.
+        """
+        channels = np.arange(1, x.shape[2] + 1) * -_STEP + _salt(name)  # wraps around, as int64 does
+        columns = _odd(_mixed(self.keys[:, None] + channels))[:, None, :]  # (batch, 1, width)
+        kept = self.rows * columns >= int((rate - 0.5) * 2**64)  # (batch, positions, width), modulo 2**64
+        return tf.where(kept, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros_like(x))
 
 
 def _mixed(z: tf.Tensor) -> tf.Tensor:
@@ -46,6 +57,10 @@ def _mixed(z: tf.Tensor) -> tf.Tensor:
     z = tf.bitwise.bitwise_xor(z, tf.bitwise.right_shift(z, tf.constant(30, tf.int64))) * _FIRST
     z = tf.bitwise.bitwise_xor(z, tf.bitwise.right_shift(z, tf.constant(27, tf.int64))) * _SECOND
     return tf.bitwise.bitwise_xor(z, tf.bitwise.right_shift(z, tf.constant(31, tf.int64)))
+
+
+def _odd(z: tf.Tensor) -> tf.Tensor:
+    return tf.bitwise.bitwise_or(z, tf.constant(1, tf.int64))
 
 
 def _positive(z: tf.Tensor) -> tf.Tensor:

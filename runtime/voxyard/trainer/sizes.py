@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from voxyard.corpus.text import SYMBOLS
 
+_KEPT, _WORKSPACE = 0.35, 0.6  # shares of a block's numbers: kept for the backward pass, needed while it runs
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -38,11 +40,19 @@ class Shape:
         return embeddings + blocks + aligner + 3 * one_predictor + joints + postnet
 
     def activations(self, *, clips: int, frames: int, tokens: int, mels: int, recompute: bool) -> int:
-        """Numbers kept between the forward and the backward pass: an estimate, good to about a third."""
-        encoder = _kept(self.width, self.encoder_hidden, self.heads, tokens, self.encoder_blocks, recompute=recompute)
-        decoder = _kept(self.width, self.decoder_hidden, self.heads, frames, self.decoder_blocks, recompute=recompute)
-        others = tokens * 3 * 16 * self.predictor_width + frames * (10 * self.postnet_width + 12 * mels + 8 * tokens)
-        return clips * (encoder + decoder + others)
+        """Numbers held at the peak between the forward and the backward pass.
+
+        An estimate with two fitted shares: within about a third of what resident memory showed on a CPU for `tiny` and
+        `small`; what a GPU's libraries need comes on top.
+        """
+        encoder = _block_values(self.width, self.encoder_hidden, self.heads, tokens)
+        decoder = _block_values(self.width, self.decoder_hidden, self.heads, frames)
+        others = tokens * 48 * self.predictor_width + frames * (10 * self.postnet_width + 12 * mels + 8 * tokens)
+        if recompute:
+            inputs = self.width * (self.encoder_blocks * tokens + self.decoder_blocks * frames)
+            return clips * math.ceil(inputs + (_KEPT + _WORKSPACE) * max(encoder, decoder) + others)
+        blocks = self.encoder_blocks * encoder + self.decoder_blocks * decoder
+        return clips * math.ceil(_KEPT * blocks + _WORKSPACE * max(encoder, decoder) + others)
 
 
 # A clip has three or four times as many frames as tokens: most weights are on the text's side, where they are cheap.
@@ -88,10 +98,9 @@ def _block(width: int, hidden: int) -> int:
     return 2 * _norm(width) + attention + _layer(3 * width, hidden) + _layer(hidden, width)
 
 
-def _kept(width: int, hidden: int, heads: int, positions: int, blocks: int, *, recompute: bool) -> int:
-    """Numbers a clip that a stack of blocks keeps: all of each block, or its input and all of one block."""
-    block = positions * (22 * width + 3 * hidden + 3 * heads * positions)
-    return block + blocks * positions * width if recompute else blocks * block
+def _block_values(width: int, hidden: int, heads: int, positions: int) -> int:
+    """Every number that a block computes for a clip of so many positions."""
+    return positions * (22 * width + 3 * hidden + 3 * heads * positions)
 
 
 def _mib(size: int) -> str:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import TrainConfig, TrainingConfig
-from voxyard.trainer.devices import Devices
+from voxyard.trainer.devices import Devices, keeping_to_its_cores
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.trainable import Batch, Trainable
 
@@ -118,6 +118,16 @@ class TrainStep:
         """The rate of the next step."""
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+
+    def memory_of_limits(self) -> dict[str, float | None]:
+        """Peak of what TensorFlow's allocator held ÷ its limit, by role; only GPUs with a limit."""
+        by_role = {"data": self.devices.data, "model": self.devices.model}
+        return {
+            role: tf.config.experimental.get_memory_info(by_role[role].removeprefix("/device:"))["peak"]
+            / (limit * 2**20)
+            for role, limit in self.devices.limits.items()
+            if limit is not None
+        }
 
     def features_on(self, device: str, raw: Batch) -> Batch:
         """The feature batch, computed on `device`; precomputed features pass through."""
@@ -249,7 +259,8 @@ class TrainStep:
             shape = tuple(sorted((key, tuple(value.shape)) for key, value in batch.items()))
             if shape not in by_shape:
                 by_shape[shape] = tf.function(traced, jit_compile=xla or None, autograph=False)
-            return by_shape[shape](batch)
+            with keeping_to_its_cores(self.devices):
+                return by_shape[shape](batch)
 
         return call
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import ops
 from numpy.typing import NDArray
 
 from voxyard.corpus.text import SYMBOLS, Tokenizer
@@ -17,6 +15,7 @@ from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.features import FeatureExtractor
 from voxyard.trainer.losses import clip_losses
 from voxyard.trainer.model import TextToMel
+from voxyard.trainer.optimizer import FusedAdamW, WarmUpThenRoot
 from voxyard.trainer.schedule import Bucket
 from voxyard.trainer.sizes import SIZES, Shape
 from voxyard.trainer.synthesis import spectrogram_image, waveform
@@ -76,15 +75,13 @@ class TextToSpeech:
     def optimizer(self) -> keras.optimizers.Optimizer:
         """AdamW, whose weight decay spares biases and normalisations."""
         training = self._config.training
-        optimizer = keras.optimizers.AdamW(
+        return FusedAdamW(
             WarmUpThenRoot(training.learning_rate, training.warmup_steps),
             weight_decay=training.weight_decay,
             beta_1=0.9,
             beta_2=0.98,
             epsilon=1e-8,
         )
-        optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
-        return optimizer
 
     def speak(self, model: keras.Model, text: str) -> NDArray[np.float32]:
         """See Trainable. Raises TrainerError for a text without a known symbol."""
@@ -114,22 +111,6 @@ class TextToSpeech:
             "mel_recorded_above_predicted": np.concatenate([spectrogram_image(mel) for mel in mels]),
             "alignment": spectrogram_image(path, low=0.0),
         }
-
-
-class WarmUpThenRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """A learning rate that rises linearly to its peak and then falls with 1/√step; finite and positive for ever."""
-
-    def __init__(self, peak: float, warmup_steps: int) -> None:
-        self.peak, self.warmup_steps = peak, warmup_steps
-
-    def __call__(self, step: Any) -> Any:
-        """The rate of update `step`, from 0."""
-        done = ops.cast(step, "float32") + 1.0
-        return self.peak * ops.minimum(done / self.warmup_steps, ops.sqrt(self.warmup_steps / done))
-
-    def get_config(self) -> dict[str, float]:
-        """As Keras asks."""
-        return {"peak": self.peak, "warmup_steps": self.warmup_steps}
 
 
 def _round_up(value: int, step: int) -> int:

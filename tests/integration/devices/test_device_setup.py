@@ -284,6 +284,24 @@ with tf.device(devices.model):
     assert spread < 0.8
 
 
+def test_each_cpu_device_has_threads_of_its_own() -> None:
+    """T11: a thread more per device is a thread more for each of both, not one for them to share."""
+    code = (
+        REAL
+        + """
+from pathlib import Path
+devices = ready({"data": {"data_gpu": 0, "model_gpu": 1},
+                 "training": {"device": "cpu", "device_threads": int(sys.argv[1])}})
+import tensorflow as tf
+for name in (devices.data, devices.model):
+    with tf.device(name):
+        tf.random.normal([400, 400]) @ tf.random.normal([400, 400])
+print(len(list(Path("/proc/self/task").iterdir())))
+"""
+    )
+    assert run(code, plain(), "4") - run(code, plain(), "3") == 2
+
+
 def test_a_runtime_that_already_runs_is_refused() -> None:
     """T6: after the start it is too late."""
     code = (
