@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from voxyard.trainer.config import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.tensorflow_import import import_tensorflow
 from voxyard.trainer.trainable import Trainable
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def train(config: TrainConfig) -> Report:
 
 def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None = None) -> Spoken:
     """Speaks `text` with the model of a checkpoint into the WAV file `out` (see voxyard.trainer.speak)."""
+    import_tensorflow()
     from voxyard.trainer.speak import synthesize as speak
 
     return speak(checkpoint, text, out, mel)
@@ -56,6 +58,7 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None = None) 
 
 def prepare_features(config: TrainConfig) -> Callable[[Example], Mapping[str, Any]]:
     """The features of one clip as the data device computes them, for `corpus prepare --features`."""
+    import_tensorflow()
     from voxyard.trainer.speak import features_of_clip
 
     return features_of_clip(config)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from voxyard.trainer.placement import (
     choose,
     refuse_settings_without_effect,
 )
+from voxyard.trainer.tensorflow_import import import_tensorflow
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -57,7 +57,7 @@ def prepare(config: TrainConfig) -> Devices:
     refuse_settings_without_effect(config)
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     found = () if config.training.device == "cpu" else _ask_host(gpus)
-    tensorflow = _tensorflow()
+    tensorflow = import_tensorflow()
     cuda_build = bool(tensorflow.test.is_built_with_cuda())
     host = HostView(
         gpus=found,
@@ -206,15 +206,6 @@ def _runtime_started() -> bool:
     from tensorflow.python.eager import context  # there is no public way to ask
 
     return bool(context.context()._initialized)  # noqa: SLF001
-
-
-def _tensorflow() -> ModuleType:
-    if "tensorflow" not in sys.modules:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    import tensorflow as tf
-
-    module: ModuleType = tf
-    return module
 
 
 def _ask_host(question: Callable[[], tuple[Answer, ...]]) -> tuple[Answer, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 VARIATION_WINDOW = 200  # steps
+NEAR = 0.9  # of its ceiling: a device that does nearly all that its work allows
 
 
 class StepClock:
@@ -113,16 +114,19 @@ class Target:
     bounds: tuple[float, float, float]
     higher_is_better: bool = True
     note: str = ""
+    ceiling: float | None = None  # the most that can be reached; who is near it has missed nothing
 
     @property
     def verdict(self) -> str:
-        """excellent, good, minimum, missed, or not measured."""
+        """excellent, good, minimum, at its ceiling, missed, or not measured."""
         if self.value is None or math.isnan(self.value):
             return "not measured"
         verdict = "missed"
         for name, bound in zip(("minimum", "good", "excellent"), self.bounds, strict=True):
             if self.value > bound if self.higher_is_better else self.value < bound:
                 verdict = name
+        if verdict == "missed" and self.ceiling is not None and self.value >= NEAR * self.ceiling:
+            return "at its ceiling"
         return verdict
 
 
@@ -183,7 +187,7 @@ class Report:
         ceiling = self.data_device_ceiling
         beside = f"it can reach {ceiling:.0%} at most: D/max(D, M)" if ceiling is not None else ""
         return [
-            Target("data device use", self.device_use.get("data"), (0.40, 0.50, 0.60), note=beside),
+            Target("data device use", self.device_use.get("data"), (0.40, 0.50, 0.60), note=beside, ceiling=ceiling),
             Target("model device use", self.device_use.get("model"), (0.70, 0.80, 0.90), note=self.device_use_source),
             Target(
                 "step-time variation",

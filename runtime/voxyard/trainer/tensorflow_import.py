@@ -1,0 +1,38 @@
+"""Imports TensorFlow without the lines that it prints about itself before its own log level counts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+
+def import_tensorflow() -> ModuleType:
+    """TensorFlow, imported. What it printed meanwhile is shown only where the import fails."""
+    if "tensorflow" not in sys.modules:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        with _held_back():
+            importlib.import_module("tensorflow")
+    return sys.modules["tensorflow"]
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Keeps what is written to standard error, by C++ too, and writes it there after all if the block fails."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as kept:
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            kept.seek(0)
+            os.write(terminal, kept.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
