@@ -9,6 +9,9 @@ PYTHON ?= python3
 TORCH  ?= cpu
 CORPUS ?=
 TESTS  ?=
+MINUTES ?= 3.5
+METRICS ?= 9411
+SENTENCE ?= The old sailor opens the heavy door.
 
 VENV     := .venv
 VENV217  := .venv-tf217
@@ -36,12 +39,12 @@ endif
 	$(SAY) "preparing shards from $(or $(CORPUS),$(DEMO)/corpus)"
 	@rm -rf $(DEMO)/shards $(DEMO)/run
 	@$(BIN)/voxyard corpus prepare "$(or $(CORPUS),$(DEMO)/corpus)" $(DEMO)/shards
-	$(SAY) "training: one CPU device prepares the batches while the other learns"
-	@$(BIN)/voxyard train --device cpu --data-gpu 0 --model-gpu 1 --train-data $(DEMO)/shards \
-	  --model-size tiny --batch-size 8 --max-steps 100 --checkpoint-dir $(DEMO)/run
-	$(SAY) "speaking with the model that was just trained"
-	@$(BIN)/voxyard synthesize --checkpoint $(DEMO)/run --text "The birch canoe slid on the smooth planks." \
-	  --out $(DEMO)/demo.wav
+	$(SAY) "training for at most $(MINUTES) minutes: one CPU device prepares the batches while the other learns"
+	@$(BIN)/voxyard train --device cpu --data-gpu 0 --model-gpu 1 --train-data $(DEMO)/shards --model-size tiny \
+	  --batch-size 8 --buckets 2 --max-steps 400 --max-minutes $(MINUTES) --validate-every 100 --image-every 100 \
+	  --metrics-port $(METRICS) --checkpoint-dir $(DEMO)/run
+	$(SAY) "speaking with the model that was just trained: minutes of training give its rhythm, hours would give its words"
+	@$(BIN)/voxyard synthesize --checkpoint $(DEMO)/run --text "$(SENTENCE)" --out $(DEMO)/spoken.wav
 
 test: setup  ## all tests: unit, then integration
 	@$(MAKE) test-unit test-integration

@@ -132,6 +132,9 @@ class TrainingConfig(Section):
         ge=1,
     )
     max_steps: int | None = setting(None, "Stop after this many updates.", unit="steps", ge=1)
+    max_minutes: float | None = setting(
+        None, "Save and stop after this long, wherever the run is.", unit="minutes", gt=0
+    )
     seed: int = setting(0, "Seed of the weights, the order of the clips and the dropout.", ge=0, le=2**31 - 1)
     learning_rate: float = setting(1e-3, "Peak learning rate.", gt=0)
     warmup_steps: int = setting(

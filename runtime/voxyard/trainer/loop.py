@@ -43,6 +43,7 @@ class Run:
         self.devices, self.corpora = devices, corpora
         self.clock = StepClock()
         self._stop: str | None = None
+        self._begin = time.perf_counter()
         self._watch = GpuWatch(devices.cards)
         self._losses: dict[str, float] = {}
         self._validation: dict[str, float] = {}
@@ -276,6 +277,10 @@ class Run:
         return step
 
     def _stopped(self) -> bool:
+        """Whether a signal came, or the time is up."""
+        limit = self.config.training.max_minutes
+        if self._stop is None and limit is not None and time.perf_counter() - self._begin > 60 * limit:
+            self._stop = f"the time is up (--max-minutes {limit:g}): saved and stopped"
         return self._stop is not None
 
     @contextmanager

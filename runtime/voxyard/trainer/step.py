@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from voxyard.trainer.config import TrainConfig, TrainingConfig
 from voxyard.trainer.devices import Devices, keeping_to_its_cores
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.schedule import Bucket
 from voxyard.trainer.trainable import Batch, Trainable
 
 Means = dict[str, tf.Tensor]
@@ -40,7 +41,7 @@ class TrainStep:
         xla = bool(config.training.xla)
         self.trainable, self.devices = trainable, devices
         self.traces: Counter[str] = Counter()
-        self._accumulate = config.training.grad_accum
+        self._accumulate, self._hop = config.training.grad_accum, config.model.hop_length
         self._most_traces = most_traces
         self._strategy = (
             tf.distribute.MirroredStrategy(list(devices.replicas)) if devices.strategy == "mirrored" else None
@@ -49,7 +50,7 @@ class TrainStep:
             self.model = trainable.build()
             self.optimizer = self._make_optimizer(config.training)
         self._variables = self.model.trainable_variables
-        self.features = self._compiled("features", trainable.features, xla)
+        self.features = self._compiled("features", self._checked_features, xla)
         self._evaluate = self._compiled("evaluate", self._per_clip_losses, xla)
         if self._strategy is None:
             self._update = self._compiled("update", self._update_one, xla)
@@ -78,6 +79,8 @@ class TrainStep:
         """
         if self.devices.strategy == "split":
             made = self.features_on(self.devices.data, to_device(arrays, self.devices.data))
+            if self.devices.kind == "gpu":
+                _wait_until_made(made, self.devices.data)
             return to_device(made, self.devices.model)
         if self._strategy is None:
             return to_device(arrays, self.devices.model)
@@ -138,6 +141,23 @@ class TrainStep:
             return made
 
     # -- graph code ------------------------------------------------------------------------------------------------
+
+    def _checked_features(self, raw: Batch) -> Batch:
+        """The trainable's features, held against its own specification while they are traced."""
+        made = self.trainable.features(raw)
+        (rows, samples), tokens = raw["pcm"].shape, raw["tokens"].shape[1]
+        spec = self.trainable.batch_spec(Bucket(samples // self._hop, tokens), rows)
+        wrong = [
+            f"{name}: {'missing' if name not in made else f'{made[name].dtype.name} {tuple(made[name].shape)}'}, "
+            f"specified as {one.dtype.name} {tuple(one.shape)}"
+            for name, one in spec.items()
+            if name not in made or (made[name].dtype, made[name].shape) != (one.dtype, one.shape)
+        ]
+        if wrong:
+            raise TrainerError(
+                "the features are not what batch_spec says:\n" + "\n".join(f"  {line}" for line in wrong)
+            )
+        return made
 
     def _per_clip_losses(self, batch: Batch) -> Means:
         return self.trainable.losses(self.model, batch, training=False)
@@ -280,6 +300,16 @@ def to_device(batch: Mapping[str, Any], device: str) -> Batch:
     """The tensors (or arrays) of a batch on `device`."""
     with tf.device(device):
         return {name: tf.identity(value) for name, value in batch.items()}
+
+
+def _wait_until_made(batch: Batch, device: str) -> None:
+    """Holds the ring's thread until a GPU has computed the batch: a slot that counts as filled is filled.
+
+    Without this the ring would hold promises, and the wait for data would hide inside the training step.
+    """
+    computed = next(value for value in batch.values() if value.dtype.is_floating)
+    with tf.device(device):
+        tf.reshape(computed, [-1])[:1].numpy()
 
 
 def named_weights(model: keras.Model) -> dict[str, keras.Variable]:

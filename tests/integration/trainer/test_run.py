@@ -43,6 +43,15 @@ def test_a_single_run_says_so(toy, voxyard):
     assert "Intelligent GPU Pipeline: Single-GPU Buffered Mode" in done.stderr
 
 
+def test_a_run_ends_when_its_time_is_up(toy, voxyard, tmp_path):
+    """--max-minutes: saves and stops, with exit code 0."""
+    done = voxyard(*toy, "--max-steps", 10_000_000, "--max-minutes", 0.1, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert "the time is up" in report["ended"]
+    assert report["checkpoint"].endswith(f"step-{report['last_step']:08d}")
+
+
 @pytest.mark.parametrize("strategy", ["single", "mirrored"])
 def test_every_strategy_trains_on_cpu_devices(toy, voxyard, strategy):
     """T11."""

@@ -160,6 +160,17 @@ def test_a_batch_of_another_shape_is_an_error_when_every_bucket_is_traced():
         step.train(step.stage(batch(9)))
 
 
+def test_features_that_are_not_as_specified_are_an_error_that_says_how():
+    """T20: the batch specification is held against what the features make."""
+
+    class Mistaken(Quiet):
+        def batch_spec(self, bucket: Any, batch_size: int) -> dict[str, tf.TensorSpec]:
+            return {"tokens": tf.TensorSpec((batch_size, 3), tf.int32), "mel": tf.TensorSpec((1,), tf.float32)}
+
+    with pytest.raises(TrainerError, match=r"tokens: int32 \(8, 12\), specified as int32 \(8, 3\)\n  mel: missing"):
+        run("single", [batch(8)], Mistaken(config(), ("",)))
+
+
 def test_each_shape_is_traced_once():
     """T7: one trace per bucket, counted."""
     step = run("single", [batch(8, seed) for seed in range(5)])
