@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from voxyard.corpus.demo import Demo, make_demo
-from voxyard.corpus.examples import CorpusError, Example, ExampleSource
-from voxyard.corpus.ljspeech import METADATA, Recordings, Split
-from voxyard.corpus.shards import Features, Prepared, Shards, is_shards, write_shards
+from voxyard.corpus.directories import whole_directory
+from voxyard.corpus.examples import CorpusError, Example, ExampleSource, allowed_bad
+from voxyard.corpus.ljspeech import HOP_LENGTH, Needs, Recordings, Split, has_eval_metadata
+from voxyard.corpus.shard_writer import Features, Prepared, Progress, write_shards
+from voxyard.corpus.shards import EVAL, Shards, Wanted, is_shards, only_shards
 from voxyard.corpus.survey import Survey, check
 from voxyard.corpus.text import Units
 
@@ -19,6 +22,7 @@ __all__ = [
     "ExampleSource",
     "Prepared",
     "Survey",
+    "allowed_bad",
     "check",
     "has_eval_split",
     "make_demo",
@@ -26,24 +30,35 @@ __all__ = [
     "prepare",
 ]
 
-EVAL = "eval"  # where the shards of the evaluation split lie, below those of the training split
-
 
 def open_source(
-    path: Path, *, sample_rate: int, text_units: Units, language: str, max_bad_share: float, split: Split = "train"
+    path: Path,
+    *,
+    sample_rate: int,
+    text_units: Units,
+    language: str,
+    max_bad_share: float,
+    split: Split = "train",
+    hop_length: int = HOP_LENGTH,
+    speakers: tuple[str, ...] | None = None,
+    feature_settings: Mapping[str, Any] | None = None,
 ) -> ExampleSource:
-    """A corpus by what lies at `path`: shards, or recordings in LJSpeech layout. Raises CorpusError."""
+    """A corpus by what lies at `path`: shards, or recordings in LJSpeech layout.
+
+    A clip needs a frame of `hop_length` samples for each token. `speakers` are those of the training corpus, so that
+    a number means the same speaker in a validation corpus; the evaluation split of a corpus knows them by itself.
+    Precomputed features are refused where they were made with others than `feature_settings`. Raises CorpusError.
+    """
     shards = path / EVAL if split == "eval" else path
     if is_shards(shards):
-        return Shards(shards, sample_rate=sample_rate, units=text_units, language=language)
-    return Recordings(
-        path, split, sample_rate=sample_rate, units=text_units, language=language, max_bad_share=max_bad_share
-    )
+        return Shards(shards, Wanted(sample_rate, text_units, language, speakers, feature_settings))
+    needs = Needs(sample_rate, hop_length, speakers)
+    return Recordings(path, split, needs, units=text_units, language=language, max_bad_share=max_bad_share)
 
 
 def has_eval_split(path: Path) -> bool:
     """Whether the corpus brings clips for validation of its own (metadata_eval.csv)."""
-    return is_shards(path / EVAL) or (path / METADATA["eval"][0]).is_file()
+    return is_shards(path / EVAL) or has_eval_metadata(path)
 
 
 def prepare(
@@ -54,21 +69,39 @@ def prepare(
     text_units: Units,
     language: str,
     max_bad_share: float,
+    hop_length: int = HOP_LENGTH,
+    workers: int = 4,
     features: Features | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    feature_settings: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
 ) -> Prepared:
-    """Writes recordings as shards, the evaluation split too where there is one. Raises CorpusError."""
-    description = {"text_units": text_units, "language": language}
+    """Writes recordings as shards, the evaluation split too where there is one; all of it or nothing.
+
+    Raises CorpusError where the source cannot be used, the disk is full, or `destination` holds something else.
+    """
+    description = {"text_units": text_units, "language": language, "feature_settings": feature_settings}
+    needs = Needs(sample_rate, hop_length)
 
     def write(split: Split, where: Path) -> Prepared:
         found = Recordings(
-            source, split, sample_rate=sample_rate, units=text_units, language=language, max_bad_share=max_bad_share
+            source, split, needs, units=text_units, language=language, max_bad_share=max_bad_share, tell_bad=False
         )
         return write_shards(
-            found, where, description, max_bad_share=max_bad_share, features=features, progress=progress
-        )
+            found, where, description, origin=source, max_bad_share=max_bad_share, already_bad=found.bad,
+            features=features, workers=workers, progress=progress,
+        )  # fmt: skip
 
-    made = write("train", destination)
-    if has_eval_split(source):
-        write("eval", destination / EVAL)
-    return made
+    if source.resolve().is_relative_to(destination.resolve()):
+        raise CorpusError(f"{destination} holds the recordings themselves: give another directory for the shards")
+    with whole_directory(destination, "shards", only_shards) as directory:
+        made = [write("train", directory)]
+        if has_eval_metadata(source):
+            (directory / EVAL).mkdir()
+            made.append(write("eval", directory / EVAL))
+    return Prepared(
+        path=destination,
+        clips=sum(one.clips for one in made),
+        seconds=sum(one.seconds for one in made),
+        bytes=sum(one.bytes for one in made),
+        bad=tuple(clip for one in made for clip in one.bad),
+    )

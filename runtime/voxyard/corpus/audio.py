@@ -5,12 +5,12 @@ from __future__ import annotations
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus.examples import CorpusError
-
 
 HEADER_BYTES = 64  # some recorders count their header among the bytes of sound
 STREAMED = 0x7FFFF000  # lengths from here on say that the writer could not go back and fill in the true one
@@ -94,18 +94,22 @@ def _refuse_cut_wav(path: Path) -> None:
             head = file.read(12)
             if head[:4] != b"RIFF" or head[8:] != b"WAVE":
                 return
-            while len(chunk := file.read(8)) == 8:
-                promised = int.from_bytes(chunk[4:], "little")
-                if chunk[:4] == b"data":
-                    break
-                file.seek(promised + promised % 2, 1)
-            else:
-                return
+            promised = _seek_samples(file)
             found = path.stat().st_size - file.tell()
     except OSError as error:
         raise CorpusError(f"{path.name} cannot be read: {error.strerror}") from error
     if found + HEADER_BYTES < promised < STREAMED:
         raise CorpusError(f"{path.name} is cut short: {found} bytes of the {promised} that its header promises")
+
+
+def _seek_samples(file: BinaryIO) -> int:
+    """Goes to the samples of a WAV; how many bytes its header promises, 0 where it holds none."""
+    while len(chunk := file.read(8)) == 8:
+        size = int.from_bytes(chunk[4:], "little")
+        if chunk[:4] == b"data":
+            return size
+        file.seek(size + size % 2, 1)
+    return 0
 
 
 def _reason(error: Exception) -> str:

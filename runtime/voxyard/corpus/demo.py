@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import shutil
+import re
 import wave
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from voxyard.corpus.espeak import speak
+from voxyard.corpus import espeak
+from voxyard.corpus.directories import whole_directory
 from voxyard.corpus.examples import CorpusError
 
 SUBJECTS = (
@@ -37,6 +37,7 @@ TIMES = (
     "with joy",
 )
 MARK = "demo.json"
+SAMPLE_RATE = 22050  # espeak-ng's
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,32 +72,29 @@ def make_demo(
     count = len(texts) if clips is None else clips
     if count > len(texts):
         raise CorpusError(f"the demo has {len(texts)} sentences: ask for at most so many clips, not {count}")
-    if directory.exists() and any(directory.iterdir()) and not (directory / MARK).is_file():
-        raise CorpusError(f"{directory} exists and is no demo corpus: give another directory")
-    unfinished = directory.with_name(f".{directory.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    lines, seconds = [], 0.0
-    try:
-        (unfinished / "wavs").mkdir(parents=True)
+    espeak.restart()
+    lines, samples = [], 0
+    with whole_directory(directory, "a demo corpus", _only_demo) as unfinished:
+        (unfinished / "wavs").mkdir()
         for number in range(count):
             text, name = texts[(number + seed) % len(texts)], f"demo-{number:04d}"
-            sound, rate = speak(text, pitch=45 + seed % 10)
-            _write_wav(unfinished / "wavs" / f"{name}.wav", _trimmed(sound), rate)
+            spoken, rate = espeak.speak(text, pitch=45 + seed % 10)
+            sound = _trimmed(spoken)
+            _write_wav(unfinished / "wavs" / f"{name}.wav", sound, rate)
             lines.append(f"{name}|{text}|{text}")
-            seconds += len(sound) / rate
+            samples += len(sound)
             if progress is not None:
                 progress(number + 1, count)
         (unfinished / "metadata.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        (unfinished / MARK).write_text(json.dumps({"clips": count, "seed": seed}) + "\n")
-        shutil.rmtree(directory, ignore_errors=True)
-        unfinished.rename(directory)
-    except OSError as error:
-        raise CorpusError(
-            f"the demo corpus in {directory} was not written: {error.strerror or os.strerror(5)}"
-        ) from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return Demo(directory, count, seconds)
+        (unfinished / MARK).write_text(json.dumps({"clips": count, "seed": seed}) + "\n", encoding="utf-8")
+    return Demo(directory, count, samples / SAMPLE_RATE)
+
+
+def _only_demo(directory: Path) -> bool:
+    """Whether a directory holds a demo corpus and nothing that somebody put there."""
+    if {path.name for path in directory.iterdir()} != {MARK, "metadata.csv", "wavs"}:
+        return False
+    return all(re.fullmatch(r"demo-[0-9]{4}\.wav", path.name) for path in (directory / "wavs").glob("*"))
 
 
 def _trimmed(sound: NDArray[np.int16], *, margin: int = 1100, floor: int = 200) -> NDArray[np.int16]:

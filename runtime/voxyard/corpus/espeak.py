@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import re
 import threading
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +20,45 @@ _SYNCHRONOUS, _UTF8, _IPA, _CHARACTERS = 2, 1, 2, 1
 _RATE, _PITCH = 1, 3
 _DONT_EXIT = 0x8000
 
+_LANGUAGE_SWITCH = re.compile(r"\([a-z][a-z0-9-]*\)")  # a German text holds "(en)kˈuːl(de)" for "cool"
+
 _lock = threading.Lock()  # the library keeps one global state
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+
+
+@dataclass(frozen=True)
+class _Espeak:
+    """The library, ready."""
+
+    library: ctypes.CDLL
+    sample_rate: int
+
+
+_espeak: _Espeak | None = None
 
 
 def phonemes(text: str, language: str) -> str:
     """The text in IPA with stress marks; clauses are joined by a blank. Raises CorpusError for an unknown language."""
     with _lock:
-        library = _library()
+        library = _started().library
         _choose(library, language)
         buffer = ctypes.create_string_buffer(text.encode())
         position = ctypes.c_void_p(ctypes.addressof(buffer))
         clauses = []
         while position.value:
             clauses.append((library.espeak_TextToPhonemes(ctypes.byref(position), _UTF8, _IPA) or b"").decode())
-    return " ".join(clause.strip() for clause in clauses if clause.strip())
+    spoken = " ".join(clause.strip() for clause in clauses if clause.strip())
+    return _LANGUAGE_SWITCH.sub("", spoken)
 
 
 def speak(
     text: str, language: str = "en-us", *, words_per_minute: int = 160, pitch: int = 50
 ) -> tuple[NDArray[np.int16], int]:
-    """The text spoken: samples (n,) int16 and their rate. The same call gives the same samples."""
+    """The text spoken: samples (n,) int16 and their rate.
+
+    The voice trembles a little, and where in the tremble a call begins depends on what was spoken before: the same
+    calls in the same order after `restart` give the same samples.
+    """
     parts: list[NDArray[np.int16]] = []
 
     def collect(samples: Any, count: int, _events: Any) -> int:
@@ -49,51 +68,75 @@ def speak(
 
     callback = _Callback(collect)
     with _lock:
-        library = _library()
-        _choose(library, language)
-        library.espeak_SetParameter(_RATE, words_per_minute, 0)
-        library.espeak_SetParameter(_PITCH, pitch, 0)
-        library.espeak_SetSynthCallback(callback)
+        espeak = _started()
+        _choose(espeak.library, language)
+        espeak.library.espeak_SetParameter(_RATE, words_per_minute, 0)
+        espeak.library.espeak_SetParameter(_PITCH, pitch, 0)
+        espeak.library.espeak_SetSynthCallback(callback)
         raw = text.encode() + b"\0"
-        code = library.espeak_Synth(raw, len(raw), 0, _CHARACTERS, 0, _UTF8, None, None)
-        library.espeak_Synchronize()
-        library.espeak_SetSynthCallback(_Callback())
+        code = espeak.library.espeak_Synth(raw, len(raw), 0, _CHARACTERS, 0, _UTF8, None, None)
+        espeak.library.espeak_Synchronize()
+        espeak.library.espeak_SetSynthCallback(_Callback())
     if code != 0 or not parts:
         raise CorpusError(f"espeak-ng could not speak {text!r} (code {code})")
-    return np.concatenate(parts), _sample_rate()
+    return np.concatenate(parts), espeak.sample_rate
 
 
-@cache
-def _library() -> ctypes.CDLL:
-    return _initialised()[0]
+def restart() -> None:
+    """Loads the library anew, so that what it speaks next depends on nothing that it spoke before."""
+    import _ctypes
+
+    global _espeak
+    with _lock:
+        if _espeak is not None:
+            _espeak.library.espeak_Terminate()
+            _ctypes.dlclose(_espeak.library._handle)  # noqa: SLF001 (there is no other way)
+            _espeak = None
 
 
-def _sample_rate() -> int:
-    return _initialised()[1]
+def _started() -> _Espeak:
+    global _espeak
+    if _espeak is None:
+        _espeak = _start()
+    return _espeak
 
 
-@cache
-def _initialised() -> tuple[ctypes.CDLL, int]:
+def _start() -> _Espeak:
     try:
         import espeakng_loader
+
+        library = ctypes.CDLL(espeakng_loader.get_library_path())
     except ModuleNotFoundError as error:
         raise CorpusError("espeak-ng is needed for phonemes and for the demo: pip install espeakng-loader") from error
-    library = ctypes.CDLL(espeakng_loader.get_library_path())
+    except OSError as error:
+        raise CorpusError(f"espeak-ng cannot be loaded ({error}): reinstall espeakng-loader") from error
     library.espeak_TextToPhonemes.restype = ctypes.c_char_p
     library.espeak_TextToPhonemes.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_int]
     library.espeak_SetSynthCallback.restype = None
-    library.espeak_Initialize.restype = ctypes.c_int
+    library.espeak_Synth.argtypes = [
+        ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int, ctypes.c_uint, ctypes.c_uint,
+        ctypes.c_void_p, ctypes.c_void_p,
+    ]  # fmt: skip
+    library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
     data = Path(espeakng_loader.get_data_path())
     rate = int(library.espeak_Initialize(_SYNCHRONOUS, 0, str(data).encode(), _DONT_EXIT))
     if rate <= 0:
-        raise CorpusError(f"espeak-ng does not start with its data in {data}: reinstall espeakng-loader")
-    return library, rate
+        raise CorpusError(
+            f"espeak-ng does not start with its data in {data}: it needs a path shorter than 160 characters, "
+            "else reinstall espeakng-loader"
+        )
+    return _Espeak(library, rate)
 
 
 def _choose(library: ctypes.CDLL, language: str) -> None:
-    if library.espeak_SetVoiceByName(language.encode()) != 0:
-        near = difflib.get_close_matches(language, _languages(library), n=3, cutoff=0.4)
-        hint = f"did you mean {', '.join(near)}?" if near else "for example en-us, en-gb, de, fr, es"
+    """Takes the voice of that name, else the one for that language: French is named `fr`, its language is fr-fr."""
+    if language.strip() and library.espeak_SetVoiceByName(language.encode()) == 0:
+        return
+    voices = _voices(library)
+    voice = voices.get(language.lower())
+    if voice is None or library.espeak_SetVoiceByName(voice.encode()) != 0:
+        near = difflib.get_close_matches(language.lower(), list(voices), n=3, cutoff=0.4)
+        hint = f"did you mean {', '.join(near)}?" if near else "for example en-us, en-gb, de, fr-fr, es"
         raise CorpusError(f"espeak-ng has no voice for the language {language!r}; {hint}")
 
 
@@ -111,10 +154,13 @@ class _Voice(ctypes.Structure):
     )
 
 
-def _languages(library: ctypes.CDLL) -> list[str]:
-    library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
-    voices, found, i = library.espeak_ListVoices(None), [], 0
-    while voices[i]:
-        found.append((voices[i].contents.languages or b"\0")[1:].split(b"\0")[0].decode(errors="replace"))
+def _voices(library: ctypes.CDLL) -> dict[str, str]:
+    """Language to voice."""
+    found: dict[str, str] = {}
+    listed, i = library.espeak_ListVoices(None), 0
+    while listed[i]:
+        voice = listed[i].contents
+        language = (voice.languages or b"\0")[1:].decode(errors="replace")  # a byte of priority goes first
+        found.setdefault(language.lower(), (voice.identifier or b"").decode(errors="replace"))
         i += 1
     return found

@@ -14,18 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus.audio import Header, read_header, read_pcm, resampled_length
-from voxyard.corpus.examples import CorpusError, Example
+from voxyard.corpus.examples import CorpusError, Example, allowed_bad
 from voxyard.corpus.text import Tokenizer, Units
 
 log = logging.getLogger("voxyard.corpus")
 
 Split = Literal["all", "train", "eval"]
-METADATA: dict[Split, tuple[str, ...]] = {
-    "all": ("metadata.csv", "metadata_train.csv"),
-    "train": ("metadata_train.csv", "metadata.csv"),
-    "eval": ("metadata_eval.csv",),
+METADATA: dict[Split, tuple[tuple[str, ...], ...]] = {  # the first of these sets that is there
+    "all": (("metadata.csv",), ("metadata_train.csv", "metadata_eval.csv"), ("metadata_train.csv",)),
+    "train": (("metadata_train.csv",), ("metadata.csv",)),
+    "eval": (("metadata_eval.csv",),),
 }
-HOP_LENGTH = 256  # frames of the model's default; a clip needs a frame for each token
+EVAL_METADATA = "metadata_eval.csv"
+HOP_LENGTH = 256  # the model's default
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +59,46 @@ class Contents:
     tokens: tuple[NDArray[np.int32], ...]
     bad: tuple[BadClip, ...]
     unknown: dict[str, int]
+    speakers: tuple[str, ...]
 
 
-def find_metadata(directory: Path, split: Split) -> Path:
-    """The metadata file of a split. Raises CorpusError with what was looked for."""
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a model wants of the clips."""
+
+    sample_rate: int
+    hop_length: int = HOP_LENGTH
+    speakers: tuple[str, ...] | None = None  # those of the training corpus; None takes whoever speaks
+
+
+def find_metadata(directory: Path, split: Split) -> tuple[Path, ...]:
+    """The metadata files of a split. Raises CorpusError with what was looked for and what was found."""
     if not directory.exists():
         raise CorpusError(
             f"{directory} does not exist: expected a corpus in LJSpeech layout (metadata.csv, wavs/) or shards"
         )
     if not directory.is_dir():
         raise CorpusError(f"{directory} is a file: expected a directory with metadata.csv and wavs/, or with shards")
-    for name in METADATA[split]:
-        if (directory / name).is_file():
-            return directory / name
+    for names in METADATA[split]:
+        if all((directory / name).is_file() for name in names):
+            return tuple(directory / name for name in names)
+    wanted = " or ".join(names[0] for names in METADATA[split][:2])
     raise CorpusError(
-        f"{directory} holds no {' or '.join(METADATA[split])}: expected id|text|normalized text on each line"
+        f"{directory} holds no {wanted} (id|text|normalized text on each line) and no shards; it holds "
+        f"{_listing(directory)}"
     )
 
 
-def read_contents(directory: Path, split: Split, tokenizer: Tokenizer, *, workers: int = 8) -> Contents:
+def read_contents(directory: Path, split: Split, tokenizer: Tokenizer, needs: Needs, *, workers: int = 8) -> Contents:
     """Reads the metadata and the headers of all recordings; decodes nothing."""
-    lines, bad = _read_lines(find_metadata(directory, split))
+    lines, bad = _read_metadata(find_metadata(directory, split))
+    speakers = needs.speakers or _speakers(directory, split, lines)
     good: list[tuple[Line, Header, NDArray[np.int32]]] = []
     with ThreadPoolExecutor(workers) as pool:
         headers = pool.map(lambda line: _header(directory, line), lines)
         for line, header in zip(lines, headers, strict=True):
             tokens = tokenizer.encode(line.text)
-            reason = header if isinstance(header, str) else _unusable(line, header, tokens)
+            reason = header if isinstance(header, str) else _unusable(line, header, tokens, needs, speakers)
             if isinstance(header, str) or reason:
                 bad.append(BadClip(line.clip, str(reason)))
             else:
@@ -96,6 +110,7 @@ def read_contents(directory: Path, split: Split, tokenizer: Tokenizer, *, worker
         tuple(tokens for _, _, tokens in good),
         tuple(bad),
         dict(tokenizer.unknown),
+        speakers,
     )
 
 
@@ -103,22 +118,34 @@ class Recordings:
     """An LJSpeech directory as a source of examples; clips are decoded when they are asked for."""
 
     def __init__(
-        self, directory: Path, split: Split, *, sample_rate: int, units: Units, language: str, max_bad_share: float
+        self,
+        directory: Path,
+        split: Split,
+        needs: Needs,
+        *,
+        units: Units,
+        language: str,
+        max_bad_share: float,
+        tell_bad: bool = True,
     ) -> None:
         """Raises CorpusError for an empty corpus, or where more clips are bad than `max_bad_share` allows."""
-        tokenizer = Tokenizer(units, language)
-        contents = read_contents(directory, split, tokenizer)
-        refuse_bad(contents.bad, len(contents.lines) + len(contents.bad), max_bad_share, directory)
+        contents = read_contents(directory, split, Tokenizer(units, language), needs)
+        clips = len(contents.lines) + len(contents.bad)
+        refuse_bad(contents.bad, clips, max_bad_share, directory)
         if not contents.lines:
             raise CorpusError(
                 f"{directory} holds no clip: expected id|text|normalized text on each line of its metadata"
             )
+        if contents.bad and tell_bad:
+            listing = "\n".join(listed(contents.bad))
+            log.warning("%d of %d clips of %s are left out:\n%s", len(contents.bad), clips, directory, listing)
         if contents.unknown:
             left_out = ", ".join(f"{symbol!r} ×{count}" for symbol, count in list(contents.unknown.items())[:10])
             log.warning("Symbols that the model does not know are left out of the texts: %s", left_out)
-        self._directory, self._lines, self._tokens = directory, contents.lines, contents.tokens
-        self.sample_rate = sample_rate
-        self.speakers = tuple(sorted({line.speaker for line in contents.lines}))
+        self.directory, self._lines, self._tokens = directory, contents.lines, contents.tokens
+        self.bad = contents.bad
+        self.sample_rate = sample_rate = needs.sample_rate
+        self.speakers = contents.speakers
         self._speaker_ids = {name: number for number, name in enumerate(self.speakers)}
         self.ids: Sequence[str] = [line.clip for line in contents.lines]
         self.samples = np.array(
@@ -126,7 +153,8 @@ class Recordings:
         )
         self.token_lengths = np.array([len(tokens) for tokens in contents.tokens], np.int64)
         self.feature_names: tuple[str, ...] = ()
-        self.fingerprint = fingerprint(self.ids, self.samples, self._tokens, sample_rate)
+        speakers = [line.speaker for line in contents.lines]
+        self.fingerprint = fingerprint(self.ids, self.samples, self._tokens, speakers, sample_rate)
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -134,31 +162,47 @@ class Recordings:
     def read(self, i: int) -> Example:
         """Decodes the i-th clip."""
         line = self._lines[i]
-        pcm = read_pcm(wav_path(self._directory, line.clip), self.sample_rate)
-        return Example(pcm, self._tokens[i], self._speaker_ids[line.speaker])
+        pcm = read_pcm(wav_path(self.directory, line.clip), self.sample_rate)
+        if len(pcm) != self.samples[i]:
+            raise CorpusError(
+                f"{line.clip} has changed since the corpus was opened: {len(pcm)} samples instead of {self.samples[i]}"
+            )
+        return Example(pcm, self._tokens[i], self._speaker_ids.get(line.speaker, 0))
 
 
-def fingerprint(ids: Sequence[str], samples: NDArray[np.int64], tokens: Sequence[NDArray[np.int32]], rate: int) -> str:
-    """The same for the same clips, lengths and tokens at the same rate."""
-    digest = hashlib.sha256(str(rate).encode())
-    for clip, length, text in zip(ids, samples, tokens, strict=True):
-        digest.update(f"{clip}\0{length}\0".encode() + text.astype("<i4").tobytes())
+def has_eval_metadata(directory: Path) -> bool:
+    """Whether a directory brings clips for validation."""
+    return (directory / EVAL_METADATA).is_file()
+
+
+def fingerprint(
+    ids: Sequence[str],
+    samples: NDArray[np.int64],
+    tokens: Sequence[NDArray[np.int32]],
+    speakers: Sequence[str],
+    sample_rate: int,
+) -> str:
+    """The same for the same clips, lengths, tokens and speakers (one a clip) at the same rate."""
+    digest = hashlib.sha256(str(sample_rate).encode())
+    for clip, length, text, speaker in zip(ids, samples, tokens, speakers, strict=True):
+        digest.update(f"{clip}\0{length}\0{speaker}\0".encode() + text.astype("<i4").tobytes())
     return digest.hexdigest()[:32]
 
 
 def refuse_bad(bad: Sequence[BadClip], clips: int, share: float, directory: Path) -> None:
-    """Names bad clips in the log; raises CorpusError where there are more than the share."""
-    if not bad:
-        return
-    listed = [f"  {one}" for one in bad[:20]] + ([f"  … and {len(bad) - 20} more"] if len(bad) > 20 else [])
-    what = f"{len(bad)} of {clips} clips of {directory} cannot be used"
-    if len(bad) > share * clips:
-        raise CorpusError(
-            "\n".join(
-                [f"{what}, more than the {share:.1%} that --max-bad-share allows; mend them or allow more:", *listed]
-            )
+    """Raises CorpusError, which names them, where more of the clips are bad than the share allows."""
+    allowed = allowed_bad(clips, share)
+    if len(bad) > allowed:
+        what = (
+            f"{len(bad)} of {clips} clips of {directory} cannot be used, more than the {allowed} that "
+            f"--max-bad-share {share:g} allows; mend them or allow more:"
         )
-    log.warning("%s and are left out:\n%s", what, "\n".join(listed))
+        raise CorpusError("\n".join([what, *listed(bad)]))
+
+
+def listed(bad: Sequence[BadClip]) -> list[str]:
+    """A line for each, at most 20."""
+    return [f"  {one}" for one in bad[:20]] + ([f"  … and {len(bad) - 20} more"] if len(bad) > 20 else [])
 
 
 def wav_path(directory: Path, clip: str) -> Path:
@@ -166,27 +210,43 @@ def wav_path(directory: Path, clip: str) -> Path:
     return directory / "wavs" / f"{clip}.wav"
 
 
-def _read_lines(metadata: Path) -> tuple[list[Line], list[BadClip]]:
+def _listing(directory: Path) -> str:
+    names = sorted(path.name + ("/" if path.is_dir() else "") for path in directory.iterdir())
+    return ", ".join(names[:8] + (["…"] if len(names) > 8 else [])) or "nothing"
+
+
+def _speakers(directory: Path, split: Split, lines: Sequence[Line]) -> tuple[str, ...]:
+    """Those of the training split, for the evaluation split too: a speaker's number must mean the same in both."""
+    if split == "eval" and any((directory / name).is_file() for (name,) in METADATA["train"]):
+        lines, _ = _read_metadata(find_metadata(directory, "train"))
+    return tuple(sorted({line.speaker for line in lines}))
+
+
+def _read_metadata(files: Sequence[Path]) -> tuple[list[Line], list[BadClip]]:
+    lines, bad, seen = [], [], set[str]()
+    for metadata in files:
+        for number, raw in enumerate(_text(metadata).split("\n"), 1):
+            if not raw.strip():
+                continue
+            parts = raw.split("|")
+            clip = parts[0].strip()
+            reason = _bad_line(parts, clip, seen)
+            if reason:
+                bad.append(BadClip(clip or f"line {number}", f"line {number} of {metadata.name}: {reason}"))
+                continue
+            seen.add(clip)
+            spoken = parts[2] if len(parts) > 2 and parts[2].strip() else parts[1]
+            lines.append(Line(clip, spoken, parts[3].strip() if len(parts) > 3 else ""))
+    return lines, bad
+
+
+def _text(metadata: Path) -> str:
     try:
-        text = metadata.read_text(encoding="utf-8-sig")
+        return metadata.read_text(encoding="utf-8-sig")  # "\r\n" becomes "\n"
     except UnicodeDecodeError as error:
         raise CorpusError(f"{metadata} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
     except OSError as error:
         raise CorpusError(f"{metadata} cannot be read: {error.strerror}") from error
-    lines, bad, seen = [], [], set[str]()
-    for number, raw in enumerate(text.splitlines(), 1):
-        if not raw.strip():
-            continue
-        parts = raw.split("|")
-        clip = parts[0].strip()
-        reason = _bad_line(parts, clip, seen)
-        if reason:
-            bad.append(BadClip(clip or f"line {number}", f"line {number} of {metadata.name}: {reason}"))
-            continue
-        seen.add(clip)
-        spoken = parts[2] if len(parts) > 2 and parts[2].strip() else parts[1]
-        lines.append(Line(clip, spoken, parts[3].strip() if len(parts) > 3 else ""))
-    return lines, bad
 
 
 def _bad_line(parts: list[str], clip: str, seen: set[str]) -> str | None:
@@ -210,12 +270,18 @@ def _header(directory: Path, line: Line) -> Header | str:
         return str(error)
 
 
-def _unusable(line: Line, header: Header, tokens: NDArray[np.int32]) -> str | None:
+def _unusable(
+    line: Line, header: Header, tokens: NDArray[np.int32], needs: Needs, speakers: Sequence[str]
+) -> str | None:
     if len(tokens) == 0:
         return f"no known symbol in its text {line.text[:40]!r}"
-    frames = resampled_length(header.frames, header.sample_rate, 22050) // HOP_LENGTH
+    frames = resampled_length(header.frames, header.sample_rate, needs.sample_rate) // needs.hop_length
     if frames < len(tokens):
         return (
-            f"{len(tokens)} tokens in {header.frames / header.sample_rate:.2f} s of sound: its text cannot belong to it"
+            f"{len(tokens)} tokens in {header.frames / header.sample_rate:.2f} s of sound ({frames} frames): "
+            "its text cannot belong to it"
         )
+    if len(speakers) > 1 and line.speaker not in speakers:
+        names = ", ".join(speakers[:5]) + (" …" if len(speakers) > 5 else "")
+        return f"its speaker {line.speaker!r} is not among those of the training corpus: {names}"
     return None

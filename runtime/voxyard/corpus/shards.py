@@ -2,106 +2,84 @@
 
 A directory with `index.json` (what it is), `index.npz` (lengths, tokens, speakers), `pcm-00000.bin` … (int16, little-
 endian, clip after clip) and, where features were asked for, `mel-00000.bin`, `pitch-…`, `energy-…` (float32).
+Offsets count samples and frames from the beginning of a clip's shard. `eval/` holds the evaluation split likewise.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from voxyard.corpus.examples import CorpusError, Example, ExampleSource
-from voxyard.corpus.text import SYMBOLS_HASH, Units
+from voxyard.corpus.examples import CorpusError, Example
+from voxyard.corpus.text import SYMBOLS, SYMBOLS_HASH, Units
 
 FORMAT = 1
-SHARD_BYTES = 256 * 2**20
 INDEX, ARRAYS = "index.json", "index.npz"
+EVAL = "eval"  # where the shards of the evaluation split lie, below those of the training split
+COLUMNS = ("shard", "at", "samples", "frames_at", "frames", "speaker")  # of index.npz, a number for each clip
+AGAIN = "prepare the corpus again (`voxyard corpus prepare`)"
 
-Features = Callable[[Example], Mapping[str, NDArray[np.float32]]]
-Progress = Callable[[int, int], None]
+_FILE = re.compile(r"[a-z_]+-[0-9]{5}\.bin")
+_INDEX_TYPES = {
+    "sample_rate": int, "text_units": str, "symbols": str, "speakers": list, "ids": list, "fingerprint": str,
+    "shards": int, "features": dict, "files": dict,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """What was written."""
+class Wanted:
+    """What shards have to be made with."""
 
-    path: Path
-    clips: int
-    seconds: float
-    bytes: int
-    bad: tuple[str, ...]
-
-    def __str__(self) -> str:
-        bad = f", {len(self.bad)} clips left out" if self.bad else ""
-        return f"{self.path}: {self.clips} clips, {self.seconds / 60:.1f} minutes, {self.bytes / 2**20:.0f} MiB{bad}"
-
-
-def write_shards(
-    source: ExampleSource,
-    directory: Path,
-    description: Mapping[str, Any],
-    *,
-    max_bad_share: float,
-    features: Features | None = None,
-    workers: int = 4,
-    progress: Progress | None = None,
-) -> Prepared:
-    """Writes a source as shards, under another name first and renamed last. `description` goes into index.json.
-
-    Raises CorpusError where the disk is full, the directory holds something else, or too many clips are broken.
-    """
-    if directory.exists() and not is_shards(directory):
-        raise CorpusError(f"{directory} exists and holds no shards: give another directory, or remove it")
-    unfinished = directory.with_name(f".{directory.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    try:
-        unfinished.mkdir(parents=True)
-        made = _write_all(source, unfinished, description, max_bad_share, features, workers, progress)
-        shutil.rmtree(directory, ignore_errors=True)
-        unfinished.rename(directory)
-    except OSError as error:
-        raise CorpusError(
-            f"shards in {directory} were not written: {error.strerror or error}; nothing is left"
-        ) from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return Prepared(directory, *made)
+    sample_rate: int
+    units: Units
+    language: str
+    speakers: tuple[str, ...] | None = None  # those of the training corpus; None takes the shards' own
+    feature_settings: Mapping[str, Any] | None = None  # None takes features however they were made
 
 
 def is_shards(directory: Path) -> bool:
-    """Whether a directory holds shards (of any version)."""
-    return (directory / INDEX).is_file() and (directory / ARRAYS).is_file()
+    """Whether a directory is meant to hold shards (of any version, whole or not)."""
+    return (directory / INDEX).is_file() or (directory / ARRAYS).is_file()
+
+
+def only_shards(directory: Path) -> bool:
+    """Whether a directory holds shards and nothing else, so that it may be replaced."""
+    names = {path.name for path in directory.iterdir()}
+    others = {name for name in names - {INDEX, ARRAYS, EVAL} if not _FILE.fullmatch(name)}
+    whole = INDEX in names and not others
+    return whole and (EVAL not in names or only_shards(directory / EVAL))
+
+
+def file_name(kind: str, shard: int) -> str:
+    """Where the `kind` (pcm, mel, …) of a shard lies."""
+    return f"{kind}-{shard:05d}.bin"
 
 
 class Shards:
-    """Shards as a source of examples."""
+    """Shards as a source of examples. Reading takes views of mapped files: no copy, no lock."""
 
-    def __init__(self, directory: Path, *, sample_rate: int, units: Units, language: str) -> None:
-        """Raises CorpusError where files are missing or cut, or the shards were made with other settings."""
-        self._directory = directory
-        index = _read_index(directory)
-        _check_settings(directory, index, sample_rate, units, language)
-        arrays = _read_arrays(directory, index)
-        self.sample_rate = sample_rate
-        self.speakers = tuple(index["speakers"])
+    def __init__(self, directory: Path, wanted: Wanted) -> None:
+        """Raises CorpusError where files are missing, cut or foreign, or the shards were made with other settings."""
+        index = read_index(directory)
+        _check_settings(directory, index, wanted)
+        self._columns, self._tokens, self.token_lengths = _read_arrays(directory, index)
+        self.sample_rate = wanted.sample_rate
         self.ids: Sequence[str] = index["ids"]
+        self.samples = self._columns["samples"]
         self.fingerprint: str = index["fingerprint"]
         self.feature_names: tuple[str, ...] = tuple(sorted(index["features"]))
-        self.samples, self.token_lengths = arrays["samples"], arrays["token_lengths"]
-        self._tokens, self._speaker = arrays["tokens"], arrays["speaker"]
+        self.speakers, self._speaker = _speakers(directory, index, self._columns["speaker"], wanted.speakers)
         self._tokens_at = np.concatenate([[0], np.cumsum(self.token_lengths)])
-        self._shard, self._at = arrays["shard"], arrays["at"]
-        self._frames, self._frames_at = arrays["frames"], arrays["frames_at"]
-        self._pcm = _maps(directory, "pcm", "<i2", 1, index)
+        self._pcm = _maps(directory, "pcm", "<i2", None, index)
         self._features = {
             name: _maps(directory, name, "<f4", width, index) for name, width in index["features"].items()
         }
@@ -111,185 +89,137 @@ class Shards:
 
     def read(self, i: int) -> Example:
         """Views into the mapped files; nothing is copied."""
-        shard, at = int(self._shard[i]), int(self._at[i])
-        pcm = self._pcm[shard][at : at + int(self.samples[i]), 0]
-        begin, frames = int(self._frames_at[i]), int(self._frames[i])
-        features = {
-            name: maps[shard][begin : begin + frames]
-            if maps[shard].shape[1] > 1
-            else maps[shard][begin : begin + frames, 0]
-            for name, maps in self._features.items()
-        }
+        shard, at, samples, begin, frames, _ = (int(self._columns[name][i]) for name in COLUMNS)
+        features = {name: maps[shard][begin : begin + frames] for name, maps in self._features.items()}
         tokens = self._tokens[self._tokens_at[i] : self._tokens_at[i + 1]]
-        return Example(pcm, tokens, int(self._speaker[i]), features or None)
+        return Example(self._pcm[shard][at : at + samples], tokens, int(self._speaker[i]), features or None)
 
 
-# -- writing -------------------------------------------------------------------------------------------------------
-
-
-class _Writer:
-    """Appends clips to shard files and remembers where each lies."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._files: dict[str, BinaryIO] = {}
-        self.shard, self._samples, self._frames_here = 0, 0, 0
-        self.rows: list[tuple[int, int, int, int, int, int]] = []  # shard, at, samples, frames_at, frames, speaker
-        self.tokens: list[NDArray[np.int32]] = []
-        self.widths: dict[str, int] = {}
-
-    def add(self, example: Example) -> None:
-        if self._samples * 2 >= SHARD_BYTES:
-            self.close()
-            self.shard, self._samples, self._frames_here = self.shard + 1, 0, 0
-        frames = 0
-        self._append("pcm", example.pcm.astype("<i2"))
-        for name, values in (example.features or {}).items():
-            frames = len(values)
-            self.widths[name] = int(np.prod(values.shape[1:], dtype=int))
-            self._append(name, values.astype("<f4"))
-        self.rows.append((self.shard, self._samples, len(example.pcm), self._frames_here, frames, example.speaker))
-        self.tokens.append(example.tokens)
-        self._samples += len(example.pcm)
-        self._frames_here += frames
-
-    def close(self) -> None:
-        for file in self._files.values():
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-        self._files = {}
-
-    def _append(self, name: str, values: NDArray[Any]) -> None:
-        if name not in self._files:
-            self._files[name] = (self._directory / f"{name}-{self.shard:05d}.bin").open("wb")
-        self._files[name].write(values.tobytes())
-
-
-def _write_all(
-    source: ExampleSource,
-    directory: Path,
-    description: Mapping[str, Any],
-    max_bad_share: float,
-    features: Features | None,
-    workers: int,
-    progress: Progress | None,
-) -> tuple[int, float, int, tuple[str, ...]]:
-    bad: list[str] = []
-    ids: list[str] = []
-    with _writer(directory) as writer:
-        for i, example in enumerate(_examples(source, workers)):
-            if isinstance(example, CorpusError):
-                bad.append(f"{source.ids[i]}: {example}")
-                if len(bad) > max_bad_share * len(source):
-                    raise CorpusError(
-                        "\n  ".join(
-                            [f"{len(bad)} clips cannot be decoded, more than --max-bad-share allows:", *bad[:20]]
-                        )
-                    )
-            else:
-                made = None if features is None else dict(features(example))
-                writer.add(Example(example.pcm, example.tokens, example.speaker, made))
-                ids.append(source.ids[i])
-            if progress is not None:
-                progress(i + 1, len(source))
-    rows = np.array(writer.rows, np.int64).reshape(-1, 6)
-    columns: dict[str, Any] = dict(
-        zip(("shard", "at", "samples", "frames_at", "frames", "speaker"), rows.T, strict=True)
-    )
-    columns["tokens"] = np.concatenate([*writer.tokens, np.zeros(0, np.int32)]).astype(np.int32)
-    columns["token_lengths"] = np.array([len(tokens) for tokens in writer.tokens], np.int64)
-    np.savez(directory / ARRAYS, **columns)
-    files = {path.name: path.stat().st_size for path in sorted(directory.glob("*.bin"))} | {
-        ARRAYS: (directory / ARRAYS).stat().st_size
-    }
-    index = {
-        **description, "format": FORMAT, "symbols": SYMBOLS_HASH, "sample_rate": source.sample_rate,
-        "speakers": list(source.speakers), "fingerprint": source.fingerprint, "ids": ids, "shards": writer.shard + 1,
-        "features": writer.widths, "files": files,
-    }  # fmt: skip
-    (directory / INDEX).write_text(json.dumps(index) + "\n")
-    for path in directory.iterdir():
-        _sync(path)
-    return len(ids), float(rows[:, 2].sum()) / source.sample_rate, sum(files.values()), tuple(bad)
-
-
-@contextmanager
-def _writer(directory: Path) -> Iterator[_Writer]:
-    writer = _Writer(directory)
+def read_index(directory: Path) -> dict[str, Any]:
+    """What index.json says. Raises CorpusError where it is foreign, or a file that it names is missing or cut."""
+    path = directory / INDEX
     try:
-        yield writer
-    finally:
-        writer.close()
-
-
-def _examples(source: ExampleSource, workers: int) -> Iterator[Example | CorpusError]:
-    """All examples in order, decoded by some threads a little ahead."""
-
-    def read(i: int) -> Example | CorpusError:
-        try:
-            return source.read(i)
-        except CorpusError as error:
-            return error
-
-    with ThreadPoolExecutor(workers) as pool:
-        step = 8 * workers
-        for begin in range(0, len(source), step):
-            yield from pool.map(read, range(begin, min(begin + step, len(source))))
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-# -- reading -------------------------------------------------------------------------------------------------------
-
-
-def _read_index(directory: Path) -> dict[str, Any]:
-    try:
-        index = json.loads((directory / INDEX).read_text())
+        index = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CorpusError(f"{directory / INDEX} cannot be read ({error}): prepare the corpus again") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        raise CorpusError(f"{path} cannot be read ({reason}): {AGAIN}") from error
     if not isinstance(index, dict) or index.get("format") != FORMAT:
-        raise CorpusError(f"{directory} holds no shards of format {FORMAT}: prepare the corpus again")
-    for name, size in index["files"].items():
-        found = (directory / name).stat().st_size if (directory / name).exists() else None
+        raise CorpusError(f"{path} does not describe voxyard's shards of format {FORMAT}: {AGAIN}")
+    if any(not isinstance(index.get(name), kind) for name, kind in _INDEX_TYPES.items()):
+        raise CorpusError(f"{path} is not complete: {AGAIN}")
+    kinds = ("pcm", *index["features"])
+    for name in [ARRAYS, *(file_name(kind, shard) for kind in kinds for shard in range(index["shards"]))]:
+        size = index["files"].get(name)
+        if size is None or not (name == ARRAYS or _FILE.fullmatch(name)):
+            raise CorpusError(f"{path} does not say how large {name!r} is: {AGAIN}")
+        found = (directory / name).stat().st_size if (directory / name).is_file() else None
         if found != size:
             state = "is missing" if found is None else f"has {found} bytes instead of {size}"
-            raise CorpusError(f"{directory / name} {state}: prepare the corpus again")
+            raise CorpusError(f"{directory / name} {state}: {AGAIN}")
     return index
 
 
-def _check_settings(directory: Path, index: Mapping[str, Any], rate: int, units: Units, language: str) -> None:
-    wanted = {"sample_rate": rate, "text_units": units, "symbols": SYMBOLS_HASH}
-    if units == "phonemes":
-        wanted["language"] = language
-    wrong = [
-        f"{name} {index.get(name)} (wanted: {value})" for name, value in wanted.items() if index.get(name) != value
-    ]
+def altered_files(directory: Path, index: Mapping[str, Any]) -> list[str]:
+    """Files that do not hold what was written; reads all of them."""
+    return [name for name, checksum in index.get("crc32", {}).items() if crc32(directory / name) != checksum]
+
+
+def crc32(path: Path) -> int:
+    """CRC-32 of a file."""
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
+
+
+def _check_settings(directory: Path, index: Mapping[str, Any], wanted: Wanted) -> None:
+    pairs = {"sample_rate": wanted.sample_rate, "text_units": wanted.units, "symbols": SYMBOLS_HASH}
+    if wanted.units == "phonemes":
+        pairs["language"] = wanted.language
+    made_with = dict(index)
+    if index["features"] and wanted.feature_settings is not None:
+        made_with |= index.get("feature_settings") or {}
+        pairs |= wanted.feature_settings
+    wrong = [f"{name} {made_with.get(name)} (wanted: {value})" for name, value in pairs.items()
+             if made_with.get(name) != value]  # fmt: skip
     if wrong:
         raise CorpusError(
-            f"the shards in {directory} were made with {', '.join(wrong)}: prepare the corpus again with these settings"
+            f"the shards in {directory} were made with {', '.join(wrong)}: "
+            "prepare the corpus again with these settings (`voxyard corpus prepare`)"
         )
 
 
-def _read_arrays(directory: Path, index: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+def _read_arrays(
+    directory: Path, index: Mapping[str, Any]
+) -> tuple[dict[str, NDArray[np.int64]], NDArray[np.int32], NDArray[np.int64]]:
+    path = directory / ARRAYS
     try:
-        with np.load(directory / ARRAYS, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise CorpusError(f"{directory / ARRAYS} cannot be read ({error}): prepare the corpus again") from error
-    if len(arrays["samples"]) != len(index["ids"]):
-        raise CorpusError(f"{directory / ARRAYS} does not fit {INDEX}: prepare the corpus again")
-    return arrays
+        with np.load(path, allow_pickle=False) as file:
+            columns = {name: file[name].astype(np.int64) for name in COLUMNS}
+            tokens, lengths = file["tokens"].astype(np.int32), file["token_lengths"].astype(np.int64)
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise CorpusError(f"{path} cannot be read ({error}): {AGAIN}") from error
+    if not _fits(index, columns, tokens, lengths):
+        raise CorpusError(f"{path} does not fit {INDEX} and the files beside it: {AGAIN}")
+    return columns, tokens, lengths
 
 
-def _maps(directory: Path, name: str, kind: str, width: int, index: Mapping[str, Any]) -> list[NDArray[Any]]:
-    maps = []
+def _fits(
+    index: Mapping[str, Any],
+    columns: Mapping[str, NDArray[np.int64]],
+    tokens: NDArray[np.int32],
+    lengths: NDArray[np.int64],
+) -> bool:
+    clips, shards = len(index["ids"]), index["shards"]
+    arrays = [*columns.values(), lengths]
+    if any(array.shape != (clips,) or (array < 0).any() for array in arrays) or (columns["shard"] >= shards).any():
+        return False
+    if not all(_inside(index, kind, 4 * (width or 1), columns, "frames_at", "frames")
+               for kind, width in index["features"].items()):  # fmt: skip
+        return False
+    return bool(
+        _inside(index, "pcm", 2, columns, "at", "samples")
+        and tokens.shape == (lengths.sum(),)
+        and ((tokens >= 0) & (tokens < len(SYMBOLS))).all()
+        and (columns["speaker"] < len(index["speakers"])).all()
+    )
+
+
+def _inside(
+    index: Mapping[str, Any], kind: str, width: int, columns: Mapping[str, NDArray[np.int64]], at: str, count: str
+) -> bool:
+    """Whether every clip lies inside its file."""
+    sizes = np.array([index["files"][file_name(kind, shard)] for shard in range(index["shards"])], np.int64)
+    return bool(((columns[at] + columns[count]) * width <= sizes[columns["shard"]]).all())
+
+
+def _speakers(
+    directory: Path, index: Mapping[str, Any], numbers: NDArray[np.int64], wanted: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """The table of speakers, and each clip's number in it."""
+    own = tuple(index["speakers"])
+    if wanted is None or wanted == own:
+        return own, numbers
+    if len(wanted) < 2:
+        return wanted, np.zeros_like(numbers)
+    strange = sorted({own[number] for number in numbers} - set(wanted))
+    if strange:
+        raise CorpusError(
+            f"{directory} holds speakers that are not among those of the training corpus: {', '.join(strange[:10])}"
+        )
+    table = np.array([wanted.index(name) if name in wanted else -1 for name in own], np.int64)
+    return wanted, table[numbers]
+
+
+def _maps(directory: Path, kind: str, number: str, width: int | None, index: Mapping[str, Any]) -> list[NDArray[Any]]:
+    """The files of a kind: (n,), or (n, width) where there is a width."""
+    maps: list[NDArray[Any]] = []
     for shard in range(index["shards"]):
-        file = f"{name}-{shard:05d}.bin"
-        empty = index["files"].get(file, 0) == 0
-        flat = np.zeros(0, kind) if empty else np.memmap(directory / file, kind, "r")
-        maps.append(flat.reshape(-1, width))
+        name = file_name(kind, shard)
+        try:
+            flat = np.memmap(directory / name, number, "r") if index["files"][name] else np.zeros(0, number)
+            maps.append(flat if width is None else flat.reshape(-1, width))
+        except (OSError, ValueError) as error:
+            raise CorpusError(f"{directory / name} cannot be read ({error}): {AGAIN}") from error
     return maps

@@ -13,8 +13,11 @@ import numpy as np
 
 from voxyard.corpus.audio import read_pcm
 from voxyard.corpus.examples import CorpusError
-from voxyard.corpus.ljspeech import BadClip, Contents, Line, read_contents, wav_path
+from voxyard.corpus.ljspeech import BadClip, Contents, Line, Needs, read_contents, wav_path
+from voxyard.corpus.shards import EVAL, Shards, Wanted, altered_files, is_shards, read_index
 from voxyard.corpus.text import Tokenizer
+
+RATE = 22050  # the model's default, at which clips are decoded
 
 
 @dataclass(frozen=True)
@@ -56,35 +59,62 @@ class Survey:
 
 
 def check(directory: Path, *, workers: int = 8) -> Survey:
-    """Decodes every clip of an LJSpeech directory. Raises CorpusError where there is none."""
-    contents = read_contents(directory, "all", Tokenizer())
+    """Decodes every clip of an LJSpeech directory, or compares shards with their checksums.
+
+    The evaluation split of recordings is read too. Raises CorpusError where there is no corpus, or no whole shards.
+    """
+    if is_shards(directory):
+        return _survey_shards(directory)
+    contents = read_contents(directory, "all", Tokenizer(), Needs(RATE), workers=workers)
     with ThreadPoolExecutor(workers) as pool:
-        broken = tuple(one for one in pool.map(lambda line: _broken(directory, line), contents.lines) if one)
-    return _survey(contents, broken)
+        found = list(pool.map(lambda line: _broken(directory, line), contents.lines))
+    return _survey(contents, found)
+
+
+def _survey_shards(directory: Path) -> Survey:
+    index = read_index(directory)
+    shards = Shards(directory, Wanted(index["sample_rate"], index["text_units"], str(index.get("language"))))
+    seconds = shards.samples / shards.sample_rate
+    altered = [BadClip(name, "it does not hold what was written") for name in altered_files(directory, index)]
+    if is_shards(directory / EVAL):
+        altered += [BadClip(f"{EVAL}/{one.clip}", one.reason) for one in _survey_shards(directory / EVAL).bad]
+    return Survey(
+        path=str(directory),
+        clips=len(shards),
+        seconds=float(seconds.sum()),
+        rates={shards.sample_rate: len(shards)},
+        channels={1: len(shards)},
+        speakers=dict(Counter(shards.speakers[shards.read(i).speaker] for i in range(len(shards)))),
+        seconds_percentiles=_at(seconds),
+        tokens_percentiles=_at(shards.token_lengths),
+        unknown_symbols={},
+        bad=tuple(altered),
+    )
 
 
 def _broken(directory: Path, line: Line) -> BadClip | None:
     try:
-        read_pcm(wav_path(directory, line.clip), 22050)
+        read_pcm(wav_path(directory, line.clip), RATE)
     except CorpusError as error:
         return BadClip(line.clip, str(error))
     return None
 
 
-def _survey(contents: Contents, broken: tuple[BadClip, ...]) -> Survey:
-    seconds = np.array([header.frames / header.sample_rate for header in contents.headers])
-    tokens = np.array([len(one) for one in contents.tokens])
+def _survey(contents: Contents, found: list[BadClip | None]) -> Survey:
+    good = [i for i, one in enumerate(found) if one is None]
+    headers = [contents.headers[i] for i in good]
+    seconds = np.array([header.frames / header.sample_rate for header in headers])
     return Survey(
         path=str(contents.directory),
-        clips=len(contents.lines) - len(broken),
+        clips=len(good),
         seconds=float(seconds.sum()),
-        rates=dict(Counter(header.sample_rate for header in contents.headers)),
-        channels=dict(Counter(header.channels for header in contents.headers)),
-        speakers=dict(Counter(line.speaker for line in contents.lines)),
+        rates=dict(Counter(header.sample_rate for header in headers)),
+        channels=dict(Counter(header.channels for header in headers)),
+        speakers=dict(Counter(contents.lines[i].speaker for i in good)),
         seconds_percentiles=_at(seconds),
-        tokens_percentiles=_at(tokens),
+        tokens_percentiles=_at(np.array([len(contents.tokens[i]) for i in good])),
         unknown_symbols=contents.unknown,
-        bad=contents.bad + broken,
+        bad=contents.bad + tuple(one for one in found if one is not None),
     )
 
 

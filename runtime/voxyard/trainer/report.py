@@ -216,7 +216,8 @@ class Report:
     def render(self) -> str:
         """The report as text."""
         rows: list[tuple[str, str, str]] = [
-            ("run", self.run, f"{self.strategy} on {', '.join(self.devices)}"),
+            ("run", self.run, self.strategy),
+            *(("device", "", device) for device in self.devices),
             ("steps", f"{self.first_step} → {self.last_step}", self.ended),
             (
                 "rate",
