@@ -140,6 +140,7 @@ def _prepare() -> click.Command:
         with _answering("corpus prepare"):
             from voxyard.corpus import prepare as write_shards
             from voxyard.trainer import prepare_features
+            from voxyard.trainer.corpora import feature_settings
 
             loaded = _load(flags, config).config
             with _progress("writing shards") as progress:
@@ -150,7 +151,9 @@ def _prepare() -> click.Command:
                     text_units=loaded.model.text_units,
                     language=loaded.model.language,
                     max_bad_share=loaded.data.max_bad_share,
+                    hop_length=loaded.model.hop_length,
                     features=prepare_features(loaded) if features else None,
+                    feature_settings=feature_settings(loaded),
                     progress=progress,
                 )
         for clip in made.bad:

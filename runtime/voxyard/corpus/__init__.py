@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def open_source(
     """
     shards = path / EVAL if split == "eval" else path
     if is_shards(shards):
-        return Shards(shards, Wanted(sample_rate, text_units, language, speakers, feature_settings))
+        return Shards(shards, Wanted(sample_rate, text_units, language, hop_length, speakers, feature_settings))
     needs = Needs(sample_rate, hop_length, speakers)
     return Recordings(path, split, needs, units=text_units, language=language, max_bad_share=max_bad_share)
 
@@ -91,7 +92,7 @@ def prepare(
             features=features, workers=workers, progress=progress,
         )  # fmt: skip
 
-    if source.resolve().is_relative_to(destination.resolve()):
+    if Path(os.path.realpath(source)).is_relative_to(os.path.realpath(destination)):
         raise CorpusError(f"{destination} holds the recordings themselves: give another directory for the shards")
     with whole_directory(destination, "shards", only_shards) as directory:
         made = [write("train", directory)]

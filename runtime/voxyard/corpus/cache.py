@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import mmap
 import os
 import threading
+import weakref
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +17,18 @@ from numpy.typing import NDArray
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource
 
 MAGIC = b"voxyard-clips-1\n"
-FINGERPRINT_BYTES = 64
+KEY_BYTES = 64
 
 
 class CachedSource:
     """A source whose clips are decoded once. Layout of the cache: header, one byte a clip (1 = there), tokens, PCM."""
 
     def __init__(self, source: ExampleSource, file: Path | None) -> None:
-        """Keeps the clips in `file`, or in memory without one. Raises CorpusError where that cannot be done."""
+        """Keeps the clips in `file`, or in memory without one. Raises CorpusError where that cannot be done.
+
+        Runs on the same corpus may share a file. A recording that is replaced by one of the same length is not
+        noticed: remove the file then.
+        """
         self._source = source
         self.sample_rate, self.speakers = source.sample_rate, source.speakers
         self.ids, self.samples, self.token_lengths = source.ids, source.samples, source.token_lengths
@@ -35,7 +42,7 @@ class CachedSource:
     @staticmethod
     def size(source: ExampleSource) -> int:
         """Bytes that the whole corpus takes in the cache."""
-        header = len(MAGIC) + FINGERPRINT_BYTES
+        header = len(MAGIC) + KEY_BYTES
         return (
             header
             + _aligned(len(source))
@@ -58,30 +65,43 @@ class CachedSource:
         return Example(pcm=pcm, tokens=tokens, speaker=int(self._speakers[i]))
 
     def _open(self, file: Path) -> mmap.mmap:
-        size, header = (
-            self.size(self._source),
-            MAGIC + self.fingerprint.encode()[:FINGERPRINT_BYTES].ljust(FINGERPRINT_BYTES),
-        )
+        size = self.size(self._source)
         try:
             file.touch()
             with file.open("r+b") as handle:
-                found = handle.read(len(header))
-                if found and not found.startswith(MAGIC):
-                    raise CorpusError(f"--cache-file {file} exists and is no cache of voxyard's: give another path")
-                if found != header or os.fstat(handle.fileno()).st_size != size:
-                    handle.truncate(0)
-                    os.posix_fallocate(handle.fileno(), 0, size)  # a full disk shows now, not as a crash later
-                    handle.seek(0)
-                    handle.write(header)
-                    handle.flush()
+                self._use_or_rebuild(handle, file, size)
+                self._file = os.dup(handle.fileno())  # holds the lock for as long as the clips are mapped
+                weakref.finalize(self, os.close, self._file)
                 return mmap.mmap(handle.fileno(), size)
         except OSError as error:
             raise CorpusError(
-                f"--cache-file {file} ({size / 2**20:.0f} MiB) cannot be used: {error.strerror}"
+                f"--cache-file {file} ({size / 2**20:.1f} MiB) cannot be used: {error.strerror or error}"
             ) from error
 
+    def _use_or_rebuild(self, handle: IO[bytes], file: Path, size: int) -> None:
+        header = MAGIC + self._key()
+        alone = _locked(handle, fcntl.LOCK_EX)
+        if not alone and not _locked(handle, fcntl.LOCK_SH):
+            raise CorpusError(f"--cache-file {file} is in use: another run is making it; try again, or give another")
+        handle.seek(0)
+        found = handle.read(len(header))
+        if found and not found.startswith(MAGIC):
+            raise CorpusError(f"--cache-file {file} exists and is no cache of voxyard's: give another path")
+        if found != header or os.fstat(handle.fileno()).st_size != size:
+            if not alone:
+                raise CorpusError(f"--cache-file {file} is in use by a run with another corpus: give another path")
+            _allocate(handle, header, size)
+        _locked(handle, fcntl.LOCK_SH)
+
+    def _key(self) -> bytes:
+        """What the cache holds: subsets of a corpus may be of one size and fingerprint."""
+        digest = hashlib.sha256(self.fingerprint.encode())
+        digest.update("\0".join(self.ids).encode())
+        digest.update(np.stack([self.samples, self.token_lengths]).astype("<i8").tobytes())
+        return digest.hexdigest().encode()
+
     def _views(self, buffer: mmap.mmap) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        clips, at = len(self._source), len(MAGIC) + FINGERPRINT_BYTES
+        clips, at = len(self._source), len(MAGIC) + KEY_BYTES
         present = np.frombuffer(buffer, np.uint8, clips, at)
         at += _aligned(clips)
         speakers = np.frombuffer(buffer, np.int32, clips, at)
@@ -89,6 +109,28 @@ class CachedSource:
         tokens = np.frombuffer(buffer, np.int32, int(self._tokens_at[-1]), at)
         at += tokens.nbytes
         return present, speakers, tokens, np.frombuffer(buffer, np.int16, int(self._pcm_at[-1]), at)
+
+
+def _locked(handle: IO[bytes], kind: int) -> bool:
+    """Whether the file is locked now. A file system without locks counts as one that nobody else uses."""
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _allocate(handle: IO[bytes], header: bytes, size: int) -> None:
+    """An empty cache with all its room; no room is taken where there is too little."""
+    handle.truncate(0)
+    try:
+        os.posix_fallocate(handle.fileno(), 0, size)  # a full disk shows now, not as a crash later
+    except OSError:
+        handle.truncate(0)
+        raise
+    os.pwrite(handle.fileno(), header, 0)
 
 
 def _aligned(count: int) -> int:

@@ -70,7 +70,7 @@ def make_demo(
     """
     texts = sentences()
     count = len(texts) if clips is None else clips
-    if count > len(texts):
+    if not 1 <= count <= len(texts):
         raise CorpusError(f"the demo has {len(texts)} sentences: ask for at most so many clips, not {count}")
     espeak.restart()
     lines, samples = [], 0

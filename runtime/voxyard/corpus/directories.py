@@ -21,7 +21,7 @@ def whole_directory(directory: Path, what: str, is_ours: Callable[[Path], bool])
     something else, where another process writes there, and for every OSError (a full disk, no permission).
     """
     try:
-        target = directory.resolve()
+        target = Path(os.path.realpath(directory))
         _refuse_others(directory, target, what, is_ours)
         unfinished = target.with_name(f".{target.name}.unfinished")
         with _claimed(unfinished, directory):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import os
 import re
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ _RATE, _PITCH = 1, 3
 _DONT_EXIT = 0x8000
 
 _LANGUAGE_SWITCH = re.compile(r"\([a-z][a-z0-9-]*\)")  # a German text holds "(en)kˈuːl(de)" for "cool"
+_CLAUSE_END, _LAST_END = (re.compile(rf"([.,;:!?…—–])\W*{letter}$") for letter in (r"\w?", ""))
+_LONGEST_PATH = 140  # espeak-ng keeps 160 bytes for the path of its data and the names in it
 
 _lock = threading.Lock()  # the library keeps one global state
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
@@ -38,17 +42,28 @@ _espeak: _Espeak | None = None
 
 
 def phonemes(text: str, language: str) -> str:
-    """The text in IPA with stress marks; clauses are joined by a blank. Raises CorpusError for an unknown language."""
+    """The text in IPA with stress marks, each clause with its punctuation. Raises CorpusError for unknown languages."""
     with _lock:
         library = _started().library
         _choose(library, language)
-        buffer = ctypes.create_string_buffer(text.encode())
-        position = ctypes.c_void_p(ctypes.addressof(buffer))
-        clauses = []
-        while position.value:
-            clauses.append((library.espeak_TextToPhonemes(ctypes.byref(position), _UTF8, _IPA) or b"").decode())
-    spoken = " ".join(clause.strip() for clause in clauses if clause.strip())
-    return _LANGUAGE_SWITCH.sub("", spoken)
+        clauses = [
+            phonetic + (found.group(1) if (found := end.search(clause)) else "")
+            for phonetic, clause, end in _clauses(library, text.encode())
+            if phonetic
+        ]
+    return _LANGUAGE_SWITCH.sub("", " ".join(clauses))
+
+
+def _clauses(library: ctypes.CDLL, raw: bytes) -> Iterator[tuple[str, str, re.Pattern[str]]]:
+    """Phonemes of each clause, its text, and the pattern of its end: the library reads a letter too far."""
+    buffer = ctypes.create_string_buffer(raw)
+    begin = ctypes.addressof(buffer)
+    position, at = ctypes.c_void_p(begin), 0
+    while position.value:
+        phonetic = (library.espeak_TextToPhonemes(ctypes.byref(position), _UTF8, _IPA) or b"").decode()
+        end = (position.value or begin + len(raw)) - begin
+        yield phonetic.strip(), raw[at:end].decode(errors="replace"), _LAST_END if end == len(raw) else _CLAUSE_END
+        at = end
 
 
 def speak(
@@ -118,14 +133,19 @@ def _start() -> _Espeak:
         ctypes.c_void_p, ctypes.c_void_p,
     ]  # fmt: skip
     library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
-    data = Path(espeakng_loader.get_data_path())
-    rate = int(library.espeak_Initialize(_SYNCHRONOUS, 0, str(data).encode(), _DONT_EXIT))
+    data = espeakng_loader.get_data_path()
+    rate = int(library.espeak_Initialize(_SYNCHRONOUS, 0, _short(data).encode(), _DONT_EXIT))
     if rate <= 0:
-        raise CorpusError(
-            f"espeak-ng does not start with its data in {data}: it needs a path shorter than 160 characters, "
-            "else reinstall espeakng-loader"
-        )
+        raise CorpusError(f"espeak-ng does not start with its data in {data}: reinstall espeakng-loader")
     return _Espeak(library, rate)
+
+
+@cache
+def _short(directory: str) -> str:
+    """Another path of the same directory where its own is too long for espeak-ng."""
+    if len(directory.encode()) <= _LONGEST_PATH:
+        return directory
+    return f"/proc/self/fd/{os.open(directory, os.O_PATH)}"  # open as long as the process runs
 
 
 def _choose(library: ctypes.CDLL, language: str) -> None:

@@ -20,7 +20,7 @@ SMALLEST_TO_SKIP = 20
 
 def allowed_bad(clips: int, share: float) -> int:
     """How many of so many clips may be broken: the share, and at least one of 20 or more (1% of 50 clips is none)."""
-    return max(int(share * clips), int(share > 0 and clips >= SMALLEST_TO_SKIP))
+    return max(int(share * clips + 1e-9), int(share > 0 and clips >= SMALLEST_TO_SKIP))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from voxyard.corpus.text import Tokenizer, Units
 log = logging.getLogger("voxyard.corpus")
 
 Split = Literal["all", "train", "eval"]
-METADATA: dict[Split, tuple[tuple[str, ...], ...]] = {  # the first of these sets that is there
-    "all": (("metadata.csv",), ("metadata_train.csv", "metadata_eval.csv"), ("metadata_train.csv",)),
-    "train": (("metadata_train.csv",), ("metadata.csv",)),
-    "eval": (("metadata_eval.csv",),),
-}
 EVAL_METADATA = "metadata_eval.csv"
+METADATA: dict[Split, tuple[str, ...]] = {  # the first that is there
+    "all": ("metadata.csv", "metadata_train.csv"),
+    "train": ("metadata_train.csv", "metadata.csv"),
+    "eval": (EVAL_METADATA,),
+}
 HOP_LENGTH = 256  # the model's default
 
 
@@ -71,27 +71,29 @@ class Needs:
     speakers: tuple[str, ...] | None = None  # those of the training corpus; None takes whoever speaks
 
 
-def find_metadata(directory: Path, split: Split) -> tuple[Path, ...]:
-    """The metadata files of a split. Raises CorpusError with what was looked for and what was found."""
-    if not directory.exists():
-        raise CorpusError(
-            f"{directory} does not exist: expected a corpus in LJSpeech layout (metadata.csv, wavs/) or shards"
-        )
-    if not directory.is_dir():
-        raise CorpusError(f"{directory} is a file: expected a directory with metadata.csv and wavs/, or with shards")
-    for names in METADATA[split]:
-        if all((directory / name).is_file() for name in names):
-            return tuple(directory / name for name in names)
-    wanted = " or ".join(names[0] for names in METADATA[split][:2])
+def find_metadata(directory: Path, split: Split) -> Path:
+    """The metadata file of a split. Raises CorpusError with what was looked for and what was found."""
+    expected = "expected a directory in LJSpeech layout (metadata.csv, wavs/), or with shards"
+    try:
+        if not directory.exists():
+            raise CorpusError(f"{directory} does not exist: {expected}")
+        if not directory.is_dir():
+            raise CorpusError(f"{directory} is a file: {expected}")
+        for name in METADATA[split]:
+            if (directory / name).is_file():
+                return directory / name
+        found = _listing(directory)
+    except OSError as error:
+        raise CorpusError(f"{directory} cannot be read ({error.strerror}): {expected}") from error
     raise CorpusError(
-        f"{directory} holds no {wanted} (id|text|normalized text on each line) and no shards; it holds "
-        f"{_listing(directory)}"
+        f"{directory} holds no {' or '.join(METADATA[split])} (id|text|normalized text on each line) and no shards; "
+        f"it holds {found}"
     )
 
 
 def read_contents(directory: Path, split: Split, tokenizer: Tokenizer, needs: Needs, *, workers: int = 8) -> Contents:
     """Reads the metadata and the headers of all recordings; decodes nothing."""
-    lines, bad = _read_metadata(find_metadata(directory, split))
+    lines, bad = _lines(directory, split)
     speakers = needs.speakers or _speakers(directory, split, lines)
     good: list[tuple[Line, Header, NDArray[np.int32]]] = []
     with ThreadPoolExecutor(workers) as pool:
@@ -217,26 +219,36 @@ def _listing(directory: Path) -> str:
 
 def _speakers(directory: Path, split: Split, lines: Sequence[Line]) -> tuple[str, ...]:
     """Those of the training split, for the evaluation split too: a speaker's number must mean the same in both."""
-    if split == "eval" and any((directory / name).is_file() for (name,) in METADATA["train"]):
-        lines, _ = _read_metadata(find_metadata(directory, "train"))
+    if split == "eval" and any((directory / name).is_file() for name in METADATA["train"]):
+        lines, _ = _lines(directory, "train")
     return tuple(sorted({line.speaker for line in lines}))
 
 
-def _read_metadata(files: Sequence[Path]) -> tuple[list[Line], list[BadClip]]:
+def _lines(directory: Path, split: Split) -> tuple[list[Line], list[BadClip]]:
+    """The clips of a split. What is evaluated on is not trained on, also where metadata.csv lists all clips."""
+    lines, bad = _read_metadata(find_metadata(directory, split))
+    if split == "eval" or not has_eval_metadata(directory):
+        return lines, bad
+    held, held_bad = _read_metadata(directory / EVAL_METADATA)
+    names = {line.clip for line in held}
+    others = [line for line in lines if line.clip not in names]
+    return (others + held, bad + held_bad) if split == "all" else (others, bad)
+
+
+def _read_metadata(metadata: Path) -> tuple[list[Line], list[BadClip]]:
     lines, bad, seen = [], [], set[str]()
-    for metadata in files:
-        for number, raw in enumerate(_text(metadata).split("\n"), 1):
-            if not raw.strip():
-                continue
-            parts = raw.split("|")
-            clip = parts[0].strip()
-            reason = _bad_line(parts, clip, seen)
-            if reason:
-                bad.append(BadClip(clip or f"line {number}", f"line {number} of {metadata.name}: {reason}"))
-                continue
-            seen.add(clip)
-            spoken = parts[2] if len(parts) > 2 and parts[2].strip() else parts[1]
-            lines.append(Line(clip, spoken, parts[3].strip() if len(parts) > 3 else ""))
+    for number, raw in enumerate(_text(metadata).split("\n"), 1):
+        if not raw.strip():
+            continue
+        parts = raw.split("|")
+        clip = parts[0].strip()
+        reason = _bad_line(parts, clip, seen)
+        if reason:
+            bad.append(BadClip(clip or f"line {number}", f"line {number} of {metadata.name}: {reason}"))
+            continue
+        seen.add(clip)
+        spoken = parts[2] if len(parts) > 2 and parts[2].strip() else parts[1]
+        lines.append(Line(clip, spoken, parts[3].strip() if len(parts) > 3 else ""))
     return lines, bad
 
 

@@ -42,21 +42,24 @@ class Wanted:
     sample_rate: int
     units: Units
     language: str
+    hop_length: int = 1
     speakers: tuple[str, ...] | None = None  # those of the training corpus; None takes the shards' own
     feature_settings: Mapping[str, Any] | None = None  # None takes features however they were made
 
 
 def is_shards(directory: Path) -> bool:
     """Whether a directory is meant to hold shards (of any version, whole or not)."""
-    return (directory / INDEX).is_file() or (directory / ARRAYS).is_file()
+    try:
+        return (directory / INDEX).is_file() or (directory / ARRAYS).is_file()
+    except OSError:  # a name that is too long, a directory that may not be read
+        return False
 
 
 def only_shards(directory: Path) -> bool:
-    """Whether a directory holds shards and nothing else, so that it may be replaced."""
+    """Whether a directory holds shards, damaged ones too, and nothing else, so that it may be replaced."""
     names = {path.name for path in directory.iterdir()}
     others = {name for name in names - {INDEX, ARRAYS, EVAL} if not _FILE.fullmatch(name)}
-    whole = INDEX in names and not others
-    return whole and (EVAL not in names or only_shards(directory / EVAL))
+    return file_name("pcm", 0) in names and not others and (EVAL not in names or only_shards(directory / EVAL))
 
 
 def file_name(kind: str, shard: int) -> str:
@@ -78,6 +81,7 @@ class Shards:
         self.fingerprint: str = index["fingerprint"]
         self.feature_names: tuple[str, ...] = tuple(sorted(index["features"]))
         self.speakers, self._speaker = _speakers(directory, index, self._columns["speaker"], wanted.speakers)
+        _check_lengths(directory, self, wanted.hop_length)
         self._tokens_at = np.concatenate([[0], np.cumsum(self.token_lengths)])
         self._pcm = _maps(directory, "pcm", "<i2", None, index)
         self._features = {
@@ -105,7 +109,7 @@ def read_index(directory: Path) -> dict[str, Any]:
         raise CorpusError(f"{path} cannot be read ({reason}): {AGAIN}") from error
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise CorpusError(f"{path} does not describe voxyard's shards of format {FORMAT}: {AGAIN}")
-    if any(not isinstance(index.get(name), kind) for name, kind in _INDEX_TYPES.items()):
+    if not _complete(index):
         raise CorpusError(f"{path} is not complete: {AGAIN}")
     kinds = ("pcm", *index["features"])
     for name in [ARRAYS, *(file_name(kind, shard) for kind in kinds for shard in range(index["shards"]))]:
@@ -117,6 +121,15 @@ def read_index(directory: Path) -> dict[str, Any]:
             state = "is missing" if found is None else f"has {found} bytes instead of {size}"
             raise CorpusError(f"{directory / name} {state}: {AGAIN}")
     return index
+
+
+def _complete(index: Mapping[str, Any]) -> bool:
+    return (
+        all(isinstance(index.get(name), kind) for name, kind in _INDEX_TYPES.items())
+        and all(isinstance(name, str) for name in [*index["ids"], *index["speakers"]])
+        and all(isinstance(size, int) for size in index["files"].values())
+        and all(width is None or (isinstance(width, int) and width > 0) for width in index["features"].values())
+    )
 
 
 def altered_files(directory: Path, index: Mapping[str, Any]) -> list[str]:
@@ -192,6 +205,17 @@ def _inside(
     """Whether every clip lies inside its file."""
     sizes = np.array([index["files"][file_name(kind, shard)] for shard in range(index["shards"])], np.int64)
     return bool(((columns[at] + columns[count]) * width <= sizes[columns["shard"]]).all())
+
+
+def _check_lengths(directory: Path, shards: Shards, hop_length: int) -> None:
+    """Shards are prepared for a hop length; a longer one leaves fewer frames."""
+    short = np.flatnonzero(shards.samples // hop_length < shards.token_lengths)
+    if len(short) > 0:
+        names = ", ".join(str(shards.ids[i]) for i in short[:10]) + (" …" if len(short) > 10 else "")
+        raise CorpusError(
+            f"{len(short)} clips of {directory} have fewer frames than tokens with a hop length of {hop_length}: "
+            f"{names}; prepare the corpus again with it (`voxyard corpus prepare --hop-length {hop_length}`)"
+        )
 
 
 def _speakers(

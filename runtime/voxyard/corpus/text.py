@@ -35,11 +35,12 @@ class Tokenizer:
 
     def encode(self, text: str) -> NDArray[np.int32]:
         """Tokens (n,) of a text; empty where no symbol of it is known. Raises CorpusError for an unknown language."""
-        cleaned = normalise(text)
         if self.units == "phonemes":
             from voxyard.corpus.espeak import phonemes
 
-            cleaned = phonemes(cleaned, self.language)
+            cleaned = phonemes(_tidy(text), self.language)  # US and us sound different
+        else:
+            cleaned = normalise(text)
         tokens = []
         for character in cleaned:
             known = [_INDEX[part] for part in _known_parts(character)]
@@ -52,13 +53,17 @@ class Tokenizer:
 
 def normalise(text: str) -> str:
     """NFKC, lower case, white space and control characters as single blanks."""
-    blanked = "".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in text)
-    return " ".join(unicodedata.normalize("NFKC", blanked).lower().split())
+    return _tidy(text).lower()
 
 
 def decode(tokens: NDArray[np.int32]) -> str:
     """The symbols of tokens, padding left out."""
     return "".join(SYMBOLS[token] for token in tokens)
+
+
+def _tidy(text: str) -> str:
+    blanked = "".join(" " if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") else c for c in text)
+    return " ".join(unicodedata.normalize("NFKC", blanked).split())
 
 
 def _known_parts(character: str) -> list[str]:

@@ -77,7 +77,7 @@ def open_corpora(config: TrainConfig) -> Corpora:
         raise TrainerError("no corpus: give --train-data DIR (`voxyard corpus demo DIR` makes a small one)")
     training = _open(data.train_data, config)
     if data.val_data is not None:
-        validation: ExampleSource | None = _open(data.val_data, config)
+        validation: ExampleSource | None = _open(data.val_data, config, speakers=training.speakers)
     elif has_eval_split(data.train_data):
         validation = _open(data.train_data, config, split="eval")
     else:
@@ -97,7 +97,15 @@ def hold_out(source: ExampleSource, share: float) -> tuple[ExampleSource, Exampl
     return Subset(source, others), Subset(source, chosen)
 
 
-def _open(path: Path, config: TrainConfig, split: Split = "train") -> ExampleSource:
+def feature_settings(config: TrainConfig) -> dict[str, int | float]:
+    """What precomputed features depend on."""
+    names = ("hop_length", "fft_size", "mels", "mel_low_hz", "mel_high_hz")
+    return {name: getattr(config.model, name) for name in names} | {"pre_emphasis": config.data.pre_emphasis}
+
+
+def _open(
+    path: Path, config: TrainConfig, split: Split = "train", speakers: tuple[str, ...] | None = None
+) -> ExampleSource:
     model = config.model
     source = open_source(
         path,
@@ -106,6 +114,9 @@ def _open(path: Path, config: TrainConfig, split: Split = "train") -> ExampleSou
         language=model.language,
         max_bad_share=config.data.max_bad_share,
         split=split,
+        hop_length=model.hop_length,
+        speakers=speakers,
+        feature_settings=feature_settings(config),
     )
     return _without_long_clips(source, config)
 

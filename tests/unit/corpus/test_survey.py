@@ -1,0 +1,90 @@
+"""`voxyard corpus check`: everything that is in a corpus, everything that is wrong with it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from tones import Corpus, tone, write_wav
+
+from voxyard.corpus import check
+
+
+def test_what_is_there_is_counted_and_what_is_broken_is_named(corpus: Corpus) -> None:
+    """T7."""
+    corpus.add("a", "hello 你", 0.5, "x").add("b", "there", 0.3, "y").add("broken", "there", 0.3, "y")
+    write_wav(corpus.wav("b"), np.stack([tone(0.7, 8000)] * 2, axis=1), 8000)
+    corpus.wav("broken").write_bytes(b"")
+    corpus.write([*corpus.lines, "gone|text|text", "a|b"])
+    survey = check(corpus.directory)
+    assert (survey.clips, round(survey.seconds, 3)) == (2, 1.2)
+    assert (dict(survey.rates), dict(survey.channels)) == ({22050: 1, 8000: 1}, {1: 1, 2: 1})
+    assert dict(survey.speakers) == {"x": 1, "y": 1}
+    assert dict(survey.unknown_symbols) == {"你": 1}
+    assert (survey.seconds_percentiles[0], survey.seconds_percentiles[100]) == (0.5, 0.7)
+    assert sorted(one.clip for one in survey.bad) == ["a", "broken", "gone"]
+    text = survey.render()
+    for said in (
+        "2 clips",
+        "22050 Hz ×1",
+        "'你' ×1",
+        "bad clips     3",
+        "broken: broken.wav is empty",
+        "gone.wav is missing",
+    ):
+        assert said in text
+
+
+def test_clips_that_break_only_when_decoded_are_found_and_not_counted(corpus: Corpus) -> None:
+    """T7."""
+    corpus.add("a").add("b")
+    raw = bytearray(corpus.wav("b").read_bytes())
+    raw[20:22], raw[32:36], raw[44:48] = b"\x03\x00", b"\x04\x00\x20\x00", b"\x00\x00\xc0\x7f"  # floats, one is NaN
+    corpus.wav("b").write_bytes(raw)
+    survey = check(corpus.directory)
+    assert [one.clip for one in survey.bad] == ["b"]
+    assert (survey.clips, sum(survey.rates.values()), round(survey.seconds, 3)) == (1, 1, 0.4)
+
+
+def test_both_splits_are_looked_at(corpus: Corpus) -> None:
+    """T7."""
+    corpus.add("a").add("b").add("c")
+    corpus.write(corpus.lines[:2], "metadata_train.csv").write(corpus.lines[2:], "metadata_eval.csv")
+    (corpus.directory / "metadata.csv").unlink()
+    assert check(corpus.directory).clips == 3
+    corpus.wav("c").unlink()
+    assert [one.clip for one in check(corpus.directory).bad] == ["c"]
+    (corpus.directory / "metadata_train.csv").rename(corpus.directory / "metadata.csv")
+    assert [one.clip for one in check(corpus.directory).bad] == ["c"]
+
+
+def test_an_evaluation_split_may_be_all_of_what_metadata_csv_lists_again(corpus: Corpus) -> None:
+    """T7: a clip in both files is no fault."""
+    corpus.add("a").add("b").write([corpus.lines[1]], "metadata_eval.csv")
+    survey = check(corpus.directory)
+    assert (survey.clips, survey.bad) == (2, ())
+
+
+def test_everything_can_be_written_as_json(corpus: Corpus) -> None:
+    """T7."""
+    corpus.add("a", "你 hello").write([*corpus.lines, "gone|x|x"])
+    answer = json.loads(json.dumps(check(corpus.directory).to_json()))
+    assert (answer["clips"], answer["rates"], answer["unknown_symbols"]) == (1, {"22050": 1}, {"你": 1})
+    assert [one["clip"] for one in answer["bad"]] == ["gone"]
+
+
+def test_a_long_list_of_faults_is_cut_when_printed(corpus: Corpus) -> None:
+    """T7: all of them are in the JSON."""
+    corpus.add("a").write([*corpus.lines, *(f"gone{i}|x|x" for i in range(30))])
+    survey = check(corpus.directory)
+    assert survey.render().count(" is missing") == 20
+    assert survey.render().splitlines()[-1].strip() == "… and 10 more"
+    assert len(survey.to_json()["bad"]) == 30
+
+
+def test_a_corpus_of_which_nothing_is_good_is_surveyed_all_the_same(corpus: Corpus) -> None:
+    """T7."""
+    corpus.write(["gone|x|x"])
+    survey = check(corpus.directory)
+    assert (survey.clips, survey.seconds, len(survey.bad)) == (0, 0, 1)
+    assert "none" in survey.render()

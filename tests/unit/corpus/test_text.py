@@ -1,0 +1,66 @@
+"""Text to tokens: any text, and never an error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from voxyard.corpus.text import PAD, SYMBOLS, Tokenizer, decode
+
+ANY_TEXT = st.text(st.characters(codec=None))  # lone surrogates too: a command line can bring them
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("Hello, World!", "hello, world!"),
+        ("Café, naïve", "cafe, naive"),
+        ("Straße, GROẞ", "strasse, gross"),
+        ("ﬁne № 5", "fine no 5"),
+        ("  a \t\r\n b  ", "a b"),
+        ("a\x00b\x07c\x1b[0m", "a b c 0m"),
+        ("“Yes” – ‘no’…", "“yes” – ‘no’..."),
+        ("你好", ""),
+        ("", ""),
+        (" \n ", ""),
+    ],
+)
+def test_letters_are_reduced_to_known_ones(text: str, known: str) -> None:
+    """T7: non-ASCII and empty text."""
+    assert decode(Tokenizer().encode(text)) == known
+
+
+def test_what_is_left_out_is_counted() -> None:
+    """T7."""
+    tokenizer = Tokenizer()
+    tokenizer.encode("a 你 b 你 好")
+    assert dict(tokenizer.unknown) == {"你": 2, "好": 1}
+
+
+@pytest.mark.parametrize("units", ["characters", "phonemes"])
+@given(text=ANY_TEXT)
+@example(text="\ud800")
+@example(text="(((")
+@example(text="<break/>&amp;[[hello]]")
+def test_any_text_gives_tokens_of_the_table_and_no_padding(units: str, text: str) -> None:
+    """T7."""
+    tokens = Tokenizer(units).encode(text)  # type: ignore[arg-type]
+    assert tokens.dtype == np.int32
+    assert ((tokens > PAD) & (tokens < len(SYMBOLS))).all()
+
+
+@given(text=ANY_TEXT)
+def test_encoding_what_was_decoded_gives_the_same_tokens(text: str) -> None:
+    """T7: there is one way to write what the model sees."""
+    tokens = Tokenizer().encode(text)
+    again = Tokenizer().encode(decode(tokens))
+    assert decode(again) == " ".join(decode(tokens).split())
+
+
+def test_every_symbol_is_there_once_and_padding_is_none_of_them() -> None:
+    """T17: checkpoints depend on the table."""
+    assert SYMBOLS[PAD] == ""
+    assert len(set(SYMBOLS)) == len(SYMBOLS)
+    assert all(len(symbol) == 1 for symbol in SYMBOLS[1:])

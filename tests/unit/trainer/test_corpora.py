@@ -1,0 +1,62 @@
+"""The corpora of a run: opened with the run's settings, and what is held out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tones import Corpus
+
+from voxyard.corpus import CorpusError, Example, prepare
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.corpora import feature_settings, open_corpora
+
+
+def _config(data: dict[str, Any], **model: Any) -> TrainConfig:
+    return TrainConfig.model_validate({"data": data, "model": model})
+
+
+def _corpus(directory: Path, speakers: list[str]) -> Path:
+    made = Corpus(directory)
+    for i, speaker in enumerate(speakers):
+        made.add(f"c{i}", "x" * 30, 0.4, speaker)  # 34 frames of 256 samples
+    return directory
+
+
+def test_a_speaker_is_the_same_number_in_training_and_validation(tmp_path: Path) -> None:
+    """T7."""
+    train, val = _corpus(tmp_path / "train", ["adam", "mia", "zoe"]), _corpus(tmp_path / "val", ["zoe", "mia"])
+    corpora = open_corpora(_config({"train_data": train, "val_data": val}))
+    assert corpora.validation is not None
+    assert corpora.speakers == corpora.validation.speakers == ("adam", "mia", "zoe")
+    assert [corpora.validation.read(i).speaker for i in range(2)] == [2, 1]
+
+
+def test_a_text_must_fit_the_hop_of_the_model(tmp_path: Path) -> None:
+    """T7."""
+    where = _corpus(tmp_path / "train", ["x", "x"])
+    assert len(open_corpora(_config({"train_data": where})).training) == 2
+    with pytest.raises(CorpusError, match="2 of 2 clips"):
+        open_corpora(_config({"train_data": where}, hop_length=512))
+
+
+def test_features_made_with_other_settings_are_refused(tmp_path: Path) -> None:
+    """T8: `corpus prepare --features` for another model."""
+    where, config = _corpus(tmp_path / "train", ["x", "x"]), _config({})
+
+    def features(example: Example) -> dict[str, np.ndarray]:
+        return {"mel": np.zeros((len(example.pcm) // 256, 80), np.float32)}
+
+    prepare(
+        where, tmp_path / "shards", sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0,
+        features=features, feature_settings=feature_settings(config),
+    )  # fmt: skip
+    data = {"train_data": tmp_path / "shards"}
+    assert open_corpora(_config(data)).training.feature_names == ("mel",)
+    for name, value in {"mel_high_hz": 7600.0, "fft_size": 2048}.items():
+        with pytest.raises(CorpusError, match=f"{name} .*wanted: {value}"):
+            open_corpora(_config(data, **{name: value}))
+    with pytest.raises(CorpusError, match=r"pre_emphasis 0\.0 \(wanted: 0\.97\)"):
+        open_corpora(_config(data | {"pre_emphasis": 0.97}))
