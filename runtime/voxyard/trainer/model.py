@@ -134,8 +134,7 @@ class TextToMel(keras.Model):
         pitch, energy = batch["pitch"], batch["energy"]
         voiced = ops.cast(pitch > 0, "float32")
         token_pitch = _token_means((pitch - PITCH_CENTRE) / PITCH_SPREAD, voiced, alignment.hard)
-        heard = ops.cast(mel_at.valid, "float32")
-        token_energy = _token_means((energy - ENERGY_CENTRE) / ENERGY_SPREAD, heard, alignment.hard)
+        token_energy = _token_means((energy - ENERGY_CENTRE) / ENERGY_SPREAD, ops.ones_like(energy), alignment.hard)
 
         mel, refined = self._decoded(text.encoded, token_pitch, token_energy, alignment.hard, durations, mel_at)
         return Spoken(

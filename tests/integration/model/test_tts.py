@@ -1,0 +1,114 @@
+"""Our model as a Trainable: from recordings to a voice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from voices import SMALL, Raw, raw_batch
+
+from voxyard.corpus.espeak import speak
+from voxyard.corpus.text import Tokenizer
+from voxyard.trainer.config import ModelConfig, TrainConfig, TrainingConfig
+from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.schedule import Bucket
+from voxyard.trainer.sizes import Shape
+from voxyard.trainer.trainable import Trainable
+from voxyard.trainer.tts import TextToSpeech
+
+
+def configured(**training: Any) -> TrainConfig:
+    return TrainConfig(model=ModelConfig(), training=TrainingConfig(**training))
+
+
+def test_the_features_are_what_the_batch_specification_says() -> None:
+    """T20: our model keeps to the protocol, which its checkpoints and other models rely on."""
+    ours = TextToSpeech(configured(), ("a", "b"), shape=SMALL)
+    assert isinstance(ours, Trainable)
+    made = ours.features(raw_batch([(20, 5), (12, 7)], 24, 8))
+    spec = ours.batch_spec(Bucket(frames=24, tokens=8), 2)
+    assert made.keys() == spec.keys()
+    for name, expected in spec.items():
+        assert expected.is_compatible_with(made[name]), name
+
+
+def test_four_clips_are_learned_to_almost_no_error() -> None:
+    """T18: real speech sounds of espeak-ng, a small model and a minute; padded to one bucket."""
+    texts = ["Yes.", "No way.", "Go home.", "A cat."]
+    shape = Shape(
+        width=96, heads=2, encoder_blocks=1, encoder_hidden=192, decoder_blocks=1, decoder_hidden=192,
+        predictor_width=32, aligner_width=48, postnet_width=48,
+    )  # fmt: skip
+    config = configured(learning_rate=4e-3, warmup_steps=20, weight_decay=0.0)
+    ours = TextToSpeech(config, ("espeak",), shape=shape)
+    batch = ours.features(spoken(texts))
+    model, optimizer = ours.build(), ours.optimizer()
+    weights = model.trainable_variables
+    optimizer.build(weights)
+
+    @tf.function(autograph=False)
+    def step() -> dict[str, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            losses = {name: tf.reduce_mean(value) for name, value in ours.losses(model, batch, training=False).items()}
+        gradients = tape.gradient(losses["total"], [weight.value for weight in weights])
+        optimizer.apply(gradients, weights)
+        return losses
+
+    first = float(step()["refined_mel"])
+    for _ in range(400):
+        step()
+    found = {name: float(value) for name, value in step().items()}
+    assert first > 1.5
+    assert found["refined_mel"] < 0.1, found
+    assert found["duration"] < 0.05, found
+    mel = ours.mel(model, texts[1])
+    assert abs(len(mel) - int(batch["mel_length"][1])) <= 4
+
+
+def spoken(texts: list[str]) -> Raw:
+    hop, tokens = 256, [Tokenizer().encode(text) for text in texts]
+    sounds = []
+    for text in texts:
+        sound, rate = speak(text)
+        assert rate == 22050
+        sounds.append(np.trim_zeros(sound))
+    frames = max(len(sound) for sound in sounds) // hop + 1
+    longest = max(len(ids) for ids in tokens)
+    pad = [np.pad(sound, (0, frames * hop - len(sound))) for sound in sounds]
+    return {
+        "pcm": tf.constant(np.stack(pad)),
+        "pcm_length": tf.constant([len(sound) for sound in sounds]),
+        "tokens": tf.constant(np.stack([np.pad(ids, (0, longest - len(ids))) for ids in tokens])),
+        "token_length": tf.constant([len(ids) for ids in tokens]),
+        "speaker": tf.zeros([len(texts)], tf.int32),
+        "clip_seed": tf.zeros([len(texts), 2], tf.int32),
+    }
+
+
+def test_an_untrained_model_speaks_within_range() -> None:
+    """T18: whatever the weights are, the sound is finite, as long as its mel, and the same every time."""
+    ours = TextToSpeech(configured(), ("a",), shape=SMALL)
+    model = ours.build()
+    sound, mel = ours.speak(model, "Hello, world!"), ours.mel(model, "Hello, world!")
+    assert ours.sample_rate == 22050
+    assert sound.shape == (len(mel) * 256,)
+    assert np.isfinite(sound).all()
+    assert np.abs(sound).max() <= 1
+    np.testing.assert_array_equal(sound, ours.speak(model, "Hello, world!"))
+
+
+def test_a_text_without_a_known_sign_is_refused_in_words() -> None:
+    """T18: no traceback for a user's error."""
+    ours = TextToSpeech(configured(), ("a",), shape=SMALL)
+    with pytest.raises(TrainerError, match="no letter or sign"):
+        ours.speak(ours.build(), "☃☃")
+
+
+def test_pictures_show_the_mels_and_the_path() -> None:
+    """T16: for TensorBoard."""
+    ours = TextToSpeech(configured(), ("a", "b"), shape=SMALL)
+    pictures = ours.pictures(ours.build(), ours.features(raw_batch([(20, 5), (12, 7)], 24, 8)))
+    assert pictures["mel_recorded_above_predicted"].shape == (2 * 160, 40, 3)
+    assert pictures["alignment"].shape == (2 * 7, 40, 3)
