@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from voxyard.corpus import Example, ExampleSource, has_eval_split, open_source
+from voxyard.corpus import Example, ExampleSource, allowed_bad, has_eval_split, open_source
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.ljspeech import Split
 from voxyard.host.memory import available_bytes
@@ -128,7 +128,7 @@ def _without_long_clips(source: ExampleSource, config: TrainConfig) -> ExampleSo
         return source
     names = ", ".join(f"{source.ids[i]} ({source.samples[i] / source.sample_rate:.1f} s)" for i in long[:10])
     what = f"{len(long)} of {len(source)} clips are longer than --max-clip-seconds {longest:g}: {names}"
-    if len(long) > config.data.max_bad_share * len(source):
+    if len(long) > allowed_bad(len(source), config.data.max_bad_share):
         raise TrainerError(f"{what}; raise --max-clip-seconds, cut the clips, or allow more with --max-bad-share")
     log.warning("%s; they are left out", what)
     return Subset(source, np.setdiff1d(np.arange(len(source)), long))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from voxyard.corpus import CorpusError, Example, ExampleSource
+from voxyard.corpus import CorpusError, Example, ExampleSource, allowed_bad
 from voxyard.trainer.schedule import BatchPlan, Bucket, Sampler
 
 log = logging.getLogger("voxyard.trainer")
@@ -52,7 +52,7 @@ class BatchAssembler:
     ) -> None:
         self._source, self._sampler = source, sampler
         self._hop, self._seed = hop_length, seed
-        self._allowed_bad = max_bad_share * len(source)
+        self._allowed_bad = allowed_bad(len(source), max_bad_share)
         self._lock = threading.Lock()
         self.bad: dict[int, str] = {}
 
@@ -89,7 +89,7 @@ class BatchAssembler:
                 raise CorpusError(
                     self._list_bad(
                         "more clips cannot be read than --max-bad-share allows "
-                        f"({self._allowed_bad:.1f} of {len(self._source)})"
+                        f"({self._allowed_bad} of {len(self._source)})"
                     )
                 )
 
