@@ -191,9 +191,9 @@ class KerasFit:
         import keras
 
         from voxyard.trainer.corpora import open_corpora
+        from voxyard.trainer.factory import load_trainable
         from voxyard.trainer.input import BatchAssembler
         from voxyard.trainer.schedule import Sampler, plan_buckets
-        from voxyard.trainer.trainable import load_trainable
 
         config, outer = self._config, self
         source = open_corpora(config).training

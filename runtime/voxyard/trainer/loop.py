@@ -19,6 +19,7 @@ from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora
 from voxyard.trainer.devices import Devices, resolve_precision, resolve_xla
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.factory import load_trainable
 from voxyard.trainer.gpu_watch import GpuWatch
 from voxyard.trainer.input import BatchAssembler, batch_bytes
 from voxyard.trainer.observe import Observer
@@ -26,7 +27,6 @@ from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock
 from voxyard.trainer.schedule import Sampler, plan_buckets
 from voxyard.trainer.step import TrainStep
-from voxyard.trainer.trainable import load_trainable
 from voxyard.trainer.validation import Validation
 
 log = logging.getLogger("voxyard.trainer")

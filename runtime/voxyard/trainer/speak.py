@@ -15,11 +15,11 @@ from voxyard.corpus import Example
 from voxyard.trainer import checkpoint as checkpoints
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.factory import load_trainable
 from voxyard.trainer.input import pad
 from voxyard.trainer.schedule import Bucket
 from voxyard.trainer.step import mismatches, named_weights
 from voxyard.trainer.synthesis import write_wav
-from voxyard.trainer.trainable import load_trainable
 
 CLIP_FRAMES = 64  # lengths are rounded up to this, so that few shapes are traced
 

@@ -1,12 +1,9 @@
-"""What the trainer asks of a model: the small protocol behind `--model-module`, and how a factory is found."""
+"""What the trainer asks of a model: the small protocol behind `--model-module`."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-from voxyard.trainer.errors import TrainerError
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import keras
@@ -14,7 +11,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
     from numpy.typing import NDArray
 
-    from voxyard.trainer.config import TrainConfig
     from voxyard.trainer.schedule import Bucket
 
 Batch = Mapping[str, "tf.Tensor"]
@@ -51,46 +47,3 @@ class Trainable(Protocol):
 
     def speak(self, model: keras.Model, text: str) -> NDArray[np.float32]:
         """The model's voice: samples (n,) between −1 and 1 at `sample_rate`."""
-
-
-Factory = Callable[["TrainConfig", tuple[str, ...]], Trainable]
-
-
-def load_trainable(config: TrainConfig, speakers: tuple[str, ...]) -> Trainable:
-    """Our own model, or the one of `model.module`.
-
-    Raises TrainerError where the module, the factory or a part of the protocol is missing.
-    """
-    if config.model.module is None:
-        from voxyard.trainer.tts import TextToSpeech
-
-        return TextToSpeech(config, speakers)
-    factory = _find_factory(config.model.module)
-    made = factory(config, speakers)
-    missing = [name for name in _PARTS if not hasattr(made, name)]
-    if missing:
-        raise TrainerError(
-            f"--model-module {config.model.module} made a {type(made).__name__} without {', '.join(missing)}; "
-            f"a trainable has {', '.join(_PARTS)} (see voxyard.trainer.Trainable)"
-        )
-    return made
-
-
-_PARTS = ("sample_rate", "batch_spec", "features", "build", "losses", "optimizer", "speak")
-
-
-def _find_factory(path: str) -> Factory:
-    module_name, colon, name = path.partition(":")
-    if not (module_name and colon and name):
-        raise TrainerError(f"--model-module {path!r}: expected package.module:factory")
-    try:
-        module: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise TrainerError(
-            f"--model-module {path}: no module named {error.name!r}; is it installed, or its folder on PYTHONPATH?"
-        ) from error
-    factory = getattr(module, name, None)
-    if not callable(factory):
-        raise TrainerError(f"--model-module {path}: {module_name} has no callable {name!r}")
-    found: Factory = factory
-    return found
