@@ -7,7 +7,6 @@ import hashlib
 import mmap
 import os
 import threading
-import weakref
 from pathlib import Path
 from typing import IO, Any
 
@@ -70,9 +69,7 @@ class CachedSource:
             file.touch()
             with file.open("r+b") as handle:
                 self._use_or_rebuild(handle, file, size)
-                self._file = os.dup(handle.fileno())  # holds the lock for as long as the clips are mapped
-                weakref.finalize(self, os.close, self._file)
-                return mmap.mmap(handle.fileno(), size)
+                return mmap.mmap(handle.fileno(), size)  # keeps a handle of its own, and with it the lock
         except OSError as error:
             raise CorpusError(
                 f"--cache-file {file} ({size / 2**20:.1f} MiB) cannot be used: {error.strerror or error}"

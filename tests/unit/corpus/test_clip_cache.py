@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -173,6 +174,23 @@ def test_a_run_with_another_corpus_does_not_spoil_the_cache_of_one_that_runs(thr
         CachedSource(three.open(sample_rate=16000), tmp_path / "cache")
     again = CachedSource(three.open(), tmp_path / "cache")  # the same corpus may share it
     assert again.read(0).pcm.tolist() == running.read(0).pcm.tolist() == wanted
+
+
+def test_room_that_was_taken_in_vain_is_given_back(
+    three: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T8: some file systems keep what they found before they were full; the next try begins anew."""
+
+    def run_full(handle: int, _: int, __: int) -> None:
+        os.write(handle, b"some blocks")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", run_full)
+        with pytest.raises(CorpusError, match="No space left on device"):
+            CachedSource(three.open(), tmp_path / "cache")
+    assert (tmp_path / "cache").stat().st_size == 0
+    assert len(CachedSource(three.open(), tmp_path / "cache").read(2).pcm) == 11025
 
 
 def test_a_full_disk_is_a_sentence_before_the_training_begins(three: Corpus, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from tones import open_corpus
+from tones import open_corpus, tone
 
 from voxyard.corpus import CorpusError, check, espeak, make_demo
 from voxyard.corpus.demo import sentences
@@ -56,9 +56,12 @@ def test_every_sentence_is_there_once_and_known_to_the_model() -> None:
     assert len(first) > 0.85 * len(words)
 
 
-def test_silence_at_the_ends_is_cut(tmp_path: Path) -> None:
-    """T7: at most 50 ms are left."""
-    make_demo(tmp_path / "demo", clips=2)
+def test_silence_at_the_ends_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T7: at most 50 ms are left, and the length that is told is that of the files."""
+    spoken = np.concatenate([np.zeros(9000), 5000 * tone(1.5), np.zeros(7000)]).astype(np.int16)
+    monkeypatch.setattr(espeak, "speak", lambda *_, **__: (spoken, 22050))
+    made = make_demo(tmp_path / "demo", clips=2)
+    assert made.seconds == pytest.approx(open_corpus(tmp_path / "demo").samples.sum() / 22050)
     for path in (tmp_path / "demo/wavs").iterdir():
         loud = np.flatnonzero(np.abs(soundfile.read(path, dtype="int16")[0].astype(int)) > 200)
         assert loud[0] <= 1103

@@ -34,7 +34,9 @@ def test_ids_may_hold_dots_blanks_and_letters_of_any_script(corpus: Corpus) -> N
     assert len(source.read(1).pcm) == source.samples[1]
 
 
-@pytest.mark.parametrize("bad", ["../../etc/passwd", "/etc/passwd", "..\\up", "sub/clip", ".hidden", "..", "nul\0nul"])
+@pytest.mark.parametrize(
+    "bad", ["../../etc/passwd", "/etc/passwd", "..\\up", "sub/clip", "sub\\clip", ".hidden", "..", "nul\0nul"]
+)
 def test_an_id_that_leads_out_of_the_corpus_is_refused(corpus: Corpus, bad: str) -> None:
     """T7."""
     corpus.add("good")

@@ -55,7 +55,7 @@ def test_the_predicted_length_is_the_length(tmp_path_factory: pytest.TempPathFac
     """T7: the buckets are planned from headers alone."""
     path = tmp_path_factory.getbasetemp() / "any-length.wav"
     write_wav(path, np.zeros(frames), rate)
-    assert len(read_pcm(path, RATE)) == resampled_length(frames, rate, RATE)
+    assert len(read_pcm(path, RATE)) == resampled_length(frames, rate, RATE) > 0
 
 
 def test_stereo_is_averaged(tmp_path: Path) -> None:
