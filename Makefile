@@ -41,9 +41,9 @@ endif
 	@$(BIN)/voxyard corpus prepare "$(or $(CORPUS),$(DEMO)/corpus)" $(DEMO)/shards
 	$(SAY) "training for at most $(MINUTES) minutes: one CPU device prepares the batches while the other learns"
 	@$(BIN)/voxyard train --device cpu --data-gpu 0 --model-gpu 1 --train-data $(DEMO)/shards --model-size tiny \
-	  --batch-size 8 --buckets 2 --max-steps 400 --max-minutes $(MINUTES) --validate-every 100 --image-every 100 \
+	  --batch-size 8 --buckets 2 --learning-rate 2e-3 --warmup-steps 30 --max-steps 400 --max-minutes $(MINUTES) --validate-every 100 --image-every 100 \
 	  --metrics-port $(METRICS) --checkpoint-dir $(DEMO)/run
-	$(SAY) "speaking with the model that was just trained: minutes of training give its rhythm, hours would give its words"
+	$(SAY) "speaking with the model that was just trained"
 	@$(BIN)/voxyard synthesize --checkpoint $(DEMO)/run --text "$(SENTENCE)" --out $(DEMO)/spoken.wav
 
 test: setup  ## all tests: unit, then integration

@@ -156,7 +156,7 @@ def _prepare() -> click.Command:
                     feature_settings=feature_settings(loaded),
                     progress=progress,
                 )
-        for clip in made.bad:
+        for clip in made.bad[:20]:
             log.warning("skipped %s", clip)
         print(made)
 

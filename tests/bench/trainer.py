@@ -117,7 +117,7 @@ def summary(turns: Mapping[str, Turns], rounds: int, *, fits: list[str], ours: l
 
 def resident_memory(corpus: Path, steps: int) -> float:
     """Growth of resident memory from a tenth of the steps to the end."""
-    with contestant("split", "balanced", corpus, 1) as ours:
+    with contestant("split", "memory", corpus, 1) as ours:
         return ours.turn("memory", steps)["growth"]
 
 
@@ -151,12 +151,12 @@ def main() -> None:
     """Measures, prints, and writes build/bench/trainer.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory-steps", type=int, default=2000)
     args = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     corpus = shards(args.corpus)
-    balanced = measure("balanced", corpus, rounds=args.rounds, steps=60)
+    balanced = measure("balanced", corpus, rounds=args.rounds, steps=30)
     print(render("balanced", balanced), flush=True)
     demo = measure("demo", corpus, rounds=max(3, args.rounds // 2), steps=6)
     print(render("demo", demo), flush=True)

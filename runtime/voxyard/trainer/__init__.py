@@ -66,6 +66,6 @@ def prepare_features(config: TrainConfig) -> Callable[[Example], Mapping[str, An
 
 def describe() -> str:
     """The table of model sizes: parameters and memory."""
-    from voxyard.trainer.model import describe as table
+    from voxyard.trainer.sizes import describe as table
 
     return table()
