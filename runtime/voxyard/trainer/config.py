@@ -110,10 +110,7 @@ class TrainingConfig(Section):
     )
     cpu_devices: int = setting(2, "Logical CPU devices to make when training on the CPU.", ge=1, le=64)
     device_threads: int | None = setting(
-        None,
-        "Threads of one operation on a CPU device; more than its share lets a split's devices have all cores together.",
-        default_text="cores ÷ devices in use",
-        ge=1,
+        None, "Threads of one operation on a CPU device.", default_text="cores ÷ devices in use", ge=1
     )
     strategy: Strategy | None = setting(
         None,

@@ -98,9 +98,9 @@ def keeping_to_its_cores(devices: Devices) -> AbstractContextManager[None]:
     In a split over CPU devices it runs the operations of a function one after the other in the calling thread.
     TensorFlow would spread them over all cores otherwise: each device alone would seem faster, and two at once would
     get in each other's way (overlapped ÷ ideal rate on 2 cores: 0.76 without it, 1.0 with it). Elsewhere it does
-    nothing: a GPU has its own queue, a device that is alone may have all cores, and so may devices that share them.
+    nothing: a GPU has its own queue, and a device that is alone may have all cores.
     """
-    if devices.kind == "cpu" and devices.strategy == "split" and not (devices.threads and devices.threads.shared):
+    if devices.kind == "cpu" and devices.strategy == "split":
         import tensorflow as tf
 
         scope: AbstractContextManager[None] = tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR")
@@ -142,7 +142,7 @@ def apply(plan: DevicePlan, tensorflow: ModuleType) -> None:
 
 def _apply_cpu(plan: DevicePlan, tensorflow: ModuleType) -> None:
     config = tensorflow.config
-    if len(plan.assigned) > 1 and plan.threads is not None and plan.threads.intra_op > 1 and not plan.threads.shared:
+    if len(plan.assigned) > 1 and plan.threads is not None and plan.threads.intra_op > 1:
         # Else all CPU devices share one pool of intra-op threads (tensorflow/core/common_runtime/local_device.cc).
         os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
     config.set_visible_devices([], "GPU")

@@ -45,7 +45,6 @@ class Threads:
 
     intra_op: int
     inter_op: int
-    shared: bool = False  # the CPU devices of a split have all cores together
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +208,9 @@ def _cpu_notes(config: TrainConfig, host: HostView) -> Iterable[str]:
 def cpu_threads(asked: int | None, cores: int, in_use: int) -> Threads:
     """Thread pools for `in_use` CPU devices: the operations of each keep to its share of the cores.
 
-    Who asks for more than that share lets the devices have all cores together: what one leaves idle the other takes.
     The inter-op pool carries whole functions, several a device: loops inside them take one more each.
     """
-    intra_op = asked or max(1, cores // in_use)
-    return Threads(intra_op, inter_op=max(2 * in_use, cores // in_use), shared=intra_op * in_use > max(cores, in_use))
+    return Threads(intra_op=asked or max(1, cores // in_use), inter_op=max(2 * in_use, cores // in_use))
 
 
 # -- on GPUs -------------------------------------------------------------------------------------------------
