@@ -69,6 +69,7 @@ def measure(workload: str, corpus: Path, *, rounds: int, steps: int) -> dict[str
         ours = stack.enter_context(contestant("split", workload, corpus, 1))
         wide = {
             f"split, {cores} threads": stack.enter_context(contestant("split", workload, corpus, cores)),
+            "single, 1 threads": stack.enter_context(contestant("single", workload, corpus, 1)),
             f"single, {cores} threads": stack.enter_context(contestant("single", workload, corpus, cores)),
         }
         fits = {

@@ -340,7 +340,7 @@ class Run:
             steps_per_second=clock.rate,
             losses=self._losses,
             validation=self._validation,
-            data_stage_seconds=clock.stage_mean("data") if self.devices.strategy == "split" else None,
+            data_stage_seconds=clock.stage_mean("data") if self.devices.strategy != "mirrored" else None,
             train_stage_seconds=clock.train_mean,
             data_wait_share=clock.wait_share,
             step_time_variation=clock.variation,

@@ -72,18 +72,16 @@ class TrainStep:
     # -- the way of a batch ----------------------------------------------------------------------------------------
 
     def stage(self, arrays: Arrays) -> Any:
-        """What the ring's producer does: the batch (or what can be done of it elsewhere) onto the model device.
+        """What the ring's producer does: features on the data device, the result onto the model device.
 
-        split: features on the data device, the result copied · single: the raw batch copied · mirrored: a raw part
-        for each replica.
+        With one device both are the same: the features of a batch are computed there beside the training of another.
+        Mirrored: a raw part for each replica.
         """
-        if self.devices.strategy == "split":
+        if self._strategy is None:
             made = self.features_on(self.devices.data, to_device(arrays, self.devices.data))
-            if self.devices.kind == "gpu":
+            if self.devices.kind == "gpu" and self.devices.strategy == "split":
                 _wait_until_made(made, self.devices.data)
             return to_device(made, self.devices.model)
-        if self._strategy is None:
-            return to_device(arrays, self.devices.model)
         parts = [
             {name: np.array_split(array, self.replicas)[replica] for name, array in arrays.items()}
             for replica in range(self.replicas)
@@ -92,13 +90,9 @@ class TrainStep:
 
     def train(self, staged: Any) -> Means:
         """One update from a staged batch; means of the losses, still on the device."""
-        if self.devices.strategy == "split":
+        if self._strategy is None:
             with tf.device(self.devices.model):
                 return self._update(staged)
-        if self._strategy is None:
-            made = self.features_on(self.devices.model, staged)
-            with tf.device(self.devices.model):
-                return self._update(made)
         parts = [self.features_on(device, part) for device, part in zip(self.devices.replicas, staged, strict=True)]
         per_replica = self._strategy.experimental_distribute_values_from_function(
             lambda context: parts[context.replica_id_in_sync_group]
