@@ -145,6 +145,10 @@ def _apply_cpu(plan: DevicePlan, tensorflow: ModuleType) -> None:
     if len(plan.assigned) > 1 and plan.threads is not None and plan.threads.intra_op > 1:
         # Else all CPU devices share one pool of intra-op threads (tensorflow/core/common_runtime/local_device.cc).
         os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
+    if plan.strategy == "split":
+        # The graph optimizer may turn sums of large tensors into reference variables, which the single-threaded
+        # executor of keeping_to_its_cores refuses.
+        config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     config.set_visible_devices([], "GPU")
     (cpu,) = config.list_physical_devices("CPU")
     config.set_logical_device_configuration(cpu, [config.LogicalDeviceConfiguration() for _ in range(plan.cpu_devices)])
