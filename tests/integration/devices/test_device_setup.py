@@ -302,6 +302,19 @@ print(len(list(Path("/proc/self/task").iterdir())))
     assert run(code, plain(), "4") - run(code, plain(), "3") == 2
 
 
+def test_a_split_on_the_cpu_keeps_the_graph_optimizer_out() -> None:
+    """T2: on long clips it makes reference variables, which the single-threaded executor of a split refuses."""
+    code = (
+        REAL
+        + """
+ready({"data": {"data_gpu": 0, "model_gpu": 1}, "training": {"device": "cpu"}})
+import tensorflow as tf
+print(json.dumps(tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)))
+"""
+    )
+    assert run(code, plain()) is True
+
+
 def test_a_runtime_that_already_runs_is_refused() -> None:
     """T6: after the start it is too late."""
     code = (
