@@ -195,7 +195,8 @@ class Run:
             )
             last = now
             at_end = step == self.end_step
-            if step % every.log_every == 0 or at_end:
+            to_save = step % training.checkpoint_every == 0 and not at_end
+            if step % every.log_every == 0 or at_end or to_save:  # nothing is saved whose loss was not looked at
                 self._fetch_losses(step, means, observer)
                 self.metrics.variation(self.clock.variation)
                 self.metrics.epoch(staged.plan.epoch)
@@ -206,10 +207,11 @@ class Run:
             if step % every.image_every == 0 or at_end:
                 self._show(step, held_out, observer)
                 last = time.perf_counter()
-            if step % training.checkpoint_every == 0 and not at_end:
+            if to_save:
                 saved = self._save(step) or saved
                 last = time.perf_counter()
-        if step > saved:
+        if before is not None and step > saved:
+            self._fetch_losses(step, before, observer)
             self._save(step, must=True)
         ended = self._stop or ("the end is reached" if step == self.end_step else "the corpus ended early")
         return self._report(step, ended, warm_up, cpu_use=cpu.use(), memory_growth=memory.growth)
