@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 class CorpusError(Exception):
     """A message for the user: what was found in a corpus, what was expected, what to do."""
 
+    exit_code: int = 2
+
 
 SMALLEST_TO_SKIP = 20
 """From so many clips on one broken clip is always skipped, unless the share is 0."""

@@ -5,3 +5,5 @@ from __future__ import annotations
 
 class HostError(Exception):
     """A message for the user: what the machine answered, and what to do."""
+
+    exit_code: int = 2

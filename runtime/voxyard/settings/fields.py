@@ -30,6 +30,7 @@ def setting(
     description: str = "",
     *,
     flag: str | None = None,
+    variable: str | None = None,
     unit: str | None = None,
     default_text: str | None = None,
     default_factory: Callable[[], Any] | None = None,
@@ -38,10 +39,10 @@ def setting(
     """A field of a section.
 
     `flag` is the flag where it is not `--` and the field's name with dashes; the environment variable follows
-    the flag (`--buffer-size` → VOXYARD_BUFFER_SIZE). `default_text` says in words what the default is where
-    its value does not (None, or computed). `constraints` are pydantic's (`ge`, `lt`, …).
+    the flag (`--buffer-size` → VOXYARD_BUFFER_SIZE) unless `variable` names it. `default_text` says in words
+    what the default is where its value does not (None, or computed). `constraints` are pydantic's (`ge`, `lt`, …).
     """
-    told = {"flag": flag, "unit": unit, "default_text": default_text}
+    told = {"flag": flag, "variable": variable, "unit": unit, "default_text": default_text}
     extra: dict[str, Any] = {name: text for name, text in told.items() if text is not None}
     if default_factory is not None:
         return Field(default_factory=default_factory, description=description, json_schema_extra=extra, **constraints)
@@ -55,6 +56,7 @@ class Setting:
     section: str
     name: str
     flag: str
+    variable: str  # of the environment
     description: str
     unit: str | None
     default_text: str
@@ -66,11 +68,6 @@ class Setting:
     def key(self) -> str:
         """Canonical name: section and name, as in `training.batch_size`."""
         return f"{self.section}.{self.name}"
-
-    @property
-    def variable(self) -> str:
-        """Name of its environment variable."""
-        return PREFIX + self.flag.removeprefix("--").replace("-", "_").upper()
 
     @property
     def off_flag(self) -> str:
@@ -131,7 +128,8 @@ def section_type(model: type[Section], section: str, field: FieldInfo | None = N
 
 def _read(section: str, name: str, field: FieldInfo) -> Setting:
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    flag, unit, default_text = (extra.get(part) for part in ("flag", "unit", "default_text"))
+    flag, variable, unit, default_text = (extra.get(part) for part in ("flag", "variable", "unit", "default_text"))
+    flag = str(flag) if flag else "--" + name.replace("_", "-")
 
     def default() -> Any:
         return field.get_default(call_default_factory=True, validated_data={})
@@ -139,7 +137,8 @@ def _read(section: str, name: str, field: FieldInfo) -> Setting:
     return Setting(
         section=section,
         name=name,
-        flag=str(flag) if flag else "--" + name.replace("_", "-"),
+        flag=flag,
+        variable=str(variable) if variable else PREFIX + flag.removeprefix("--").replace("-", "_").upper(),
         description=field.description or "",
         unit=str(unit) if unit else None,
         default_text=str(default_text) if default_text else _default_words(default()),

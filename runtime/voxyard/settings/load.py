@@ -59,7 +59,8 @@ def load(
 
     `flags` holds what the user gave on the command line by canonical key (`training.batch_size`); `environ`
     is os.environ unless given; `host_plan` is the file named by VOXYARD_HOST_PLAN unless given. An empty
-    variable counts as not set. Values of every source are checked, also those that another source overrides.
+    variable counts as not set. Values of every source are checked, also those that another source overrides;
+    only of the host's plan, which is written for every program on the host, other sections are passed over.
     Raises SettingsError with all problems of all sources.
     """
     environ = os.environ if environ is None else environ
@@ -68,8 +69,8 @@ def load(
     known = {each.key: each for each in settings_of(model)}
     aliases = tuple(aliases)
     sources = [
-        _from_file(host_plan, known, aliases, "host plan ") if host_plan else _Source(),
-        _from_file(file, known, aliases, "") if file else _Source(),
+        _from_file(host_plan, known, aliases, plan=True) if host_plan else _Source(),
+        _from_file(file, known, aliases) if file else _Source(),
         _from_environment(environ, known),
         _from_flags(flags or {}, known),
     ]
@@ -107,11 +108,14 @@ def _from_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) 
     return source
 
 
-def _from_file(path: Path, known: Mapping[str, Setting], aliases: tuple[Alias, ...], prefix: str) -> _Source:
+def _from_file(path: Path, known: Mapping[str, Setting], aliases: tuple[Alias, ...], *, plan: bool = False) -> _Source:
+    prefix = "host plan " if plan else ""
     try:
         file = yaml_file.read(path)
     except SettingsError as error:
         return _Source(problems=[f"{prefix}{problem}" for problem in error.problems])
+    if plan:
+        file = file.only({each.section for each in known.values()})
     renamed = rename(file, aliases)
     problems = [*file.problems, *renamed.problems, *_unknown_names(file.sections, renamed.entries, known)]
     values: dict[str, tuple[Any, str]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,11 @@ class SettingsFile:
     sections: tuple[SectionHead, ...] = ()
     entries: tuple[Entry, ...] = ()
     problems: tuple[Remark, ...] = ()
+
+    def only(self, names: Collection[str]) -> SettingsFile:
+        """The file as if the sections `names` were all that stands in it."""
+        sections = tuple(each for each in self.sections if each.name in names)
+        return SettingsFile(sections, tuple(each for each in self.entries if each.section in names), self.problems)
 
 
 def read(path: Path) -> SettingsFile:

@@ -1,0 +1,47 @@
+"""The command that writes a corpus as shards."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from voxyard.cli.frame import CONFIG, CONTEXT, PATH, answering, progress_bar
+from voxyard.cli.train import load_settings
+from voxyard.settings import SettingsCommand, options
+from voxyard.trainer.config import TrainConfig
+
+log = logging.getLogger("voxyard.cli")
+
+
+@click.command("prepare", cls=SettingsCommand, context_settings=CONTEXT)
+@click.argument("source", type=PATH)
+@click.argument("destination", type=PATH)
+@click.option("--features", is_flag=True, help="Store mel, pitch and energy too, as the data device makes them.")
+@CONFIG
+@options(TrainConfig, only=("model", "data.max_bad_share", "data.pre_emphasis"))
+def prepare(flags: dict[str, object], source: Path, destination: Path, features: bool, config: Path | None) -> None:
+    """Write a corpus as shards, the fast way to train from."""
+    with answering("corpus prepare"):
+        from voxyard.corpus import prepare as write_shards
+        from voxyard.trainer import prepare_features
+        from voxyard.trainer.corpora import feature_settings
+
+        loaded = load_settings(flags, config).config
+        with progress_bar("writing shards") as progress:
+            made = write_shards(
+                source,
+                destination,
+                sample_rate=loaded.model.sample_rate,
+                text_units=loaded.model.text_units,
+                language=loaded.model.language,
+                max_bad_share=loaded.data.max_bad_share,
+                hop_length=loaded.model.hop_length,
+                features=prepare_features(loaded) if features else None,
+                feature_settings=feature_settings(loaded),
+                progress=progress,
+            )
+    for clip in made.bad[:20]:
+        log.warning("skipped %s", clip)
+    print(made)

@@ -1,0 +1,102 @@
+"""What every command shares: its options, its manners towards the user, and how groups load lazily."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+CHECK_FAILED = 1
+WRONG_USE = 2
+INTERRUPTED = 130
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+PATH = click.Path(path_type=Path)
+CONFIG = click.option(
+    "--config",
+    type=PATH,
+    envvar="VOXYARD_CONFIG",
+    metavar="FILE",
+    help="Settings as a YAML file with the sections model, data, training, telemetry.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+Entries = Mapping[str, tuple[str, str]]  # name → its sentence, and `module:attribute` of the command
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is asked for: --help loads no settings and no libraries."""
+
+    def __init__(self, *args: Any, entries: Entries, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order they are written down."""
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        if cmd_name not in self.entries:
+            return None
+        module, _, name = self.entries[cmd_name][1].partition(":")
+        with answering(cmd_name):
+            command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with their sentences, none of them built."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, sentence) for name, (sentence, _) in self.entries.items()])
+
+
+@contextmanager
+def answering(command: str, *, extra: str = "trainer,cpu") -> Iterator[None]:
+    """What a user can cause ends as a sentence on standard error and an exit code.
+
+    A room's errors are meant for the user: they bear the exit code. `extra` names the packages the command needs.
+    """
+    try:
+        yield
+    except (click.ClickException, click.exceptions.Exit):
+        raise
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "voxyard"):
+            raise
+        refuse(command, f"needs {package}, which is not installed: {_install(extra)}", WRONG_USE)
+    except Exception as error:
+        code = getattr(error, "exit_code", None)
+        if code is None:
+            raise
+        refuse(command, str(error), code)
+
+
+def _install(extra: str) -> str:
+    if extra != "trainer,cpu":
+        return f"pip install 'voxyard[{extra}]'"
+    return "pip install 'voxyard[trainer,cpu]', or 'voxyard[trainer,gpu]', which downloads several GB of CUDA packages"
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal's standard error, driven by (done, of how many)."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def refuse(command: str, message: str, code: int) -> NoReturn:
+    """End the command with a message on standard error and an exit code."""
+    for line in message.splitlines():
+        print(f"voxyard {command}: {line}", file=sys.stderr)
+    raise click.exceptions.Exit(code)

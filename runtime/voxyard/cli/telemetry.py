@@ -1,0 +1,71 @@
+"""The commands that show what the GPUs do: to Prometheus, and in the terminal."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import click
+
+from voxyard.cli.frame import CONTEXT, PATH, answering
+from voxyard.settings import SettingsCommand, load, options
+from voxyard.telemetry.config import ExporterConfig
+
+_EXTRA = "exporter"
+
+
+@click.command("exporter", cls=SettingsCommand, context_settings=CONTEXT)
+@click.option(
+    "--config", type=PATH, envvar="VOXYARD_CONFIG", metavar="FILE", help="Settings as a YAML file, section exporter."
+)
+@click.option(
+    "--plan",
+    type=PATH,
+    envvar="VOXYARD_HOST_PLAN",
+    metavar="FILE",
+    help="The host's plan: what should run here is exported as voxyard_workload_expected.",
+)
+@click.option("--probe", "only_probe", is_flag=True, help="Ask the exporter that runs here whether it is well.")
+@options(ExporterConfig)
+def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, only_probe: bool) -> None:
+    """Export what the GPUs do to Prometheus.
+
+    /metrics is what the latest pass over the GPUs saw, /healthz whether passes are made, /readyz whether the
+    driver answers. Without a driver it stays up and says so in voxyard_exporter_collect_success.
+    """
+    with answering("exporter", extra=_EXTRA):
+        from voxyard.telemetry.exporter import Config, become, probe
+
+        section = load(ExporterConfig, flags=flags, file=config, host_plan=plan, environ=os.environ).config.exporter
+        settings = Config(**section.model_dump(), plan=plan)
+        if only_probe:
+            print(probe(settings))
+        else:
+            become(settings)
+
+
+@click.command(context_settings=CONTEXT)
+@click.option("--interval", type=click.FloatRange(0.1, 10), default=1.0, show_default=True, help="Seconds.")
+@click.option("--duration", type=click.FloatRange(min=0, min_open=True), help="Seconds; without it, until Ctrl-C.")
+@click.option("--log-file", type=PATH, metavar="FILE", help="Also write every reading to this CSV file.")
+def monitor(interval: float, duration: float | None, log_file: Path | None) -> None:
+    """Watch the GPUs live in the terminal."""
+    with answering("monitor", extra=_EXTRA):
+        from rich.console import Console
+        from rich.live import Live
+
+        from voxyard.telemetry.monitor import csv_log, lines, snapshots, table
+
+        console = Console()
+        with ExitStack() as stack, suppress(KeyboardInterrupt):
+            log = stack.enter_context(csv_log(log_file)) if log_file else None
+            passes = snapshots(interval, duration)
+            live = stack.enter_context(Live(console=console, auto_refresh=False)) if console.is_terminal else None
+            for snapshot in passes:
+                if log is not None:
+                    log.write(snapshot)
+                if live is not None:
+                    live.update(table(snapshot, console.width), refresh=True)
+                else:
+                    print(lines(snapshot), flush=True)
