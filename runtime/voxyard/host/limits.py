@@ -1,11 +1,32 @@
-"""Recommended batch, allocator limits and buffers by GPU memory: policy `recommended`, arithmetic only."""
+"""Memory limits, batch and buffers by GPU memory, under the policies `recommended` and `full`: arithmetic only."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-OVERHEAD_MIB = 1024
+from voxyard.host.errors import HostError
+from voxyard.host.nvml import Gpu
+
+HEADROOM_MIB = 1024
 """What context and cuDNN/cuBLAS workspaces take beside TensorFlow's allocator on one GPU, as planned for."""
+
+# What one Bark worker holds with everything it loads, by its authors' measurements (7.8, 2.4, 3.0 and 1.0 GB).
+BARK_WORKER_MIB: Mapping[str, int] = {
+    "large": 7988,
+    "large-offload": 2458,
+    "small": 3072,
+    "small-offload": 1024,
+}
+
+Policy = Literal["recommended", "full"]
+Role = Literal["data", "model"]
+
+
+class LimitsError(HostError):
+    """A GPU on which no limit can be set; the message says why, and what to do."""
+
 
 _NOMINAL_GB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 40, 48, 64, 80)
 _TOLERANCE = 0.08
@@ -78,4 +99,94 @@ def _class(total_mib: int) -> _Class:
 
 
 def _within(limit_mib: int, free_mib: int | None) -> int:
-    return limit_mib if free_mib is None else max(0, min(limit_mib, free_mib - OVERHEAD_MIB))
+    return limit_mib if free_mib is None else max(0, min(limit_mib, free_mib - HEADROOM_MIB))
+
+
+# -- for real cards ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CardLimit:
+    """One GPU of the trainer's, and what it may take of it. `bark_mib` stays free for a Bark worker beside it."""
+
+    index: int  # nvidia-smi's
+    uuid: str
+    name: str
+    memory_total_mib: int
+    memory_free_mib: int
+    limit_mib: int
+    bark_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerLimits:
+    """All that a host's plan sets for a trainer; without a data GPU it is in single mode."""
+
+    policy: Policy
+    data: CardLimit | None
+    model: CardLimit
+    batch_size: int
+    ring_slots: int
+    buffer_size: int  # batches of host-side prefetch
+
+
+def bark_worker_mib(asked: str) -> int:
+    """The memory to leave for a Bark worker: MiB as a number, or a model's name. Raises LimitsError."""
+    if asked.isascii() and asked.isdigit():
+        return int(asked)
+    if asked not in BARK_WORKER_MIB:
+        raise LimitsError(f"{asked!r} is no Bark model: expected a number of MiB, or {', '.join(BARK_WORKER_MIB)}")
+    return BARK_WORKER_MIB[asked]
+
+
+def wanted_mib(gpu: Gpu, role: Role) -> int:
+    """The limit that the policy `recommended` gives this card in this role while nothing else runs on it.
+
+    Raises LimitsError where the card does not report its memory.
+    """
+    total, _ = _memory(gpu)
+    found = recommend(total, total)
+    return found.data_limit_mib if role == "data" else found.model_limit_mib
+
+
+def limits_for(
+    data: Gpu | None, model: Gpu, *, policy: Policy = "recommended", shared_with_bark_mib: int = 0
+) -> TrainerLimits:
+    """Limits for a trainer on these cards, never above what is free less the headroom.
+
+    With `shared_with_bark_mib` as much is left for a Bark worker on each card, and the policy `full`, which takes a
+    card that one has to oneself, limits as `recommended` does. Raises LimitsError where nothing is left.
+    """
+    total, _ = _memory(model)
+    by_model = recommend(total, total)
+    return TrainerLimits(
+        policy=policy,
+        data=None if data is None else _limit(data, "data", policy, shared_with_bark_mib),
+        model=_limit(model, "model", policy, shared_with_bark_mib),
+        batch_size=by_model.batch_size,
+        ring_slots=by_model.ring_slots,
+        buffer_size=by_model.buffer_size,
+    )
+
+
+def _limit(gpu: Gpu, role: Role, policy: Policy, bark_mib: int) -> CardLimit:
+    total, free = _memory(gpu)
+    left = free - HEADROOM_MIB - bark_mib
+    limit = left if policy == "full" and not bark_mib else min(wanted_mib(gpu, role), left)
+    if limit < 1:
+        beside = f" and {bark_mib} MiB for Bark" if bark_mib else ""
+        raise LimitsError(
+            f"GPU {gpu.index} ({gpu.name}) has only {free} of {total} MiB free, which leaves nothing beside "
+            f"{HEADROOM_MIB} MiB of headroom{beside}: free the card, or take another"
+        )
+    return CardLimit(gpu.index, gpu.uuid, gpu.name, total, free, limit, bark_mib)
+
+
+def _memory(gpu: Gpu) -> tuple[int, int]:
+    """Total and free MiB."""
+    if gpu.memory_total_mib is None or gpu.memory_free_mib is None:
+        raise LimitsError(
+            f"the driver does not report the memory of GPU {gpu.index} ({gpu.name}), so no limit follows: "
+            "take another GPU, or set the limits by hand"
+        )
+    return gpu.memory_total_mib, gpu.memory_free_mib

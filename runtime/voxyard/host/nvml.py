@@ -1,19 +1,39 @@
-"""The host's GPUs as NVIDIA's management library numbers them, which is how nvidia-smi does."""
+"""NVIDIA's management library: a session that sorts its errors, and the host's GPUs as nvidia-smi numbers them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import TracebackType
+from typing import Any, Self
 
 from voxyard.host.errors import HostError
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-Value = TypeVar("Value")
-
 _MIB = 1024 * 1024
+
+# nvml.h, enum nvmlReturn_t: what each group of codes means for a reader.
+_NO_LIBRARY, _NO_DRIVER = 12, 9
+_UNSUPPORTED = frozenset({2, 3, 13, 21, 25, 26})  # argument, not supported, no function, no data, version, deprecated
+_NOTHING = frozenset({("", 6), ("nvmlEventSetWait_v2", 10)})  # nothing was sampled; nothing happened
+_LOST = frozenset({15, 16, 28})  # GPU is lost, needs a reset, is not found
+_SESSION_LOST = frozenset({1, 9, 12, 18})  # uninitialized, no driver, no library, driver and library differ
+
+
+class NvmlError(HostError):
+    """NVML refused a call; `function` and `code` (nvmlReturn_t) say which and how."""
+
+    def __init__(self, message: str, *, function: str, code: int) -> None:
+        super().__init__(message)
+        self.function, self.code = function, code
+
+
+class GpuLostError(NvmlError):
+    """This GPU no longer answers; the others may."""
+
+
+class SessionLostError(NvmlError):
+    """The driver no longer answers at all: it is gone, or was restarted; a new session is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,38 +41,142 @@ class Gpu:
     """One GPU of this host. A value that the card or its driver does not report is None."""
 
     index: int  # nvidia-smi's
-    uuid: str
+    uuid: str  # empty where the GPU does not even say who it is
     name: str
     pci_bus_id: str  # domain:bus:device.function, as NVML writes it
     memory_total_mib: int | None
     memory_free_mib: int | None
     compute_capability: tuple[int, int] | None
+    mig: bool | None = None
+    display_active: bool | None = None
+    numa_node: int | None = None
+    problem: str | None = None  # why it cannot be used, in the driver's words
 
     def __str__(self) -> str:
         memory = "memory unknown" if self.memory_total_mib is None else f"{self.memory_total_mib} MiB"
-        return f"{self.index}: {self.name}, {memory}, {self.uuid}"
+        return f"{self.index}: {self.name}, {memory}, {self.uuid}" + (f" ({self.problem})" if self.problem else "")
 
 
-def gpus() -> tuple[Gpu, ...]:
-    """The GPUs of this host in nvidia-smi's order; none where there is no NVIDIA library or driver at all.
+class Session:
+    """NVML held open, for one thread. `errors` counts what was refused, by function and code."""
+
+    def __init__(self) -> None:
+        import pynvml
+
+        self._nvml: Any = pynvml
+        self._functions: dict[str, Any] = {}
+        self.errors: Counter[tuple[str, int]] = Counter()
+
+    def __enter__(self) -> Self:
+        """Raises SessionLostError where there is no library or driver, or the driver does not answer."""
+        try:
+            self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            self.errors["nvmlInit", error.value] += 1
+            raise SessionLostError(_broken("nvmlInit", error), function="nvmlInit", code=error.value) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of NVML; that a driver which is gone refuses even this is no news."""
+        try:
+            self._nvml.nvmlShutdown()
+        except self._nvml.NVMLError as error:
+            self.errors["nvmlShutdown", error.value] += 1
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """What NVML's `function` answers; None where card or driver does not support it, or found nothing.
+
+        Any other refusal is counted, and None too. Raises GpuLostError where the GPU is gone, SessionLostError where
+        the driver is.
+        """
+        try:
+            return self._function(function)(*arguments)
+        except self._nvml.NVMLError as error:
+            self._refused(function, error)
+            return None
+
+    def supports(self, function: str, *arguments: Any) -> tuple[bool, Any]:
+        """Whether `function` is supported, and its answer as `ask` gives it."""
+        try:
+            return True, self._function(function)(*arguments)
+        except self._nvml.NVMLError as error:
+            self._refused(function, error)
+            return error.value not in _UNSUPPORTED, None
+
+    def handles(self) -> tuple[tuple[int, Any], ...]:
+        """Index and handle of every GPU; None is the handle of one that is lost."""
+        found = []
+        for index in range(self.ask("nvmlDeviceGetCount") or 0):
+            try:
+                found.append((index, self.ask("nvmlDeviceGetHandleByIndex", index)))
+            except GpuLostError:
+                found.append((index, None))
+        return tuple(found)
+
+    def gpu(self, index: int, handle: Any) -> Gpu:
+        """What the GPU is. Raises GpuLostError."""
+        memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
+        bus = self.ask("nvmlDeviceGetPciInfo", handle)
+        mig = self.ask("nvmlDeviceGetMigMode", handle)
+        return Gpu(
+            index=index,
+            uuid=self.ask("nvmlDeviceGetUUID", handle) or "",
+            name=self.ask("nvmlDeviceGetName", handle) or "unknown",
+            pci_bus_id="" if bus is None else _text(bus.busId),
+            memory_total_mib=None if memory is None else memory.total // _MIB,
+            memory_free_mib=None if memory is None else memory.free // _MIB,
+            compute_capability=self.ask("nvmlDeviceGetCudaComputeCapability", handle),
+            mig=None if mig is None else bool(mig[0]),
+            display_active=_switch(self.ask("nvmlDeviceGetDisplayActive", handle)),
+            numa_node=self.ask("nvmlDeviceGetNumaNodeId", handle),
+        )
+
+    def _refused(self, function: str, error: Any) -> None:
+        code: int = error.value
+        if code in _UNSUPPORTED or _NOTHING & {("", code), (function, code)}:
+            return
+        self.errors[function, code] += 1
+        if code in _LOST:
+            raise GpuLostError(str(error), function=function, code=code) from error
+        if code in _SESSION_LOST:
+            raise SessionLostError(_broken(function, error), function=function, code=code) from error
+
+    def _function(self, name: str) -> Any:
+        if name not in self._functions:
+            self._functions[name] = getattr(self._nvml, name)
+        return self._functions[name]
+
+
+def every_gpu() -> tuple[Gpu, ...]:
+    """The GPUs of this host in nvidia-smi's order, a lost one with its problem; none without a library or driver.
 
     Raises HostError with NVML's own words where there is a driver that does not answer: a host whose GPUs are
     broken is not a host without GPUs.
     """
-    import pynvml
+    try:
+        with Session() as session:
+            return tuple(_gpu(session, index, handle) for index, handle in session.handles())
+    except SessionLostError as error:
+        if error.code in (_NO_LIBRARY, _NO_DRIVER):
+            return ()
+        raise
 
-    try:
-        pynvml.nvmlInit()
-    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
-        return ()
-    except pynvml.NVMLError as error:
-        raise HostError(_broken("nvmlInit", error)) from error
-    try:
-        return tuple(_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
-    except pynvml.NVMLError as error:
-        raise HostError(_broken("listing the GPUs", error)) from error
-    finally:
-        pynvml.nvmlShutdown()
+
+def gpus() -> tuple[Gpu, ...]:
+    """`every_gpu`, for those who will use them: raises HostError where one of them is lost."""
+    found = every_gpu()
+    for gpu in found:
+        if gpu.problem is not None:
+            raise HostError(
+                f"GPU {gpu.index} does not answer ({gpu.problem}): reset it or take it out; "
+                "voxyard gpus lists the others"
+            )
+    return found
 
 
 def same_bus(one: str, other: str) -> bool:
@@ -60,25 +184,27 @@ def same_bus(one: str, other: str) -> bool:
     return _bus_key(one) == _bus_key(other)
 
 
-def _gpu(pynvml: ModuleType, index: int) -> Gpu:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    memory = _if_supported(pynvml, lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
-    return Gpu(
-        index=index,
-        uuid=pynvml.nvmlDeviceGetUUID(handle),
-        name=pynvml.nvmlDeviceGetName(handle),
-        pci_bus_id=_text(pynvml.nvmlDeviceGetPciInfo(handle).busId),
-        memory_total_mib=None if memory is None else memory.total // _MIB,
-        memory_free_mib=None if memory is None else memory.free // _MIB,
-        compute_capability=_if_supported(pynvml, lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
-    )
+def handle_key(handle: Any) -> int:
+    """A number that tells handles apart: NVML hands out the same pointer for the same GPU in one session."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
-def _if_supported(pynvml: ModuleType, ask: Callable[[], Value]) -> Value | None:
+def _gpu(session: Session, index: int, handle: Any) -> Gpu:
     try:
-        return ask()
-    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
-        return None
+        if handle is not None:
+            return session.gpu(index, handle)
+    except GpuLostError as error:
+        return lost_gpu(index, str(error))
+    return lost_gpu(index, "GPU is lost")
+
+
+def lost_gpu(index: int, problem: str) -> Gpu:
+    """A GPU of which nothing is known but where it should be."""
+    return Gpu(index, "", "unknown", "", None, None, None, problem=problem)
+
+
+def _switch(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
 
 
 def _text(value: Any) -> str:
@@ -91,5 +217,9 @@ def _bus_key(bus_id: str) -> tuple[int, ...]:
     return int(domain, 16), int(bus, 16), int(device, 16), int(function or "0", 16)
 
 
-def _broken(doing: str, error: Exception) -> str:
+def _broken(doing: str, error: Any) -> str:
+    if error.value == _NO_LIBRARY:
+        return "NVIDIA's library libnvidia-ml.so.1 is not on this machine: this needs a host with an NVIDIA driver"
+    if error.value == _NO_DRIVER:
+        return "NVIDIA's kernel driver is not loaded: if this host has GPUs, see what nvidia-smi says"
     return f"the NVIDIA driver does not answer ({doing}: {error}); if nvidia-smi says the same, repair it first"

@@ -37,9 +37,11 @@ def train(config: TrainConfig) -> Report:
     Raises TrainerError, CorpusError or HostError with what was found, what was expected and what to do.
     """
     from voxyard.trainer import checkpoint
+    from voxyard.trainer.auto import settle
     from voxyard.trainer.corpora import open_corpora
     from voxyard.trainer.devices import prepare
 
+    config = settle(config)
     corpora = open_corpora(config)
     devices = prepare(config)  # before anything else touches TensorFlow
     from voxyard.trainer.loop import Run

@@ -149,7 +149,9 @@ class TrainingConfig(Section):
         None, "Compile each device's function with XLA.", default_text="on for GPUs, off on a CPU"
     )
     recompute: bool = setting(False, "Recompute activations in the backward pass: less memory, more time.")
-    auto: bool = setting(False, "Take the recommended settings for this host (comes later).")
+    auto: bool = setting(
+        False, "Take the pair, limits, batch and buffers recommended for this host's GPUs, where they are not set."
+    )
     enable_memory_isolation: bool = setting(False, "Hard allocator limits per GPU, set before TensorFlow starts.")
     data_gpu_memory: int | None = setting(None, "Limit on the data GPU.", unit="MiB", ge=1)
     model_gpu_memory: int | None = setting(None, "Limit on the model GPU.", unit="MiB", ge=1)

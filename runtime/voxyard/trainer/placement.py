@@ -92,8 +92,8 @@ def refuse_settings_without_effect(config: TrainConfig) -> None:
     training, data = config.training, config.data
     if training.auto:
         raise TrainerError(
-            "--auto comes with a later release; leave it out: without --batch-size the batch already follows "
-            "the GPU's memory, and so do the limits with --enable-memory-isolation"
+            "training.auto is still to be carried out: train() does, and a program that prepares devices itself "
+            "calls voxyard.trainer.auto.settle(config) first"
         )
     strategy = wanted_strategy(config)
     if strategy != "split" and data.data_gpu is not None:

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxyard.host.limits import Recommendation, nominal_gb, recommend
+from voxyard.host import Gpu
+from voxyard.host.limits import (
+    BARK_WORKER_MIB,
+    HEADROOM_MIB,
+    LimitsError,
+    Policy,
+    Recommendation,
+    bark_worker_mib,
+    limits_for,
+    nominal_gb,
+    recommend,
+    wanted_mib,
+)
 
 memory = st.integers(min_value=1024, max_value=300 * 1024)
 
@@ -100,3 +112,114 @@ def test_each_limit_follows_its_own_card_only(data: int, model: int) -> None:
     assert mixed.data_limit_mib == recommend(data, data).data_limit_mib
     assert mixed.model_limit_mib == recommend(model, model).model_limit_mib
     assert mixed.batch_size == recommend(model, model).batch_size
+
+
+# -- for real cards ------------------------------------------------------------------------------------------
+
+
+def card(index: int, total: int | None = 24564, free: int | None = 24000) -> Gpu:
+    return Gpu(index, f"GPU-{index}", "NVIDIA GeForce RTX 4090", "", total, free, (8, 9))
+
+
+def test_limits_hold_all_that_a_hosts_plan_needs() -> None:
+    """T9: which cards, their limits, batch, ring and buffer."""
+    found = limits_for(card(1, 12288, 12000), card(0))
+    assert found.data is not None
+    assert (found.data.index, found.data.uuid, found.data.limit_mib) == (1, "GPU-1", 4096)
+    assert (found.model.index, found.model.uuid, found.model.limit_mib) == (0, "GPU-0", 16384)
+    assert (found.policy, found.batch_size, found.ring_slots, found.buffer_size) == ("recommended", 16, 3, 50)
+    assert (found.model.memory_total_mib, found.model.memory_free_mib, found.model.bark_mib) == (24564, 24000, 0)
+
+
+def test_one_card_has_no_data_limit() -> None:
+    found = limits_for(None, card(3))
+    assert found.data is None
+    assert (found.model.index, found.model.limit_mib) == (3, 16384)
+
+
+def test_policy_full_takes_all_that_is_free_but_the_headroom() -> None:
+    """T9: batch, ring and buffer stay those of the card's size."""
+    found = limits_for(card(0, free=20000), card(1), policy="full")
+    assert found.data is not None
+    assert (found.data.limit_mib, found.model.limit_mib) == (20000 - 1024, 24000 - 1024)
+    assert (found.policy, found.batch_size, found.ring_slots) == ("full", 16, 3)
+
+
+@pytest.mark.parametrize("policy", ["recommended", "full"])
+def test_a_card_shared_with_bark_leaves_room_for_its_worker(policy: Policy) -> None:
+    """B8: 7.8 GB for the large model; `full` is for a card that one has to oneself."""
+    large = bark_worker_mib("large")
+    found = limits_for(card(0), card(1), policy=policy, shared_with_bark_mib=large)
+    assert found.data is not None
+    assert (found.data.limit_mib, found.model.limit_mib) == (8192, 24000 - 1024 - large)
+    assert found.model.bark_mib == large
+
+
+def test_a_bark_worker_is_named_by_its_model_or_in_mib() -> None:
+    """B8."""
+    sizes = {name: round(mib / 1024, 1) for name, mib in BARK_WORKER_MIB.items()}
+    assert sizes == {"large": 7.8, "large-offload": 2.4, "small": 3.0, "small-offload": 1.0}
+    assert bark_worker_mib("5000") == 5000
+    for wrong in ("huge", "-1", "1.5", "", "²"):
+        with pytest.raises(LimitsError, match="expected a number of MiB, or large"):
+            bark_worker_mib(wrong)
+
+
+def test_a_card_on_which_nothing_is_left_is_refused_with_the_numbers() -> None:
+    with pytest.raises(LimitsError, match=r"GPU 1 .* has only 1024 of 24564 MiB free") as caught:
+        limits_for(card(0), card(1, free=1024))
+    assert caught.value.exit_code == 2
+    with pytest.raises(LimitsError, match="and 3072 MiB for Bark"):
+        limits_for(None, card(1, free=4096), shared_with_bark_mib=3072)
+    assert limits_for(None, card(1, free=1025)).model.limit_mib == 1
+
+
+def test_memory_that_is_not_reported_gives_no_limit() -> None:
+    with pytest.raises(LimitsError, match="does not report the memory of GPU 0"):
+        limits_for(None, card(0, None, None))
+    with pytest.raises(LimitsError, match="does not report the memory of GPU 2"):
+        wanted_mib(card(2, 24564, None), "data")
+
+
+policies = st.sampled_from(["recommended", "full"])
+budgets = st.one_of(st.just(0), st.integers(1, 20_000))
+
+
+def limit_of(total: int, free: int, policy: Policy, bark: int) -> tuple[int, int]:
+    """Data and model limit of a card, 0 where it is refused."""
+    try:
+        found = limits_for(card(0, total, free), card(1, total, free), policy=policy, shared_with_bark_mib=bark)
+    except LimitsError:
+        return 0, 0
+    assert found.data is not None
+    return found.data.limit_mib, found.model.limit_mib
+
+
+@given(memory, memory, policies, budgets)
+def test_no_limit_of_a_card_exceeds_what_is_free_less_headroom_and_bark(
+    total: int, free: int, policy: Policy, bark: int
+) -> None:
+    """T9."""
+    free = min(total, free)
+    data, model = limit_of(total, free, policy, bark)
+    left = max(0, free - HEADROOM_MIB - bark)
+    assert 0 <= data <= model <= left
+    assert policy != "full" or bark or model == left
+
+
+@given(memory, memory, memory, memory, policies, budgets)
+def test_more_memory_or_more_of_it_free_never_lowers_a_limit(
+    one: int, other: int, this: int, that: int, policy: Policy, bark: int
+) -> None:
+    """T9."""
+    (small, large), (less, more) = sorted((one, other)), sorted((this, that))
+    low = limit_of(small, min(small, less), policy, bark)
+    high = limit_of(large, min(large, more), policy, bark)
+    assert low[0] <= high[0]
+    assert low[1] <= high[1]
+
+
+@given(memory, policies, budgets, budgets)
+def test_a_larger_bark_worker_never_raises_a_limit(total: int, policy: Policy, one: int, other: int) -> None:
+    little, much = sorted((one, other))
+    assert limit_of(total, total, policy, much) <= limit_of(total, total, policy, little)

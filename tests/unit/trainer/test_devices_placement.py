@@ -176,9 +176,9 @@ def test_later_strategies_are_refused_with_what_works_now(strategy: str) -> None
     assert "single, mirrored" in message
 
 
-def test_later_auto_settings_are_refused() -> None:
-    """T9's `--auto`."""
-    assert "--auto comes with a later release" in refusal(TWO, auto=True)
+def test_devices_are_planned_only_where_auto_is_carried_out() -> None:
+    """T9's `--auto`: a program that prepares devices itself must not pass it over."""
+    assert "voxyard.trainer.auto.settle(config)" in refusal(TWO, auto=True)
 
 
 def test_without_ids_one_gpu_trains() -> None:

@@ -1,0 +1,251 @@
+"""One pass over one GPU: everything that NVML measures, absent where the card does not measure it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from voxyard.host.nvml import Session
+
+SLOW_SECONDS = 10.0
+"""How long a value that seldom changes (limits, link width) is kept before it is asked for again."""
+ASK_AGAIN_SECONDS = 300.0
+"""How long something unsupported is left alone: a mode such as MIG may be switched off again."""
+
+_MIB, _KIB, _MHZ, _KB = 1024 * 1024, 1024, 1_000_000, 1000
+_SAMPLE_UTILIZATION = 1  # nvml.h, NVML_GPU_UTILIZATION_SAMPLES
+_CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}  # nvml.h, enum nvmlClockType_t
+_CLOCK_EVENTS = {  # nvml.h, nvmlClocksEventReason…
+    "gpu_idle": 0x1,
+    "clocks_setting": 0x2,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "sw_thermal_slowdown": 0x20,
+    "hw_thermal_slowdown": 0x40,
+    "hw_power_brake": 0x80,
+    "display_clock_setting": 0x100,
+}
+_WHOLE = 0xFFFFFFFF  # as scope: all NVLinks of the GPU together
+_FIELDS: tuple[tuple[str, Any, float], ...] = (  # name, nvml.h's NVML_FI_DEV_… (and scope), factor
+    ("energy_joules", 83, 1e-3),
+    ("pcie_transmit_bytes", 197, 1),
+    ("pcie_receive_bytes", 198, 1),
+    ("nvlink_transmit_bytes", (138, _WHOLE), _KIB),
+    ("nvlink_receive_bytes", (139, _WHOLE), _KIB),
+    ("ecc_corrected_volatile", 3, 1),
+    ("ecc_uncorrected_volatile", 4, 1),
+    ("ecc_corrected_aggregate", 5, 1),
+    ("ecc_uncorrected_aggregate", 6, 1),
+    ("remapped_correctable", 142, 1),
+    ("remapped_uncorrectable", 143, 1),
+    ("remapped_pending", 144, 1),
+    ("remapped_failure", 145, 1),
+)
+_FIELD_IDS = [field for _, field, _ in _FIELDS]
+_VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # nvml.h, enum nvmlValueType_t
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Utilization over one of the driver's own sampling windows (1/6 to 1 s)."""
+
+    time_us: int  # its end, in the driver's clock
+    ratio: float  # 0…1: share of the window in which a kernel ran
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Device memory in bytes. `reserved` is what driver and firmware keep; older drivers count it as used."""
+
+    size: int
+    used: int
+    free: int
+    reserved: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that holds memory of this GPU."""
+
+    pid: int
+    name: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one GPU measured. None, or a name that is missing, is what this card or driver does not report."""
+
+    samples: tuple[Sample, ...] | None  # since the reading before; None: not supported
+    utilization_ratio: float | None  # the driver's own latest window
+    memory_activity_ratio: float | None
+    encoder_ratio: float | None
+    decoder_ratio: float | None
+    memory: Memory | None
+    power_watts: float | None
+    power_limit_watts: float | None
+    temperature_celsius: float | None
+    fan_ratio: float | None
+    clocks_hertz: Mapping[str, int]
+    clocks_max_hertz: Mapping[str, int]
+    clock_events: Mapping[str, bool]  # by reason, whether it slows the clocks now
+    pcie_link: Mapping[str, int]  # width, width_max, generation, generation_max
+    totals: Mapping[str, float]  # the counters: energy, bytes, ECC errors, remapped rows
+    processes: tuple[Process, ...]
+
+
+class GpuReader:
+    """Reads one GPU again and again; remembers what it does not support, and what was sampled last."""
+
+    def __init__(self, session: Session, handle: Any, *, processes: bool = False) -> None:
+        self._session, self._handle, self._with_processes = session, handle, processes
+        self._unsupported: dict[str, float] = {}
+        self._slow: tuple[float, dict[str, Any]] | None = None
+        self._last_sample_us = 0
+        self._throughput = _Throughput()
+
+    def read(self) -> Reading:
+        """One pass. Raises GpuLostError or SessionLostError."""
+        rates = self._ask("nvmlDeviceGetUtilizationRates")
+        slow = self._slow_values()
+        power = self._ask("nvmlDeviceGetPowerUsage")
+        fan = self._ask("nvmlDeviceGetFanSpeed")
+        return Reading(
+            samples=self._samples(),
+            utilization_ratio=None if rates is None else rates.gpu / 100,
+            memory_activity_ratio=None if rates is None else rates.memory / 100,
+            encoder_ratio=_percent_first(self._ask("nvmlDeviceGetEncoderUtilization")),
+            decoder_ratio=_percent_first(self._ask("nvmlDeviceGetDecoderUtilization")),
+            memory=self._memory(),
+            power_watts=None if power is None else power / 1000,
+            power_limit_watts=slow["power_limit_watts"],
+            temperature_celsius=self._temperature(),
+            fan_ratio=None if fan is None else fan / 100,
+            clocks_hertz=self._clocks("nvmlDeviceGetClockInfo"),
+            clocks_max_hertz=slow["clocks_max_hertz"],
+            clock_events=self._clock_events(),
+            pcie_link=slow["pcie_link"],
+            totals=self._totals(),
+            processes=self._processes() if self._with_processes else (),
+        )
+
+    def _ask(self, function: str, *arguments: Any, key: str = "") -> Any:
+        """NVML's answer; what was not supported a moment ago is not asked again."""
+        key = key or function
+        until = self._unsupported.get(key)
+        if until is not None and time.monotonic() < until:
+            return None
+        supported, answer = self._session.supports(function, self._handle, *arguments)
+        if supported:
+            self._unsupported.pop(key, None)
+        else:
+            self._unsupported[key] = time.monotonic() + ASK_AGAIN_SECONDS
+        return answer
+
+    def _samples(self) -> tuple[Sample, ...] | None:
+        function = "nvmlDeviceGetSamples"
+        answer = self._ask(function, _SAMPLE_UTILIZATION, self._last_sample_us)
+        if answer is None:
+            return None if function in self._unsupported else ()
+        kind, found = answer
+        member = _VALUE_MEMBERS[kind]
+        samples = sorted(
+            (Sample(each.timeStamp, min(getattr(each.sampleValue, member), 100) / 100) for each in found),
+            key=lambda sample: sample.time_us,
+        )
+        fresh = tuple(sample for sample in samples if sample.time_us > self._last_sample_us)
+        if fresh:
+            self._last_sample_us = fresh[-1].time_us
+        return fresh
+
+    def _memory(self) -> Memory | None:
+        version2 = self._ask("nvmlDeviceGetMemoryInfo", _memory_version(), key="memory v2")
+        if version2 is not None:
+            return Memory(version2.total, version2.used, version2.free, version2.reserved)
+        version1 = self._ask("nvmlDeviceGetMemoryInfo")
+        return None if version1 is None else Memory(version1.total, version1.used, version1.free, None)
+
+    def _temperature(self) -> float | None:
+        celsius = self._ask("nvmlDeviceGetTemperatureV", 0)
+        if celsius is None and "nvmlDeviceGetTemperatureV" in self._unsupported:
+            celsius = self._ask("nvmlDeviceGetTemperature", 0)  # drivers before 570
+        return None if celsius is None else float(celsius)
+
+    def _clocks(self, function: str) -> dict[str, int]:
+        asked = {name: self._ask(function, kind, key=f"{function} {name}") for name, kind in _CLOCKS.items()}
+        return {name: megahertz * _MHZ for name, megahertz in asked.items() if megahertz is not None}
+
+    def _clock_events(self) -> dict[str, bool]:
+        bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
+        return {} if bits is None else {reason: bool(bits & bit) for reason, bit in _CLOCK_EVENTS.items()}
+
+    def _slow_values(self) -> dict[str, Any]:
+        now = time.monotonic()
+        if self._slow is None or now - self._slow[0] >= SLOW_SECONDS:
+            self._slow = now, self._read_slow_values()
+        return self._slow[1]
+
+    def _read_slow_values(self) -> dict[str, Any]:
+        limit = self._ask("nvmlDeviceGetEnforcedPowerLimit")
+        link = {
+            "width": self._ask("nvmlDeviceGetCurrPcieLinkWidth"),
+            "width_max": self._ask("nvmlDeviceGetMaxPcieLinkWidth"),
+            "generation": self._ask("nvmlDeviceGetCurrPcieLinkGeneration"),
+            "generation_max": self._ask("nvmlDeviceGetMaxPcieLinkGeneration"),
+        }
+        return {
+            "power_limit_watts": None if limit is None else limit / 1000,
+            "clocks_max_hertz": self._clocks("nvmlDeviceGetMaxClockInfo"),
+            "pcie_link": {name: value for name, value in link.items() if value is not None},
+        }
+
+    def _totals(self) -> dict[str, float]:
+        values = self._ask("nvmlDeviceGetFieldValues", _FIELD_IDS)
+        totals: dict[str, float] = {}
+        for (name, _, factor), value in zip(_FIELDS, values or (), strict=False):
+            if value.nvmlReturn == 0 and value.valueType < len(_VALUE_MEMBERS):
+                totals[name] = getattr(value.value, _VALUE_MEMBERS[value.valueType]) * factor
+        for name, counter in (("pcie_transmit_bytes", 0), ("pcie_receive_bytes", 1)):
+            if name not in totals:
+                rate = self._ask("nvmlDeviceGetPcieThroughput", counter, key=name)
+                if rate is not None:
+                    totals[name] = self._throughput.add(name, rate * _KB)
+        return totals
+
+    def _processes(self) -> tuple[Process, ...]:
+        found: dict[int, Process] = {}
+        for function in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
+            for each in self._ask(function) or ():
+                if each.usedGpuMemory is not None:
+                    name = self._session.ask("nvmlSystemGetProcessName", each.pid) or "unknown"
+                    found[each.pid] = Process(each.pid, name.rpartition("/")[2], each.usedGpuMemory)
+        return tuple(found[pid] for pid in sorted(found))
+
+
+class _Throughput:
+    """Counters of bytes out of rates, for cards without byte counters: the latest rate since the one before."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._counters: dict[str, tuple[float, float]] = {}  # name → when, how much
+
+    def add(self, name: str, bytes_per_second: float) -> float:
+        now = self._clock()
+        before, total = self._counters.get(name, (now, 0.0))
+        total += bytes_per_second * (now - before)
+        self._counters[name] = now, total
+        return total
+
+
+def _percent_first(answer: Any) -> float | None:
+    return None if answer is None else float(answer[0]) / 100
+
+
+def _memory_version() -> int:
+    import pynvml
+
+    version: int = pynvml.nvmlMemory_v2
+    return version

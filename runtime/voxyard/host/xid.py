@@ -1,0 +1,56 @@
+"""Xid errors: the driver's own reports of what went wrong on a GPU, as events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from voxyard.host.nvml import GpuLostError, Session, handle_key
+
+_XID_EVENTS = 0x8  # nvml.h, nvmlEventTypeXidCriticalError
+_WAIT_MS = 1
+_MOST_AT_ONCE = 1000
+
+
+class XidEvents:
+    """The Xid errors of some GPUs, collected by the driver since the last poll.
+
+    They are polled by the thread that reads the GPUs, not awaited in one of their own: one thread owns NVML, so that
+    no session is ever shut down under a waiting call.
+    """
+
+    def __init__(self, session: Session, handles: Iterable[Any]) -> None:
+        self._session = session
+        self._set = session.ask("nvmlEventSetCreate")
+        if self._set is not None:
+            for handle in handles:
+                self._register(handle)
+
+    def poll(self) -> Iterator[tuple[int, int]]:
+        """(`handle_key` of the GPU, Xid) for each error, in the order of their coming; returns without waiting."""
+        for _ in range(_MOST_AT_ONCE if self._set is not None else 0):
+            event = self._wait()
+            if event is None:
+                return
+            if event.eventType & _XID_EVENTS:
+                yield handle_key(event.device), int(event.eventData)
+
+    def close(self) -> None:
+        """Lets go of the event set."""
+        if self._set is not None:
+            self._session.ask("nvmlEventSetFree", self._set)
+            self._set = None
+
+    def _register(self, handle: Any) -> None:
+        try:
+            kinds = self._session.ask("nvmlDeviceGetSupportedEventTypes", handle)
+            if kinds is not None and kinds & _XID_EVENTS:
+                self._session.ask("nvmlDeviceRegisterEvents", handle, _XID_EVENTS, self._set)
+        except GpuLostError:
+            return  # its reader finds out too
+
+    def _wait(self) -> Any:
+        try:
+            return self._session.ask("nvmlEventSetWait_v2", self._set, _WAIT_MS)
+        except GpuLostError:
+            return None  # which one, its reader finds out
