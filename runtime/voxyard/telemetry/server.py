@@ -1,22 +1,42 @@
-"""Serves a registry's metrics over HTTP, in a thread of its own."""
+"""Serves metrics and health over HTTP or HTTPS, in threads of its own."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import logging
+import socket
+import sys
 import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
 from types import TracebackType
-from typing import Self
-from wsgiref.simple_server import WSGIServer
+from typing import Any, Self
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from voxyard.telemetry.errors import TelemetryError
+from voxyard.telemetry.web_config import Doorkeeper, WebConfig
+
+log = logging.getLogger("voxyard.telemetry")
+
+CLIENT_SECONDS = 10.0
+"""How long a client may be silent before its connection is closed."""
+MOST_CLIENTS = 64
+
+Health = Callable[[], tuple[bool, str]]
+"""Whether all is well, and one line that says so."""
+Respond = Callable[..., Any]
 
 
 class MetricsServer:
     """A running server; `close` stops it and frees its port."""
 
-    def __init__(self, server: WSGIServer, thread: threading.Thread) -> None:
-        self._server, self._thread = server, thread
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        self._thread = threading.Thread(target=server.serve_forever, name="voxyard-metrics", daemon=True)
+        self._thread.start()
         self.port: int = server.server_port
 
     def close(self) -> None:
@@ -34,16 +54,162 @@ class MetricsServer:
         self.close()
 
 
-def serve(registry: CollectorRegistry, host: str, port: int) -> MetricsServer:
-    """Answers `GET /metrics` on host:port until closed.
+def serve(
+    registry: CollectorRegistry,
+    host: str,
+    port: int,
+    *,
+    flags: str = "--metrics-",
+    web: WebConfig | None = None,
+    health: Health | None = None,
+    ready: Health | None = None,
+) -> MetricsServer:
+    """Answers `GET /metrics`, `/healthz` and `/readyz` on host:port until closed; port 0 takes a free one.
 
-    Raises TelemetryError where the address cannot be listened on.
+    The two health pages need no password: they tell nothing but a state. Raises TelemetryError where the address
+    cannot be listened on, or a certificate not be used; it names the flags (`flags` and
+    port or host) that are the way out.
     """
+    web = web or WebConfig()
+    application = _Application(registry, web, health, ready)
     try:
-        server, thread = start_http_server(port, addr=host, registry=registry)
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        server = _Server((host, port), family, web)
     except (OSError, OverflowError) as error:
         raise TelemetryError(
-            f"metrics cannot be served on {host}:{port} ({error}): choose another --metrics-port "
-            "(0 is off), or another --metrics-host"
+            f"metrics cannot be served on {host}:{port} ({error}): choose another {flags}port "
+            f"(0 is {'off' if flags == '--metrics-' else 'any free one'}), or another {flags}host"
         ) from error
-    return MetricsServer(server, thread)
+    server.set_app(application)
+    return MetricsServer(server)
+
+
+class _Application:
+    """Three pages and a door."""
+
+    def __init__(
+        self, registry: CollectorRegistry, web: WebConfig, health: Health | None, ready: Health | None
+    ) -> None:
+        self._metrics = make_wsgi_app(registry)
+        self._door = Doorkeeper(web.users) if web.users else None
+        self._headers = list(web.headers.items())
+        self._states = {"/healthz": health or _well, "/readyz": ready or health or _well}
+
+    def __call__(self, environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            return respond(status, [*headers, *self._headers], *more)
+
+        path = environ.get("PATH_INFO", "")
+        if path in self._states:
+            well, line = self._states[path]()
+            return _text(start, "200 OK" if well else "503 Service Unavailable", line)
+        if self._door is not None and not self._admitted(self._door, environ.get("HTTP_AUTHORIZATION", "")):
+            return _text(start, "401 Unauthorized", "a user and a password are needed", _CHALLENGE)
+        if path == "/metrics":
+            pages: Iterable[bytes] = self._metrics(environ, start)
+            return pages
+        if path == "/":
+            return _text(start, "200 OK", "voxyard: /metrics /healthz /readyz")
+        return _text(start, "404 Not Found", "there are /metrics, /healthz and /readyz")
+
+    @staticmethod
+    def _admitted(door: Doorkeeper, header: str) -> bool:
+        kind, _, credentials = header.partition(" ")
+        if kind.lower() != "basic":
+            return False
+        try:
+            name, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+        return bool(colon) and door.admits(name, password)
+
+
+_CHALLENGE = ("WWW-Authenticate", 'Basic realm="voxyard", charset="UTF-8"')
+
+
+def _well() -> tuple[bool, str]:
+    return True, "ok"
+
+
+def _text(start: Respond, status: str, line: str, *headers: tuple[str, str]) -> Iterable[bytes]:
+    body = (line + "\n").encode()
+    start(status, [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))), *headers])
+    return [body]
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread a connection, as many as MOST_CLIENTS; TLS handshakes happen in those threads."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], family: int, web: WebConfig) -> None:
+        self.address_family = socket.AddressFamily(family)
+        self._web = web
+        self._context = web.context()
+        self._certificate_age = self._age()
+        self._places = threading.BoundedSemaphore(MOST_CLIENTS)
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Without asking a name server who we are, as the standard library's does."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread for this connection, or its end where there are too many."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """One connection, from its TLS handshake to its end."""
+        try:
+            request.settimeout(CLIENT_SECONDS)
+            if self._context is not None:
+                self._renew_certificate()
+                request = self._context.wrap_socket(request, server_side=True)
+            super().process_request_thread(request, client_address)
+        except OSError as error:  # ssl.SSLError is one: a handshake with somebody who speaks something else
+            log.debug("%s: %s", client_address[0], error)
+            self.shutdown_request(request)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no error of ours; anything else is logged with its trace."""
+        error = sys.exception()
+        log.log(
+            logging.DEBUG if isinstance(error, OSError) else logging.ERROR,
+            "a request from %s ended early",
+            client_address[0],
+            exc_info=error,
+        )
+
+    def _renew_certificate(self) -> None:
+        """Certificates are renewed on disk while we run; a new one that is broken does not replace the old."""
+        age = self._age()
+        if age != self._certificate_age:
+            try:
+                self._context = self._web.context()
+            except TelemetryError as error:
+                log.warning("the old certificate stays in use: %s", error)
+            self._certificate_age = age
+
+    def _age(self) -> tuple[float, ...]:
+        tls = self._web.tls
+        files = [] if tls is None else [tls.cert_file, tls.key_file]
+        return tuple(path.stat().st_mtime if path.exists() else 0.0 for path in files)
+
+
+class _Handler(WSGIRequestHandler):
+    """Says nothing on standard error, and waits no longer than CLIENT_SECONDS for a line."""
+
+    timeout = CLIENT_SECONDS
+
+    def log_message(self, *arguments: Any) -> None:
+        """Requests are not logged: a scrape every second would fill a disk."""

@@ -1,0 +1,45 @@
+"""The exporter's settings: where it listens, how often it looks, what it tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from voxyard.settings import Section, setting
+
+
+class ExporterSection(Section):
+    """Where the exporter listens, how often it reads the GPUs, and what it tells."""
+
+    port: int = setting(
+        9410, "Port of the metrics; 0 takes any free one.", variable="VOXYARD_EXPORTER_PORT", ge=0, le=65535
+    )
+    host: str = setting(
+        "0.0.0.0",  # noqa: S104 - an exporter is there to be scraped from elsewhere
+        "Address that it listens on; 127.0.0.1 for this machine alone.",
+        variable="VOXYARD_EXPORTER_HOST",
+    )
+    interval: float = setting(
+        1.0,
+        "Time between two passes over the GPUs; the driver keeps samples of about 20 s.",
+        variable="VOXYARD_EXPORTER_INTERVAL",
+        unit="seconds",
+        ge=0.1,
+        le=10,
+    )
+    web_config: Path | None = setting(
+        None,
+        "TLS and passwords: a web configuration file as Prometheus's exporters read it.",
+        flag="--web-config",
+        variable="VOXYARD_EXPORTER_WEB_CONFIG",
+    )
+    processes: bool = setting(
+        False, "Tell the device memory of each process too: a series a process.", variable="VOXYARD_EXPORTER_PROCESSES"
+    )
+
+
+class ExporterConfig(Section):
+    """All settings of `voxyard exporter`, in the one section of its YAML file."""
+
+    exporter: ExporterSection = Field(default_factory=ExporterSection)

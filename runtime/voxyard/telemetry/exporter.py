@@ -1,0 +1,140 @@
+"""The exporter: one loop that reads the GPUs, one server that tells what it saw last."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import signal
+import ssl
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NoReturn, Self
+
+from prometheus_client import CollectorRegistry
+
+from voxyard.telemetry.errors import TelemetryError
+from voxyard.telemetry.expected import ExpectedWorkloads
+from voxyard.telemetry.gpu_collector import GpuCollector
+from voxyard.telemetry.sampler import Sampler
+from voxyard.telemetry.server import MetricsServer, serve
+from voxyard.telemetry.web_config import read_web_config
+
+log = logging.getLogger("voxyard.telemetry")
+
+PROBE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The exporter's settings (see config.py), read and checked, as they travel to the process that serves."""
+
+    host: str
+    port: int
+    interval: float  # seconds
+    web_config: Path | None
+    processes: bool
+    plan: Path | None
+
+    def to_json(self) -> str:
+        """A text from which `from_json` makes the same."""
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote."""
+        fields = json.loads(text)
+        paths = {name: Path(fields[name]) if fields[name] else None for name in ("web_config", "plan")}
+        return cls(**{**fields, **paths})
+
+
+class Exporter:
+    """A running exporter. A context: its loop and its server end with it."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises TelemetryError where the plan, the web configuration or the address cannot be used."""
+        web = read_web_config(config.web_config) if config.web_config else None
+        registry = CollectorRegistry()
+        self.sampler = Sampler(config.interval, processes=config.processes)
+        registry.register(GpuCollector(self.sampler))
+        if config.plan is not None:
+            registry.register(ExpectedWorkloads(config.plan))
+        self.server: MetricsServer = serve(
+            registry, config.host, config.port, flags="--", web=web, health=self._health, ready=self._ready
+        )
+        self.sampler.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.close()
+        self.sampler.stop()
+
+    def _health(self) -> tuple[bool, str]:
+        if self.sampler.alive():
+            return True, "ok"
+        return False, f"no pass over the GPUs has ended for {self.sampler.age():.0f} s: does the driver hang?"
+
+    def _ready(self) -> tuple[bool, str]:
+        snapshot = self.sampler.snapshot
+        if snapshot is None:
+            return False, "the first pass over the GPUs is not done yet"
+        if not snapshot.success:
+            return False, snapshot.problem or "the driver does not answer"
+        return self._health()
+
+
+def become(config: Config) -> NoReturn:
+    """Turn this process into one that exports; it keeps its number.
+
+    A fresh interpreter leaves behind what read the settings: about a third of the memory that an exporter, which runs
+    on every host for ever, would hold.
+    """
+    os.execv(sys.executable, [sys.executable, "-m", "voxyard.telemetry", config.to_json()])  # noqa: S606
+
+
+def run(config: Config) -> None:
+    """Export until SIGTERM or SIGINT. Raises TelemetryError before anything is served where it cannot begin."""
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    with Exporter(config) as exporter:
+        scheme = "https" if config.web_config and read_web_config(config.web_config).tls else "http"
+        log.info("metrics on %s://%s:%d/metrics", scheme, _shown(config.host), exporter.server.port)
+        ended.wait()
+    log.info("ended")
+
+
+def probe(config: Config) -> str:
+    """Ask the exporter on this machine for its health; what it says. Raises TelemetryError where it is not well.
+
+    The certificate is not verified: this asks whether it answers, on an address of this machine.
+    """
+    tls = config.web_config is not None and read_web_config(config.web_config).tls is not None
+    address = "127.0.0.1" if config.host in ("0.0.0.0", "") else config.host.replace("::", "::1", config.host == "::")  # noqa: S104
+    connection: http.client.HTTPConnection
+    if tls:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(address, config.port, timeout=PROBE_SECONDS, context=context)
+    else:
+        connection = http.client.HTTPConnection(address, config.port, timeout=PROBE_SECONDS)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        said = answer.read(1000).decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        raise TelemetryError(f"no exporter answers on {address}:{config.port} ({error})", exit_code=1) from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise TelemetryError(f"the exporter on {address}:{config.port} is not well: {said}", exit_code=1)
+    return said
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,106 @@
+"""Hosts as the fleet's tests want them: facts without a network, sessions that only remember."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fleet.batch import Answer, Command
+from fleet.facts import HostFacts
+from fleet.gpu_facts import HostGpu
+from fleet.image import LocalImage
+from fleet.inventory import Host
+from fleet.machine_facts import Container, Disk, Docker, Login, Toolkit
+
+PIX = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-15\t0\nGPU1\tPIX\t X \t0-15\t0\n"
+P2P = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n"
+
+
+def uuid(index: int) -> str:
+    return f"GPU-0000000{index}-aaaa-bbbb-cccc-000000000000"
+
+
+def gpu(index: int = 0, **other: Any) -> HostGpu:
+    """A healthy RTX 4090."""
+    healthy = HostGpu(
+        index=index,
+        uuid=uuid(index),
+        name="NVIDIA GeForce RTX 4090",
+        driver_version="550.54.14",
+        pci_bus_id=f"00000000:0{index + 1}:00.0",
+        memory_total_mib=24564,
+        memory_free_mib=24200,
+        compute_mode="Default",
+        persistence=True,
+        pcie_width=16,
+        pcie_width_max=16,
+        clock_events=1,
+    )
+    return replace(healthy, **other)
+
+
+def host(**other: Any) -> Host:
+    """A trainer's host."""
+    return replace(Host(name="gpu-01", address="192.0.2.11", user="voxyard", roles=("trainer",)), **other)
+
+
+def facts(**other: Any) -> HostFacts:
+    """A host on which nothing is wrong."""
+    healthy = HostFacts(
+        login=Login(1000, "/home/voxyard", "192.0.2.11"),
+        gpus=(gpu(0), gpu(1)),
+        topology=PIX,
+        p2p=P2P,
+        docker=Docker("27.3.1", "27.3.1", "/var/lib/docker", "systemd"),
+        compose="2.29.7",
+        toolkit=Toolkit(hook=True, runtime=True, cdi=False),
+        disk=Disk("/", 900 << 30, 400 << 30),
+        ports=frozenset({22}),
+        containers=(),
+        clock_skew=0.0,
+    )
+    return replace(healthy, **other)
+
+
+def container(**other: Any) -> Container:
+    """Our exporter, well."""
+    healthy = Container(
+        name="voxyard-exporter-1",
+        role="exporter",
+        release="0123456789ab",
+        image_id="sha256:aa",
+        state="running",
+        health="healthy",
+        started="2026-01-05T08:00:00Z",
+        ports=(9410,),
+    )
+    return replace(healthy, **other)
+
+
+IMAGE = LocalImage("sha256:" + "ab" * 32, ("sha256:11", "sha256:22"), 180_000_000)
+
+
+@dataclass
+class RememberingSession:
+    """A host that answers what it is told to, and remembers what it was asked; the last answer of a list stays."""
+
+    answers: Mapping[str, Answer | list[Answer]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    received: dict[str, bytes] = field(default_factory=dict)
+
+    def run(self, commands: Sequence[Command]) -> dict[str, Answer]:
+        return {command.name: self._answer(command) for command in commands}
+
+    def send(self, command: Command, data: Iterable[bytes]) -> Answer:
+        self.received[command.name] = b"".join(data)
+        return self._answer(command)
+
+    def _answer(self, command: Command) -> Answer:
+        self.asked.append(command.name)
+        self.texts[command.name] = command.text
+        answer = self.answers.get(command.name, Answer(""))
+        if isinstance(answer, list):
+            return answer.pop(0) if len(answer) > 1 else answer[0]
+        return answer

@@ -1,0 +1,93 @@
+"""NVIDIA's libraries of the tests, and a sampler that runs on them in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "nvml"))
+
+from driver_fixture import driver  # noqa: F401
+
+if TYPE_CHECKING:
+    from tests.nvml.fake_driver import FakeDriver
+    from tests.nvml.scenario import Scenario
+
+PROGRAM = """
+import dataclasses, json, sys, time
+from voxyard.telemetry import sampler
+sampler.REOPEN_SECONDS = 0.3
+
+def tell(snapshot):
+    told = {
+        "success": snapshot.success, "problem": snapshot.problem, "driver": snapshot.driver_version,
+        "errors": {f"{function} {code}": count for (function, code), count in snapshot.errors.items()},
+        "links": {f"{one} {other}": link for (one, other), link in snapshot.links.items()},
+        "gpus": {
+            str(state.gpu.index): {
+                "uuid": state.gpu.uuid, "up": state.up, "ratio": state.utilization_ratio,
+                "busy": state.busy_seconds, "xids": {str(n): x.count for n, x in state.xids.items()},
+                "reading": None if state.reading is None else dataclasses.asdict(state.reading),
+            }
+            for state in snapshot.gpus
+        },
+    }
+    print(json.dumps(told), flush=True)
+
+with sampler.Sampler(float(sys.argv[1]), processes=True, on_snapshot=tell):
+    sys.stdin.read()
+"""
+
+Told = dict[str, Any]
+
+
+class Sampling:
+    """A sampler in another process; its host's scenario can be changed under it."""
+
+    def __init__(self, process: subprocess.Popen[str], path: Path) -> None:
+        self._process, self._path = process, path
+
+    def change(self, scenario: Scenario) -> None:
+        """What the host is like from now on."""
+        scenario.write(self._path)
+
+    def until(self, holds: Callable[[Told], bool], seconds: float = 20) -> Told:
+        """The first snapshot of which something holds."""
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + seconds
+        told: Told = {}
+        while time.monotonic() < deadline:
+            line = self._process.stdout.readline()
+            assert line, "the sampler ended; see its messages"
+            told = json.loads(line)
+            if holds(told):
+                return told
+        raise AssertionError(f"within {seconds} s it never held; the last snapshot: {json.dumps(told)[:2000]}")
+
+
+@pytest.fixture
+def sampling(driver: FakeDriver, tmp_path: Path) -> Callable[..., Any]:  # noqa: F811
+    """Starts a sampler on a host; a context."""
+
+    @contextmanager
+    def start(scenario: Scenario, interval: float = 0.1) -> Iterator[Sampling]:
+        path = tmp_path / "scenario"
+        environment = driver.environment_of(scenario, path=path)
+        command = [sys.executable, "-c", PROGRAM, str(interval)]
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                yield Sampling(process, path)
+            finally:
+                process.kill()
+
+    return start

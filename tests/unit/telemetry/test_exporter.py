@@ -1,0 +1,161 @@
+"""`voxyard exporter` as a process, on our own libnvidia-ml: what it serves, and driver faults (M1, M2, M11)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from exporters import BIN, exporter, free_port
+
+if TYPE_CHECKING:
+    from tests.nvml.fake_driver import FakeDriver
+    from tests.nvml.scenario import GpuState, Scenario
+else:
+    from scenario import GpuState, Scenario
+
+
+def two() -> Scenario:
+    return Scenario([GpuState.default(0), GpuState.consumer(1, fan=None)])
+
+
+def plain(driver: FakeDriver) -> dict[str, str]:
+    """An environment without any NVIDIA library."""
+    return {name: value for name, value in driver.environment_of(two()).items() if name != "LD_LIBRARY_PATH"}
+
+
+def test_what_is_not_supported_is_left_out(driver: FakeDriver) -> None:
+    with exporter(driver.environment_of(two())) as running:
+        running.until(lambda: running.value("voxyard_gpu_busy_seconds_total", gpu="1"))
+        assert running.value("voxyard_gpu_fan_speed_ratio", gpu="0") == 0.35
+        assert running.value("voxyard_gpu_fan_speed_ratio", gpu="1") is None
+        assert running.value("voxyard_gpu_ecc_errors_total", gpu="1") is None
+        names = {name for name, _ in running.series()}
+        assert not [name for name in names if not name.startswith("voxyard_")]
+        assert not [value for value in running.series().values() if value != value]
+
+
+def test_a_scrape_never_calls_nvml(driver: FakeDriver, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    with exporter(driver.environment_of(two(), NVML_FAKE_TRACE=str(trace)), interval=10) as running:
+        running.until(lambda: running.value("voxyard_gpu_power_watts", gpu="1"))
+        before = trace.read_text()
+        for _ in range(20):
+            running.get()
+        assert trace.read_text() == before
+
+
+def test_a_pass_makes_few_calls(driver: FakeDriver, tmp_path: Path) -> None:
+    """Slow values are not asked for each time, unsupported ones not again."""
+    trace = tmp_path / "trace"
+    with exporter(driver.environment_of(two(), NVML_FAKE_TRACE=str(trace)), interval=0.1) as running:
+        running.until(lambda: running.value("voxyard_gpu_power_watts", gpu="1"))
+        time.sleep(0.5)
+        before = len(trace.read_text().splitlines())
+        time.sleep(1.0)
+        calls = Counter(line.split()[1] for line in trace.read_text().splitlines()[before:])
+    passes = calls["nvmlDeviceGetPowerUsage"] / 2
+    assert passes > 3
+    assert sum(calls.values()) / passes / 2 < 20
+    assert calls["nvmlDeviceGetMaxClockInfo"] == 0
+    assert calls["nvmlDeviceGetFanSpeed"] <= passes + 1  # one of the two has a fan
+
+
+def test_a_driver_that_hangs_leaves_no_stale_value_and_no_scrape_waiting(driver: FakeDriver, tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario"
+    with exporter(driver.environment_of(two(), path=scenario)) as running:
+        running.until(lambda: running.value("voxyard_gpu_power_watts", gpu="0"))
+        replace(two(), latency_us=600_000_000).write(scenario)
+        running.until(lambda: running.value("voxyard_exporter_collect_success") == 0)
+        assert running.value("voxyard_gpu_power_watts", gpu="0") is None
+        assert running.value("voxyard_gpu_up", gpu="0") == 0
+        assert running.get("/healthz")[0] == 503
+        assert "does the driver hang?" in running.get("/healthz")[1]
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(timeout=30) == 0
+
+
+def test_without_a_driver_it_stays_up_and_says_so(driver: FakeDriver) -> None:
+    with exporter(plain(driver)) as running:
+        running.until(lambda: running.value("voxyard_exporter_collect_success") == 0)
+        assert running.get("/healthz") == (200, "ok\n")
+        status, said = running.get("/readyz")
+        assert status == 503
+        assert "libnvidia-ml.so.1 is not on this machine" in said
+        assert running.value("voxyard_exporter_nvml_errors_total", function="nvmlInit", code="12")
+
+
+def test_a_scrape_before_the_first_pass_is_an_answer(driver: FakeDriver) -> None:
+    slow = replace(two(), latency_us=400_000)
+    with exporter(driver.environment_of(slow)) as running:
+        assert running.value("voxyard_exporter_collect_success") == 0
+        assert running.value("voxyard_gpu_up") is None
+        assert running.get("/readyz")[0] == 503
+
+
+def test_processes_are_told_only_when_asked(driver: FakeDriver) -> None:
+    if TYPE_CHECKING:
+        from tests.nvml.scenario import Process
+    else:
+        from scenario import Process
+    host = Scenario([GpuState.default(0, processes=[Process(7, 1 << 30, "/opt/python")])])
+    with exporter(driver.environment_of(host)) as running:
+        running.until(lambda: running.value("voxyard_gpu_power_watts"))
+        assert running.value("voxyard_gpu_process_memory_bytes") is None
+    with exporter(driver.environment_of(host), "--processes") as running:
+        running.until(lambda: running.value("voxyard_gpu_process_memory_bytes", pid="7", process="python"))
+        assert running.value("voxyard_gpu_process_memory_bytes", pid="7") == 1 << 30
+
+
+def test_what_should_run_is_told_from_the_plan_and_follows_it(driver: FakeDriver, tmp_path: Path) -> None:
+    """M11; the plan's sections for other programs are none of the exporter's business."""
+    plan = tmp_path / "plan.yaml"
+    entries = "[{workload: trainer, role: data, gpu: GPU-0}, {workload: trainer, role: model, gpu: GPU-1}]"
+    plan.write_text(f"release: abc\nworkloads: {entries}\ntraining: {{batch_size: 16}}\nexporter: {{interval: 0.3}}\n")
+    with exporter(driver.environment_of(two()), "--plan", str(plan)) as running:
+        assert running.value("voxyard_workload_expected", workload="trainer", role="data") == 1
+        assert running.value("voxyard_workload_expected", workload="trainer", role="model") == 1
+        other = tmp_path / "other"
+        other.write_text("workloads: [{workload: bark, role: bark, gpu: GPU-0}]\n")
+        other.replace(plan)
+        assert running.value("voxyard_workload_expected", workload="trainer", role="data") is None
+        assert running.value("voxyard_workload_expected", workload="bark", role="bark") == 1
+        plan.write_text("workloads: 7\n")
+        assert running.value("voxyard_workload_expected", workload="bark", role="bark") == 1
+
+
+def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(BIN / "voxyard"), "exporter", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--plan", "no.yaml"], "no.yaml: no such file"),
+        (["--web-config", "no.yaml"], "no.yaml"),
+        (["--interval", "60"], "from 0.1 to 10"),
+        (["--port", "99999"], "65535"),
+        (["--host", "nowhere.invalid"], "nowhere.invalid"),
+    ],
+)
+def test_wrong_use_is_a_sentence_and_exit_2(driver: FakeDriver, arguments: list[str], said: str) -> None:
+    ended = run(driver.environment_of(two()), *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_probe_tells_whether_it_is_well(driver: FakeDriver) -> None:
+    environment = driver.environment_of(two())
+    with exporter(environment) as running:
+        ended = run(environment, "--probe", "--port", str(running.port), "--host", "0.0.0.0")  # noqa: S104
+        assert (ended.returncode, ended.stdout) == (0, "ok\n")
+    ended = run(environment, "--probe", "--port", str(free_port()))
+    assert ended.returncode == 1
+    assert "no exporter answers" in ended.stderr

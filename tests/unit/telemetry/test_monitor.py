@@ -1,0 +1,105 @@
+"""`voxyard monitor`: lines in a pipe, a table in a terminal, rows in a CSV file (D4)."""
+
+from __future__ import annotations
+
+import csv
+import os
+import pty
+import subprocess
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from exporters import BIN
+
+if TYPE_CHECKING:
+    from tests.nvml.fake_driver import FakeDriver
+    from tests.nvml.scenario import GpuState, Scenario
+else:
+    from scenario import GpuState, Scenario
+
+
+def host() -> Scenario:
+    return Scenario(
+        [GpuState.default(0, utilization=60, clock_events=0x20), GpuState.consumer(1), GpuState.default(2, mig=1)]
+    )
+
+
+def monitor(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(BIN / "voxyard"), "monitor", *arguments]
+    return subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=60)
+
+
+def test_a_pipe_gets_a_line_a_gpu_and_pass(driver: FakeDriver) -> None:
+    ended = monitor(driver.environment_of(host()), "--interval", "0.2", "--duration", "1")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    first = ended.stdout.splitlines()[:3]
+    assert [line.split()[1:3] for line in first] == [["GPU", "0"], ["GPU", "1"], ["GPU", "2"]]
+    assert "60%" in first[0]
+    assert "412 / 700 W" in first[0]
+    assert "–" in first[2]
+    assert "\x1b" not in ended.stdout
+    assert len(ended.stdout.splitlines()) >= 6
+
+
+def test_the_log_is_a_csv_with_a_row_a_gpu_and_pass(driver: FakeDriver, tmp_path: Path) -> None:
+    log = tmp_path / "gpus.csv"
+    environment = driver.environment_of(host())
+    for _ in range(2):
+        assert monitor(environment, "--interval", "0.3", "--duration", "0.7", "--log-file", str(log)).returncode == 0
+    rows = list(csv.DictReader(log.open()))
+    assert list(rows[0]) == ["timestamp", "gpu", "utilization", "memory", "temperature", "power", "fan"]
+    assert datetime.fromisoformat(rows[0]["timestamp"]).tzinfo is not None
+    assert {row["gpu"] for row in rows} == {"0", "1", "2"}
+    assert [rows[0][name] for name in ("utilization", "memory", "temperature", "power", "fan")] == [
+        "60",
+        "30720",
+        "61",
+        "412.0",
+        "35",
+    ]
+    assert rows[2]["utilization"] == ""
+    assert len(rows) >= 8
+    assert len(rows) % 3 == 0
+
+
+@pytest.mark.parametrize(("columns", "shown"), [(130, "H100"), (70, "30.0 / 80.0")])
+def test_a_terminal_gets_a_table_that_fits(driver: FakeDriver, columns: int, shown: str) -> None:
+    ours, theirs = pty.openpty()
+    environment = driver.environment_of(host()) | {"COLUMNS": str(columns), "TERM": "xterm"}
+    command = [str(BIN / "voxyard"), "monitor", "--interval", "0.3", "--duration", "1"]
+    with subprocess.Popen(command, env=environment, stdout=theirs, stderr=subprocess.PIPE) as process:
+        os.close(theirs)
+        screen = b""
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            screen += part
+        assert process.wait(timeout=30) == 0
+    os.close(ours)
+    text = screen.decode()
+    assert shown in text
+    assert "412 / 700" in text
+    assert ("slowed by" in text) == (columns > 100)
+
+
+def test_without_nvidias_library_it_says_so_in_one_line(driver: FakeDriver) -> None:
+    environment = driver.environment_of(host())
+    del environment["LD_LIBRARY_PATH"]
+    ended = monitor(environment)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.count("\n") == 1
+    assert "libnvidia-ml.so.1 is not on this machine" in ended.stderr
+
+
+def test_a_full_disk_is_a_sentence(driver: FakeDriver) -> None:
+    ended = monitor(driver.environment_of(host()), "--duration", "1", "--log-file", "/dev/full")
+    assert ended.returncode == 2
+    assert "/dev/full cannot be written: No space left on device" in ended.stderr
+    assert "Traceback" not in ended.stderr

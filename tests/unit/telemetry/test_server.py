@@ -1,0 +1,81 @@
+"""The metrics' server: its pages, its health, and clients that misbehave (M1)."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from voxyard.telemetry import TelemetryError
+from voxyard.telemetry.server import serve
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_health_and_readiness_are_asked_each_time() -> None:
+    state = {"well": True, "ready": False}
+    with serve(
+        CollectorRegistry(),
+        "127.0.0.1",
+        0,
+        health=lambda: (state["well"], "as it is"),
+        ready=lambda: (state["ready"], "not yet"),
+    ) as server:
+        assert get(server.port, "/healthz") == (200, "as it is\n")
+        assert get(server.port, "/readyz") == (503, "not yet\n")
+        state.update(well=False, ready=True)
+        assert get(server.port, "/healthz")[0] == 503
+        assert get(server.port, "/readyz")[0] == 200
+        assert get(server.port, "/nothing")[0] == 404
+
+
+def test_clients_that_say_nothing_do_not_keep_others_out() -> None:
+    with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+        silent[0].sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
+        assert get(server.port, "/healthz")[0] == 200
+        for each in silent:
+            each.close()
+
+
+def test_a_port_in_use_is_an_error_that_names_the_way_out() -> None:
+    with (
+        serve(CollectorRegistry(), "127.0.0.1", 0) as server,
+        pytest.raises(TelemetryError, match=f"127.0.0.1:{server.port} .*choose another --port"),
+    ):
+        serve(CollectorRegistry(), "127.0.0.1", server.port, flags="--")
+
+
+def test_closing_frees_the_port_and_ends_the_thread() -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    server = serve(CollectorRegistry(), "127.0.0.1", 0)
+    port = server.port
+    server.close()
+    server.close()
+    with serve(CollectorRegistry(), "127.0.0.1", port) as again:
+        assert get(again.port, "/healthz")[0] == 200
+    deadline = time.monotonic() + 10
+    while {thread.name for thread in threading.enumerate()} - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert {thread.name for thread in threading.enumerate()} == before
+
+
+def test_ipv6_is_listened_on_where_it_is_asked_for() -> None:
+    try:
+        server = serve(CollectorRegistry(), "::1", 0)
+    except TelemetryError:
+        pytest.fail("IPv6 loopback is missing on this machine") if socket.has_ipv6 else pytest.skip("no IPv6")
+    with server, socket.create_connection(("::1", server.port)) as client:
+        client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert b"200 OK" in client.recv(1000)
