@@ -9,6 +9,7 @@ PYTHON ?= python3
 TORCH  ?= cpu
 CORPUS ?=
 TESTS  ?=
+ARGS   ?=
 MINUTES ?= 3.5
 METRICS ?= 9411
 SENTENCE ?= The old sailor opens the heavy door.
@@ -16,13 +17,15 @@ SENTENCE ?= The old sailor opens the heavy door.
 VENV     := .venv
 VENV217  := .venv-tf217
 BIN      := $(VENV)/bin
+FAB      := $(BIN)/fab --search-root scripts
 DEMO     := build/demo
 SAY      := @printf '→ %s\n'
 DOWNLOADS := awk '/^ *Downloading / { print "  " $$1, $$2, $$3, $$4; fflush() } /^Successfully installed/ { print "  " NF - 2 " packages are in" }'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo test test-unit test-integration test-tf217 lint format docs lock bench-trainer bench-cli clean
+.PHONY: help setup demo test test-unit test-integration test-fleet test-tf217 lint format docs lock
+.PHONY: check deploy status bench-trainer bench-exporter bench-cli clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,8 +49,8 @@ endif
 	$(SAY) "speaking with the model that was just trained"
 	@$(BIN)/voxyard synthesize --checkpoint $(DEMO)/run --text "$(SENTENCE)" --out $(DEMO)/spoken.wav
 
-test: setup  ## all tests: unit, then integration
-	@$(MAKE) test-unit test-integration
+test: setup  ## all tests: unit, integration, fleet
+	@$(MAKE) test-unit test-integration test-fleet
 
 test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor torch (under a minute)
 	$(SAY) "unit tests"
@@ -56,6 +59,10 @@ test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor tor
 test-integration: $(VENV)/stamps/dev  ## the tests with TensorFlow (under ten minutes)
 	$(SAY) "integration tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration) -q
+
+test-fleet: $(VENV)/stamps/dev  ## a nested GPU host with sshd and its own Docker: check, deploy, status (needs root and Debian's docker.io)
+	$(SAY) "fleet tests"
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/fleet) -q
 
 test-tf217: $(VENV217)/stamps/test  ## the trainer's tests with the oldest TensorFlow that voxyard works with
 	$(SAY) "trainer tests with TensorFlow 2.17"
@@ -79,8 +86,20 @@ lock: $(VENV)/stamps/dev  ## resolve all packages anew and pin them in constrain
 	$(SAY) "resolving for TensorFlow 2.17"
 	@$(BIN)/python scripts/lock.py constraints-tf217.txt '.[trainer,cpu,test]' 'tensorflow-cpu==2.17.1'
 
+check: $(VENV)/stamps/fleet  ## preflight on all hosts of deploy/hosts.yaml (ARGS="--host NAME --strict --json")
+	@$(FAB) check $(ARGS)
+
+deploy: $(VENV)/stamps/fleet  ## show what would change on the hosts, then change it
+	@$(FAB) deploy $(ARGS)
+
+status: $(VENV)/stamps/fleet  ## what runs on the hosts, and whether it is well
+	@$(FAB) status $(ARGS)
+
 bench-trainer: $(VENV)/stamps/dev  ## how fast the trainer is → build/bench/trainer.json
 	@$(BIN)/python tests/bench/trainer.py
+
+bench-exporter: $(VENV)/stamps/dev  ## the exporter beside nvitop-exporter on one fake library → build/bench/exporter.json
+	@$(BIN)/python tests/bench/exporter.py
 
 bench-cli: $(VENV)/stamps/dev  ## how long `voxyard --help` takes → build/bench/cli.json
 	@$(BIN)/python tests/bench/cli.py
@@ -107,6 +126,12 @@ $(VENV)/stamps/demo: pyproject.toml constraints.txt
 $(VENV)/stamps/dev: $(VENV)/stamps/demo
 	$(SAY) "installing what the tests need into $(VENV)"
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,dev]' | $(DOWNLOADS)
+	@touch $@
+
+$(VENV)/stamps/fleet: pyproject.toml constraints.txt
+	$(call make_venv,$(VENV))
+	$(SAY) "installing fabric into $(VENV), once"
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[fleet]' | $(DOWNLOADS)
 	@touch $@
 
 $(VENV217)/stamps/test: pyproject.toml constraints-tf217.txt

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HEAD = "# Written by `make lock`: the versions that voxyard is tested with.\n"
-LEFT_OUT = re.compile(r"^(voxyard|nvidia-(?!ml-py)|cuda-|triton)")  # CUDA's own follow from torch's pin
+LEFT_OUT = re.compile(r"^(voxyard|nvidia-(?!ml-py|nvml-dev)|cuda-|triton)")  # CUDA's own follow from torch's pin
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,6 +12,7 @@ import click
 
 from voxyard.cli import voxyard
 from voxyard.settings import SettingOption, markdown
+from voxyard.telemetry.config import ExporterConfig
 from voxyard.trainer.config import TrainConfig
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -23,7 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true")
     chosen = parser.parse_args(arguments)
     old = README.read_text(encoding="utf-8")
-    new = with_blocks(old, {"commands": commands(), "settings": markdown(TrainConfig)})
+    blocks = {"commands": commands(), "settings": markdown(TrainConfig), "exporter": markdown(ExporterConfig)}
+    new = with_blocks(old, blocks)
     if new == old:
         return 0
     if chosen.check:

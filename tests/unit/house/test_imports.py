@@ -32,7 +32,7 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
     "fabfile.py": set(),
     "install_torch.py": set(),
     "lock.py": set(),
-    "readme.py": {"cli", "settings", "trainer"},
+    "readme.py": {"cli", "settings", "telemetry", "trainer"},
 }
 LIGHT = [
     "voxyard",

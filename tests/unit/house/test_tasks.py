@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-TASKS = """help setup demo test test-unit test-integration test-tf217 lint format docs lock
-bench-trainer bench-cli clean"""
+TASKS = """help setup demo test test-unit test-integration test-fleet test-tf217 lint format docs lock check deploy status
+bench-trainer bench-exporter bench-cli clean"""
 
 
 def _script(name: str) -> ModuleType:
@@ -91,14 +91,16 @@ def test_every_package_is_pinned_to_one_version(name: str) -> None:
     assert all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line) for line in lines)
     pinned = {line.partition("==")[0] for line in lines}
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*extras["dependencies"], *extras["optional-dependencies"]["trainer"]]
-    wanted += extras["optional-dependencies"]["cpu"] + extras["optional-dependencies"]["test"]
+    optional = extras["optional-dependencies"]
+    wanted = [*extras["dependencies"], *optional["exporter"], *optional["trainer"], *optional["cpu"], *optional["test"]]
+    if name == "constraints.txt":
+        wanted += [*optional["fleet"], *optional["dev"]]
     names = {re.split(r"[<>=\[]", each)[0].lower() for each in wanted}
-    assert names <= pinned
+    assert names - {"voxyard"} <= pinned
 
 
 def test_a_lock_leaves_out_ourselves_cuda_and_the_build_of_this_machine() -> None:
     named = [("voxyard", "0.1.0"), ("torch", "2.13.0+cpu"), ("Ml_Dtypes", "0.4"), ("nvidia-cublas", "13")]
-    named += [("nvidia-ml-py", "13"), ("triton", "3")]
+    named += [("nvidia-ml-py", "13"), ("nvidia-nvml-dev", "13"), ("triton", "3")]
     report = {"install": [{"metadata": {"name": name, "version": version}} for name, version in named]}
-    assert _script("lock").pins(report) == "ml-dtypes==0.4\nnvidia-ml-py==13\ntorch==2.13.0\n"
+    assert _script("lock").pins(report) == "ml-dtypes==0.4\nnvidia-ml-py==13\nnvidia-nvml-dev==13\ntorch==2.13.0\n"
