@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["driver_fixture"]  # tests/nvml
+
 _NO_GPU = "needs an NVIDIA GPU"
 _FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 

@@ -21,8 +21,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "nvml"))
 
-from fake_driver import FakeDriver  # type: ignore[import-not-found]
-from scenario import GpuState, Scenario  # type: ignore[import-not-found]
+from fake_driver import FakeDriver
+from scenario import GpuState, Scenario
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "bench"
 GPUS = 8
@@ -166,7 +166,10 @@ def measure(seconds: float, scrapes: int) -> dict[str, Any]:
         print("→ a driver that takes 20 ms for each call", file=sys.stderr, flush=True)
         slow = driver.environment_of(scenario(latency_us=20_000))
         with running("voxyard", slow, seconds_to_start=120) as ours:
-            taken = [ours.scrape()[0] for _ in range(scrapes) if time.sleep(0.02) is None]
+            taken = []
+            for _ in range(scrapes):
+                taken.append(ours.scrape()[0])
+                time.sleep(0.02)
         figures["voxyard"]["slow_nvml_scrape_p99_seconds"] = percentile(taken, 0.99)
         return figures
 

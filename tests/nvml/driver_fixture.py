@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
-else:
-    from fake_driver import FakeDriver
+from fake_driver import FakeDriver
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.nvml.scenario import MIB, GpuState, Scenario
-else:
-    from scenario import MIB, GpuState, Scenario
+from scenario import MIB, GpuState, Scenario
 
 HERE = Path(__file__).parent
 RUNTIME = HERE.parents[1] / "runtime"

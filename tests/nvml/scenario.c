@@ -1,4 +1,14 @@
-/* Reads a scenario: lines of `key = value`, `#` begins a comment. What is wrong with one is kept in `fault`. */
+/* Reads a scenario: lines of `key = value`, `#` begins a comment. What is wrong with one is kept in `fault`.
+ *
+ *   driver_version, nvml_version, cuda_version, trace, epoch (Unix time at which waves and counters began)
+ *   init = CODE, driver_generation = N                   what nvmlInit answers; another N is another driver
+ *   latency_us[.FUNCTION] = N, code.FUNCTION = CODE
+ *   topology[.GPU.GPU] = LEVEL, xid.SEQUENCE = GPU XID
+ *   gpu.N.FIGURE = VALUE                                 symbols.h lists the figures, series.c reads the values
+ *   gpu.N.{uuid,name,pci_bus_id,pci_device_id,pci_subsystem_id,compute_capability} = TEXT
+ *   gpu.N.code.FUNCTION = CODE, gpu.N.field_code.ID = CODE
+ *   gpu.N.[graphics_]process.PID = BYTES|- NAME, gpu.N.nvlink.LANE = down | BUS_ID | switch [BUS_ID]
+ */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,12 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
+from fake_driver import FakeDriver
 
 RUNTIME = Path(__file__).parents[3] / "runtime"
 

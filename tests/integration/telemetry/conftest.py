@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "nvml"))
-
-from driver_fixture import driver  # noqa: F401
 
 
 def _program(name: str) -> str:

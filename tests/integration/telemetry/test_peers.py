@@ -5,16 +5,11 @@ from __future__ import annotations
 import http.client
 import subprocess
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from exporters import BIN, Series, exporter, free_port, parse
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
-    from tests.nvml.scenario import GpuState, Scenario
-else:
-    from scenario import GpuState, Scenario
+from fake_driver import FakeDriver
+from scenario import GpuState, Scenario
 
 MIB = 1 << 20
 SAME = {  # theirs → ours, with further labels, and the factor from their unit to ours

@@ -12,16 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from exporters import exporter, free_port
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
-    from tests.nvml.scenario import GpuState, Scenario, wave
-else:
-    from scenario import GpuState, Scenario, wave
+from fake_driver import FakeDriver
+from scenario import GpuState, Scenario, wave
 
 SECONDS = 120
 LOST_AT, BACK_AT = 40, 75

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
+from fake_driver import FakeDriver
 
 ASK = """
 import json

@@ -6,14 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from fake_driver import FakeDriver
 
 from voxyard.host import gpus, same_bus
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
 
 ASK = """
 import dataclasses, json

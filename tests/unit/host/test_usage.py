@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
+from fake_driver import FakeDriver
 
 WATCH = """
 import json, time

@@ -16,6 +16,7 @@ import pytest
 
 import voxyard.trainer
 from voxyard import __version__, cli
+from voxyard.cli.frame import LazyGroup
 from voxyard.trainer import TrainConfig, TrainerError
 
 
@@ -231,7 +232,7 @@ def test_version_and_help_are_results(voxyard_command: Command) -> None:
             command = group.get_command(context, name)
             assert command is not None
             assert (command.help or "").startswith(sentence.removesuffix("."))
-            groups += [command] if isinstance(command, cli.LazyGroup) else []
+            groups += [command] if isinstance(command, LazyGroup) else []
     assert len(groups) > 1
     assert all(f"  {name} " in told.out for name in cli.voxyard.entries)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
@@ -10,23 +9,20 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from fake_driver import FakeDriver
 
 import voxyard.host.nvml
 import voxyard.trainer.auto
 from voxyard import cli
 from voxyard.host import Gpu, HostError
 
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
-
 TESTS = Path(__file__).parents[2]
 CAPTURES = TESTS / "captures/topo"
 
 sys.path.insert(0, str(TESTS / "nvml"))
-driver = importlib.import_module("driver_fixture").driver
 
 MATRIX = "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"
 P2P = MATRIX.replace("SYS", "OK").replace("PIX", "OK")

@@ -33,6 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def _run(folder: Path, *, ci: bool) -> str:
     environ = {name: value for name, value in os.environ.items() if name != "CI"} | ({"CI": "true"} if ci else {})
+    environ["PYTHONPATH"] = str(ROOT / "tests/nvml")  # where the plugin of tests/conftest.py is
     options = ["-q", "-rA", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
     command = [sys.executable, "-m", "pytest", *options, "."]
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True).stdout

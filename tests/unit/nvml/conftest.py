@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
-    from tests.nvml.scenario import Scenario
+from fake_driver import FakeDriver
+from scenario import Scenario
 
 NVML = Path(__file__).parents[2] / "nvml"
 sys.path.insert(0, str(NVML))
-driver = importlib.import_module("driver_fixture").driver
 
 
 class Refusal(Exception):  # noqa: N818 - it is what NVML answered, not a fault

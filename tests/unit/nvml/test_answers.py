@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 import pytest
+from scenario import MIB, GpuState, Process, Scenario
 
 if TYPE_CHECKING:
-    from tests.nvml.scenario import MIB, GpuState, Process, Scenario
     from tests.unit.nvml.conftest import Host
-else:
-    from scenario import MIB, GpuState, Process, Scenario
 
 Start = Callable[..., "Host"]
 NOT_SUPPORTED, NOT_FOUND, INVALID, LOST = 3, 6, 2, 15

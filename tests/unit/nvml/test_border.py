@@ -7,15 +7,11 @@ import re
 import subprocess
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pynvml
 import pytest
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import HERE, NVML_SOURCES, FakeDriver
-else:
-    from fake_driver import HERE, NVML_SOURCES, FakeDriver
+from fake_driver import HERE, NVML_SOURCES, FakeDriver
 
 Members = dict[str, str]
 STRUCTURES: dict[str, tuple[str, Any, Members]] = {  # ours → nvml.h's, pynvml's, our members → theirs

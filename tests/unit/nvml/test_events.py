@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from scenario import GpuState, Scenario
+
 if TYPE_CHECKING:
-    from tests.nvml.scenario import GpuState, Scenario
     from tests.unit.nvml.conftest import Host
-else:
-    from scenario import GpuState, Scenario
 
 Start = Callable[..., "Host"]
 UNINITIALIZED, INVALID, NOT_SUPPORTED, TIMED_OUT = 1, 2, 3, 10

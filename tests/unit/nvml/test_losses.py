@@ -7,12 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario import GpuState, Scenario
 
 if TYPE_CHECKING:
-    from tests.nvml.scenario import GpuState, Scenario
     from tests.unit.nvml.conftest import Host
-else:
-    from scenario import GpuState, Scenario
 
 Start = Callable[..., "Host"]
 UNINITIALIZED, INVALID, NOT_SUPPORTED, NO_DRIVER, LOST = 1, 2, 3, 9, 15

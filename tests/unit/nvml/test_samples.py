@@ -8,12 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario import GpuState, Scenario, wave
 
 if TYPE_CHECKING:
-    from tests.nvml.scenario import GpuState, Scenario, wave
     from tests.unit.nvml.conftest import Host
-else:
-    from scenario import GpuState, Scenario, wave
 
 Start = Callable[..., "Host"]
 UTILIZATION, MEMORY = 1, 2

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario import GpuState, Scenario, counter, wave
 
 if TYPE_CHECKING:
-    from tests.nvml.scenario import GpuState, Scenario, counter, wave
     from tests.unit.nvml.conftest import Host
-else:
-    from scenario import GpuState, Scenario, counter, wave
 
 Start = Callable[..., "Host"]
 UNKNOWN = 999

@@ -13,16 +13,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
-    from tests.nvml.scenario import GIB, GpuState, Process, Scenario
-else:
-    from fake_driver import FakeDriver
-    from scenario import GIB, GpuState, Process, Scenario
+from fake_driver import FakeDriver
+from scenario import GIB, GpuState, Process, Scenario
 
 
 def tool(name: str) -> str:

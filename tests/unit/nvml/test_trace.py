@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scenario import GpuState, Scenario
+
 if TYPE_CHECKING:
-    from tests.nvml.scenario import GpuState, Scenario
     from tests.unit.nvml.conftest import Host
-else:
-    from scenario import GpuState, Scenario
 
 Start = Callable[..., "Host"]
 EXPECTED = [

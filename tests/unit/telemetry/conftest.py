@@ -9,17 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "nvml"))
-
-from driver_fixture import driver  # noqa: F401
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
-    from tests.nvml.scenario import Scenario
+from fake_driver import FakeDriver
+from scenario import Scenario
 
 PROGRAM = """
 import dataclasses, json, sys, time
@@ -74,7 +68,7 @@ class Sampling:
 
 
 @pytest.fixture
-def sampling(driver: FakeDriver, tmp_path: Path) -> Callable[..., Any]:  # noqa: F811
+def sampling(driver: FakeDriver, tmp_path: Path) -> Callable[..., Any]:
     """Starts a sampler on a host; a context."""
 
     @contextmanager

@@ -8,16 +8,11 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from exporters import BIN, exporter, free_port
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
-    from tests.nvml.scenario import GpuState, Scenario
-else:
-    from scenario import GpuState, Scenario
+from fake_driver import FakeDriver
+from scenario import GpuState, Process, Scenario
 
 
 def two() -> Scenario:
@@ -99,10 +94,6 @@ def test_a_scrape_before_the_first_pass_is_an_answer(driver: FakeDriver) -> None
 
 
 def test_processes_are_told_only_when_asked(driver: FakeDriver) -> None:
-    if TYPE_CHECKING:
-        from tests.nvml.scenario import Process
-    else:
-        from scenario import Process
     host = Scenario([GpuState.default(0, processes=[Process(7, 1 << 30, "/opt/python")])])
     with exporter(driver.environment_of(host)) as running:
         running.until(lambda: running.value("voxyard_gpu_power_watts"))

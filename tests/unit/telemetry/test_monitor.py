@@ -9,16 +9,11 @@ import subprocess
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from exporters import BIN
-
-if TYPE_CHECKING:
-    from tests.nvml.fake_driver import FakeDriver
-    from tests.nvml.scenario import GpuState, Scenario
-else:
-    from scenario import GpuState, Scenario
+from fake_driver import FakeDriver
+from scenario import GpuState, Scenario
 
 
 def host() -> Scenario:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.nvml.scenario import GpuState, Process, Scenario, counter, wave
-else:
-    from scenario import GpuState, Process, Scenario, counter, wave
+from scenario import GpuState, Process, Scenario, counter, wave
 
 Start = Callable[..., Any]
 
