@@ -35,12 +35,13 @@ def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, o
     driver answers. Without a driver it stays up and says so in voxyard_exporter_collect_success.
     """
     with answering("exporter", extra=_EXTRA):
-        from voxyard.telemetry.exporter import Config, become, probe
+        from voxyard.telemetry.exporter import Config, become
+        from voxyard.telemetry.probe import probe
 
         section = load(ExporterConfig, flags=flags, file=config, host_plan=plan, environ=os.environ).config.exporter
         settings = Config(**section.model_dump(), plan=plan)
         if only_probe:
-            print(probe(settings))
+            print(probe(settings.host, settings.port))
         else:
             become(settings)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import logging
 import os
 import signal
-import ssl
 import sys
 import threading
 from dataclasses import asdict, dataclass
@@ -16,7 +14,6 @@ from typing import NoReturn, Self
 
 from prometheus_client import CollectorRegistry
 
-from voxyard.telemetry.errors import TelemetryError
 from voxyard.telemetry.expected import ExpectedWorkloads
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import Sampler
@@ -24,8 +21,6 @@ from voxyard.telemetry.server import MetricsServer, serve
 from voxyard.telemetry.web_config import read_web_config
 
 log = logging.getLogger("voxyard.telemetry")
-
-PROBE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +89,7 @@ def become(config: Config) -> NoReturn:
     A fresh interpreter leaves behind what read the settings: about a third of the memory that an exporter, which runs
     on every host for ever, would hold.
     """
-    os.execv(sys.executable, [sys.executable, "-m", "voxyard.telemetry", config.to_json()])  # noqa: S606
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "voxyard.telemetry", config.to_json()])  # noqa: S606
 
 
 def run(config: Config) -> None:
@@ -107,33 +102,6 @@ def run(config: Config) -> None:
         log.info("metrics on %s://%s:%d/metrics", scheme, _shown(config.host), exporter.server.port)
         ended.wait()
     log.info("ended")
-
-
-def probe(config: Config) -> str:
-    """Ask the exporter on this machine for its health; what it says. Raises TelemetryError where it is not well.
-
-    The certificate is not verified: this asks whether it answers, on an address of this machine.
-    """
-    tls = config.web_config is not None and read_web_config(config.web_config).tls is not None
-    address = "127.0.0.1" if config.host in ("0.0.0.0", "") else config.host.replace("::", "::1", config.host == "::")  # noqa: S104
-    connection: http.client.HTTPConnection
-    if tls:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(address, config.port, timeout=PROBE_SECONDS, context=context)
-    else:
-        connection = http.client.HTTPConnection(address, config.port, timeout=PROBE_SECONDS)
-    try:
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        said = answer.read(1000).decode(errors="replace").strip()
-    except (OSError, http.client.HTTPException) as error:
-        raise TelemetryError(f"no exporter answers on {address}:{config.port} ({error})", exit_code=1) from error
-    finally:
-        connection.close()
-    if answer.status != 200:
-        raise TelemetryError(f"the exporter on {address}:{config.port} is not well: {said}", exit_code=1)
-    return said
 
 
 def _shown(host: str) -> str:

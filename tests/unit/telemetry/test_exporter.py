@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trustme
 from exporters import BIN, exporter, free_port
 from fake_driver import FakeDriver
+from prometheus_client import CollectorRegistry
 from scenario import GpuState, Process, Scenario
+
+from voxyard.telemetry import TelemetryError
+from voxyard.telemetry.probe import probe
+from voxyard.telemetry.server import serve
+from voxyard.telemetry.web_config import read_web_config
 
 
 def two() -> Scenario:
@@ -142,11 +150,37 @@ def test_wrong_use_is_a_sentence_and_exit_2(driver: FakeDriver, arguments: list[
     assert "Traceback" not in ended.stderr
 
 
+def health_check(environment: dict[str, str], port: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "voxyard.telemetry.probe"]
+    environment = environment | {"VOXYARD_EXPORTER_PORT": str(port), "VOXYARD_EXPORTER_HOST": "0.0.0.0"}  # noqa: S104
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+
 def test_the_probe_tells_whether_it_is_well(driver: FakeDriver) -> None:
     environment = driver.environment_of(two())
     with exporter(environment) as running:
         ended = run(environment, "--probe", "--port", str(running.port), "--host", "0.0.0.0")  # noqa: S104
         assert (ended.returncode, ended.stdout) == (0, "ok\n")
-    ended = run(environment, "--probe", "--port", str(free_port()))
-    assert ended.returncode == 1
-    assert "no exporter answers" in ended.stderr
+        assert health_check(environment, running.port).returncode == 0
+    port = free_port()
+    for ended in (run(environment, "--probe", "--port", str(port)), health_check(environment, port)):
+        assert ended.returncode == 1
+        assert "no exporter answers" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def test_the_probe_speaks_tls_and_says_what_is_wrong(driver: FakeDriver, tmp_path: Path) -> None:
+    certificate = trustme.CA().issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    web = tmp_path / "web.yaml"
+    web.write_text("tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n")
+    state = {"well": True}
+    with serve(
+        CollectorRegistry(), "127.0.0.1", 0, web=read_web_config(web), health=lambda: (state["well"], "it hangs")
+    ) as server:
+        assert probe("127.0.0.1", server.port) == "it hangs"
+        state["well"] = False
+        with pytest.raises(TelemetryError, match="not well: it hangs") as caught:
+            probe("", server.port)
+    assert caught.value.exit_code == 1
