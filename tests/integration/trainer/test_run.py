@@ -143,7 +143,7 @@ def test_a_taken_metrics_port_is_a_clear_error(toy, voxyard):
         (["--model-module", "toy"], ["package.module:factory"]),
         (["--strategy", "auto"], ["later release"]),
         (["--strategy", "multiworker"], ["later release"]),
-        (["--auto"], ["later release"]),
+        (["--auto"], ["no effect with --device cpu"]),
         (["--model-gpu", 0], ["one device"]),
         (["--model-gpu", 7], ["Insufficient", "found 2", "--cpu-devices"]),
         (["--init-from", "/nowhere"], ["/nowhere", "no checkpoint"]),
