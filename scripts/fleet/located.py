@@ -1,0 +1,96 @@
+"""YAML whose every value knows the line it stands on, so that a message can name it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from fleet.errors import FleetError
+
+LARGEST_FILE = 1 << 20  # bytes; an inventory of a thousand hosts has a few hundred kilobytes
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A value with the line of its key (in a list: its own line); `value` is plain, or holds more of its kind."""
+
+    line: int
+    value: str | int | float | bool | tuple[Located, ...] | Mapping[str, Located] | None
+
+    def said(self) -> str:
+        """How the value is called in a message."""
+        match self.value:
+            case None:
+                return "nothing"
+            case bool():
+                return "true" if self.value else "false"
+            case tuple():
+                return "a list"
+            case Mapping():
+                return "a mapping"
+            case str():
+                return f"the text {self.value!r}"
+            case number:
+                return f"{number}"
+
+
+def read(path: Path) -> Located:
+    """The document in `path`. Raises FleetError, with file and line, for what is no single YAML document."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise FleetError(f"{path}: no such file") from None
+    except OSError as error:
+        raise FleetError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(data) > LARGEST_FILE:
+        raise FleetError(f"{path}: larger than {LARGEST_FILE >> 20} MiB, expected a list of hosts")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FleetError(f"{path}:{line}: not UTF-8 text (byte 0x{data[error.start]:02x})") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Located:
+    """The document that is `text`; `name` stands for the file in messages. Raises FleetError."""
+    try:
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        return Located(1, None) if root is None else _located(root, 1, loader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise FleetError(f"{name}:{line}: a control character, expected text") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        said = " ".join((error.problem or "not readable").split())
+        raise FleetError(f"{name}:{mark.line + 1 if mark else 1}: not YAML: {said}") from None
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
+        raise FleetError(f"{name}: not readable as YAML: {error}") from None
+
+
+def _located(node: yaml.Node, line: int, loader: yaml.SafeLoader) -> Located:
+    if isinstance(node, yaml.MappingNode):
+        return Located(line, dict(_pairs(node, loader)))
+    if isinstance(node, yaml.SequenceNode):
+        return Located(line, tuple(_located(each, each.start_mark.line + 1, loader) for each in node.value))
+    value = loader.construct_object(node)
+    plain = value is None or isinstance(value, (str, int, float, bool))
+    return Located(line, value if plain else str(node.value))  # a date is a text here
+
+
+def _pairs(mapping: yaml.MappingNode, loader: yaml.SafeLoader) -> Iterator[tuple[str, Located]]:
+    lines: dict[str, int] = {}
+    for key, node in mapping.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise yaml.MarkedYAMLError(problem="expected a name before the colon", problem_mark=key.start_mark)
+        name = str(key.value)
+        if name in lines:
+            said = f"{name} stands here a second time, first on line {lines[name]}"
+            raise yaml.MarkedYAMLError(problem=said, problem_mark=key.start_mark)
+        lines[name] = line
+        yield name, _located(node, line, loader)

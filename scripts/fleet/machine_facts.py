@@ -1,0 +1,162 @@
+"""Facts of the machine around the GPUs: the login, the clock, the ports, the Docker engine, what runs on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.fact import Fact
+
+RELEASE_LABEL = "voxyard.release"
+ROLE_LABEL = "voxyard.role"
+_LISTEN = "0A"  # /proc/net/tcp's word for it
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who the operator is on the host; `address` is the host's own, over which the login came."""
+
+    uid: int
+    home: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    """The engine: versions as it writes them, where it keeps images."""
+
+    client: str
+    server: str
+    root: str
+    cgroup_driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """What gives GPUs to containers: NVIDIA's hook or its runtime, or a CDI specification."""
+
+    hook: bool
+    runtime: bool
+    cdi: bool
+
+    @property
+    def present(self) -> bool:
+        """Whether any way is there."""
+        return self.hook or self.runtime or self.cdi
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The file system under Docker's root."""
+
+    path: str
+    size_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container of ours."""
+
+    name: str
+    role: str
+    release: str
+    image_id: str
+    state: str  # running, exited, restarting, …
+    health: str | None  # starting, healthy, unhealthy; None: it has no health check
+    started: str
+    ports: tuple[int, ...]  # on the host
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it runs and its health check says so."""
+        return self.state == "running" and self.health == "healthy"
+
+
+def _login(text: str) -> Login:
+    uid, home, connection = text.splitlines()
+    return Login(int(uid), home, connection.split()[2])
+
+
+def _clock(text: str) -> float:
+    return float(text.strip().removesuffix(".%N"))  # BusyBox knows no nanoseconds
+
+
+def _ports(text: str) -> frozenset[int]:
+    rows = [row.split() for row in text.splitlines()]
+    if not any(row[:1] == ["sl"] for row in rows):
+        raise ValueError("expected the table of /proc/net/tcp")
+    return frozenset(int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == _LISTEN)
+
+
+def _docker(text: str) -> Docker:
+    version, info = (json.loads(line) for line in text.splitlines())
+    if errors := info.get("ServerErrors"):
+        raise ValueError("; ".join(errors))
+    root, driver = info["DockerRootDir"], info.get("CgroupDriver", "")
+    return Docker(version["Client"]["Version"], version["Server"]["Version"], root, driver)
+
+
+def _compose(text: str) -> str:
+    version = text.strip().removeprefix("v")
+    if not version[:1].isdigit():
+        raise ValueError("expected a version")
+    return version
+
+
+def _toolkit(text: str) -> Toolkit:
+    words = text.split()
+    return Toolkit("hook" in words, "runtime" in words, "cdi" in words)
+
+
+def _disk(text: str) -> Disk:
+    fields = text.splitlines()[-1].split()
+    return Disk(fields[5], int(fields[1]) * 1024, int(fields[3]) * 1024)
+
+
+def _containers(text: str) -> tuple[Container, ...]:
+    return tuple(_container(each) for each in json.loads(text or "[]"))
+
+
+def _container(found: Mapping[str, Any]) -> Container:
+    labels = found["Config"]["Labels"]
+    bindings = (found["HostConfig"].get("PortBindings") or {}).values()
+    return Container(
+        name=found["Name"].removeprefix("/"),
+        role=labels.get(ROLE_LABEL, ""),
+        release=labels.get(RELEASE_LABEL, ""),
+        image_id=found["Image"],
+        state=found["State"]["Status"],
+        health=(found["State"].get("Health") or {}).get("Status"),
+        started=found["State"]["StartedAt"],
+        ports=tuple(int(each["HostPort"]) for binding in bindings for each in binding or () if each["HostPort"]),
+    )
+
+
+LOGIN = Fact("login", 'id -u && printf \'%s\\n%s\\n\' "$HOME" "$SSH_CONNECTION"', _login)
+CLOCK = Fact("clock", "date +%s.%N", _clock)  # seconds since the epoch
+PORTS = Fact("ports", "cat /proc/net/tcp; cat /proc/net/tcp6 2>/dev/null || true", _ports)
+DOCKER = Fact("docker", "docker version --format '{{json .}}' && docker info --format '{{json .}}'", _docker)
+COMPOSE = Fact("compose", "docker compose version --short", _compose)
+TOOLKIT = Fact(
+    "toolkit",
+    "PATH=$PATH:/usr/sbin:/usr/local/sbin; "
+    "command -v nvidia-container-runtime-hook >/dev/null && echo hook; "
+    "docker info --format '{{range $name, $_ := .Runtimes}}{{$name}} {{end}}' 2>/dev/null | grep -qw nvidia && "
+    "echo runtime; "
+    "grep -qs nvidia.com/gpu /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json && echo cdi; true",
+    _toolkit,
+)
+DISK = Fact(
+    "disk",
+    'root=$(docker info --format "{{.DockerRootDir}}") && { df -Pk "$root" 2>/dev/null || df -Pk "${root%/*}/"; }',
+    _disk,
+)
+CONTAINERS = Fact(
+    "containers",
+    f"found=$(docker ps -aq --no-trunc --filter label={ROLE_LABEL}) && "
+    "if [ -n \"$found\" ]; then docker inspect $found; else echo '[]'; fi",
+    _containers,
+)

@@ -1,0 +1,77 @@
+"""Who gets which GPU: the roles of the inventory on the host as it is."""
+
+from __future__ import annotations
+
+import pytest
+from fleet_doubles import facts, gpu, host, uuid
+
+from fleet.assignment import Workload, assign
+from fleet.fact import Unknown
+
+FOUR = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tSYS\tNV4\tSYS\t0-7\t0
+GPU1\tSYS\t X \tSYS\tPIX\t8-15\t1
+GPU2\tNV4\tSYS\t X \tSYS\t0-7\t0
+GPU3\tSYS\tPIX\tSYS\t X \t8-15\t1
+"""
+
+
+def test_the_trainer_has_the_best_pair_and_bark_the_others() -> None:
+    found = facts(gpus=tuple(gpu(index) for index in range(4)), topology=FOUR, p2p=Unknown("old"))
+    assignment = assign(found, host(roles=("trainer", "bark")))
+    assert assignment.workloads == (
+        Workload("trainer", "data", uuid(0)),
+        Workload("trainer", "model", uuid(2)),
+        Workload("bark", "bark", uuid(1)),
+        Workload("bark", "bark", uuid(3)),
+    )
+    assert "NV4" in assignment.reason
+    assert assignment.limits is not None
+    assert assignment.limits.model.uuid == uuid(2)
+
+
+def test_bark_alone_has_every_gpu_that_is_fit() -> None:
+    found = facts(gpus=(gpu(0), gpu(1, mig=True)))
+    assert assign(found, host(roles=("bark",))).workloads == (Workload("bark", "bark", uuid(0)),)
+
+
+def test_one_gpu_is_shared_and_leaves_room_for_bark() -> None:
+    found = facts(gpus=(gpu(0),))
+    alone, shared = (assign(found, host(roles=roles)) for roles in (("trainer",), ("trainer", "bark")))
+    assert alone.workloads == (Workload("trainer", "model", uuid(0)),)
+    assert shared.workloads == (Workload("trainer", "model", uuid(0)), Workload("bark", "bark", uuid(0)))
+    assert alone.limits is not None
+    assert shared.limits is not None
+    assert shared.limits.model.limit_mib < alone.limits.model.limit_mib
+    assert alone.limits.data is None
+
+
+def test_a_host_whose_second_gpu_is_broken_trains_on_the_first() -> None:
+    found = facts(gpus=(gpu(0), gpu(1, remap_failed=True)))
+    assignment = assign(found, host(roles=("trainer", "bark")))
+    assert assignment.workloads == (Workload("trainer", "model", uuid(0)),)
+
+
+@pytest.mark.parametrize("free", [200, 24000])
+def test_what_is_free_now_does_not_change_the_plan(free: int) -> None:
+    busy = facts(gpus=(gpu(0, memory_free_mib=free), gpu(1, memory_free_mib=free)))
+    assert assign(busy, host()) == assign(facts(), host())
+
+
+def test_the_policy_of_the_inventory_decides_the_limits() -> None:
+    full = assign(facts(), host(memory_policy="full")).limits
+    assert full is not None
+    assert full.data is not None
+    assert full.data.limit_mib == full.model.limit_mib == 24564 - 1024
+
+
+@pytest.mark.parametrize("roles", [(), ("monitoring",)])
+def test_other_roles_get_no_gpus(roles: tuple[str, ...]) -> None:
+    assert assign(facts(), host(roles=roles)).workloads == ()
+
+
+def test_without_any_fit_gpu_the_problem_is_named() -> None:
+    assignment = assign(facts(gpus=(gpu(0, mig=True), gpu(1, mig=True))), host())
+    assert assignment.workloads == ()
+    assert assignment.problem is not None
+    assert "MIG is on" in assignment.problem

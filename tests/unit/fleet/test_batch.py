@@ -1,0 +1,77 @@
+"""Several commands in one exchange: run by a real shell, read back one by one."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from fleet.batch import Answer, Command, script, split
+
+
+def run(*commands: Command) -> dict[str, Answer]:
+    text, marker = script(commands)
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, input="not for you\n")
+    return split(done.stdout, done.stderr, marker)
+
+
+def test_each_answer_has_its_own_output_and_exit_code() -> None:
+    answers = run(
+        Command("a", "echo one; echo bad >&2"),
+        Command("b", "printf two; exit 3"),
+        Command("c", "true"),
+        Command("d", "echo lost >&2; false"),
+    )
+    assert answers == {
+        "a": Answer("one\n", "bad\n", 0),
+        "b": Answer("two", "", 3),
+        "c": Answer("", "", 0),
+        "d": Answer("", "lost\n", 1),
+    }
+
+
+def test_a_failing_command_does_not_end_the_batch() -> None:
+    answers = run(Command("a", "exit 9"), Command("b", "no-such-program"), Command("c", "echo still here"))
+    assert answers["b"].code == 127
+    assert answers["c"].out == "still here\n"
+
+
+def test_a_command_finds_its_standard_input_empty() -> None:
+    assert run(Command("a", "cat"))["a"] == Answer("", "", 0)
+
+
+def test_a_command_that_hangs_is_ended_and_the_next_one_runs() -> None:
+    answers = run(Command("a", "sleep 60", seconds=1), Command("b", "echo on"))
+    assert answers["a"].said == "it did not end in time"
+    assert answers["b"].out == "on\n"
+
+
+def test_what_a_login_shell_says_before_is_no_answer() -> None:
+    text, marker = script([Command("a", "echo x")])
+    done = subprocess.run(["sh", "-c", f"echo Welcome; echo motd >&2; {text}"], capture_output=True, text=True)
+    assert split(done.stdout, done.stderr, marker) == {"a": Answer("x\n", "", 0)}
+
+
+def test_a_command_whose_end_was_cut_off_has_no_answer() -> None:
+    text, marker = script([Command("a", "echo x"), Command("b", "echo y")])
+    out = subprocess.run(["sh", "-c", text], capture_output=True, text=True).stdout
+    assert set(split(out[: out.index("y\n\n")], "", marker)) == {"a"}
+
+
+@pytest.mark.parametrize("word", ["it's", 'a "b" $HOME `id`', "x; y", "*"])
+def test_quotes_and_dollars_reach_the_command_as_they_are(word: str) -> None:
+    import shlex
+
+    assert run(Command("a", f"printf %s {shlex.quote(word)}"))["a"].out == word
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer("out\n", "two\nlines\n", 1), "two lines"),
+        (Answer("only out\n", "", 1), "only out"),
+        (Answer("", "", 7), "exit code 7"),
+    ],
+)
+def test_a_failure_is_said_on_one_line(answer: Answer, said: str) -> None:
+    assert answer.said == said
