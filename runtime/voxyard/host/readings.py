@@ -152,14 +152,15 @@ class GpuReader:
             return None if function in self._unsupported else ()
         kind, found = answer
         member = _VALUE_MEMBERS[kind]
-        samples = sorted(
-            (Sample(each.timeStamp, min(getattr(each.sampleValue, member), 100) / 100) for each in found),
-            key=lambda sample: sample.time_us,
+        samples = tuple(
+            sorted(
+                (Sample(each.timeStamp, min(getattr(each.sampleValue, member), 100) / 100) for each in found),
+                key=lambda sample: sample.time_us,
+            )
         )
-        fresh = tuple(sample for sample in samples if sample.time_us > self._last_sample_us)
-        if fresh:
-            self._last_sample_us = fresh[-1].time_us
-        return fresh
+        if samples:
+            self._last_sample_us = samples[-1].time_us
+        return samples
 
     def _memory(self) -> Memory | None:
         version2 = self._ask("nvmlDeviceGetMemoryInfo", _memory_version(), key="memory v2")

@@ -93,6 +93,20 @@ def test_a_lost_gpu_is_missed_and_found_again_while_the_others_go_on(sampling: S
         assert told["gpus"]["1"]["reading"]["power_watts"] == 412
 
 
+def test_the_time_that_a_gpu_was_gone_is_not_counted_as_busy(sampling: Start) -> None:
+    host = Scenario([GpuState.default(0, utilization=100), GpuState.default(1, utilization=100)])
+    with sampling(host) as sampler:
+        sampler.until(lambda told: told["gpus"]["1"]["busy"])
+        sampler.change(host.losing(1))
+        lost = sampler.until(lambda told: not told["gpus"]["1"]["up"])
+        begun = lost["gpus"]["0"]["busy"]
+        gone = sampler.until(lambda told: told["gpus"]["0"]["busy"] > begun + 1.5)
+        sampler.change(host.returning(1))
+        back = sampler.until(lambda told: told["gpus"]["1"]["busy"] is not None)
+    assert not gone["gpus"]["1"]["up"]
+    assert back["gpus"]["0"]["busy"] - back["gpus"]["1"]["busy"] > 1.2
+
+
 def test_a_gpu_that_is_lost_before_it_said_its_name_is_missed_too(sampling: Start) -> None:
     host = three().losing(2)
     with sampling(host) as sampler:
@@ -168,6 +182,9 @@ def test_links_are_named_as_nvidia_smi_does(sampling: Start) -> None:
         *cards[2:],
     ]
     host = Scenario(bridged, topology={(0, 2): 30, (1, 2): 30, (2, 3): 10})
+    with sampling(three()) as sampler:
+        links = sampler.until(lambda told: told["links"])["links"]
+    assert set(links.values()) == {"NV18"}  # through the switches
     with sampling(host) as sampler:
         links = sampler.until(lambda told: told["links"])["links"]
     uuids = [card.uuid for card in cards]
