@@ -1,0 +1,12 @@
+#!/bin/sh
+# What runs in a host of the test bed: the login's key is put in place, the engine is started, sshd stays.
+set -eu
+home=/home/voxyard
+install -d -o voxyard -g voxyard -m 0700 "$home/.ssh"
+install -o voxyard -g voxyard -m 0600 /opt/bed-key/authorized_keys "$home/.ssh/authorized_keys"
+[ -e /etc/ssh/ssh_host_ed25519_key ] || ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key
+mkdir -p /run/sshd
+ln -sf /opt/bed/nvidia_smi.py /usr/bin/nvidia-smi
+[ "$BED_TOOLKIT" = no ] || ln -sf /opt/bed/toolkit_hook.py /usr/bin/nvidia-container-runtime-hook
+/opt/bed/engine.sh
+exec /usr/sbin/sshd -D -e

@@ -1,0 +1,90 @@
+"""The test bed: an engine of the tests' own, its images, and hosts with GPUs on it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+if str(HERE.parents[1]) not in sys.path:  # as `python -m pytest` has it
+    sys.path.insert(0, str(HERE.parents[1]))
+
+from tests.fleet.bed import engine as engines
+from tests.fleet.bed import gpus, images, programs
+from tests.fleet.bed.engine import Engine
+from tests.fleet.bed.host import HostFactory
+
+FIRST_RUN_SECONDS = 1800  # packages are fetched and images made
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test waits for the images, so every one has the time for it that a slow machine needs."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(FIRST_RUN_SECONDS))
+
+
+@pytest.fixture(scope="session")
+def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Tells the person who waits what is being done, though pytest captures the rest."""
+    plugins = request.config.pluginmanager
+    reporter, capture = plugins.get_plugin("terminalreporter"), plugins.get_plugin("capturemanager")
+
+    def write(text: str) -> None:
+        if reporter is not None and capture is not None:
+            with capture.global_and_fixture_disabled():
+                reporter.ensure_newline()
+                reporter.write_line(f"→ {text}")
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def engine(say: Callable[[str], None]) -> Iterator[Engine]:
+    """A running Docker engine that is nobody else's: `engine.docker("ps")`, `engine.build(…)`."""
+    if missing := programs.missing():
+        message = "; ".join(missing)
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    with engines.running(say) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def base_image(engine: Engine, say: Callable[[str], None]) -> str:
+    """A Debian with Python, certificates and nothing else: the BASE of images in tests. The engine holds it."""
+    images.load(engine, say)
+    return images.BASE
+
+
+@pytest.fixture(scope="session")
+def host_image(base_image: str) -> str:
+    """A host of the fleet: the base with sshd, Docker, Compose, and a user of the docker group."""
+    return images.HOST
+
+
+@pytest.fixture(scope="session")
+def nvml_library(engine: Engine) -> Path:
+    """The libnvidia-ml.so.1 of the hosts, compiled."""
+    path = engine.folder / "library" / "libnvidia-ml.so.1"
+    gpus.build_library(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def gpu_host(
+    engine: Engine,
+    host_image: str,
+    nvml_library: Path,
+    say: Callable[[str], None],
+    request: pytest.FixtureRequest,
+) -> Iterator[HostFactory]:
+    """`gpu_host("gpu-01", gpus=…)` starts a host, `gpu_host.several("a", "b")` some; they end with the module."""
+    factory = HostFactory(engine, nvml_library, engine.folder / "hosts" / request.path.stem, say)
+    yield factory
+    factory.stop_all()
