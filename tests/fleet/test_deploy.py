@@ -156,6 +156,14 @@ def test_a_second_deploy_has_nothing_to_do_and_changes_nothing(first: Said, oper
     )
 
 
+def test_make_check_deploy_status_do_the_same(first: Said, operator: Operator, host: GpuHost) -> None:
+    command = ["make", "--no-print-directory", "check", "deploy", "status", f"ARGS=--inventory {operator.inventory}"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=operator.environment)
+    assert done.returncode == 0, done.stderr
+    for words in ("limits (recommended)", "nothing to do", "running, healthy", release_of(host)):
+        assert words in done.stdout
+
+
 def test_the_exporter_is_scraped_over_the_network_and_tells_of_both_gpus(first: Said, operator: Operator) -> None:
     (status,) = operator.json("status")["hosts"]
     with urllib.request.urlopen(f"http://{status['address']}:{status['port']}/metrics", timeout=10) as answer:

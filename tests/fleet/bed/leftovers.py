@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -58,7 +58,8 @@ class Names:
 def claimed() -> Iterator[Path]:
     """A new folder that is this process's until the block ends: the kernel knows, so it ends with the process too."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=PARENT))
+        folder = PARENT / f"{PREFIX}{secrets.token_hex(4)}"  # a name that containerd takes as a namespace
+        folder.mkdir(mode=0o700)
         with _locked(folder, wait=True) as ours:
             if ours and folder.is_dir():  # else another run took it for a left-over, between the two lines above
                 folder.chmod(0o755)  # what is in it is mounted for users who are not root
