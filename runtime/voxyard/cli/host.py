@@ -82,6 +82,7 @@ def topology(source: str | None, as_json: bool) -> None:
 @click.option(
     "--policy",
     type=click.Choice(["recommended", "full"]),
+    metavar="recommended|full",
     default="recommended",
     show_default=True,
     help="By the size of the card, or all that is free but 1 GiB.",
