@@ -47,8 +47,17 @@ def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, o
 
 
 @click.command(context_settings=CONTEXT)
-@click.option("--interval", type=click.FloatRange(0.1, 10), default=1.0, show_default=True, metavar="SECONDS", help="Between passes.")
-@click.option("--duration", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="[default: until Ctrl-C]")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, 10),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between passes.",
+)
+@click.option(
+    "--duration", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="[default: until Ctrl-C]"
+)
 @click.option("--log-file", type=PATH, metavar="FILE", help="Also write every reading to this CSV file.")
 def monitor(interval: float, duration: float | None, log_file: Path | None) -> None:
     """Watch the GPUs live in the terminal."""
