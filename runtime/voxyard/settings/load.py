@@ -96,12 +96,10 @@ def _from_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) 
     source = _Source()
     variables = {each.variable: each for each in known.values()}
     for name, text in sorted(environ.items()):
-        if not name.startswith(PREFIX):
-            continue
         if name in variables:
             if text:
                 _take(source, variables[name], text, name)
-        elif name not in (CONFIG_VARIABLE, HOST_PLAN_VARIABLE):
+        elif name.startswith(PREFIX) and name not in (CONFIG_VARIABLE, HOST_PLAN_VARIABLE):
             near = difflib.get_close_matches(name, [*variables, CONFIG_VARIABLE, HOST_PLAN_VARIABLE], 1, cutoff=0.85)
             if near:
                 source.notes.append(f"{name} is no setting and has no effect: did you mean {near[0]}?")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from pydantic import Field, ValidationError
 
-from voxyard.settings import Section, SettingsCommand, load, markdown, options, setting, settings_of
+from voxyard.settings import Section, SettingsCommand, SettingsError, load, markdown, options, setting, settings_of
 from voxyard.trainer.config import DataConfig, TrainConfig, TrainingConfig
 
 
@@ -124,3 +124,23 @@ def test_a_command_may_take_some_flags_only() -> None:
     assert CliRunner().invoke(prepare, ["--sample-rate", "16000"]).output == "{'model.sample_rate': '16000'}\n"
     assert CliRunner().invoke(prepare, ["--buckets", "2"]).output == "{'data.buckets': '2'}\n"
     assert CliRunner().invoke(prepare, ["--seed", "1"]).exit_code == 2
+
+
+class ParallelSection(Section):
+    """How many ovens."""
+
+    ovens: int = setting(4, "Ovens in use.", variable="MAX_OVENS", ge=1)
+
+
+class Bakery(Section):
+    """A model whose setting has a variable that others named."""
+
+    parallel: ParallelSection = Field(default_factory=ParallelSection)
+
+
+def test_a_variable_that_was_named_is_read_under_that_name_alone() -> None:
+    assert load(Bakery, environ={"MAX_OVENS": "2"}).config.parallel.ovens == 2
+    assert load(Bakery, environ={"VOXYARD_OVENS": "2"}).config.parallel.ovens == 4
+    with pytest.raises(SettingsError, match="MAX_OVENS"):
+        load(Bakery, environ={"MAX_OVENS": "none"})
+    assert "`MAX_OVENS`" in markdown(Bakery)
