@@ -1,0 +1,48 @@
+"""The pool's settings: each is written here once; flags, variables, YAML keys and documentation follow."""
+
+from __future__ import annotations
+
+from voxyard.settings import Section, setting
+from voxyard.speech.join import Pauses
+from voxyard.speech.limits import Limits
+
+DEFAULT_WORKERS = 4
+
+
+class SpeechSection(Section):
+    """How many processes speak, how long they may take, and how their chunks are joined."""
+
+    enable_parallel_tts: bool = setting(
+        True,
+        "Speak on several devices and several chunks at a time; off forces one worker, one chunk at a time.",
+        flag="--parallel",
+        variable="ENABLE_PARALLEL_TTS",
+    )
+    max_parallel_tts_workers: int = setting(
+        DEFAULT_WORKERS,
+        "Most workers: there are as many as usable GPUs, up to this number.",
+        flag="--workers",
+        variable="MAX_PARALLEL_TTS_WORKERS",
+        ge=1,
+    )
+    worker_memory_mib: int = setting(
+        6144, "A worker starts only where so much memory of the GPU is free.", flag="--worker-memory", unit="MiB", ge=0
+    )
+    chunk_timeout: float = setting(600.0, "Longest time for a chunk of a batch.", unit="s", gt=0)
+    start_timeout: float = setting(900.0, "Longest time for a worker to load its model.", unit="s", gt=0)
+    heartbeat_timeout: float = setting(30.0, "Silence after which a worker counts as hung.", unit="s", ge=5)
+    sentence_pause: float = setting(0.25, "Silence between two sentences.", unit="s", ge=0, le=10)
+    paragraph_pause: float = setting(0.6, "Silence between two paragraphs.", unit="s", ge=0, le=10)
+
+    def limits(self) -> Limits:
+        """The scheduler's numbers."""
+        return Limits(
+            batch=None if self.enable_parallel_tts else 1,
+            chunk_seconds=self.chunk_timeout,
+            start_seconds=self.start_timeout,
+            silent_seconds=self.heartbeat_timeout,
+        )
+
+    def pauses(self) -> Pauses:
+        """The silence between chunks."""
+        return Pauses(sentence=self.sentence_pause, paragraph=self.paragraph_pause)

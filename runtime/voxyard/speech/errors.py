@@ -1,0 +1,9 @@
+"""What can go wrong between a text and its sound: one exception type for the room."""
+
+from __future__ import annotations
+
+
+class SpeechError(Exception):
+    """A message for the user: what was found, what was expected, what to do. `exit_code` is the command's."""
+
+    exit_code: int = 2

@@ -1,0 +1,142 @@
+"""A job: a text's chunks in the pool, and their outcomes in text order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.requests import Request, Result
+
+OnFailure = Literal["fail", "silence"]
+_SHOWN = 60  # characters of a chunk's text in a message
+
+
+class ChunkFailedError(SpeechError):
+    """A chunk could not be spoken. `index` counts from 0 in the job."""
+
+    def __init__(self, index: int, text: str, reason: str) -> None:
+        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+        super().__init__(f"chunk {index} ({shown!r}) could not be spoken: {reason}")
+        self.index, self.text, self.reason = index, text, reason
+
+
+class JobEndedError(SpeechError):
+    """The job was cancelled, or its pool has ended, before all chunks were spoken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What became of a chunk: `result` unless it failed; both, where a failed chunk became silence."""
+
+    index: int
+    request: Request
+    result: Result | None
+    failure: ChunkFailedError | None = None
+    worker: str = ""  # the device's name
+    seconds: float = 0.0  # from the moment its worker got the batch
+    reduced: bool = False  # out of memory had changed the batch's shape, and so perhaps the last digits
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is, in chunks and seconds of sound."""
+
+    total: int
+    done: int
+    failed: int
+    audio_seconds: float
+
+
+class Job:
+    """Filled by the pool, emptied by whoever waits for it. Made by `Pool.submit`."""
+
+    def __init__(
+        self,
+        number: int,
+        requests: Sequence[Request],
+        on_failure: OnFailure,
+        cancel: Callable[[], None],
+        listen: Callable[[bool], None],
+    ) -> None:
+        self.number = number
+        self.requests = tuple(requests)
+        self.on_failure = on_failure
+        self._cancel, self._listen = cancel, listen
+        self._outcomes: dict[int, Outcome] = {}
+        self._done = self._failed = 0
+        self._audio_seconds = 0.0
+        self._ended: SpeechError | None = None
+        self._changed = threading.Condition()
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is now."""
+        with self._changed:
+            return Progress(len(self.requests), self._done, self._failed, self._audio_seconds)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every chunk has its outcome, or none will come."""
+        with self._changed:
+            return self._ended is not None or self._done == len(self.requests)
+
+    def outcomes(self, first: int = 0) -> Iterator[Outcome]:
+        """The outcomes from chunk `first` on in text order, each as soon as it is there; each can be read once.
+
+        Raises:
+            JobEndedError: the job was cancelled or its pool ended.
+        """
+        for index in range(first, len(self.requests)):
+            with self._changed:
+                self._changed.wait_for(lambda index=index: index in self._outcomes or self._ended is not None)  # type: ignore[misc]
+                outcome = self._outcomes.pop(index, None)
+                if outcome is None:
+                    raise self._ended or JobEndedError(f"chunk {index} of job {self.number} has been read before")
+            yield outcome
+
+    def results(self) -> Iterator[Result]:
+        """Every chunk's sound in text order.
+
+        Raises:
+            ChunkFailedError: the text has reached a chunk that failed; the others are spoken to the end.
+            JobEndedError: the job was cancelled or its pool ended.
+        """
+        for outcome in self.outcomes():
+            if outcome.result is None:
+                raise outcome.failure or JobEndedError(f"chunk {outcome.index} has no result")
+            yield outcome.result
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it is finished; whether it is."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._ended is not None or self._done == len(self.requests), timeout=seconds
+            )
+
+    def listen(self, listening: bool = True) -> None:
+        """Somebody waits for the sound (or does no longer): the earliest chunks go first."""
+        self._listen(listening)
+
+    def cancel(self) -> None:
+        """Speak no more of it."""
+        self._cancel()
+        self.end(JobEndedError(f"job {self.number} was cancelled"))
+
+    def put(self, outcome: Outcome) -> None:
+        """For the pool: a chunk has come to an end."""
+        with self._changed:
+            self._outcomes[outcome.index] = outcome
+            self._done += 1
+            self._failed += outcome.failure is not None
+            self._audio_seconds += 0.0 if outcome.result is None else outcome.result.seconds
+            self._changed.notify_all()
+
+    def end(self, reason: SpeechError) -> None:
+        """For the pool: nothing more will come."""
+        with self._changed:
+            if self._ended is None and self._done < len(self.requests):
+                self._ended = reason
+            self._changed.notify_all()

@@ -1,0 +1,110 @@
+"""Chunks become one sound: pauses between them, short fades at their edges, exact times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.requests import SAMPLE_RATE, Result
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Audio = NDArray[np.float32]
+
+Ending = Literal["clause", "sentence", "paragraph"]
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """Silence after a chunk by what ends with it, in seconds, and the length of a fade."""
+
+    clause: float = 0.08  # a long sentence was cut here
+    sentence: float = 0.25
+    paragraph: float = 0.6
+    fade: float = 0.005
+
+    def __post_init__(self) -> None:
+        for name in ("clause", "sentence", "paragraph", "fade"):
+            seconds = getattr(self, name)
+            if not (math.isfinite(seconds) and seconds >= 0):
+                raise SpeechError(f"pause {name} is {seconds} s, expected 0 or more")
+
+    def after(self, ending: Ending) -> float:
+        """Silence in seconds after a chunk with this ending."""
+        return {"clause": self.clause, "sentence": self.sentence, "paragraph": self.paragraph}[ending]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """The next stretch of the joined sound: the pause before a chunk, then the chunk.
+
+    `start` and `end` are samples of the joined sound between which the chunk itself stands.
+    """
+
+    chunk: int
+    audio: Audio  # (samples,), the pause included
+    start: int
+    end: int
+    sample_rate: int
+
+    @property
+    def start_seconds(self) -> float:
+        """When the chunk begins."""
+        return self.start / self.sample_rate
+
+    @property
+    def end_seconds(self) -> float:
+        """When it has ended."""
+        return self.end / self.sample_rate
+
+
+def join(
+    spoken: Iterable[tuple[Result, Ending]], pauses: Pauses | None = None, *, sample_rate: int = SAMPLE_RATE
+) -> Iterator[Piece]:
+    """The pieces of the joined sound, each as soon as its chunk is there; put one after the other they are the whole.
+
+    `spoken` gives the chunks in text order, each with what ends with it. The pause after a chunk opens the next
+    piece, so the sound ends with its last chunk. An empty chunk takes no pause of its own.
+
+    Raises:
+        SpeechError: a chunk has another sample rate.
+    """
+    import numpy as np
+
+    pauses = Pauses() if pauses is None else pauses
+    position, pending = 0, 0.0
+    for result, ending in spoken:
+        if result.sample_rate != sample_rate:
+            raise SpeechError(
+                f"chunk {result.chunk} has {result.sample_rate} samples a second, expected {sample_rate}: all chunks "
+                "must come from engines of one rate"
+            )
+        if not len(result.audio):
+            pending = max(pending, pauses.after(ending) if position else 0.0)
+            yield Piece(result.chunk, np.zeros(0, np.float32), position, position, sample_rate)
+            continue
+        pause = round(pending * sample_rate)
+        sound = _faded(result.audio, round(pauses.fade * sample_rate))
+        audio = np.concatenate([np.zeros(pause, np.float32), sound]) if pause else sound
+        start = position + pause
+        position = start + len(sound)
+        yield Piece(result.chunk, audio, start, position, sample_rate)
+        pending = pauses.after(ending)
+
+
+def _faded(audio: Audio, length: int) -> Audio:
+    """The sound with edges that rise from and fall to nothing, so that neither clicks."""
+    import numpy as np
+
+    faded = np.array(audio, np.float32)  # the caller's stays as it is
+    length = min(length, len(faded) // 2)
+    if length:
+        ramp = (0.5 - 0.5 * np.cos(np.pi * np.arange(length) / length)).astype(np.float32)
+        faded[:length] *= ramp
+        faded[-length:] *= ramp[::-1]
+    return faded

@@ -1,0 +1,358 @@
+"""The pool: jobs in, sound out in text order, one process per device in between."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from voxyard.speech.engine import EngineName, Ready
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.job import ChunkFailedError, Job, JobEndedError, OnFailure, Outcome
+from voxyard.speech.limits import Limits
+from voxyard.speech.messages import Beat, Ended, FromWorker, Lost, Opened, Raised, Speak, Spoken, Stop
+from voxyard.speech.observe import PoolObserver
+from voxyard.speech.process import Device, Gone, WorkerProcess
+from voxyard.speech.queue import Key
+from voxyard.speech.requests import SAMPLE_RATE, Request, Result
+from voxyard.speech.scheduler import GiveUp, Kill, Scheduler, Send, Start
+from voxyard.speech.slots import State
+
+_log = logging.getLogger(__name__)
+
+LOOK = 1.0  # seconds after which the pool looks around, whatever the scheduler says
+
+
+@dataclass(frozen=True)
+class WorkerState:
+    """A worker as an operator sees it."""
+
+    device: str
+    state: State
+    pid: int | None
+    processes: int  # started so far
+    ready: Ready | None
+
+
+@dataclass(frozen=True)
+class _Said:
+    slot: int
+    generation: int
+    message: FromWorker | Gone
+
+
+@dataclass(frozen=True)
+class _Submitted:
+    job: Job
+    priority: int
+    listening: bool
+
+
+@dataclass(frozen=True)
+class _Cancelled:
+    job: int
+
+
+@dataclass(frozen=True)
+class _Listening:
+    job: int
+    listening: bool
+
+
+@dataclass(frozen=True)
+class _Closing:
+    pass
+
+
+_Mail = _Said | _Submitted | _Cancelled | _Listening | _Closing
+
+
+@dataclass(slots=True)
+class _Worker:
+    """What the pool itself knows of a slot, beside the scheduler."""
+
+    device: Device
+    process: WorkerProcess | None = None
+    generation: int = 0
+    ready: Ready | None = None
+    sent: Send | None = None
+    since: float = 0.0
+
+
+class Pool:
+    """Spreads chunks over one process per device.
+
+    Use it as a context manager, or call `close`. Processes start when there is work for them; the parent never
+    imports the engine. `admit` is asked before each start and says why a device cannot take a worker now.
+    """
+
+    def __init__(
+        self,
+        engine: EngineName,
+        devices: Sequence[Device],
+        *,
+        limits: Limits | None = None,
+        beat: float = 1.0,
+        observer: PoolObserver | None = None,
+        admit: Callable[[Device], str | None] = lambda _: None,
+    ) -> None:
+        if not devices:
+            raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
+        self._engine, self._beat, self._admit = engine, beat, admit
+        self._observer = PoolObserver() if observer is None else observer
+        self._scheduler = Scheduler(len(devices), limits)
+        self._workers = [_Worker(device) for device in devices]
+        self._jobs: dict[int, Job] = {}
+        self._submitted: dict[int, float] = {}
+        self._numbers = itertools.count()
+        self._mail: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
+        self._ended: SpeechError | None = None
+        self._entry = threading.Lock()  # between submit and the end of the loop: no job falls between
+        self._thread = threading.Thread(target=self._run, name="speech pool", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def submit(
+        self,
+        requests: Sequence[Request],
+        *,
+        priority: int = 0,
+        listening: bool = False,
+        on_failure: OnFailure = "fail",
+    ) -> Job:
+        """Speak these chunks, which stand in text order; of several jobs the one of higher priority goes first.
+
+        Raises:
+            SpeechError: the pool has ended.
+        """
+        number = next(self._numbers)
+        job = Job(
+            number,
+            requests,
+            on_failure,
+            cancel=lambda: self._mail.put(_Cancelled(number)),
+            listen=lambda listening: self._mail.put(_Listening(number, listening)),
+        )
+        with self._entry:
+            if self._ended is not None:
+                raise self._ended
+            self._mail.put(_Submitted(job, priority, listening))
+        return job
+
+    def workers(self) -> tuple[WorkerState, ...]:
+        """The workers, as they are now."""
+        pairs = zip(self._workers, self._scheduler.slots, strict=True)
+        return tuple(
+            WorkerState(
+                worker.device.name,
+                slot.state,
+                worker.process.pid if worker.process else None,
+                slot.generation,
+                worker.ready,
+            )
+            for worker, slot in pairs
+        )
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Stop the workers: in order where they are idle within so many seconds, else by force."""
+        self._mail.put(_Closing())
+        self._thread.join()
+        deadline = time.monotonic() + seconds
+        processes = [worker.process for worker in self._workers if worker.process is not None]
+        for process in processes:
+            process.send(Stop())
+        for process in processes:
+            if not process.join(max(0.0, deadline - time.monotonic())):
+                process.kill()
+                process.join(seconds)
+        for worker in self._workers:
+            worker.process = None
+
+    def _run(self) -> None:
+        reason = SpeechError("the pool was closed")
+        try:
+            while self._step():
+                pass
+        except BaseException as error:
+            reason = SpeechError(f"the pool broke down, which is a fault of its own: {type(error).__name__}: {error}")
+            raise
+        finally:
+            with self._entry:
+                self._ended = reason
+            while not self._mail.empty():
+                mail = self._mail.get()
+                if isinstance(mail, _Submitted):
+                    mail.job.end(reason)
+            for job in self._jobs.values():
+                job.end(JobEndedError(f"job {job.number} has not been spoken to its end: {reason}"))
+
+    def _step(self) -> bool:
+        """Wait for mail, deal with it and what follows from it; False when it is time to end."""
+        before = time.monotonic()
+        look = self._scheduler.next_look(before)
+        timeout = LOOK if look is None else min(look, LOOK)
+        try:
+            mail = [self._mail.get(timeout=timeout)]
+        except queue.Empty:
+            mail = []
+        paused = time.monotonic() - before > timeout + self._scheduler.limits.silent_seconds / 2
+        while not self._mail.empty():
+            mail.append(self._mail.get())
+        for each in mail:
+            if isinstance(each, _Closing):
+                return False
+            self._read(each, time.monotonic())
+        if paused:
+            self._scheduler.resumed(time.monotonic())
+        self._act()
+        if any(not (isinstance(each, _Said) and isinstance(each.message, Beat)) for each in mail):
+            self._observer.census(self._scheduler.census())
+        return True
+
+    def _read(self, mail: _Mail, now: float) -> None:
+        match mail:
+            case _Said():
+                self._hear(mail, now)
+            case _Submitted(job, priority, listening):
+                estimates = [request.seconds for request in job.requests]
+                self._jobs[job.number] = job
+                self._submitted[job.number] = now
+                self._scheduler.submit(job.number, estimates, now, priority=priority, listening=listening)
+                self._forget_finished(job)
+            case _Cancelled(number):
+                self._scheduler.cancel(number)
+                self._jobs.pop(number, None)
+                self._submitted.pop(number, None)
+            case _Listening(number, listening):
+                self._scheduler.listen(number, listening)
+
+    def _hear(self, said: _Said, now: float) -> None:
+        """What a worker's process says. What comes from a former process of the slot, the scheduler passes over."""
+        slot, generation, worker = said.slot, said.generation, self._workers[said.slot]
+        current = worker.generation == generation
+        match said.message:
+            case Beat():
+                self._scheduler.heartbeat(slot, generation, now)
+            case Opened(ready):
+                if current:
+                    worker.ready = ready
+                self._scheduler.opened(slot, generation, ready.batch_limit, now)
+            case Spoken(lease, chunk, result):
+                if self._scheduler.spoken(slot, generation, lease, chunk, now):
+                    self._hand_over(worker, chunk, result, now)
+            case Ended(lease):
+                self._free(worker, now)
+                self._scheduler.ended(slot, generation, lease, now)
+            case Raised(lease, reason, memory):
+                self._free(worker, now)
+                self._observer.trouble(worker.device.name, "out of memory" if memory else "raised")
+                self._scheduler.raised(slot, generation, lease, reason, now, memory=memory)
+            case Gone(reason):
+                if current and worker.process is not None:
+                    _log.warning("worker %s: %s", worker.device.name, reason)
+                    self._observer.trouble(worker.device.name, "died")
+                    worker.process, worker.ready = None, None
+                self._scheduler.died(slot, generation, reason, now)
+            case Lost():
+                pass  # its end follows, with this reason
+
+    def _act(self) -> None:
+        while actions := self._scheduler.actions(now := time.monotonic()):
+            for action in actions:
+                match action:
+                    case Start(slot, generation):
+                        self._start(slot, generation, now)
+                    case Send():
+                        self._send(action, now)
+                    case Kill(slot, _, reason):
+                        self._kill(self._workers[slot], reason)
+                    case GiveUp():
+                        self._give_up(action)
+
+    def _start(self, slot: int, generation: int, now: float) -> None:
+        worker = self._workers[slot]
+        worker.generation, worker.ready = generation, None
+        refusal = self._admit(worker.device)
+        if refusal is None:
+            try:
+                worker.process = WorkerProcess(
+                    worker.device,
+                    self._engine,
+                    self._beat,
+                    lambda message: self._mail.put(_Said(slot, generation, message)),
+                )
+            except OSError as error:
+                refusal = f"its process does not start: {error}"
+        if refusal is not None:
+            _log.warning("worker %s: %s", worker.device.name, refusal)
+            self._scheduler.died(slot, generation, refusal, now)
+
+    def _send(self, send: Send, now: float) -> None:
+        worker = self._workers[send.slot]
+        worker.sent, worker.since = send, now
+        requests = tuple((key, self._jobs[key.job].requests[key.index]) for key in send.chunks)
+        if worker.process is not None:
+            worker.process.send(Speak(send.lease, send.rows, requests))
+        self._observer.batch(worker.device.name, len(requests))
+        for key in send.chunks:
+            self._observer.waited(now - self._submitted[key.job])
+
+    def _kill(self, worker: _Worker, reason: str) -> None:
+        _log.warning("worker %s is ended: %s", worker.device.name, reason)
+        self._observer.trouble(worker.device.name, "killed")
+        if worker.process is not None:
+            worker.process.kill()
+        worker.process, worker.ready = None, None
+
+    def _free(self, worker: _Worker, now: float) -> None:
+        if worker.sent is not None:
+            self._observer.worked(worker.device.name, now - worker.since)
+        worker.sent = None
+
+    def _hand_over(self, worker: _Worker, chunk: Key, result: Result, now: float) -> None:
+        job = self._jobs[chunk.job]
+        sent, opened = worker.sent, worker.ready
+        reduced = sent is not None and opened is not None and sent.rows < opened.batch_limit
+        seconds = now - worker.since
+        if chunk.index == 0:
+            self._observer.first_audio(now - self._submitted[chunk.job])
+        self._observer.spoken(worker.device.name, result.seconds, seconds)
+        request = job.requests[chunk.index]
+        job.put(Outcome(chunk.index, request, result, None, worker.device.name, seconds, reduced))
+        self._forget_finished(job)
+
+    def _give_up(self, action: GiveUp) -> None:
+        job = self._jobs.get(action.chunk.job)
+        if job is None:
+            return
+        request = job.requests[action.chunk.index]
+        failure = ChunkFailedError(action.chunk.index, request.text, action.reason)
+        silence = job.on_failure == "silence"
+        _log.error("job %d: %s%s", job.number, failure, "; it becomes silence" if silence else "")
+        self._observer.gave_up(action.cause, silence=silence)
+        job.put(Outcome(action.chunk.index, request, _silence(request) if silence else None, failure))
+        self._forget_finished(job)
+
+    def _forget_finished(self, job: Job) -> None:
+        if job.finished:
+            self._scheduler.cancel(job.number)
+            self._jobs.pop(job.number, None)
+            self._submitted.pop(job.number, None)
+
+
+def _silence(request: Request) -> Result:
+    """As much silence as the text would have taken."""
+    import numpy as np
+
+    samples = round(max(0.0, request.seconds) * SAMPLE_RATE)
+    return Result(request.chunk, np.zeros(samples, np.float32), SAMPLE_RATE, {"silence": True})

@@ -1,0 +1,46 @@
+"""What an engine is asked for and what it answers: the pool knows nothing else of speech."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Audio = NDArray[np.float32]
+
+SAMPLE_RATE = 24_000  # Hz
+
+
+@dataclass(frozen=True)
+class Request:
+    """One chunk to speak.
+
+    The same numbers give the same sound, so a chunk that runs again because its worker died keeps all of them;
+    `attempt` counts tries for quality, which are the engine's. `seconds` is an estimate of the sound's length.
+    """
+
+    chunk: int
+    text: str
+    voice: str | None = None
+    seed: int = 0
+    attempt: int = 0
+    seconds: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One spoken chunk: mono float32 in [−1, 1], (samples,)."""
+
+    chunk: int
+    audio: Audio
+    sample_rate: int = SAMPLE_RATE
+    facts: Mapping[str, object] = field(default_factory=dict)  # what the engine has to say of it
+
+    @property
+    def seconds(self) -> float:
+        """Length of the sound."""
+        return len(self.audio) / self.sample_rate

@@ -1,0 +1,134 @@
+"""A slot: the place of one worker, in which one process follows the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from voxyard.speech.lease import Lease
+    from voxyard.speech.limits import Limits
+
+State = Literal["down", "starting", "ready", "busy", "resting", "off"]
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """What the scheduler knows of a worker. Times are seconds of its clock."""
+
+    number: int
+    phase: Literal["down", "starting", "open", "resting", "off"] = "down"
+    generation: int = 0  # counts its processes
+    lease: Lease | None = None
+    limit: int = 1  # chunks at a time, as its engine said
+    cap: int | None = None  # what out of memory left of it; holds for later processes too
+    seen: float = 0.0
+    not_before: float = 0.0
+    start_deadline: float = 0.0
+    failed_starts: int = 0  # in a row
+    ends: int = 0  # of processes since the last chunk that was spoken
+    memory_failures: int = 0  # single chunks without room since then
+    reason: str = ""  # of the last failed start
+
+    @property
+    def state(self) -> State:
+        """The phase; an open worker is ready or busy."""
+        if self.phase == "open":
+            return "ready" if self.lease is None else "busy"
+        return self.phase
+
+    @property
+    def has_process(self) -> bool:
+        """Whether there is a process, loading or not."""
+        return self.phase in ("starting", "open")
+
+    @property
+    def running(self) -> bool:
+        """Whether its process can speak or does."""
+        return self.phase == "open"
+
+    @property
+    def usable(self) -> bool:
+        """Whether a chunk may wait for it."""
+        return self.phase in ("down", "starting", "open")
+
+    @property
+    def rows(self) -> int:
+        """Chunks it takes at a time."""
+        return self.limit if self.cap is None else min(self.limit, self.cap)
+
+    def may_start(self, now: float) -> bool:
+        """Whether it has no process and has waited long enough for one."""
+        return self.phase in ("down", "resting") and now >= self.not_before
+
+    def start(self, now: float, limits: Limits) -> None:
+        """A new process is started."""
+        if self.phase == "resting":
+            self.cap, self.memory_failures = None, 0
+        self.phase = "starting"
+        self.generation += 1
+        self.seen, self.start_deadline = now, now + limits.start_seconds
+
+    def opened(self, batch_limit: int, now: float) -> None:
+        """Its process can speak."""
+        self.phase, self.limit, self.seen = "open", max(1, batch_limit), now
+        self.failed_starts = 0
+
+    def succeeded(self) -> None:
+        """It has spoken a chunk."""
+        self.ends = self.memory_failures = 0
+
+    def release(self) -> Lease:
+        """It is free again; what it had."""
+        lease, self.lease = self.lease, None
+        if lease is None:
+            raise ValueError(f"worker {self.number} has no lease to release")
+        return lease
+
+    def halve(self, tried: int) -> None:
+        """The device had no room for so many chunks."""
+        self.cap = max(1, min(tried, self.rows) // 2)
+
+    def failed_start(self, reason: str, now: float, limits: Limits) -> None:
+        """Its process could not load the engine."""
+        self.failed_starts += 1
+        self.reason = reason
+        self.phase = "off" if self.failed_starts >= limits.starts else "down"
+        self.not_before = now + limits.wait(self.failed_starts)
+
+    def fell(self, now: float, limits: Limits) -> None:
+        """Its open process has ended."""
+        self.ends += 1
+        self.phase, self.not_before = "down", now + limits.wait(self.ends)
+
+    def rest(self, now: float, limits: Limits) -> None:
+        """Its process is ended for the sake of the device's memory."""
+        self.phase, self.not_before = "resting", now + limits.rest_seconds
+
+    def overdue(self, now: float, limits: Limits) -> tuple[Literal["hung", "late"], str] | None:
+        """Why its process has to be ended, if it has."""
+        if not self.has_process:
+            return None
+        if now - self.seen >= limits.silent_seconds:
+            return "hung", f"gave no sign of life for {now - self.seen:.0f} s"
+        if self.phase == "starting" and now >= self.start_deadline:
+            return "late", f"did not load its engine within {limits.start_seconds:.0f} s"
+        if self.lease is not None and now >= self.lease.deadline:
+            return (
+                "late",
+                f"took longer than {self.lease.deadline - self.lease.since:.0f} s for {self.lease.size} chunks",
+            )
+        return None
+
+    def due(self, now: float, limits: Limits, *, waiting: bool) -> float | None:
+        """When time alone changes something here."""
+        if self.phase in ("down", "resting"):
+            return self.not_before if self.not_before > now and (waiting or limits.warm) else None
+        if not self.has_process:
+            return None
+        moments = [self.seen + limits.silent_seconds]
+        if self.phase == "starting":
+            moments.append(self.start_deadline)
+        if self.lease is not None:
+            moments.append(self.lease.deadline)
+        return min(moments)

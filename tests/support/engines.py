@@ -1,0 +1,113 @@
+"""Engines that a pool can be tried with: they speak tones in no time, and misbehave where they are told to.
+
+Faults are given by their stage ("create", "prepare", "speak", "between", "close") and happen a number of times in all,
+whatever the process: `marks` is a directory in which each time leaves a file.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from voxyard.speech.engine import EngineLostError, Ready
+from voxyard.speech.requests import Request, Result
+
+
+def tones(settings: Mapping[str, Any]) -> TonesEngine:
+    """The factory that a pool names."""
+    engine = TonesEngine(settings)
+    engine.fault("create")
+    return engine
+
+
+def broken(settings: Mapping[str, Any]) -> TonesEngine:
+    """A factory that never makes an engine."""
+    raise ValueError("there are no weights here")
+
+
+class TonesEngine:
+    """Its sound depends on text, seed and chunk number only."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._rows = int(settings.get("rows", 4))
+        self._seconds = float(settings.get("seconds", 0.0))  # a batch takes
+        self._opening = float(settings.get("opening", 0.0))
+        self._samples = int(settings.get("samples", 240))  # a character of the text
+        self._poison = set(settings.get("poison", ()))  # chunks that make it raise
+        self._deadly = set(settings.get("deadly", ()))  # chunks that end the process
+        self._fits = settings.get("fits")  # more chunks than these are out of memory
+        self._faults: Mapping[str, Sequence[Any]] = settings.get("faults", {})  # stage → [what, how often]
+        self._marks = Path(settings["marks"]) if "marks" in settings else None
+
+    def prepare(self) -> Ready:
+        time.sleep(self._opening)
+        self.fault("prepare")
+        return Ready(self._rows, facts={"gpus": os.environ.get("CUDA_VISIBLE_DEVICES")})
+
+    def speak(self, batch: Sequence[Request]) -> Iterator[Result]:
+        self.fault("speak")
+        if self._fits is not None and len(batch) > self._fits:
+            raise MemoryError(f"no room for {len(batch)} chunks")
+        for number, request in enumerate(batch):
+            if number:
+                self.fault("between")
+            time.sleep(self._seconds / len(batch))
+            if request.chunk in self._deadly:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if request.chunk in self._poison:
+                raise ValueError(f"voice {request.voice!r} cannot say chunk {request.chunk}")
+            facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "rows": self._rows}
+            yield Result(request.chunk, sound(request, self._samples), facts=facts)
+
+    def shrink(self, rows: int) -> None:
+        self._rows = rows
+
+    def close(self) -> None:
+        self.fault("close")
+
+    def fault(self, stage: str) -> None:
+        """Do what is planned for this stage, unless it has been done often enough."""
+        if stage not in self._faults or self._marks is None:
+            return
+        what, times = self._faults[stage]
+        if not any(_mark(self._marks / f"{stage}-{number}") for number in range(times)):
+            return
+        match what:
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "kill soon":  # most likely while it writes its results
+                threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            case "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            case "hang":
+                time.sleep(3600)
+            case "memory":
+                raise MemoryError("the device is full")
+            case "cuda":
+                raise RuntimeError("CUDA error: device-side assert triggered")
+            case "lost":
+                raise EngineLostError("the model's server is gone")
+            case _:
+                raise RuntimeError(f"fault {what!r} in {stage}")
+
+
+def sound(request: Request, samples: int = 240) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """What the engine says: noise that follows from the request alone."""
+    generator = np.random.default_rng((request.seed, request.chunk, request.attempt))
+    return generator.uniform(-0.5, 0.5, samples * len(request.text)).astype(np.float32)
+
+
+def _mark(path: Path) -> bool:
+    """Whether this is the first to come here."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

@@ -1,0 +1,262 @@
+"""The pool with real processes that are killed, stopped, out of memory or given what they cannot speak."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engines import sound
+
+from voxyard.speech.engine import EngineName
+from voxyard.speech.job import ChunkFailedError, JobEndedError, Outcome
+from voxyard.speech.limits import Limits
+from voxyard.speech.pool import Pool
+from voxyard.speech.process import Device
+from voxyard.speech.requests import Request
+
+QUICK = Limits(back_off=0.01, back_off_most=0.05)
+IMPATIENT = Limits(back_off=0.01, back_off_most=0.05, silent_seconds=3.0)
+MakePool = Callable[..., Pool]
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[MakePool]:
+    """Makes pools of fake engines; closes them."""
+    made: list[Pool] = []
+
+    def make(workers: int = 2, *, limits: Limits = QUICK, factory: str = "tones", **settings: Any) -> Pool:
+        devices = [Device(f"gpu {number}", str(number)) for number in range(workers)]
+        engine = EngineName(f"engines:{factory}", {"marks": str(tmp_path), **settings})
+        made.append(Pool(engine, devices, limits=limits, beat=0.2))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close(3.0)
+
+
+def requests(count: int) -> list[Request]:
+    return [Request(number, "text " * (1 + number * 7 % 5), voice="en_1", seed=7) for number in range(count)]
+
+
+def outcomes(pool: Pool, asked: Sequence[Request], **options: Any) -> list[Outcome]:
+    job = pool.submit(asked, **options)
+    assert job.wait(120), f"not finished: {job.progress}"
+    return list(job.outcomes())
+
+
+def assert_spoken(got: Sequence[Outcome], asked: Sequence[Request], *, samples: int = 240) -> None:
+    """Every chunk once, in order, with the sound that its request means."""
+    assert [outcome.request for outcome in got] == list(asked)
+    for outcome in got:
+        assert outcome.result is not None, outcome.failure
+        np.testing.assert_array_equal(outcome.result.audio, sound(outcome.request, samples))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_the_sound_is_the_same_for_any_number_of_workers(pool: MakePool, workers: int) -> None:
+    asked = requests(25)
+    assert_spoken(outcomes(pool(workers), asked), asked)
+
+
+@pytest.mark.parametrize("stage", ["create", "prepare", "speak", "between", "close"])
+def test_a_worker_killed_in_any_stage_loses_no_chunk(pool: MakePool, stage: str, tmp_path: Path) -> None:
+    asked = requests(25)
+    speaking = pool(2, faults={stage: ["kill", 1]})
+
+    got = outcomes(speaking, asked)
+    speaking.close()
+
+    assert_spoken(got, asked)
+    assert (tmp_path / f"{stage}-0").exists()
+
+
+def test_a_worker_killed_while_it_hands_in_a_result_loses_no_chunk(pool: MakePool) -> None:
+    asked, samples = requests(6), 200_000  # some MB a chunk: the pipe is busy most of the time
+    got = outcomes(pool(2, samples=samples, faults={"speak": ["kill soon", 3]}), asked)
+    assert_spoken(got, asked, samples=samples)
+
+
+def test_a_worker_killed_from_outside_while_it_is_idle_loses_no_chunk(pool: MakePool) -> None:
+    speaking, asked = pool(1), requests(8)
+    outcomes(speaking, asked)
+    pid = speaking.workers()[0].pid
+    assert pid is not None
+
+    os.kill(pid, signal.SIGKILL)
+
+    assert_spoken(outcomes(speaking, asked), asked)
+
+
+@pytest.mark.parametrize("stage", ["prepare", "speak", "between"])
+def test_a_stopped_worker_is_replaced_and_loses_no_chunk(pool: MakePool, stage: str) -> None:
+    asked = requests(25)
+    speaking = pool(1, limits=IMPATIENT, faults={stage: ["stop", 1]})
+
+    got = outcomes(speaking, asked)
+
+    assert_spoken(got, asked)
+    assert [state.processes for state in speaking.workers()] == [2]
+
+
+def test_a_worker_stopped_in_the_middle_of_a_result_does_not_stop_the_others(pool: MakePool) -> None:
+    speaking, asked, samples = pool(2, limits=IMPATIENT, rows=1, samples=100_000), requests(12), 100_000
+    job = speaking.submit(asked)
+    first = next(job.outcomes())
+    assert first.result is not None
+
+    pid = first.result.facts["pid"]
+    assert isinstance(pid, int)
+    os.kill(pid, signal.SIGSTOP)
+
+    assert job.wait(120)
+    assert_spoken([first, *job.outcomes(1)], asked, samples=samples)
+
+
+def test_an_engine_that_hangs_with_a_beating_heart_is_ended_at_its_deadline(pool: MakePool) -> None:
+    limits = Limits(back_off=0.01, chunk_seconds=2.0)
+    asked = requests(12)
+    assert_spoken(outcomes(pool(2, limits=limits, rows=1, faults={"speak": ["hang", 1]}), asked), asked)
+
+
+def test_out_of_memory_makes_the_batch_smaller_and_says_so_in_the_outcome(pool: MakePool) -> None:
+    asked = requests(16)
+
+    got = outcomes(pool(1, rows=8, fits=2), asked)
+
+    assert_spoken(got, asked)
+    assert all(outcome.reduced for outcome in got)
+    assert {outcome.result.facts["rows"] for outcome in got if outcome.result} == {2}
+
+
+def test_out_of_memory_with_one_chunk_tries_another_worker(pool: MakePool) -> None:
+    asked = requests(12)
+    assert_spoken(outcomes(pool(2, rows=1, faults={"speak": ["memory", 1]}), asked), asked)
+
+
+@pytest.mark.parametrize("fault", ["cuda", "lost"])
+def test_an_error_that_sticks_to_the_process_ends_it(pool: MakePool, fault: str) -> None:
+    speaking, asked = pool(1, faults={"speak": [fault, 1]}), requests(3)
+
+    got = outcomes(speaking, asked)
+
+    assert_spoken(got, asked)
+    assert [state.processes for state in speaking.workers()] == [2]
+
+
+def test_an_engine_that_raises_keeps_its_process(pool: MakePool) -> None:
+    speaking, asked = pool(1, faults={"speak": ["a stumble", 1]}), requests(3)
+
+    got = outcomes(speaking, asked)
+
+    assert_spoken(got, asked)
+    assert [state.processes for state in speaking.workers()] == [1]
+
+
+@pytest.mark.parametrize("kind", ["poison", "deadly"])
+def test_a_poison_chunk_fails_alone_with_its_index_text_and_reason(pool: MakePool, kind: str) -> None:
+    asked = requests(20)
+
+    got = outcomes(pool(2, **{kind: [13]}), asked)
+
+    failed = got.pop(13)
+    assert_spoken(got, [request for request in asked if request.chunk != 13])
+    assert failed.result is None
+    assert failed.failure is not None
+    assert (failed.failure.index, failed.failure.text) == (13, asked[13].text)
+    assert ("'en_1' cannot say chunk 13" if kind == "poison" else "SIGKILL") in failed.failure.reason
+    assert {"worker 0", "worker 1"} <= {part.split(":")[0] for part in failed.failure.reason.split("; ")}
+
+
+def test_the_stream_ends_with_an_error_at_the_chunk_that_failed(pool: MakePool) -> None:
+    job = pool(2, poison=[2]).submit(requests(6))
+    heard: list[int] = []
+
+    with pytest.raises(ChunkFailedError, match="chunk 2"):
+        heard.extend(result.chunk for result in job.results())
+
+    assert heard == [0, 1]
+    assert job.wait(120)
+    assert (job.progress.done, job.progress.failed) == (6, 1)
+
+
+def test_a_failed_chunk_becomes_as_much_silence_where_the_caller_asks_for_it(pool: MakePool) -> None:
+    asked = [Request(number, "text", seconds=2.5) for number in range(5)]
+
+    got = outcomes(pool(1, poison=[3]), asked, on_failure="silence")
+
+    silent = got[3]
+    assert silent.failure is not None
+    assert silent.result is not None
+    assert len(silent.result.audio) == 60_000
+    assert not silent.result.audio.any()
+
+
+def test_an_engine_that_does_not_open_fails_the_job_with_the_reason(pool: MakePool) -> None:
+    got = outcomes(pool(2, factory="broken"), requests(12))
+    assert all(outcome.failure and "there are no weights here" in outcome.failure.reason for outcome in got)
+
+
+def test_an_unknown_engine_fails_the_job_with_its_name(pool: MakePool) -> None:
+    (got,) = outcomes(pool(1, factory="no_such_engine"), requests(1))
+    assert got.failure is not None
+    assert "no_such_engine" in got.failure.reason
+
+
+def test_a_cancelled_job_ends_its_readers_and_leaves_the_others_alone(pool: MakePool) -> None:
+    speaking, asked = pool(1, seconds=0.2, rows=1), requests(8)
+    first, second = speaking.submit(requests(50)), speaking.submit(asked)
+
+    first.cancel()
+
+    with pytest.raises(JobEndedError, match="cancelled"):
+        list(first.outcomes())
+    assert second.wait(120)
+    assert_spoken(list(second.outcomes()), asked)
+
+
+def test_closing_ends_every_process_and_tells_those_who_wait(pool: MakePool) -> None:
+    speaking = pool(2, seconds=0.5, rows=1)
+    job = speaking.submit(requests(40))
+    next(job.outcomes())
+    pids = [state.pid for state in speaking.workers() if state.pid]
+
+    speaking.close(2.0)
+
+    with pytest.raises(JobEndedError, match="closed"):
+        list(job.outcomes(1))
+    assert pids
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_workers_killed_and_stopped_at_random_lose_and_double_nothing(pool: MakePool, seed: int) -> None:
+    dice = random.Random(seed)
+    limits = Limits(back_off=0.01, back_off_most=0.05, silent_seconds=2.0, deaths=50, starts=50)
+    speaking = pool(3, limits=limits, seconds=0.1, samples=10_000, rows=dice.randint(1, 6))
+    first, second = requests(60), requests(30)
+    jobs = [speaking.submit(first), speaking.submit(second, priority=1, listening=True)]
+
+    for _ in range(8):
+        jobs[0].wait(dice.uniform(0.05, 0.3))
+        pids = [state.pid for state in speaking.workers() if state.pid is not None]
+        if pids:
+            _strike(dice.choice(pids), dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP]))
+
+    for job, asked in zip(jobs, (first, second), strict=True):
+        assert job.wait(120), f"not finished: {job.progress}"
+        assert_spoken(list(job.outcomes()), asked, samples=10_000)
+
+
+def _strike(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it may have ended by itself a moment ago
+        os.kill(pid, number)

@@ -1,0 +1,49 @@
+"""What a pool's metrics say after a run, and what an operator reads before one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from voxyard.speech.engine import EngineName
+from voxyard.speech.limits import Limits
+from voxyard.speech.metrics import PoolMetrics
+from voxyard.speech.pool import Pool
+from voxyard.speech.process import Device
+from voxyard.speech.requests import Request
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+def run(registry: CollectorRegistry, count: int, **settings: object) -> None:
+    engine = EngineName("engines:tones", settings)
+    with Pool(engine, [Device("3", "3")], limits=Limits(back_off=0.01), observer=PoolMetrics(registry)) as pool:
+        job = pool.submit([Request(number, "text") for number in range(count)])
+        assert job.wait(60)
+        list(job.outcomes())
+
+
+def test_chunks_and_their_sound_are_counted(registry: CollectorRegistry) -> None:
+    run(registry, 10, rows=4)
+
+    value = registry.get_sample_value
+    assert value("voxyard_bark_chunks_total", {"outcome": "spoken", "gpu": "3"}) == 10
+    assert value("voxyard_bark_audio_seconds_total", {"gpu": "3"}) == pytest.approx(10 * 4 * 240 / 24_000)
+    assert value("voxyard_bark_batch_size_sum") == value("voxyard_bark_queue_wait_seconds_count") == 10
+    assert value("voxyard_bark_time_to_first_audio_seconds_count") == 1
+    assert value("voxyard_bark_workers_expected") == 1
+    assert value("voxyard_bark_queue_depth") == 0
+
+
+def test_what_went_wrong_is_counted_by_its_reason(registry: CollectorRegistry, tmp_path: Path) -> None:
+    run(registry, 4, poison=[2], fits=2, marks=str(tmp_path), faults={"prepare": ["kill", 1]})
+
+    value = registry.get_sample_value
+    assert value("voxyard_bark_chunk_failures_total", {"reason": "out_of_memory", "gpu": "3"}) == 1
+    assert value("voxyard_bark_chunk_failures_total", {"reason": "died", "gpu": "3"}) == 1
+    assert value("voxyard_bark_chunks_total", {"outcome": "failed", "gpu": ""}) == 1

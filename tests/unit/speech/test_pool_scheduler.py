@@ -1,0 +1,275 @@
+"""Who speaks which chunk when, on a simulated clock: faults, batches, small and large documents."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from simulated_pool import Fate, SimulatedPool
+
+from voxyard.speech.limits import Limits, workers_wanted
+from voxyard.speech.queue import Key
+from voxyard.speech.scheduler import Scheduler, Send
+
+
+def keys(count: int, job: int = 0) -> list[Key]:
+    return [Key(job, index) for index in range(count)]
+
+
+def spoken(pool: SimulatedPool) -> list[Key]:
+    return sorted(key for _, _, key in pool.spoken)
+
+
+@pytest.mark.parametrize(("chunks", "workers"), [(1, 1), (4, 1), (5, 2), (10, 3), (11, 8), (200, 8)])
+def test_a_small_document_starts_few_workers_and_a_large_one_all(chunks: int, workers: int) -> None:
+    assert workers_wanted(chunks, 8) == workers
+
+
+def test_four_chunks_are_not_kept_for_a_second_worker_that_still_starts() -> None:
+    pool = SimulatedPool(2, rows=4, limits=Limits(warm=2), start=lambda slot: 100.0 * slot)
+    pool.scheduler.submit(0, [1.0] * 4, 0.0)
+
+    pool.run()
+
+    assert [batch for _, _, batch in pool.batches] == [tuple(keys(4))]
+    assert pool.makespan < 100
+
+
+def test_a_large_document_is_shared_with_workers_that_still_start() -> None:
+    pool = SimulatedPool(4, rows=16, start=lambda slot: 1.0 + slot, duration=lambda batch: 50.0 * len(batch))
+    pool.scheduler.submit(0, [1.0] * 12, 0.0)
+
+    pool.run()
+
+    assert {slot for _, slot, _ in pool.spoken} == {0, 1, 2, 3}
+    assert spoken(pool) == keys(12)
+
+
+def test_a_worker_gets_no_more_chunks_than_its_engine_takes() -> None:
+    pool = SimulatedPool(1, rows=3)
+    pool.scheduler.submit(0, [1.0] * 10, 0.0)
+
+    pool.run()
+
+    assert [len(batch) for _, _, batch in pool.batches] == [3, 3, 3, 1]
+
+
+def test_one_chunk_at_a_time_where_the_limit_says_so() -> None:
+    pool = SimulatedPool(1, rows=8, limits=Limits(batch=1))
+    pool.scheduler.submit(0, [1.0] * 3, 0.0)
+
+    pool.run()
+
+    assert [len(batch) for _, _, batch in pool.batches] == [1, 1, 1]
+
+
+def test_a_listener_hears_the_chunks_from_the_beginning() -> None:
+    pool = SimulatedPool(1)
+    pool.scheduler.submit(0, [1.0, 5.0, 9.0], 0.0, listening=True)
+
+    pool.run()
+
+    assert [key for _, _, key in pool.spoken] == keys(3)
+
+
+def test_a_killed_workers_chunks_are_spoken_by_others() -> None:
+    pool = SimulatedPool(3, rows=4, duration=lambda _: 10.0)
+    pool.scheduler.submit(0, [1.0] * 20, 0.0)
+
+    pool.at(5.0, lambda: pool.scheduler.died(0, 1, "killed by signal 9", 5.0))
+    pool.run()
+
+    assert spoken(pool) == keys(20)
+    assert not pool.given_up
+
+
+def test_a_worker_that_died_starts_again_after_a_pause_that_grows() -> None:
+    limits = Limits(back_off=2.0, back_off_most=5.0)
+    assert [limits.wait(times) for times in (1, 2, 3, 100)] == [2.0, 4.0, 5.0, 5.0]
+
+
+def test_a_hung_worker_is_killed_and_its_batch_spoken_elsewhere() -> None:
+    pool = SimulatedPool(2, fate=Fate(hang_share=0.1), seed=5)
+    pool.scheduler.submit(0, [1.0] * 40, 0.0)
+
+    pool.run()
+
+    assert spoken(pool) == keys(40)
+    assert pool.kills
+    assert all("no sign of life" in reason for _, reason in pool.kills)
+
+
+def test_a_batch_that_takes_too_long_costs_the_worker_its_process() -> None:
+    pool = SimulatedPool(1, limits=Limits(chunk_seconds=50), duration=lambda _: 60.0)
+    pool.scheduler.submit(0, [1.0], 0.0)
+
+    pool.run()
+
+    assert "longer than 50 s" in pool.given_up[Key(0, 0)]
+    assert len(pool.kills) == 2
+
+
+def test_a_result_that_comes_after_the_lease_was_given_to_another_is_dropped() -> None:
+    pool = SimulatedPool(1, limits=Limits(chunk_seconds=50))
+    pool.scheduler.submit(0, [1.0, 1.0], 0.0)
+    pool.run(until=0.5)
+
+    pool.scheduler.died(0, 1, "killed by signal 9", 0.6)
+
+    assert not pool.scheduler.spoken(0, 1, 0, Key(0, 0), 0.7)
+
+
+def test_a_result_of_a_batch_that_already_failed_is_dropped_and_the_next_is_taken() -> None:
+    scheduler = Scheduler(1)
+    scheduler.submit(0, [1.0, 1.0], 0.0)
+    scheduler.actions(0.0)
+    scheduler.opened(0, 1, 2, 0.0)
+    (first,) = scheduler.actions(0.0)
+    assert isinstance(first, Send)
+    scheduler.raised(0, 1, first.lease, "a stumble", 1.0)
+    (second,) = scheduler.actions(1.0)
+    assert isinstance(second, Send)
+
+    late = scheduler.spoken(0, 1, first.lease, second.chunks[0], 1.1)
+    in_time = scheduler.spoken(0, 1, second.lease, second.chunks[0], 1.2)
+    again = scheduler.spoken(0, 1, second.lease, second.chunks[0], 1.3)
+
+    assert (late, in_time, again) == (False, True, False)
+
+
+def test_a_free_worker_leaves_the_busy_ones_their_share() -> None:
+    pool = SimulatedPool(2, rows=16, limits=Limits(warm=2), duration=lambda batch: 10.0 * len(batch))
+    pool.scheduler.submit(0, [1.0], 0.0)
+    pool.run(until=1.0)
+
+    pool.scheduler.submit(1, [1.0] * 10, 1.0)
+    pool.run()
+
+    assert [len(batch) for _, _, batch in pool.batches] == [1, 5, 3, 2]
+
+
+def test_out_of_memory_halves_the_batch_until_it_fits() -> None:
+    pool = SimulatedPool(1, rows=8, fate=Fate(rows_that_fit={0: 3}))
+    pool.scheduler.submit(0, [1.0] * 16, 0.0)
+
+    pool.run()
+
+    assert [len(batch) for _, _, batch in pool.batches][:3] == [8, 4, 2]
+    assert spoken(pool) == keys(16)
+    assert not pool.given_up
+
+
+def test_a_worker_without_room_for_one_chunk_rests_and_the_others_go_on() -> None:
+    pool = SimulatedPool(3, fate=Fate(rows_that_fit={1: 0}))
+    pool.scheduler.submit(0, [1.0] * 60, 0.0)
+
+    pool.run()
+
+    assert pool.kills == [(1, "out of memory")]
+    assert spoken(pool) == keys(60)
+    assert not pool.given_up
+
+
+def test_the_chunks_of_a_failed_batch_run_one_by_one() -> None:
+    pool = SimulatedPool(1, rows=4, fate=Fate(poison=frozenset({Key(0, 0)})))
+    pool.scheduler.submit(0, [1.0] * 4, 0.0, listening=True)
+
+    pool.run()
+
+    assert [len(batch) for _, _, batch in pool.batches] == [4, 1, 1, 1, 1, 1]
+    assert spoken(pool) == keys(4)[1:]
+    assert list(pool.given_up) == [Key(0, 0)]
+
+
+def test_a_chunk_that_fails_is_tried_on_another_worker_and_then_given_up() -> None:
+    pool = SimulatedPool(2, fate=Fate(poison=frozenset({Key(0, 2)})))
+    pool.scheduler.submit(0, [1.0] * 5, 0.0)
+
+    pool.run()
+
+    tries = [slot for _, slot, batch in pool.batches if batch == (Key(0, 2),)]
+    assert sorted(tries) == [0, 1]
+    assert "cannot speak chunk 2" in pool.given_up[Key(0, 2)]
+    assert spoken(pool) == [key for key in keys(5) if key.index != 2]
+
+
+def test_the_second_worker_is_started_for_the_second_try() -> None:
+    pool = SimulatedPool(2, fate=Fate(poison=frozenset({Key(0, 0)})))
+    pool.scheduler.submit(0, [1.0], 0.0)
+
+    pool.run()
+
+    assert [slot for _, slot, _ in pool.batches] == [0, 1]
+
+
+def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_spoken() -> None:
+    pool = SimulatedPool(2, rows=4, fate=Fate(deadly=frozenset({Key(0, 3)})))
+    pool.scheduler.submit(0, [1.0] * 24, 0.0)
+
+    pool.run()
+
+    assert list(pool.given_up) == [Key(0, 3)]
+    assert spoken(pool) == [key for key in keys(24) if key.index != 3]
+
+
+def test_a_worker_that_cannot_start_is_given_up_after_three_tries() -> None:
+    pool = SimulatedPool(2, limits=Limits(start_seconds=10, silent_seconds=1000), start=lambda _: 1e9)
+    pool.scheduler.submit(0, [1.0] * 12, 0.0)
+
+    pool.run()
+
+    assert sorted(pool.given_up) == keys(12)
+    assert all("did not load its engine within 10 s" in reason for reason in pool.given_up.values())
+
+
+def test_a_cancelled_job_is_spoken_no_further() -> None:
+    pool = SimulatedPool(1, duration=lambda _: 10.0)
+    pool.scheduler.submit(0, [1.0] * 5, 0.0)
+    pool.scheduler.submit(1, [1.0] * 2, 0.0)
+
+    pool.at(15.0, lambda: pool.scheduler.cancel(0))
+    pool.run()
+
+    assert [key for _, _, key in pool.spoken] == [Key(0, 0), Key(1, 0), Key(1, 1)]
+
+
+def test_a_pause_of_the_owner_is_nobodys_silence() -> None:
+    pool = SimulatedPool(1, duration=lambda _: 500.0)
+    pool.scheduler.submit(0, [1.0], 0.0)
+    pool.run(until=10.0)
+
+    pool.scheduler.resumed(200.0)
+
+    assert pool.scheduler.actions(200.0) == ()
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_nothing_is_lost_or_doubled_in_a_random_schedule(seed: int) -> None:
+    dice = random.Random(seed)
+    slots = dice.randint(1, 8)
+    counts = [dice.randint(1, 60) for _ in range(dice.randint(1, 3))]
+    everything = [Key(job, index) for job, count in enumerate(counts) for index in range(count)]
+    poison = frozenset(dice.sample(everything, k=min(len(everything), dice.choice([0, 0, 1, 3]))))
+    fate = Fate(
+        poison=poison,
+        rows_that_fit={slot: dice.randint(1, 4) for slot in range(slots) if dice.random() < 0.3},
+        death_share=dice.choice([0, 0.05, 0.15]),
+        hang_share=dice.choice([0, 0.05]),
+    )
+    pool = SimulatedPool(
+        slots,
+        limits=Limits(deaths=50),  # kills from outside must not look like a chunk's own doing, however many
+        rows=dice.randint(1, 8),
+        start=lambda _: dice.uniform(0, 30),
+        duration=lambda batch: dice.uniform(0.5, 2.0) * len(batch),
+        fate=fate,
+        seed=seed,
+    )
+    for job, count in enumerate(counts):
+        estimates = [dice.uniform(0.5, 13) for _ in range(count)]
+        pool.scheduler.submit(job, estimates, 0.0, priority=dice.randint(0, 1), listening=dice.random() < 0.3)
+
+    pool.run()
+
+    assert spoken(pool) == sorted(set(everything) - poison)
+    assert set(pool.given_up) == poison
