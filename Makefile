@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
 .PHONY: help setup demo test test-unit test-integration test-fleet test-tf217 lint format docs lock
-.PHONY: check deploy status bench-trainer bench-exporter bench-cli clean
+.PHONY: check deploy status bench-trainer bench-exporter bench-bark bench-pool bench-cli clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -100,6 +100,12 @@ bench-trainer: $(VENV)/stamps/dev  ## how fast the trainer is → build/bench/tr
 
 bench-exporter: $(VENV)/stamps/dev  ## the exporter beside nvitop-exporter on one fake library → build/bench/exporter.json
 	@$(BIN)/python tests/bench/exporter.py
+
+bench-bark: $(VENV)/stamps/dev  ## the Bark engine beside transformers' own generate → build/bench/bark.json
+	@$(BIN)/python tests/bench/bark.py
+
+bench-pool: $(VENV)/stamps/dev  ## how well the pool packs chunks onto 8 simulated GPUs → build/bench/pool.json
+	@$(BIN)/python tests/bench/pool.py
 
 bench-cli: $(VENV)/stamps/dev  ## how long `voxyard --help` takes → build/bench/cli.json
 	@$(BIN)/python tests/bench/cli.py

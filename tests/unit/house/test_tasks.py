@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = """help setup demo test test-unit test-integration test-fleet test-tf217 lint format docs lock
-check deploy status bench-trainer bench-exporter bench-cli clean"""
+check deploy status bench-trainer bench-exporter bench-bark bench-pool bench-cli clean"""
 
 
 def _script(name: str) -> ModuleType:

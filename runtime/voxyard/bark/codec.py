@@ -1,0 +1,20 @@
+"""The last stage, codes to sound: EnCodec's decoder, one chunk at a time, for its LSTM would hear a filled tail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from voxyard.bark.requests import Audio, Codes
+
+
+def decode(codec: Any, codes: Codes) -> Audio:
+    """Mono float32 sound of codes (codebooks, frames): 320 samples a frame at 24 kHz."""
+    if not codes.shape[1]:
+        return np.zeros(0, dtype=np.float32)
+    device = codec.quantizer.layers[0].codebook.embed.device
+    embedded = codec.quantizer.decode(torch.as_tensor(codes, device=device)[:, None])  # (1, hidden, frames)
+    sound: Audio = codec.decoder(embedded)[0, 0].float().cpu().numpy()
+    return sound

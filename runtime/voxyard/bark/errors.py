@@ -1,0 +1,9 @@
+"""What a user of the Bark engine can cause: one exception type for the room."""
+
+from __future__ import annotations
+
+
+class BarkError(Exception):
+    """A message for the user: what was found, what was expected, what to do. `exit_code` is the command's."""
+
+    exit_code: int = 2

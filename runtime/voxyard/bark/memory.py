@@ -1,0 +1,48 @@
+"""How many rows fit on a device: free memory, less weights and activations, over what a row caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from voxyard.bark.errors import BarkError
+
+MOST_ROWS = 64
+RESERVE = 0.1  # of what is free, for fragments and others
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes that a model takes on its device."""
+
+    weights: int
+    activations: int
+    row: int  # keys and values of one row of the batch
+
+    def rows(self, free: int) -> int:
+        """Rows that fit into so many free bytes, at most 64.
+
+        Raises:
+            BarkError: not even one does.
+        """
+        left = free * (1 - RESERVE) - self.weights - self.activations
+        rows = int(left // self.row)
+        if rows < 1:
+            needed = (self.weights + self.activations + self.row) / (1 - RESERVE)
+            raise BarkError(
+                f"{free / MIB:.0f} MiB are free on the device, Bark needs {needed / MIB:.0f} MiB for one row: "
+                "free some, or choose the small model, 8-bit weights (--int8) or --offload"
+            )
+        return min(MOST_ROWS, rows)
+
+
+def row_bytes(layers: int, hidden: int, block: int, element: int) -> int:
+    """Keys and values of one row: 96 MiB for the large model in bfloat16 (24 × 2 × 1024 × 1024 × 2 bytes)."""
+    return layers * 2 * hidden * block * element
+
+
+def activation_bytes(hidden: int, block: int, vocabulary: int, element: int, *, rows: int, check_every: int) -> int:
+    """The widest moment: one window through an MLP and its attention, beside the noise of a block of steps."""
+    window = block * hidden * (4 + 3 + 4) * element
+    noise = rows * check_every * vocabulary * 4 * 3
+    return window + noise

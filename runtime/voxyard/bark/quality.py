@@ -1,0 +1,60 @@
+"""A look at each spoken chunk: long enough for its text, not silent, not clipped, finite, ended by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from voxyard.bark.requests import Audio, Fault
+
+FRAME_SECONDS = 0.02
+SILENCE = 10 ** (-50 / 20)  # root mean square of a frame below which nothing is heard
+FULL_SCALE = 0.999
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What passes. The figures are assumptions of ours, wide enough for every language that Bark speaks."""
+
+    shortest: float = 0.02  # seconds for a character
+    longest: float = 0.4
+    slack: float = 3.0  # seconds; Bark sighs, laughs and waits
+    silence: float = 0.9  # share of the frames
+    clipping: float = 0.01  # share of the samples
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What was measured, and what there is to object to."""
+
+    silence: float
+    clipping: float
+    faults: tuple[Fault, ...]
+
+
+def measure(audio: Audio, sample_rate: int, text: str, *, cap_reached: bool, finite: bool, bounds: Bounds) -> Quality:
+    """Measure one chunk. An end that never came, or a sound that is no sound, is a fault whatever the bounds are."""
+    if not len(audio):
+        return Quality(1.0, 0.0, ("empty",) if finite else ("empty", "not finite"))
+    faults: list[Fault] = []
+    if not finite or not np.isfinite(audio).all():
+        return Quality(1.0, 0.0, ("not finite",))
+    silence, clipping = silent_share(audio, sample_rate), float((np.abs(audio) >= FULL_SCALE).mean())
+    seconds, characters = len(audio) / sample_rate, sum(not each.isspace() for each in text)
+    checks: tuple[tuple[Fault, bool], ...] = (
+        ("silent", silence > bounds.silence),
+        ("clipped", clipping > bounds.clipping),
+        ("too short", seconds < bounds.shortest * characters),
+        ("too long", seconds > bounds.longest * characters + bounds.slack),
+        ("no end", cap_reached),
+    )
+    faults += [fault for fault, found in checks if found]
+    return Quality(silence, clipping, tuple(faults))
+
+
+def silent_share(audio: Audio, sample_rate: int) -> float:
+    """Share of the whole frames of 20 ms that are below −50 dB of full scale."""
+    size = min(len(audio), int(FRAME_SECONDS * sample_rate))
+    frames = audio[: len(audio) // size * size].reshape(-1, size)
+    return float((np.sqrt((frames**2).mean(1)) < SILENCE).mean())

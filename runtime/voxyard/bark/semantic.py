@@ -1,0 +1,115 @@
+"""The first stage, text to semantic tokens: rows that end make room for the next chunk."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from voxyard.bark.decode import Choice, Decoder, Rows
+from voxyard.bark.gpt import CausalGPT
+from voxyard.bark.layout import SemanticLayout
+from voxyard.bark.requests import Codes
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class SemanticWork:
+    """One chunk before the first stage."""
+
+    number: int  # the caller's, for the answer
+    text: Sequence[int]  # tokens of the tokenizer
+    history: Codes | None
+    key: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class SemanticOutcome:
+    """One chunk after the first stage."""
+
+    number: int
+    tokens: tuple[int, ...]
+    cap_reached: bool
+    finite: bool
+
+
+@dataclass(frozen=True)
+class SemanticOptions:
+    """How the first stage chooses, and how often it looks for ends."""
+
+    temperature: float = 0.7
+    end_share: float | None = 0.2
+    limit: int | None = None  # tokens of a chunk; None: the model's
+    check_every: int = 16  # steps between two looks
+
+
+class _Row:
+    """A chunk in its row of the batch."""
+
+    def __init__(self, work: SemanticWork) -> None:
+        self.work = work
+        self.tokens: list[int] = []
+        self.finite = True
+
+    def take(self, tokens: Sequence[int], finite: bool, end: int, limit: int) -> SemanticOutcome | None:
+        """Take what was chosen; an outcome once the chunk is through."""
+        self.finite = self.finite and finite
+        for token in tokens:
+            if token == end or len(self.tokens) == limit:
+                return self._outcome(cap_reached=token != end)
+            self.tokens.append(token)
+        return self._outcome(cap_reached=True) if len(self.tokens) == limit else None
+
+    def _outcome(self, *, cap_reached: bool) -> SemanticOutcome:
+        return SemanticOutcome(self.work.number, tuple(self.tokens), cap_reached, self.finite)
+
+
+def speak(
+    decoder: Decoder,
+    layout: SemanticLayout,
+    work: Sequence[SemanticWork],
+    options: SemanticOptions,
+    done: Callable[[SemanticOutcome], None],
+) -> None:
+    """Run all chunks through the rows of the decoder; `done` is called as each one ends."""
+    waiting = deque(work)
+    batch = decoder.cache.batch
+    rows, running = Rows.idle(batch), dict[int, _Row]()
+    limit = min(options.limit or layout.max_new, layout.max_new)
+    choice = Choice(0, layout.end + 1, options.temperature, layout.end, options.end_share)
+    while waiting or running:
+        for row in range(batch):
+            if row not in running and waiting:
+                running[row] = _Row(waiting.popleft())
+                _enter(decoder, layout, running[row].work, rows, row)
+        taken, finite = decoder.run(rows, [choice] * options.check_every)
+        for row in sorted(running):
+            outcome = running[row].take(taken[row], finite[row], layout.end, limit)
+            if outcome is not None:
+                del running[row]
+                rows.positions[row] = 0
+                done(outcome)
+
+
+def _enter(decoder: Decoder, layout: SemanticLayout, work: SemanticWork, rows: Rows, row: int) -> None:
+    """Prefill text and history; the infer token is the first to be fed by the loop."""
+    decoder.prefill(row, merged_prompt(decoder.gpt, layout, work.text, work.history))
+    rows.tokens[row], rows.positions[row] = layout.infer, layout.window
+    rows.counts[row], rows.keys[row] = 0, work.key
+
+
+def merged_prompt(gpt: CausalGPT, layout: SemanticLayout, text: Sequence[int], history: Codes | None) -> Tensor:
+    """Text and history share their positions: the sum of their embeddings, (window, hidden)."""
+    past = np.full(layout.window, layout.end)
+    if history is not None:
+        kept = history[-layout.window :]
+        past[: len(kept)] = kept
+    words = np.full(layout.window, layout.text_pad)
+    words[: len(text)] = np.asarray(text, dtype=np.int64) + layout.text_offset
+    both = torch.as_tensor(np.stack([words, past]), device=gpt.tokens.device)
+    return gpt.tokens[both].sum(0)

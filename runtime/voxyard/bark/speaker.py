@@ -1,0 +1,64 @@
+"""The Bark engine as the pool asks for it: settings and voices by name, results with their facts."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+
+from voxyard.bark.config import BarkConfig
+from voxyard.bark.engine import BarkEngine
+from voxyard.bark.requests import Request, Voice
+from voxyard.speech import engine, requests
+
+
+class Speaker:
+    """One engine with the voices that it was asked for so far."""
+
+    def __init__(self, config: BarkConfig, find_voice: Callable[[str], Voice]) -> None:
+        self._engine = BarkEngine(config)
+        self._find_voice = find_voice
+        self._voices: dict[str, Voice] = {}
+
+    def prepare(self) -> engine.Ready:
+        """Load the model.
+
+        Raises:
+            BarkError: the model cannot be read, or there is no such device.
+            MemoryError: the device has no room for it.
+        """
+        ready = self._engine.prepare()
+        return engine.Ready(ready.batch_size, ready.sample_rate, asdict(ready))
+
+    def speak(self, batch: Sequence[requests.Request]) -> list[requests.Result]:
+        """Speak the chunks, as `BarkEngine.speak` does."""
+        asked = [Request(each.chunk, each.text, self._voice(each.voice), each.seed, each.attempt) for each in batch]
+        return [
+            requests.Result(each.chunk, each.audio, each.sample_rate, asdict(each.facts))
+            for each in self._engine.speak(asked)
+        ]
+
+    def shrink(self, rows: int) -> None:
+        """Decode in batches of so many rows from here on."""
+        self._engine.shrink(rows)
+
+    def close(self) -> None:
+        """Give the model back."""
+        self._engine.close()
+
+    def _voice(self, name: str | None) -> Voice | None:
+        if name is None:
+            return None
+        if name not in self._voices:
+            self._voices[name] = self._find_voice(name)
+        return self._voices[name]
+
+
+def speaker(settings: Mapping[str, object]) -> engine.Engine:
+    """The factory that a pool names: `voxyard.bark.speaker:speaker`, with the fields of BarkConfig as its settings."""
+    return Speaker(BarkConfig.model_validate(dict(settings)), _load_voice)
+
+
+def _load_voice(name: str) -> Voice:
+    voice: Voice = importlib.import_module("voxyard.bark.voices").load(name)  # read only where a voice is asked for
+    return voice

@@ -1,0 +1,140 @@
+"""The four stages of one model on its device: all at once, or one after the other where memory is short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from voxyard.bark.capture import launch
+from voxyard.bark.config import BarkConfig
+from voxyard.bark.decode import Decoder
+from voxyard.bark.errors import BarkError
+from voxyard.bark.fine import FineGPT, fine_gpt
+from voxyard.bark.gpt import CausalGPT, causal_gpt
+from voxyard.bark.linear import dense, int8
+from voxyard.bark.memory import Footprint, activation_bytes, row_bytes
+from voxyard.bark.weights import Checkpoint
+
+_SEMANTIC, _COARSE, _FINE, _CODEC = "semantic", "coarse_acoustics", "fine_acoustics", "codec_model"
+
+
+class Stages:
+    """Hands out one stage at a time, ready to run."""
+
+    def __init__(self, checkpoint: Checkpoint, config: BarkConfig, device: str) -> None:
+        self._config, self._device = config, device
+        self._linear = int8 if config.int8 else dense
+        self._modules = {name: getattr(checkpoint.model, name) for name in (_SEMANTIC, _COARSE, _FINE, _CODEC)}
+        if config.offload:
+            for module in self._modules.values():
+                module.to("cpu")
+        if device == "cuda":
+            _check_memory(checkpoint, config)
+        self._kept: dict[str, Any] = {}
+        if not config.offload:
+            self._keep_all()
+
+    @contextmanager
+    def semantic(self) -> Iterator[Decoder]:
+        """The semantic stage."""
+        with self._stage(_SEMANTIC) as decoder:
+            yield decoder
+
+    @contextmanager
+    def coarse(self) -> Iterator[Decoder]:
+        """The coarse stage."""
+        with self._stage(_COARSE) as decoder:
+            yield decoder
+
+    @contextmanager
+    def fine(self) -> Iterator[FineGPT]:
+        """The fine stage."""
+        with self._stage(_FINE) as gpt:
+            yield gpt
+
+    @contextmanager
+    def codec(self) -> Iterator[Any]:
+        """The codec."""
+        with self._stage(_CODEC) as codec:
+            yield codec
+
+    def resize(self, rows: int) -> None:
+        """Use batches of so many rows; the old cache is given back before the new one is asked for."""
+        self._config = self._config.model_copy(update={"batch_size": rows})
+        if not self._kept:
+            return
+        gpts = self._kept.pop(_SEMANTIC).gpt, self._kept.pop(_COARSE).gpt
+        self._keep_decoders(*gpts)
+
+    def _keep_all(self) -> None:
+        """Build every stage; what is not shared with the stages is free to go."""
+        self._kept = {_FINE: fine_gpt(self._modules[_FINE], self._linear), _CODEC: self._modules[_CODEC]}
+        causal = (causal_gpt(self._modules[name], self._linear) for name in (_SEMANTIC, _COARSE))
+        self._keep_decoders(*causal)
+        self._modules = {}
+
+    def _keep_decoders(self, semantic: CausalGPT, coarse: CausalGPT) -> None:
+        """The causal stages run in turn, and share one cache where their sizes agree."""
+        rows, how = self._config.batch_size, launch(self._config.capture, self._device)
+        cache = semantic.cache(rows)
+        self._kept[_SEMANTIC] = Decoder(semantic, cache, how)
+        self._kept[_COARSE] = Decoder(coarse, cache if semantic.fits(coarse) else coarse.cache(rows), how)
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[Any]:
+        if name in self._kept:
+            yield self._kept[name]
+            return
+        module = self._modules[name].to(self._device)
+        try:
+            yield self._built(name, module)
+        finally:
+            module.to("cpu")
+
+    def _built(self, name: str, module: Any) -> Any:
+        if name == _CODEC:
+            return module
+        if name == _FINE:
+            return fine_gpt(module, self._linear)
+        gpt: CausalGPT = causal_gpt(module, self._linear)
+        return Decoder(gpt, gpt.cache(self._config.batch_size), launch(self._config.capture, self._device))
+
+
+def footprint(checkpoint: Checkpoint, config: BarkConfig) -> Footprint:
+    """Bytes that the model will take on its device, from its sizes and the settings."""
+    settings = checkpoint.model.config.semantic_config
+    tables = [_bytes(getattr(checkpoint.model, name)) for name in (_SEMANTIC, _COARSE, _FINE, _CODEC)]
+    element = next(checkpoint.model.semantic.parameters()).element_size()
+    weights = max(tables) if config.offload else sum(tables)
+    return Footprint(
+        weights=weights // element if config.int8 else weights,
+        activations=activation_bytes(
+            settings.hidden_size,
+            settings.block_size,
+            settings.output_vocab_size,
+            element,
+            rows=config.batch_size,
+            check_every=config.check_every,
+        ),
+        row=row_bytes(settings.num_layers, settings.hidden_size, settings.block_size, element),
+    )
+
+
+def _bytes(module: Any) -> int:
+    return sum(each.numel() * each.element_size() for each in module.parameters())
+
+
+def _check_memory(checkpoint: Checkpoint, config: BarkConfig) -> None:
+    """Whether the configured batch fits into what is free now."""
+    free, _ = torch.cuda.mem_get_info()
+    needed = footprint(checkpoint, config)
+    loaded = 0 if config.offload else sum(_bytes(each) for each in checkpoint.model.children())
+    rows = needed.rows(free + loaded)
+    if rows < config.batch_size:
+        raise BarkError(
+            f"{rows} rows fit beside the model into the {free / 2**30:.1f} GiB that are free, the batch has "
+            f"{config.batch_size}: set the batch size to {rows}, or choose 8-bit weights (--int8) or --offload"
+        )

@@ -1,0 +1,72 @@
+"""A tiny random Bark model, written once, and histories for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from voxyard.bark import tiny
+from voxyard.bark.requests import Codes
+from voxyard.bark.weights import Checkpoint, load
+
+
+@dataclass(frozen=True)
+class History:
+    """What a voice consists of."""
+
+    semantic_prompt: Codes
+    coarse_prompt: Codes
+    fine_prompt: Codes
+
+    @classmethod
+    def random(cls, semantic: int, frames: int, seed: int = 0) -> History:
+        draw = np.random.default_rng(seed)
+        fine = draw.integers(0, 1024, (8, frames))
+        return cls(draw.integers(0, 10_000, semantic), fine[:2], fine)
+
+    def for_transformers(self) -> dict[str, Any]:
+        return {name: torch.as_tensor(codes) for name, codes in vars(self).items()}
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny checkpoint whose coarse head holds codes alone: where it holds more, transformers takes them."""
+    directory = tmp_path_factory.mktemp("bark") / "tiny"
+    tiny.write(directory, tiny.TinyShape(spare_coarse_outputs=0, end_after=60))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tiny_model: Path) -> Checkpoint:
+    """The tiny checkpoint, loaded."""
+    return load(tiny_model)
+
+
+@pytest.fixture(scope="session")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """A tiny checkpoint in which the end is a token like any other, for greedy choices."""
+    directory = tmp_path_factory.mktemp("bark") / "endless"
+    tiny.write(directory, tiny.TinyShape(spare_coarse_outputs=0, end_after=0), seed=1)
+    return load(directory)
+
+
+@pytest.fixture
+def history() -> type[History]:
+    """Makes voices."""
+    return History
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """One CPU thread and no gradients, as in a worker."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        yield
+    torch.set_num_threads(before)

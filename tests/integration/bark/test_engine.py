@@ -1,0 +1,248 @@
+"""The engine as its callers see it: chunks in, the same sound out, whatever stood beside them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from voxyard.bark import tiny
+from voxyard.bark.config import BarkConfig
+from voxyard.bark.decode import Decoder
+from voxyard.bark.engine import BarkEngine, placed
+from voxyard.bark.errors import BarkError
+from voxyard.bark.requests import Request, Result
+
+Make = Callable[..., BarkEngine]
+
+
+@pytest.fixture
+def engine(tiny_model: Path) -> Make:
+    """Makes engines on the tiny model, ready to speak."""
+
+    def make(**settings: Any) -> BarkEngine:
+        made = BarkEngine(BarkConfig(model=tiny_model, device="cpu", **settings))
+        made.prepare()
+        return made
+
+    return make
+
+
+def requests(history: Any, count: int = 7) -> list[Request]:
+    voice = history.random(300, 450)
+    return [Request(n, f"Is it number {n}? " * (1 + n % 3), voice if n % 2 else None, 7) for n in range(count)]
+
+
+def sounds(results: Sequence[Result]) -> dict[int, bytes]:
+    return {each.chunk: each.audio.tobytes() for each in results}
+
+
+def test_a_chunk_becomes_mono_sound_of_320_samples_a_frame(engine: Make) -> None:
+    (result,) = engine(batch_size=2).speak([Request(3, "Hello world.", seed=1)])
+
+    assert result.chunk == 3
+    assert result.sample_rate == 24_000
+    assert result.audio.dtype == np.float32
+    assert result.audio.shape == (320 * result.facts.frames,)
+    assert result.facts.seconds == len(result.audio) / 24_000
+    assert result.facts.frames == result.facts.semantic_tokens * 150 // 99.8 // 1
+    assert result.facts.text_tokens == len("Hello") + len("world") + 1
+    assert not result.facts.cap_reached
+
+
+def test_the_sound_does_not_depend_on_order_or_batch_mates(engine: Make, history: Any) -> None:
+    asked, speaker = requests(history), engine(batch_size=3)
+    expected = sounds(speaker.speak(asked))
+
+    assert len(set(expected.values())) == len(asked)
+    assert sounds(speaker.speak(asked[::-1])) == expected
+    for split in (1, 2, 5):
+        parts = [speaker.speak(asked[at : at + split]) for at in range(0, len(asked), split)]
+        assert sounds([each for part in parts for each in part]) == expected
+    assert sounds(engine(batch_size=3).speak(asked[4:])) == {n: expected[n] for n in (4, 5, 6)}
+
+
+def test_results_come_in_the_order_of_the_requests(engine: Make, history: Any) -> None:
+    asked = [requests(history)[n] for n in (5, 0, 3)]
+
+    assert [each.chunk for each in engine().speak(asked)] == [5, 0, 3]
+
+
+@pytest.mark.parametrize("changes", [{"seed": 8}, {"attempt": 1}, {"chunk": 9}])
+def test_another_number_makes_another_sound(engine: Make, changes: dict[str, Any]) -> None:
+    speaker, asked = engine(batch_size=1), Request(0, "Hello world.", seed=7)
+
+    one, other = (speaker.speak([each])[0].audio for each in (asked, replace(asked, **changes)))
+
+    assert one.tobytes() != other.tobytes()
+
+
+def test_stages_that_wait_in_main_memory_make_the_same_sound(engine: Make, history: Any) -> None:
+    asked = requests(history, 3)
+
+    assert sounds(engine(offload=True).speak(asked)) == sounds(engine().speak(asked))
+
+
+def test_prefilling_every_window_makes_the_same_sound(engine: Make, history: Any) -> None:
+    asked = requests(history, 3)
+
+    assert sounds(engine(skip_prefill=False).speak(asked)) == sounds(engine().speak(asked))
+
+
+@pytest.mark.parametrize("settings", [{"int8": True}, {"precision": "bfloat16"}])
+def test_smaller_weights_speak_and_do_not_depend_on_batch_mates(
+    engine: Make, history: Any, settings: dict[str, Any]
+) -> None:
+    asked, speaker = requests(history, 4), engine(batch_size=3, **settings)
+
+    expected = sounds(speaker.speak(asked))
+
+    assert sounds([each for one in asked for each in speaker.speak([one])]) == expected
+
+
+def test_a_chunk_that_sounds_wrong_is_tried_again_with_the_next_attempt(engine: Make) -> None:
+    asked = [Request(n, "x " * 120, seed=7) for n in range(3)]  # the tiny model is too short for so much text
+    as_told = engine(quality="retry", retries=2).speak(asked)
+
+    assert all(each.facts.faults == ("too short",) for each in as_told)
+    assert all(each.facts.attempts == 3 for each in as_told)
+
+
+def test_the_try_with_the_fewest_faults_is_heard(engine: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    from voxyard.bark import quality
+
+    plain = quality.measure
+    heard: list[int] = []
+
+    def wrong_until_the_third(*arguments: Any, **named: Any) -> Any:
+        heard.append(1)
+        return replace(plain(*arguments, **named), faults=("silent",) if len(heard) < 3 else ())
+
+    monkeypatch.setattr(quality, "measure", wrong_until_the_third)
+    speaker = engine(quality="retry", retries=5)
+    (retried,) = speaker.speak([Request(0, "Hello world.", seed=7)])
+    (straight,) = speaker.speak([Request(0, "Hello world.", seed=7, attempt=2)])
+
+    assert (retried.facts.attempt, retried.facts.attempts) == (2, 3)
+    assert retried.audio.tobytes() == straight.audio.tobytes()
+
+
+def test_only_chunks_that_sound_wrong_are_tried_again(engine: Make) -> None:
+    right, wrong = Request(0, "Hello world.", seed=7), Request(1, "x " * 120, seed=7)
+
+    results = engine(quality="retry", retries=1).speak([right, wrong])
+
+    assert [each.facts.attempts for each in results] == [1, 2]
+
+
+def test_random_weights_are_said_and_never_tried_again(
+    engine: Make, tiny_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    speaker = BarkEngine(BarkConfig(model=tiny_model, device="cpu"))
+    with caplog.at_level(logging.WARNING):
+        ready = speaker.prepare()
+
+    assert ready.random_weights
+    assert "what is spoken is noise" in caplog.text
+    assert speaker.speak([Request(0, "x " * 120)])[0].facts.attempts == 1
+
+
+def test_a_text_that_is_too_long_is_refused_and_never_cut(engine: Make) -> None:
+    with pytest.raises(BarkError, match="chunk 4 has 300 text tokens, expected 1 to 256"):
+        engine().speak([Request(4, "a " * 300)])
+
+
+def test_a_chunk_without_text_is_refused(engine: Make) -> None:
+    with pytest.raises(BarkError, match="chunk 0 has 0 text tokens"):
+        engine().speak([Request(0, " \n")])
+
+
+@pytest.mark.parametrize(
+    ("part", "codes", "says"),
+    [
+        ("semantic_prompt", np.array([10_000]), "semantic_prompt reaches from 10000"),
+        ("coarse_prompt", np.array([[0], [1024]]), "coarse_prompt reaches from 0 to 1024"),
+        ("fine_prompt", np.zeros((4, 9), dtype=int), "2 coarse and 4 fine codebooks"),
+    ],
+)
+def test_a_voice_of_another_model_is_refused(engine: Make, history: Any, part: str, codes: Any, says: str) -> None:
+    voice = replace(history.random(10, 20), **{part: codes})
+
+    with pytest.raises(BarkError, match=says):
+        engine().speak([Request(0, "Hello", voice)])
+
+
+def test_numbers_that_are_none_become_an_error_not_a_sound(engine: Make) -> None:
+    speaker = engine(quality="retry", retries=1)
+    loaded = speaker._loaded
+    assert loaded is not None
+    with loaded[1].semantic() as decoder:
+        decoder.gpt.tokens[:] = float("nan")
+
+    with pytest.raises(BarkError, match="chunk 2 came out as numbers that are none in 2 tries"):
+        speaker.speak([Request(2, "Hello")])
+
+
+def test_a_full_device_is_a_memory_error(engine: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any) -> None:
+        raise torch.cuda.OutOfMemoryError("no room for 96 MiB")
+
+    speaker = engine()
+    monkeypatch.setattr(Decoder, "run", full)
+
+    with pytest.raises(MemoryError, match="no room for 96 MiB"):
+        speaker.speak([Request(0, "Hello")])
+
+
+def test_an_engine_without_a_model_says_so() -> None:
+    with pytest.raises(BarkError, match="call prepare"):
+        BarkEngine(BarkConfig()).speak([])
+
+
+def test_a_gpu_that_is_not_there_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    with pytest.raises(BarkError, match="torch sees no GPU"):
+        placed(BarkConfig(device="cuda"))
+    assert placed(BarkConfig()) == ("cpu", "float32")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("capture", ["graph", "compile"])
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_captured_step_speaks_as_a_plain_one_does(tmp_path: Path, history: Any, capture: Any, int8: bool) -> None:
+    tiny.write(tmp_path, tiny.TinyShape())
+    settings: dict[str, Any] = {
+        "model": tmp_path,
+        "device": "cuda",
+        "precision": "float32",
+        "int8": int8,
+        "batch_size": 3,
+    }
+    spoken = []
+    for how in ("none", capture):
+        speaker = BarkEngine(BarkConfig(**settings, capture=how))
+        speaker.prepare()
+        spoken.append(speaker.speak(requests(history, 5)))
+
+    plain, captured = spoken
+
+    if capture == "graph":
+        assert sounds(plain) == sounds(captured)
+    assert [each.facts.frames for each in plain] == [each.facts.frames for each in captured]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_chunk_does_not_depend_on_its_batch_mates(tmp_path: Path, history: Any) -> None:
+    tiny.write(tmp_path, tiny.TinyShape())
+    speaker = BarkEngine(BarkConfig(model=tmp_path, device="cuda", batch_size=4))
+    speaker.prepare()
+    asked = requests(history)
+
+    assert sounds(speaker.speak(asked[::-1])) == sounds(speaker.speak(asked))

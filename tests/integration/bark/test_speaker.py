@@ -1,0 +1,72 @@
+"""The engine behind the pool's protocol."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from voxyard.bark.config import BarkConfig
+from voxyard.bark.speaker import Speaker
+from voxyard.speech.engine import Engine, EngineName
+from voxyard.speech.requests import Request
+
+
+@pytest.fixture
+def named(tiny_model: Path) -> EngineName:
+    """The engine as a pool hands it to its workers."""
+    settings = {"model": str(tiny_model), "device": "cpu", "batch_size": 4}
+    return EngineName("voxyard.bark.speaker:speaker", settings)
+
+
+def test_a_pool_creates_prepares_and_hears_it_by_name(named: EngineName) -> None:
+    engine = named.create()
+
+    ready = engine.prepare()
+    (result,) = engine.speak([Request(5, "Hello world.", seed=7)])
+
+    assert (ready.batch_limit, ready.sample_rate) == (4, 24_000)
+    assert ready.facts["random_weights"] is True
+    assert result.chunk == 5
+    assert result.facts["batch_size"] == 4
+    json.dumps([ready.facts, result.facts])  # they go through a pipe and into reports
+
+
+def test_after_shrinking_the_results_say_how_many_rows_there_were(named: EngineName) -> None:
+    engine = named.create()
+    engine.prepare()
+
+    engine.shrink(2)
+    results = list(engine.speak([Request(n, f"Is it number {n}?", seed=7) for n in range(5)]))
+
+    assert [each.chunk for each in results] == [0, 1, 2, 3, 4]
+    assert {each.facts["batch_size"] for each in results} == {2}
+
+
+def test_a_voice_is_looked_up_once(tiny_model: Path, history: Any) -> None:
+    asked: list[str] = []
+
+    def find(name: str) -> Any:
+        asked.append(name)
+        return history.random(100, 150)
+
+    engine: Engine = Speaker(BarkConfig(model=tiny_model, device="cpu"), find)
+    engine.prepare()
+    with_voice, plain = engine.speak([Request(0, "Hello", "mine"), Request(0, "Hello")])
+    list(engine.speak([Request(1, "Hello", "mine")]))
+
+    assert asked == ["mine"]
+    assert with_voice.audio.tobytes() != plain.audio.tobytes()
+
+
+def test_a_closed_engine_can_be_prepared_again(named: EngineName) -> None:
+    engine = named.create()
+    sounds = []
+    for _ in range(2):
+        engine.prepare()
+        sounds.append(next(iter(engine.speak([Request(0, "Hello", seed=7)]))).audio.tobytes())
+        engine.close()
+
+    assert sounds[0] == sounds[1]

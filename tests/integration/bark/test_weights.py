@@ -1,0 +1,159 @@
+"""Reading a model: what is there, what is missing, what is random."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from voxyard.bark import tiny
+from voxyard.bark.errors import BarkError
+from voxyard.bark.weights import MARKER, check, is_random, load
+
+
+@pytest.fixture
+def copy(tiny_model: Path, tmp_path: Path) -> Path:
+    """A model to damage."""
+    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
+
+
+def test_transformers_reads_the_tiny_checkpoint_whole(tiny_model: Path) -> None:
+    from transformers import AutoTokenizer, BarkModel
+
+    model, report = BarkModel.from_pretrained(tiny_model, output_loading_info=True)
+    reader: Any = AutoTokenizer.from_pretrained(tiny_model)
+
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert model.generation_config.semantic_config["eos_token_id"] == 10_000
+    text = "Hello the sailor, 42!"
+    ours = load(tiny_model).tokenizer.encode(text, add_special_tokens=False).ids
+    assert reader(text, add_special_tokens=False)["input_ids"] == ours
+
+
+def test_a_tokenizer_without_its_file_is_made_of_the_vocabulary(copy: Path, tiny_model: Path) -> None:
+    (copy / "tokenizer.json").unlink()
+
+    texts = ("Hello — the sailor’s 42 doors!", "Größe, ça va? Привет")
+    for text in texts:
+        one, other = (load(each).tokenizer.encode(text, add_special_tokens=False).ids for each in (copy, tiny_model))
+        assert one == other
+
+
+def test_a_seed_gives_the_same_weights_and_another_gives_others(tmp_path: Path) -> None:
+    shape = tiny.TinyShape(layers=1, semantic_vocabulary=100, codebook=64)
+    for name, seed in (("one", 3), ("same", 3), ("other", 4)):
+        tiny.write(tmp_path / name, shape, seed=seed)
+
+    one, same, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "same", "other"))
+
+    assert one == same
+    assert one != other
+
+
+def test_random_weights_are_marked(copy: Path) -> None:
+    assert load(copy).random
+
+    (copy / MARKER).unlink()
+
+    assert not is_random(copy)
+
+
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+
+    with pytest.raises(BarkError, match="holds other files"):
+        tiny.write(tmp_path)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_bfloat16_leaves_the_codec_in_float32(tiny_model: Path) -> None:
+    model = load(tiny_model, precision="bfloat16").model
+
+    assert model.semantic.lm_head.weight.dtype == torch.bfloat16
+    assert {each.dtype for each in model.codec_model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("config.json", "config.json is missing"),
+        ("generation_config.json", "generation_config.json is missing"),
+        ("model.safetensors", "there are no weights"),
+    ],
+)
+def test_a_missing_file_is_named(copy: Path, file: str, says: str) -> None:
+    (copy / file).unlink()
+
+    assert any(says in problem for problem in check(copy))
+    with pytest.raises(BarkError, match=says):
+        load(copy)
+
+
+def test_a_model_of_another_kind_is_refused(copy: Path) -> None:
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
+
+    assert check(copy) == ("config.json describes the model type 'gpt2', expected 'bark'",)
+
+
+def test_missing_tensors_are_named(copy: Path) -> None:
+    file = copy / "model.safetensors"
+    weights = load_file(file)
+    save_file({name: each for name, each in weights.items() if name != "semantic.lm_head.weight"}, file)
+
+    with pytest.raises(BarkError, match=r"lacks 1 tensors of its model, semantic\.lm_head\.weight"):
+        load(copy)
+
+
+def test_a_part_without_weights_is_named(copy: Path) -> None:
+    file = copy / "model.safetensors"
+    weights = load_file(file)
+    save_file({name: each for name, each in weights.items() if not name.startswith("codec_model")}, file)
+
+    assert check(copy) == ("the weights have no part codec_model",)
+
+
+def test_damaged_weights_are_refused(copy: Path) -> None:
+    (copy / "model.safetensors").write_bytes(b"\x08")
+
+    assert "is damaged" in check(copy)[0]
+
+
+def test_a_pickle_that_runs_code_is_refused(copy: Path, tmp_path: Path) -> None:
+    class Touch:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "was-run",)
+
+    (copy / "model.safetensors").unlink()
+    torch.save({"semantic.lm_head.weight": Touch()}, copy / "pytorch_model.bin")
+
+    with pytest.raises(BarkError, match="could run code"):
+        load(copy)
+
+    assert not (tmp_path / "was-run").exists()
+
+
+def test_weights_in_torch_files_are_read(copy: Path) -> None:
+    state = load_file(copy / "model.safetensors")
+    (copy / "model.safetensors").unlink()
+    torch.save(state, copy / "pytorch_model.bin")
+
+    assert check(copy) == ()
+    assert torch.equal(load(copy).model.semantic.lm_head.weight, state["semantic.lm_head.weight"])
+
+
+def test_settings_that_the_loops_cannot_run_are_refused(copy: Path) -> None:
+    file = copy / "generation_config.json"
+    settings = json.loads(file.read_text())
+    settings["semantic_config"]["eos_token_id"] = 9_999
+    file.write_text(json.dumps(settings))
+
+    with pytest.raises(BarkError, match="the end of speech is token 9999"):
+        load(copy)

@@ -1,0 +1,28 @@
+"""Rows that fit on a device."""
+
+from __future__ import annotations
+
+import pytest
+
+from voxyard.bark.errors import BarkError
+from voxyard.bark.memory import MIB, Footprint, row_bytes
+
+LARGE = Footprint(weights=0, activations=0, row=96 * MIB)
+
+
+def test_a_row_of_the_large_model_takes_96_mib_in_bfloat16() -> None:
+    assert row_bytes(24, 1024, 1024, 2) == 96 * MIB
+
+
+@pytest.mark.parametrize(("gib", "rows"), [(1, 9), (4, 38), (80, 64)])
+def test_rows_are_what_is_free_less_a_tenth_and_at_most_64(gib: int, rows: int) -> None:
+    assert LARGE.rows(gib * 1024 * MIB) == rows
+
+
+def test_weights_and_activations_come_first() -> None:
+    assert Footprint(weights=2048 * MIB, activations=512 * MIB, row=96 * MIB).rows(4096 * MIB) == 11
+
+
+def test_no_room_for_one_row_says_how_much_is_needed() -> None:
+    with pytest.raises(BarkError, match="50 MiB are free on the device, Bark needs 107 MiB for one row"):
+        LARGE.rows(50 * MIB)
