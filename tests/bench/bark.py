@@ -31,6 +31,7 @@ TINY = tiny.TinyShape(end_after=0)
 NARROW = tiny.TinyShape(layers=24, hidden=64, heads=4, end_after=0)
 SMALL = tiny.TinyShape(layers=12, hidden=768, heads=12, end_after=0)
 TEXT = list(range(5, 65))  # tokens of a sentence or two
+PARTS = ["tiny", "narrow", "small", "batch", "large"]
 Figures = dict[str, float]
 _settings: Any = generation_configuration_bark
 
@@ -235,9 +236,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ratios["small_batch4_vs_transformers"], found = small_batch(count // 32 * 16, max(1, chosen.rounds // 2))
             figures |= found
     if torch.cuda.is_available() and "large" in chosen.only:
-        found = on_gpu()
-        ratios |= found["ratios"]
-        figures |= found["figures"]
+        large = on_gpu()
+        ratios |= large["ratios"]
+        figures |= large["figures"]
     result: dict[str, Any] = {"name": "bark", "machine": machine(), "ratios": ratios, "figures": figures}
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
