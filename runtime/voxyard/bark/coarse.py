@@ -108,8 +108,8 @@ def speak(
         for row in sorted(running):
             chunk = running[row]
             chunk.coarse += taken[row]
-            chunk.finite = chunk.finite and finite[row]
-            if chunk.made >= chunk.wanted:
+            chunk.finite = finite[row]
+            if chunk.made >= chunk.wanted or not chunk.finite:
                 del running[row]
                 rows.positions[row] = 0
                 done(chunk.outcome())

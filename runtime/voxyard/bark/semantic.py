@@ -58,7 +58,9 @@ class _Row:
 
     def take(self, tokens: Sequence[int], finite: bool, end: int, limit: int) -> SemanticOutcome | None:
         """Take what was chosen; an outcome once the chunk is through."""
-        self.finite = self.finite and finite
+        self.finite = finite
+        if not finite:
+            return self._outcome(cap_reached=False)  # what would follow is worth nothing
         for token in tokens:
             if token == end or len(self.tokens) == limit:
                 return self._outcome(cap_reached=token != end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,23 @@ def test_a_chunk_does_not_depend_on_its_batch_mates(checkpoint: Checkpoint, hist
 
     for order in (work, work[::-1], work[2:] + work[:2]):
         assert spoken(checkpoint, order, rows=rows) == alone
+
+
+def test_numbers_that_are_none_stay_with_their_chunk(checkpoint: Checkpoint) -> None:
+    gpt, layout = causal_gpt(checkpoint.model.coarse_acoustics), checkpoint.layout.coarse
+    work = [work_of(number, 60) for number in range(5)]
+    poisoned = gpt.tokens.clone()
+    (only,) = set(work[1].semantic[:1]).difference(*(each.semantic for each in work if each.number != 1))
+    poisoned[only] = float("nan")
+    clean = spoken(checkpoint, work, rows=2)
+    found: list[coarse.CoarseOutcome] = []
+
+    coarse.speak(Decoder(replace(gpt, tokens=poisoned), gpt.cache(2)), layout, work, 0.7, found.append)
+
+    assert [each.number for each in found if not each.finite] == [1]
+    assert {each.number: each.codes.tolist() for each in found if each.finite} == {
+        number: codes for number, codes in clean.items() if number != 1
+    }
 
 
 @pytest.mark.parametrize(("length", "frames"), [(0, 0), (1, 1), (2, 3), (100, 150), (499, 750)])

@@ -158,6 +158,7 @@ def test_numbers_that_are_none_stay_with_their_chunk(checkpoint: Checkpoint) -> 
     )
 
     assert broken == {2}
+    assert [each.number for each in outcomes].index(2) < 3  # others come after it in its row
     for each in outcomes:
         assert each.finite == (each.number not in broken)
         assert each.number in broken or each == clean[each.number]

@@ -1,0 +1,103 @@
+"""Where a sentence may be cut that is too long: after a clause, a word, a joint in a word, a letter."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+
+LONGEST_WORD = 100
+"""Letters in a row. BERT's word pieces, which Bark reads, turn a longer word into one unknown token: silence."""
+
+_CLOSING = "\"'”’»)\\]」』）》〉】"
+_CLAUSE = re.compile(rf"[,;:)\]»”—–…،؛][{_CLOSING}]*\s+|[、，；：…—]+[{_CLOSING}]*\s*|\s*[\n\r\x0b\x0c\x85\u2028]\s*")
+_BLANK = re.compile(r"\s+")
+_JOINT = re.compile(r"[-/_.,:;!?&=#%+~|@()\u00ad\u200b\u2010。！？、，]+")
+_ZWJ = 0x200D
+_VIRAMA = 9  # combining class: what follows it is drawn into the same letter
+_RUN = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
+
+
+def clauses(text: str, start: int, end: int) -> list[int]:
+    """Positions after commas, colons, dashes, brackets and line breaks; `end` is always the last."""
+    return _after(_CLAUSE, text, start, end)
+
+
+def words(text: str, start: int, end: int) -> list[int]:
+    """Positions after white space."""
+    return _after(_BLANK, text, start, end)
+
+
+def joints(text: str, start: int, end: int) -> list[int]:
+    """Positions after hyphens, slashes and the like inside of words: where an address can be taken apart."""
+    return _after(_JOINT, text, start, end)
+
+
+def letters(text: str, start: int, end: int) -> list[int]:
+    """Positions between letters as a reader sees them: accents, vowel signs, joined emoji and flags stay whole."""
+    found = []
+    flags = 0  # regional indicators in a row up to here; two make a flag
+    for at in range(start + 1, end):
+        before, after = ord(text[at - 1]), ord(text[at])
+        flags = flags + 1 if 0x1F1E6 <= before <= 0x1F1FF else 0
+        inside_flag = flags % 2 == 1 and 0x1F1E6 <= after <= 0x1F1FF
+        if not inside_flag and not _belongs(text[at]) and before != _ZWJ and not _is_virama(text[at - 1]):
+            found.append(at)
+    return [*found, end]
+
+
+def characters(start: int, end: int) -> list[int]:
+    """Every position: for a letter that carries more accents than fit."""
+    return list(range(start + 1, end + 1))
+
+
+def long_words(text: str) -> list[tuple[int, int]]:
+    """Runs of more than LONGEST_WORD characters without a blank or punctuation, as (start, end)."""
+    found = []
+    for run in _RUN.finditer(text):
+        begin = run.start()
+        for at in range(run.start(), run.end() + 1):
+            if at == run.end() or _parts_words(text[at]):
+                if at - begin > LONGEST_WORD:
+                    found.append((begin, at))
+                begin = at + 1
+    return found
+
+
+def before_long_word(runs: list[tuple[int, int]], start: int, end: int) -> int:
+    """The furthest position ≤ `end` up to which text from `start` on holds no word that is too long."""
+    at = bisect_right(runs, start, key=lambda run: run[1])
+    while at < len(runs):
+        begin = max(runs[at][0], start)
+        if begin >= end:
+            break
+        if min(runs[at][1], end) - begin > LONGEST_WORD:
+            return begin + LONGEST_WORD
+        at += 1
+    return end
+
+
+def _after(pattern: re.Pattern[str], text: str, start: int, end: int) -> list[int]:
+    return [*(match.end() for match in pattern.finditer(text, start, end) if match.end() < end), end]
+
+
+def _belongs(character: str) -> bool:
+    """Whether it is drawn onto the character before it."""
+    code = ord(character)
+    return (
+        unicodedata.category(character)[0] == "M"
+        or code == _ZWJ
+        or 0x1160 <= code <= 0x11FF  # vowels and endings of Korean syllables written apart
+        or 0x1F3FB <= code <= 0x1F3FF  # skin tones
+        or 0xE0020 <= code <= 0xE007F  # tags of regional flags
+    )
+
+
+def _is_virama(character: str) -> bool:
+    return unicodedata.combining(character) == _VIRAMA
+
+
+def _parts_words(character: str) -> bool:
+    if character.isascii():
+        return not character.isalnum()
+    return unicodedata.category(character)[0] == "P" or 0x4E00 <= ord(character) <= 0x9FFF

@@ -1,0 +1,61 @@
+"""One seed, one sound: the pool's workers with the real engine, on CPUs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from voxyard.speech.engine import EngineName
+from voxyard.speech.limits import Limits
+from voxyard.speech.pool import Pool
+from voxyard.speech.process import Device
+from voxyard.speech.requests import Request, Result
+
+CHUNKS = [Request(n, "Is it number " + str(n) + "? " * (1 + n % 4), seed=7) for n in range(13)]
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_model: Path) -> EngineName:
+    """The tiny model, two rows a batch."""
+    return EngineName("voxyard.bark.speaker:speaker", {"model": str(tiny_model), "device": "cpu", "batch_size": 2})
+
+
+def pool(engine: EngineName, workers: int) -> Pool:
+    return Pool(engine, [Device(f"cpu{number}") for number in range(workers)], limits=Limits(back_off=0.01))
+
+
+def sounds(results: Iterable[Result]) -> list[bytes]:
+    heard = list(results)
+    assert [each.chunk for each in heard] == list(range(13))
+    return [each.audio.tobytes() for each in heard]
+
+
+@pytest.fixture(scope="module")
+def expected(engine: EngineName) -> list[bytes]:
+    """What one worker speaks."""
+    with pool(engine, 1) as speaking:
+        return sounds(speaking.submit(CHUNKS).results())
+
+
+def test_any_number_of_workers_speaks_the_same_bytes(engine: EngineName, expected: list[bytes]) -> None:
+    with pool(engine, 3) as speaking:
+        heard = sounds(speaking.submit(CHUNKS).results())
+
+    assert len(set(expected)) == 13
+    assert heard == expected
+
+
+def test_a_worker_killed_in_mid_batch_changes_no_byte(engine: EngineName, expected: list[bytes]) -> None:
+    with pool(engine, 2) as speaking:
+        results = speaking.submit(CHUNKS).results()
+        first = next(results)  # the workers are at work on others now
+        os.kill(next(state.pid for state in speaking.workers() if state.pid), signal.SIGKILL)
+        heard = sounds([first, *results])
+        processes = sum(state.processes for state in speaking.workers())
+
+    assert processes > 2
+    assert heard == expected
