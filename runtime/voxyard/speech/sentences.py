@@ -85,7 +85,7 @@ def _found(text: str, language: str) -> list[int]:
 
 
 def _ask(block: str, language: str) -> list[int]:
-    import sentencex  # type: ignore[import-untyped]
+    import sentencex
 
     try:
         return [sentence["end_index"] for sentence in sentencex.get_sentence_boundaries(language, block)]
