@@ -11,6 +11,7 @@ from itertools import pairwise
 from voxyard.speech import cuts
 from voxyard.speech.duration import milliseconds
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.join import Ending
 from voxyard.speech.sentences import language_code, sentence_ends
 
 MAX_TOKENS = 256  # Bark reads so many and drops the rest without a word
@@ -31,14 +32,15 @@ class Chunk:
     """A piece of a document: `text` is its characters [start, end), without blanks at either end.
 
     Between two chunks stand blanks only. `estimated_seconds` is a guess (see `voxyard.speech.duration`), `tokens` is
-    what the given counter says. `paragraph_end`: a paragraph, or the document, ends with this chunk.
+    what the given counter says. `ending` is what ends with this chunk: a paragraph (or the document), a sentence, or
+    only a part of a long one.
     """
 
     index: int
     text: str
     start: int
     end: int
-    paragraph_end: bool
+    ending: Ending
     estimated_seconds: float
     tokens: int
 
@@ -70,7 +72,7 @@ def split(
     _check(text, max_tokens, max_seconds)
     splitter = _Splitter(text, count_tokens, max_tokens, max_seconds, language_code(language))
     paragraphs = [splitter.pack(*span) for span in _paragraphs(text)]
-    ends = {spans[-1][1] for spans in paragraphs if spans}
+    paragraph_ends = {spans[-1][1] for spans in paragraphs if spans}
     joined = splitter.join_short([span for spans in paragraphs for span in spans])
     return tuple(
         Chunk(
@@ -78,7 +80,7 @@ def split(
             text[start:end],
             start,
             end,
-            end in ends,
+            "paragraph" if end in paragraph_ends else splitter.ending(end),
             splitter.length(start, end) / 1000,
             splitter.count(start, end),
         )
@@ -147,6 +149,13 @@ class _Splitter:
     def count(self, start: int, end: int) -> int:
         """Tokens of a span."""
         return self._count_tokens(self._text[start:end])
+
+    def ending(self, end: int) -> Ending:
+        """Whether a sentence ends here: the next chunk begins behind the blanks that follow."""
+        while end < len(self._text) and self._text[end].isspace():
+            end += 1
+        at = bisect_right(self._sentence_ends, end) - 1
+        return "sentence" if at >= 0 and not self._text[self._sentence_ends[at] : end].strip() else "clause"
 
     def pack(self, start: int, end: int) -> list[Span]:
         """One paragraph's chunks."""

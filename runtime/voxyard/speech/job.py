@@ -60,12 +60,14 @@ class Job:
         on_failure: OnFailure,
         cancel: Callable[[], None],
         listen: Callable[[bool], None],
+        deliver: Callable[[Outcome], None] | None = None,
     ) -> None:
         self.number = number
         self.requests = tuple(requests)
         self.on_failure = on_failure
-        self._cancel, self._listen = cancel, listen
+        self._cancel, self._listen, self._deliver = cancel, listen, deliver
         self._outcomes: dict[int, Outcome] = {}
+        self._next = 0  # the first chunk that nobody has read
         self._done = self._failed = 0
         self._audio_seconds = 0.0
         self._ended: SpeechError | None = None
@@ -87,15 +89,20 @@ class Job:
         """The outcomes from chunk `first` on in text order, each as soon as it is there; each can be read once.
 
         Raises:
-            JobEndedError: the job was cancelled or its pool ended.
+            JobEndedError: the job was cancelled, its pool ended, or the outcome has gone to another reader.
         """
         for index in range(first, len(self.requests)):
-            with self._changed:
-                self._changed.wait_for(lambda index=index: index in self._outcomes or self._ended is not None)  # type: ignore[misc]
-                outcome = self._outcomes.pop(index, None)
-                if outcome is None:
-                    raise self._ended or JobEndedError(f"chunk {index} of job {self.number} has been read before")
-            yield outcome
+            yield self._take(index)
+
+    def _take(self, index: int) -> Outcome:
+        with self._changed:
+            if self._deliver is not None or index < self._next:
+                raise JobEndedError(f"chunk {index} of job {self.number} has gone to another reader")
+            self._changed.wait_for(lambda: index in self._outcomes or self._ended is not None)
+            if index not in self._outcomes:
+                raise self._ended or JobEndedError(f"chunk {index} of job {self.number} was not spoken")
+            self._next = index + 1
+            return self._outcomes.pop(index)
 
     def results(self) -> Iterator[Result]:
         """Every chunk's sound in text order.
@@ -128,11 +135,14 @@ class Job:
     def put(self, outcome: Outcome) -> None:
         """For the pool: a chunk has come to an end."""
         with self._changed:
-            self._outcomes[outcome.index] = outcome
+            if self._deliver is None:
+                self._outcomes[outcome.index] = outcome
             self._done += 1
             self._failed += outcome.failure is not None
             self._audio_seconds += 0.0 if outcome.result is None else outcome.result.seconds
             self._changed.notify_all()
+        if self._deliver is not None:
+            self._deliver(outcome)
 
     def end(self, reason: SpeechError) -> None:
         """For the pool: nothing more will come."""

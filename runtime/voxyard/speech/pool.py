@@ -129,8 +129,12 @@ class Pool:
         priority: int = 0,
         listening: bool = False,
         on_failure: OnFailure = "fail",
+        deliver: Callable[[Outcome], None] | None = None,
     ) -> Job:
         """Speak these chunks, which stand in text order; of several jobs the one of higher priority goes first.
+
+        `deliver` gets each outcome as it comes, in whatever order, and the job keeps none: it is called from the
+        pool's thread and must return at once.
 
         Raises:
             SpeechError: the pool has ended.
@@ -142,12 +146,18 @@ class Pool:
             on_failure,
             cancel=lambda: self._mail.put(_Cancelled(number)),
             listen=lambda listening: self._mail.put(_Listening(number, listening)),
+            deliver=deliver,
         )
         with self._entry:
             if self._ended is not None:
                 raise self._ended
             self._mail.put(_Submitted(job, priority, listening))
         return job
+
+    @property
+    def ended(self) -> SpeechError | None:
+        """Why it takes no more jobs; None while it does."""
+        return self._ended
 
     def workers(self) -> tuple[WorkerState, ...]:
         """The workers, as they are now."""

@@ -81,7 +81,7 @@ def test_the_chunks_give_the_text_back_within_the_limits(
         assert chunk.estimated_seconds <= max_seconds
         assert re.search(rf"[A-Za-z]{{{LONGEST_WORD + 1}}}", chunk.text) is None
     if chunks:
-        assert chunks[-1].paragraph_end
+        assert chunks[-1].ending == "paragraph"
 
 
 @settings(max_examples=100, deadline=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import random
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -260,3 +261,24 @@ def test_workers_killed_and_stopped_at_random_lose_and_double_nothing(pool: Make
 def _strike(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):  # it may have ended by itself a moment ago
         os.kill(pid, number)
+
+
+def test_a_receiver_gets_each_outcome_as_it_comes_and_the_job_keeps_none(pool: MakePool) -> None:
+    heard: queue.Queue[Outcome] = queue.Queue()
+    job = pool(workers=2).submit(requests(5), deliver=heard.put)
+
+    assert job.wait(60)
+    outcomes = [heard.get(timeout=10) for _ in range(5)]
+
+    assert sorted(each.index for each in outcomes) == list(range(len(requests(5))))
+    with pytest.raises(JobEndedError, match="another reader"):
+        next(job.outcomes())
+
+
+def test_an_outcome_that_was_read_is_not_waited_for_again(pool: MakePool) -> None:
+    job = pool(workers=1).submit(requests(5))
+    first = next(job.outcomes())
+
+    assert first.index == 0
+    with pytest.raises(JobEndedError, match="another reader"):
+        next(job.outcomes())

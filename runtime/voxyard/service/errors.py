@@ -1,0 +1,87 @@
+"""What a client or an operator of the service can cause: one family, each with its HTTP status and its name."""
+
+from __future__ import annotations
+
+
+class ServiceError(Exception):
+    """A message for the user: what was found, what was expected, what to do.
+
+    `status` is the HTTP status, `code` the name that a program reads, `kind` OpenAI's type of error, `retry_after`
+    the seconds after which it is worth trying again, `parameter` the field of the request that is meant. `exit_code`
+    is the command's, where the error ends `voxyard serve`.
+    """
+
+    exit_code: int = 2
+    status: int = 400
+    code: str = "invalid_request"
+    kind: str = "invalid_request_error"
+
+    def __init__(self, message: str, *, parameter: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.parameter, self.retry_after = parameter, retry_after
+
+
+class UnreadableDocumentError(ServiceError):
+    """A file in which no text can be read: broken, encrypted, without text, something else than its name says."""
+
+    code = "unreadable_document"
+
+
+class UnsupportedDocumentError(ServiceError):
+    """A kind of file that the service does not read."""
+
+    status, code = 415, "unsupported_document"
+
+
+class TooLargeError(ServiceError):
+    """More bytes or characters than the service takes."""
+
+    status, code = 413, "too_large"
+
+
+class UnauthorizedError(ServiceError):
+    """No key, or one that is not known."""
+
+    status, code, kind = 401, "invalid_api_key", "authentication_error"
+
+
+class ForbiddenError(ServiceError):
+    """A known client asks for what it may not have."""
+
+    status, code, kind = 403, "forbidden", "permission_error"
+
+
+class NotFoundError(ServiceError):
+    """There is no such document, voice or model."""
+
+    status, code = 404, "not_found"
+
+
+class ConflictError(ServiceError):
+    """It does not fit to what is there: another request with the same idempotency key, audio of a failed document."""
+
+    status, code = 409, "conflict"
+
+
+class BusyError(ServiceError):
+    """The queue is full or the client asks too often; `retry_after` says when to come again."""
+
+    status, code, kind = 429, "rate_limit_exceeded", "rate_limit_error"
+
+
+class UnavailableError(ServiceError):
+    """No worker can speak now, or the service is going down."""
+
+    status, code, kind = 503, "unavailable", "server_error"
+
+
+class NoRoomError(ServiceError):
+    """The disk, or the service's share of it, is full."""
+
+    status, code, kind = 507, "insufficient_storage", "server_error"
+
+
+class StoreError(ServiceError):
+    """The service's own data cannot be read or written."""
+
+    status, code, kind, exit_code = 500, "storage_error", "server_error", 1

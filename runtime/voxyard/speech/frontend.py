@@ -1,0 +1,66 @@
+"""What an engine says of itself without its model: how it reads text, which voices it has, what to load in a worker."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
+
+from voxyard.speech.engine import EngineName
+from voxyard.speech.errors import SpeechError
+
+
+class Frontend(Protocol):
+    """The side of an engine that the parent process needs; it loads no weights and imports no torch.
+
+    `count_tokens` and `check_voice` may be called from several threads.
+    """
+
+    @property
+    def engine(self) -> EngineName:
+        """What a worker loads."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens in a chunk."""
+
+    @property
+    def max_seconds(self) -> float:
+        """Longest sound that the engine makes in one go, with room for an estimate that is too low."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a listener must know before hearing anything: that the weights are random, for example."""
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text, before any cutting."""
+
+    def voices(self) -> Sequence[str]:
+        """The names of its voices, sorted."""
+
+    def check_voice(self, name: str) -> None:
+        """Whether there is such a voice.
+
+        Raises:
+            Exception: with `exit_code`, for the user; the message names the nearest voices.
+        """
+
+    def language(self, voice: str | None) -> str | None:
+        """The language of a voice, as a code such as `en`; None where it has none."""
+
+
+def open_frontend(factory: str, settings: Mapping[str, object]) -> Frontend:
+    """The front of the engine that a setting names as `package.module:factory`.
+
+    Raises:
+        SpeechError: there is no such module or factory.
+        Exception: with `exit_code`, where the factory finds its settings or its model wrong.
+    """
+    module, colon, name = factory.partition(":")
+    if not (module and colon and name):
+        raise SpeechError(f"engine {factory!r}: expected package.module:factory")
+    try:
+        make = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SpeechError(f"engine {factory}: {error}; expected package.module:factory") from error
+    return cast("Frontend", make(settings))
