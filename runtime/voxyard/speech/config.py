@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from voxyard.settings import Section, setting
+from voxyard.speech.job import OnFailure
 from voxyard.speech.join import Pauses
 from voxyard.speech.limits import Limits
 
 DEFAULT_WORKERS = 4
+
+
+class SpeakSection(Section):
+    """What `voxyard speak` says, and what it tells of it."""
+
+    voice: str | None = setting(
+        None,
+        "Voice: a preset such as v2/en_speaker_6, or a voice file (.npz).",
+        default_text="the language's sixth preset",
+    )
+    seed: int = setting(0, "The same seed gives the same sound, whatever the number of workers.", ge=0, lt=2**63)
+    language: str | None = setting(
+        None, "Language of the text, such as en or pt-BR.", default_text="the voice's, else told from the script"
+    )
+    on_failure: OnFailure = setting(
+        "fail", "What a chunk leads to that cannot be spoken: the command fails, or silence is accepted."
+    )
+    metrics_port: int = setting(0, "Port of the Prometheus metrics; 0 is off.", ge=0, le=65535)
+    metrics_host: str = setting("127.0.0.1", "Address that the metrics listen on; 0.0.0.0 for every interface.")
 
 
 class SpeechSection(Section):

@@ -38,6 +38,9 @@ class Frontend(Protocol):
     def voices(self) -> Sequence[str]:
         """The names of its voices, sorted."""
 
+    def default_voice(self, language: str | None) -> str | None:
+        """The voice of a document that names none, so that one voice speaks all of it; None: the engine has one."""
+
     def check_voice(self, name: str) -> None:
         """Whether there is such a voice.
 

@@ -48,6 +48,15 @@ class Progress:
     done: int
     failed: int
     audio_seconds: float
+    estimated_done: float  # seconds of sound that were expected of what is done
+    estimated_total: float
+
+    @property
+    def share(self) -> float:
+        """What is done of the work, 0 to 1: long chunks count for more."""
+        if self.done >= self.total or self.estimated_total <= 0:
+            return self.done / self.total if self.total else 1.0
+        return self.estimated_done / self.estimated_total
 
 
 class Job:
@@ -69,7 +78,8 @@ class Job:
         self._outcomes: dict[int, Outcome] = {}
         self._next = 0  # the first chunk that nobody has read
         self._done = self._failed = 0
-        self._audio_seconds = 0.0
+        self._audio_seconds = self._estimated_done = 0.0
+        self._estimated_total = sum(request.seconds for request in self.requests)
         self._ended: SpeechError | None = None
         self._changed = threading.Condition()
 
@@ -77,7 +87,14 @@ class Job:
     def progress(self) -> Progress:
         """How far it is now."""
         with self._changed:
-            return Progress(len(self.requests), self._done, self._failed, self._audio_seconds)
+            return Progress(
+                len(self.requests),
+                self._done,
+                self._failed,
+                self._audio_seconds,
+                self._estimated_done,
+                self._estimated_total,
+            )
 
     @property
     def finished(self) -> bool:
@@ -139,6 +156,7 @@ class Job:
                 self._outcomes[outcome.index] = outcome
             self._done += 1
             self._failed += outcome.failure is not None
+            self._estimated_done += outcome.request.seconds
             self._audio_seconds += 0.0 if outcome.result is None else outcome.result.seconds
             self._changed.notify_all()
         if self._deliver is not None:

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 from voxyard.host import Gpu
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.process import Device
+
+
+def devices(wanted: str, gpus: Callable[[], Sequence[Gpu]], section: SpeechSection) -> tuple[Device, ...]:
+    """The devices for `--device`: cpu, cuda, or auto, which takes the GPUs of a host that has any.
+
+    On CPUs there are as many workers as the user asks for; without a word of the user's no more than cores.
+
+    Raises:
+        SpeechError: no GPU can take a worker.
+    """
+    found = () if wanted == "cpu" else gpus()
+    if wanted == "cuda" or found:
+        return gpu_devices(found, section)
+    chosen = "max_parallel_tts_workers" in section.model_fields_set
+    workers = cpu_devices(section)
+    return workers if chosen else workers[: os.cpu_count() or 1]
 
 
 def gpu_devices(gpus: Sequence[Gpu], section: SpeechSection) -> tuple[Device, ...]:

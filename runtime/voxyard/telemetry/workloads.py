@@ -1,4 +1,4 @@
-"""Metrics of the workloads on a host: what a training run does, and which GPUs it was given."""
+"""Metrics of the workloads on a host: what a training run does, and which GPUs a workload holds."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ WAIT_BUCKETS = (
 )
 CHECKPOINT_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
-UTILIZATION_TARGETS = {"data": 0.40, "model": 0.70}
-"""Least utilization that a role's GPU should reach: the minimum targets of feature T19."""
+UTILIZATION_TARGETS = {"data": 0.40, "model": 0.70, "bark": 0.50}
+"""Least utilization that a role's GPU should reach: the minimum targets of feature T19; Bark's holds with a queue."""
 
 WORKLOAD = "trainer"
 _MIB = 1024 * 1024
@@ -73,6 +73,44 @@ class GpuRoles(Protocol):
         """Allocator limit by role, in MiB; None where there is none."""
 
 
+class WorkloadGpus:
+    """Which GPUs a workload of this process holds, in which role, and what is expected of them."""
+
+    def __init__(self, registry: CollectorRegistry, workload: str) -> None:
+        self._workload = workload
+        self._held: list[tuple[str, str, str, str]] = []
+        self._assigned = _workload(registry, "workload_gpu_assigned", "1 while a workload holds this GPU in this role.")
+        self._target = _workload(
+            registry,
+            "workload_gpu_utilization_target_ratio",
+            "Least utilization that this role's GPU should reach.",
+        )
+        self._limit = _workload(registry, "workload_gpu_memory_limit_bytes", "Allocator limit in force on this GPU.")
+        self._overhead = _workload(
+            registry,
+            "workload_gpu_memory_overhead_bytes",
+            "Measured memory of context and libraries beside the limit.",
+        )
+
+    def assign(self, role: str, gpu: Gpu, limit_mib: int | None = None) -> None:
+        """The workload holds this GPU from here on, with an allocator limit or without one."""
+        labels = (self._workload, role, str(gpu.index), gpu.uuid)
+        self._held.append(labels)
+        self._assigned.labels(*labels).set(1)
+        self._target.labels(*labels).set(UTILIZATION_TARGETS[role])
+        if limit_mib is not None:
+            self._limit.labels(*labels).set(limit_mib * _MIB)
+
+    def release(self) -> None:
+        """It holds none any more."""
+        for labels in self._held:
+            self._assigned.labels(*labels).set(0)
+
+    def overhead(self, role: str, gpu: Gpu, size: float) -> None:
+        """Bytes measured beside the allocator's on a GPU: context and libraries."""
+        self._overhead.labels(self._workload, role, str(gpu.index), gpu.uuid).set(size)
+
+
 class TrainMetrics:
     """The metrics of one training run, in a registry of their own.
 
@@ -87,14 +125,14 @@ class TrainMetrics:
         ring_slots: int | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
-        self.registry = _Registry() if registry is None else registry
+        self.registry = Registry() if registry is None else registry
         self._run = run
         self._make_run_metrics()
-        self._make_workload_metrics()
+        self._gpus = WorkloadGpus(self.registry, WORKLOAD)
         if ring_slots is not None:
             self._ring_slots.labels(run).set(ring_slots)
-        if devices is not None:
-            self._assign(devices)
+        for role, gpu in devices.cards if devices is not None else ():
+            self._gpus.assign(role, gpu, devices.limits.get(role) if devices is not None else None)
         # Called on every step: their series are looked up once.
         self._on_step = (
             self._steps.labels(run),
@@ -110,8 +148,7 @@ class TrainMetrics:
     def finish(self) -> None:
         """The run has ended, well or not: it is no longer active and holds no GPU."""
         self._active.labels(self._run).set(0)
-        for assigned in self._series_of_gpus:
-            self._assigned.labels(*assigned).set(0)
+        self._gpus.release()
 
     def step(self, duration: float, wait: float, samples: int, ring_depth: int) -> None:
         """One step: its duration and its wait for data in seconds, its clips, the filled slots after it."""
@@ -151,17 +188,7 @@ class TrainMetrics:
 
     def gpu_memory_overhead(self, role: str, gpu: Gpu, size: float) -> None:
         """Bytes measured beside the allocator's on a GPU of this run: context and libraries."""
-        self._overhead.labels(WORKLOAD, role, str(gpu.index), gpu.uuid).set(size)
-
-    def _assign(self, devices: GpuRoles) -> None:
-        for role, gpu in devices.cards:
-            labels = (WORKLOAD, role, str(gpu.index), gpu.uuid)
-            self._series_of_gpus.append(labels)
-            self._assigned.labels(*labels).set(1)
-            self._target.labels(*labels).set(UTILIZATION_TARGETS[role])
-            limit = devices.limits.get(role)
-            if limit is not None:
-                self._limit.labels(*labels).set(limit * _MIB)
+        self._gpus.overhead(role, gpu, size)
 
     def _make_run_metrics(self) -> None:
         registry = self.registry
@@ -207,27 +234,12 @@ class TrainMetrics:
             registry, "train_last_step_timestamp_seconds", "Unix time at which the latest step ended."
         )
 
-    def _make_workload_metrics(self) -> None:
-        registry = self.registry
-        self._series_of_gpus: list[tuple[str, str, str, str]] = []
-        self._assigned = _workload(registry, "workload_gpu_assigned", "1 while a workload holds this GPU in this role.")
-        self._target = _workload(
-            registry,
-            "workload_gpu_utilization_target_ratio",
-            "Least utilization that this role's GPU should reach.",
-        )
-        self._limit = _workload(registry, "workload_gpu_memory_limit_bytes", "Allocator limit in force on this GPU.")
-        self._overhead = _workload(
-            registry,
-            "workload_gpu_memory_overhead_bytes",
-            "Measured memory of context and libraries beside the limit.",
-        )
 
-
-class _Registry(CollectorRegistry):
+class Registry(CollectorRegistry):
     """Without the `_created` series that the client adds to counters and histograms: nobody reads them."""
 
     def collect(self) -> Iterable[Metric]:
+        """What the client collects, less those series."""
         for metric in super().collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from voxyard.host import Gpu
@@ -10,7 +12,7 @@ from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineName
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.limits import Limits
-from voxyard.speech.placement import admission, cpu_devices, gpu_devices
+from voxyard.speech.placement import admission, cpu_devices, devices, gpu_devices
 from voxyard.speech.pool import Pool
 from voxyard.speech.process import Device
 from voxyard.speech.requests import Request
@@ -30,8 +32,8 @@ def test_there_are_as_many_workers_as_gpus_up_to_four() -> None:
 
 
 def test_more_workers_need_an_explicit_number() -> None:
-    devices = gpu_devices([gpu(number) for number in range(8)], SpeechSection(max_parallel_tts_workers=6))
-    assert [device.visible for device in devices] == [f"GPU-{number}" for number in range(6)]
+    chosen = gpu_devices([gpu(number) for number in range(8)], SpeechSection(max_parallel_tts_workers=6))
+    assert [device.visible for device in chosen] == [f"GPU-{number}" for number in range(6)]
 
 
 def test_without_parallel_speech_there_is_one_worker_and_one_chunk_at_a_time() -> None:
@@ -41,8 +43,8 @@ def test_without_parallel_speech_there_is_one_worker_and_one_chunk_at_a_time() -
 
 
 def test_a_gpu_without_the_workers_memory_or_with_a_problem_is_left_out() -> None:
-    devices = gpu_devices([gpu(0, free=100), gpu(1, problem="fell off the bus"), gpu(2, free=None)], SpeechSection())
-    assert [device.name for device in devices] == ["2"]
+    chosen = gpu_devices([gpu(0, free=100), gpu(1, problem="fell off the bus"), gpu(2, free=None)], SpeechSection())
+    assert [device.name for device in chosen] == ["2"]
 
 
 def test_no_usable_gpu_is_an_error_that_says_why_for_each() -> None:
@@ -72,3 +74,24 @@ def test_a_gpu_that_has_gone_takes_no_worker() -> None:
     admit = admission(lambda: [gpu(1)], SpeechSection())
     assert admit(Device("0", "GPU-0")) == "GPU 0 is not there any more"
     assert admit(Device("cpu0")) is None
+
+
+def test_auto_takes_the_gpus_of_a_host_that_has_any_and_cpu_never_asks_for_them() -> None:
+    def none_asked() -> list[Gpu]:
+        raise AssertionError("the GPUs were asked for")
+
+    section = SpeechSection(max_parallel_tts_workers=3)
+
+    assert [each.name for each in devices("auto", lambda: [gpu(0), gpu(1)], section)] == ["0", "1"]
+    assert [each.name for each in devices("auto", list, section)] == ["cpu0", "cpu1", "cpu2"]
+    assert [each.name for each in devices("cpu", none_asked, section)] == ["cpu0", "cpu1", "cpu2"]
+    with pytest.raises(SpeechError, match="there is no GPU"):
+        devices("cuda", list, section)
+
+
+def test_cpus_get_more_workers_than_cores_only_where_the_user_says_so() -> None:
+    unsaid = load(Everything, environ={}).config.speech
+    said = load(Everything, flags={"speech.max_parallel_tts_workers": 64}, environ={}).config.speech
+
+    assert len(devices("cpu", list, unsaid)) == min(4, os.cpu_count() or 1)
+    assert len(devices("cpu", list, said)) == 64

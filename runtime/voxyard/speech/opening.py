@@ -1,0 +1,71 @@
+"""A host's pool, opened as its settings say: devices, admission, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from voxyard.host import Gpu
+from voxyard.host.nvml import every_gpu
+from voxyard.speech.config import SpeechSection
+from voxyard.speech.engine import EngineName
+from voxyard.speech.observe import PoolObserver
+from voxyard.speech.placement import admission, devices
+from voxyard.speech.pool import Pool
+from voxyard.speech.process import Device
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+
+@contextmanager
+def open_pool(
+    engine: EngineName,
+    section: SpeechSection,
+    device: str,
+    *,
+    workload: str,
+    registry: CollectorRegistry | None = None,
+    warm: int = 0,
+    gpus: Callable[[], Sequence[Gpu]] = every_gpu,
+) -> Iterator[Pool]:
+    """The pool of this host on `device` (cpu, cuda or auto); its workers end with the block.
+
+    With a registry it tells its metrics there as `voxyard_<workload>_*`, and which GPUs it holds. `warm` workers are
+    kept with the model loaded though there is no work.
+
+    Raises:
+        SpeechError: no device can take a worker.
+        HostError: the GPUs cannot be read.
+    """
+    chosen = devices(device, gpus, section)
+    limits = replace(section.limits(), warm=min(warm, len(chosen)))
+    with _observed(workload, chosen, gpus, registry) as observer:
+        pool = Pool(engine, chosen, limits=limits, observer=observer, admit=admission(gpus, section))
+        try:
+            yield pool
+        finally:
+            pool.close()
+
+
+@contextmanager
+def _observed(
+    workload: str, chosen: Sequence[Device], gpus: Callable[[], Sequence[Gpu]], registry: CollectorRegistry | None
+) -> Iterator[PoolObserver]:
+    if registry is None:
+        yield PoolObserver()
+        return
+    from voxyard.speech.metrics import PoolMetrics
+    from voxyard.telemetry.workloads import WorkloadGpus
+
+    held = WorkloadGpus(registry, workload)
+    visible = {device.visible for device in chosen if device.visible}
+    for gpu in gpus() if visible else ():
+        if {gpu.uuid, str(gpu.index)} & visible:
+            held.assign(workload, gpu)
+    try:
+        yield PoolMetrics(registry, engine=workload)
+    finally:
+        held.release()

@@ -1,0 +1,53 @@
+"""A document made ready to be spoken: its chunks, and what the pool is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from voxyard.speech.chunks import Chunk, split
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.frontend import Frontend
+from voxyard.speech.requests import Request
+
+
+@dataclass(frozen=True)
+class Script:
+    """The chunks of a document with their requests, in text order."""
+
+    chunks: tuple[Chunk, ...]
+    requests: tuple[Request, ...]
+
+    @property
+    def estimated_seconds(self) -> float:
+        """Length of the sound, as the text lets expect."""
+        return sum(chunk.estimated_seconds for chunk in self.chunks)
+
+
+def prepare(text: str, frontend: Frontend, *, voice: str | None, seed: int, language: str | None = None) -> Script:
+    """The script of a text in one voice: the engine's default for the language, where none is named.
+
+    The language is the voice's where none is given.
+
+    Raises:
+        SpeechError: there is nothing to say, or the text is broken.
+        Exception: with `exit_code`, where the engine has no such voice.
+    """
+    voice = voice or frontend.default_voice(language)
+    if voice is not None:
+        frontend.check_voice(voice)
+    chunks = split(
+        text,
+        frontend.count_tokens,
+        max_tokens=frontend.max_tokens,
+        max_seconds=frontend.max_seconds,
+        language=language or frontend.language(voice),
+    )
+    if not chunks:
+        raise SpeechError("there is nothing to say: the text is empty or blank")
+    return Script(
+        chunks,
+        tuple(
+            Request(chunk.index, chunk.text, voice=voice, seed=seed, seconds=chunk.estimated_seconds)
+            for chunk in chunks
+        ),
+    )

@@ -1,0 +1,85 @@
+"""A script from its first chunk to its last: order, failures, progress, interrupts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engines import sound
+
+from voxyard.speech.chunks import Chunk
+from voxyard.speech.engine import EngineName
+from voxyard.speech.job import Progress
+from voxyard.speech.join import Pauses
+from voxyard.speech.limits import Limits
+from voxyard.speech.narrate import Narration, narrate
+from voxyard.speech.pool import Pool
+from voxyard.speech.process import Device
+from voxyard.speech.requests import Request
+from voxyard.speech.script import Script
+
+PAUSES = Pauses(sentence=0.1, fade=0)
+
+
+@contextlib.contextmanager
+def pool(tmp_path: Path, **settings: Any) -> Iterator[Pool]:
+    engine = EngineName("engines:tones", {"marks": str(tmp_path), "rows": 2, **settings})
+    with Pool(engine, [Device("cpu0"), Device("cpu1")], limits=Limits(back_off=0.01), beat=0.2) as made:
+        yield made
+
+
+def script(count: int = 9) -> Script:
+    texts = [f"sentence {number} " * (1 + number % 3) for number in range(count)]
+    chunks = tuple(Chunk(n, text, 0, len(text), "sentence", 1.0, 2) for n, text in enumerate(texts))
+    return Script(chunks, tuple(Request(n, text, seed=7) for n, text in enumerate(texts)))
+
+
+def test_the_pieces_are_the_chunks_in_text_order_with_their_pauses(tmp_path: Path) -> None:
+    spoken, narration, written = script(), Narration(9), []
+    with pool(tmp_path) as speaking:
+        narrate(spoken, speaking, written.append, PAUSES, narration)
+
+    pause = np.zeros(2400, np.float32)
+    sounds = [sound(request) for request in spoken.requests]
+    expected = [sounds[0], *(np.concatenate([pause, each]) for each in sounds[1:])]
+    assert [len(each) for each in written] == [len(each) for each in expected]
+    np.testing.assert_array_equal(np.concatenate(written), np.concatenate(expected))
+    assert narration.chunks == 9
+    assert narration.audio_seconds == pytest.approx(sum(map(len, expected)) / 24_000)
+    assert narration.failures == []
+
+
+def test_a_chunk_that_fails_is_named_and_the_others_are_spoken(tmp_path: Path) -> None:
+    narration, written = Narration(9), []
+    with pool(tmp_path, poison=[4]) as speaking:
+        narrate(script(), speaking, written.append, PAUSES, narration)
+
+    assert [(each.index, each.text) for each in narration.failures] == [(4, script().requests[4].text)]
+    assert narration.chunks == 9
+    assert not written[4].any()
+    assert len(written[4]) == 2400 + 24_000  # the pause, and the second that was estimated
+
+
+def test_what_the_writer_raises_ends_the_job(tmp_path: Path) -> None:
+    def full(_: object) -> None:
+        raise OSError("no space")
+
+    narration = Narration(9)
+    with pool(tmp_path) as speaking, pytest.raises(OSError, match="no space"):
+        narrate(script(), speaking, full, PAUSES, narration)
+
+    assert narration.chunks == 0
+
+
+def test_the_progress_ends_with_everything_done(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    with pool(tmp_path) as speaking:
+        narrate(script(), speaking, lambda _: None, PAUSES, Narration(9), seen.append)
+
+    assert seen[-1].done == seen[-1].total == 9
+    assert seen[-1].share == 1.0
+    assert all(0 <= each.share <= 1 for each in seen)
