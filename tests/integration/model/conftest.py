@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logical_devices  # noqa: F401 (first: it sets TensorFlow up)
 import pytest
 from voices import Raw, features_of, raw_batch
 

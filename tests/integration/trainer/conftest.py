@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import logical_devices  # noqa: F401 (first: it sets TensorFlow up)
 import pytest
 from runs import command, environment, write_tones
 

@@ -1,4 +1,4 @@
-"""TensorFlow as the tests of this tier use it: two logical CPU devices, set up once before its runtime starts."""
+"""TensorFlow as its tests use it: two logical CPU devices, set up once, on import, before its runtime starts."""
 
 import os
 
