@@ -1,0 +1,219 @@
+"""What a file is, what it is called, and text files in every encoding."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+
+import pdfs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voxyard.service.documents import Extracted, extract, extract_file
+from voxyard.service.errors import ServiceError, TooLargeError, UnreadableDocumentError, UnsupportedDocumentError
+from voxyard.service.plaintext import clean
+
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+
+
+def read(data: bytes, name: str | None = "story.txt", media: str | None = None, most: int = 100_000) -> Extracted:
+    return extract(io.BytesIO(data), name, media, max_characters=most)
+
+
+def test_a_text_file_comes_back_with_its_name_as_title() -> None:
+    assert read(b"One.\n\nTwo.\n") == Extracted("story", "One.\n\nTwo.", "txt")
+
+
+ENCODED = {
+    "utf-8": "Früh am Morgen — “ja”, 東京, Привет.",
+    "utf-8-sig": "Früh am Morgen.",
+    "utf-16": "Früh am Morgen, 東京.",
+    "utf-32": "Früh am Morgen, 東京.",
+    "utf-16-le": "Привет, мир. Это текст.",
+    "utf-16-be": "Früh am Morgen.",
+    "cp1252": "Das Café “Löwe” öffnet — früh. Señor Müller wartet.",
+    "latin-1": "Élan à l'été, où ça?",
+    "cp1250": "Příliš žluťoučký kůň úpěl ďábelské ódy. Zażółć gęślą jaźń.",
+    "cp1251": "Привет, мир. Это короткий текст на русском языке.",
+    "koi8-r": "Привет, мир. Это короткий текст на русском языке.",
+    "cp1253": "Καλημέρα κόσμε, αυτό είναι ένα κείμενο.",
+    "shift-jis": "これは日本語のテキストです。東京は大きな都市です。",
+    "euc-jp": "これは日本語のテキストです。",
+    "iso2022-jp": "これは日本語のテキストです。",
+    "gb18030": "这是一个中文文本。北京是中国的首都。",
+    "big5": "這是一個中文文本。台北是台灣的首都。",
+    "euc-kr": "이것은 한국어 텍스트입니다. 서울은 수도입니다.",
+}
+
+
+@pytest.mark.parametrize("times", [1, 40])
+@pytest.mark.parametrize(("encoding", "text"), ENCODED.items())
+def test_the_encoding_of_a_text_is_found(encoding: str, text: str, times: int) -> None:
+    whole = "\n".join([text] * times)
+    assert read(whole.encode(encoding)).text == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"), [("café", "cp1252"), ("Привет, мир", "cp1251"), ("東京タワー", "shift-jis")]
+)
+def test_a_few_words_are_enough_to_find_a_common_encoding(text: str, encoding: str) -> None:
+    assert read(text.encode(encoding)).text == text
+
+
+def test_control_characters_go_and_line_ends_become_one_kind() -> None:
+    text = "\ufeffA\tb\x07c\r\nd\re\u2028f  \n\n\n\ng\x0ch\u2029i co\u00adop \x85\x1a"
+    assert read(text.encode()).text == "A bc\nd\ne\nf\n\ng\n\nh\n\ni coop"
+
+
+@pytest.mark.parametrize("size", [40, 1000, 100_000])
+def test_binary_junk_is_no_text(size: int) -> None:
+    with pytest.raises(UnreadableDocumentError, match="TXT, PDF or DOCX"):
+        read(random.Random(7).randbytes(size))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "Lang ist die schöne Nacht. ".encode() * 20 + b"\xc3",
+        "日本語のテキスト".encode() + b"\xff" + "です".encode(),
+    ],
+)
+def test_utf8_with_a_damaged_place_is_refused_rather_than_misread(data: bytes) -> None:
+    with pytest.raises(UnreadableDocumentError, match=r"UTF-8.* line 1.*damaged"):
+        read(data)
+
+
+def test_half_a_utf16_character_is_refused() -> None:
+    with pytest.raises(UnreadableDocumentError, match=r"UTF-16-LE.*damaged"):
+        read("Guten Tag".encode("utf-16") + b"x")
+
+
+@pytest.mark.parametrize("data", [b"", b" \n\t\r\n", b"\xef\xbb\xbf", b"--- ... ---"])
+def test_a_file_without_a_word_is_refused(data: bytes) -> None:
+    with pytest.raises(UnreadableDocumentError, match=r"story\.txt: there is no text in it"):
+        read(data)
+
+
+def test_a_text_that_is_too_long_is_refused_and_one_of_that_length_is_not() -> None:
+    assert read("ä".encode() * 50, most=50).text == "ä" * 50
+    for text in ("ä" * 51, "ä" * 5000):
+        with pytest.raises(TooLargeError, match="more than 50 characters"):
+            read(text.encode(), most=50)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.png", b"\x89PNG\r\n\x1a\n1234", "PNG picture"),
+        ("a.txt", b"\x89PNG\r\n\x1a\n1234", "PNG picture"),
+        ("a.doc", OLE + "WordDocument".encode("utf-16-le"), r"\.doc.*save it as \.docx"),
+        ("a.docx", OLE + "WordDocument".encode("utf-16-le"), r"\.doc.*save it as \.docx"),
+        ("a.msg", OLE, "old Office file"),
+        ("a.rtf", b"{\\rtf1 Hello}", "RTF"),
+        ("a.html", b"<p>Hello", r"\.html files are not read here.*name it \.txt"),
+        ("a.xlsx", b"words", r"\.xlsx files"),
+        ("a.mp3", b"ID3\x04", "MP3"),
+    ],
+)
+def test_another_kind_of_file_is_refused_with_what_it_is(name: str, data: bytes, said: str) -> None:
+    with pytest.raises(UnsupportedDocumentError, match=said):
+        read(data, name)
+
+
+def test_an_encrypted_office_document_says_to_take_the_password_off() -> None:
+    with pytest.raises(UnreadableDocumentError, match=r"encrypted with a password.*take the password off"):
+        read(OLE + "EncryptedPackage".encode("utf-16-le"), "a.docx")
+
+
+@pytest.mark.parametrize(
+    ("name", "media", "data", "said"),
+    [
+        ("a.txt", None, pdfs.written([["Hello."]]), r"its name ends in \.txt.* is a PDF: name it \.pdf"),
+        ("a.docx", None, pdfs.written([["Hello."]]), r"its name ends in \.docx.* is a PDF: name it \.pdf"),
+        ("a.pdf", None, b"just text", r"its name ends in \.pdf, but its content is not a PDF: .*name it \.txt"),
+        ("a.docx", None, b"just text", r"not a DOCX"),
+        ("a.pdf", None, b"PK\x03\x04", r"is a DOCX: name it \.docx"),
+        (None, "application/pdf", b"just text", "sent as application/pdf, but its content is not a PDF"),
+    ],
+)
+def test_a_wrong_extension_is_said(name: str | None, media: str | None, data: bytes, said: str) -> None:
+    with pytest.raises(UnreadableDocumentError, match=said):
+        read(data, name, media)
+
+
+def test_a_media_type_that_is_not_read_counts_where_the_name_says_nothing() -> None:
+    with pytest.raises(UnsupportedDocumentError, match="sent as text/html"):
+        read(b"<p>Hello", None, "text/html; charset=utf-8")
+    assert read(b"Hello", "a.txt", "text/html").kind == "txt"
+    assert read(b"Hello", "chapter.1", "application/octet-stream").title == "chapter.1"
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("../../etc/My Story.TXT", "My Story"),
+        ("C:\\texts\\story.md", "story"),
+        ("st\x00or\ny.txt", "stor y"),
+        (None, "Once upon a time."),
+        ("???.txt", "Once upon a time."),
+    ],
+)
+def test_the_title_is_the_files_name_without_folder_and_suffix(name: str | None, title: str) -> None:
+    assert read(b"Once upon a time.\nThere was", name).title == title
+
+
+def test_without_a_name_a_long_first_line_is_cut() -> None:
+    title = read(b"word " * 100, None).title
+    assert len(title) <= 80
+    assert title.endswith("word…")
+
+
+def test_an_error_keeps_its_kind_and_names_the_file_without_its_folders() -> None:
+    with pytest.raises(TooLargeError) as caught:
+        read(b"too long", "/secret/x.txt", most=3)
+    assert str(caught.value).startswith("x.txt: ")
+    assert caught.value.status == 413
+
+
+def test_a_file_on_disk_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "A Night.txt"
+    path.write_text("It was dark.", encoding="utf-8")
+    assert extract_file(path, max_characters=100) == Extracted("A Night", "It was dark.", "txt")
+
+
+def test_a_file_on_disk_that_cannot_be_read_or_is_too_large_is_said(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing.txt"):
+        with pytest.raises(UnreadableDocumentError, match="directory"):
+            extract_file(path, max_characters=100)
+    with pytest.raises(TooLargeError, match="MiB"):
+        extract_file(Path("/dev/zero"), max_characters=100, max_bytes=2**20)
+
+
+PLAIN = st.text(
+    st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="\u00ad\ufeff"), min_size=1
+)
+TEXTS = st.lists(st.lists(PLAIN, min_size=1).map(" ".join), min_size=1).map("\n\n".join)
+
+
+@given(text=TEXTS, encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]))
+def test_any_text_comes_back_from_a_text_file(text: str, encoding: str) -> None:
+    data = text.encode(encoding)
+    if not any(c.isalnum() for c in text):
+        with pytest.raises(UnreadableDocumentError):
+            read(data)
+    else:
+        assert read(data, None, "text/plain").text == text
+
+
+@given(data=st.binary(max_size=400))
+def test_no_bytes_cause_anything_but_a_text_or_an_error_for_the_user(data: bytes) -> None:
+    if data.startswith((b"%PDF-", b"PK")):  # these start a process; their own tests break them
+        return
+    try:
+        found = read(data, None)
+    except ServiceError as error:
+        assert len(str(error)) > 20
+    else:
+        assert found.text == clean(found.text)

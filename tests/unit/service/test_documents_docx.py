@@ -1,0 +1,316 @@
+"""DOCX files: what is read and in which order, and archives that are made to do harm."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Callable
+
+import docx
+import pytest
+from docx.document import Document
+from docx.opc.constants import CONTENT_TYPE, RELATIONSHIP_TYPE
+from docx.opc.packuri import PackURI
+from docx.opc.part import Part
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
+from docx.shared import Inches
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from voxyard.service import docx_archive
+from voxyard.service.documents import Extracted, extract
+from voxyard.service.docx import read_docx
+from voxyard.service.errors import TooLargeError, UnreadableDocumentError, UnsupportedDocumentError
+
+W = nsdecls("w")
+MAIN = "word/document.xml"
+
+
+def saved(document: Document) -> bytes:
+    content = io.BytesIO()
+    document.save(content)
+    return content.getvalue()
+
+
+def of(*paragraphs: str) -> Document:
+    document = docx.Document()
+    for paragraph in paragraphs:
+        document.add_paragraph(paragraph)
+    return document
+
+
+def with_xml(xml: str) -> Document:
+    """A document with further elements at the end of its body."""
+    document = of("Before.")
+    for element in parse_xml(f"<w:body {W}>{xml}</w:body>"):
+        document.element.body.append(element)
+    return document
+
+
+def repacked(data: bytes, change: Callable[[str, bytes], bytes | None], **more: bytes) -> bytes:
+    """The archive with its files changed, or left out, and with more of them."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            if (content := change(name, source.read(name))) is not None:
+                target.writestr(name, content)
+        for name, content in more.items():
+            target.writestr(name, content)
+    return packed.getvalue()
+
+
+def main_replaced(content: bytes) -> bytes:
+    return repacked(saved(of("Hello.")), lambda name, old: content if name == MAIN else old)
+
+
+def read(data: bytes, name: str | None = "story.docx", most: int = 1_000_000) -> Extracted:
+    return extract(io.BytesIO(data), name, None, max_characters=most)
+
+
+def text_of(document: Document) -> list[str]:
+    """The paragraphs, read in this process."""
+    return read_docx(io.BytesIO(saved(document)), max_characters=1_000_000)[1].split("\n\n")
+
+
+def test_headings_paragraphs_lists_and_tables_come_in_their_order() -> None:
+    document = docx.Document()
+    document.add_heading("Night", level=1)
+    document.add_paragraph("It was dark.")
+    document.add_paragraph("a lamp", style="List Bullet")
+    table = document.add_table(rows=2, cols=2)
+    for cell, text in zip([*table.rows[0].cells, *table.rows[1].cells], ["Who", "Where?", "Ann", "home"], strict=True):
+        cell.text = text
+    document.add_paragraph("")
+    document.add_paragraph("The end.")
+    found = read(saved(document))
+    assert found.text.split("\n\n") == ["Night", "It was dark.", "a lamp", "Who, Where?", "Ann, home", "The end."]
+    assert (found.kind, found.title) == ("docx", "story")
+
+
+def test_merged_cells_are_read_once_and_cells_with_paragraphs_like_text() -> None:
+    document = docx.Document()
+    table = document.add_table(rows=3, cols=2)
+    table.cell(0, 0).merge(table.cell(0, 1)).text = "wide"
+    table.cell(1, 0).merge(table.cell(2, 0)).text = "high"
+    table._tbl.tr_lst[2].tc_lst[0].add_p().add_r().text = "under it, unseen"
+    table.cell(1, 1).text = "one"
+    table.cell(2, 1).text = "two"
+    table.cell(2, 1).add_paragraph("three")
+    inner = table.cell(2, 1).add_table(rows=1, cols=1)
+    inner.cell(0, 0).text = "inner"
+    assert text_of(document) == ["wide", "high, one", "two", "three", "inner"]
+
+
+def test_runs_tabs_breaks_and_hyphens_make_one_paragraph() -> None:
+    document = docx.Document()
+    paragraph = document.add_paragraph("Hel")
+    paragraph.add_run("lo").bold = True
+    paragraph.add_run(" ")
+    paragraph.add_run("well").italic = True
+    paragraph.runs[-1]._r.append(parse_xml(f"<w:noBreakHyphen {W}/>"))
+    paragraph.add_run("known\tday\nnext line")
+    assert text_of(document) == ["Hello well-known day\nnext line"]
+
+
+@pytest.mark.parametrize(
+    ("xml", "expected"),
+    [
+        ("<w:p><w:hyperlink><w:r><w:t>link</w:t></w:r></w:hyperlink></w:p>", ["link"]),
+        ("<w:p><w:ins><w:r><w:t>new</w:t></w:r></w:ins><w:del><w:r><w:delText>old</w:delText></w:r></w:del></w:p>",
+         ["new"]),
+        ("<w:sdt><w:sdtContent><w:p><w:r><w:t>control</w:t></w:r></w:p></w:sdtContent></w:sdt>", ["control"]),
+        ("<w:p><w:r><w:rPr><w:vanish/></w:rPr><w:t>hidden</w:t></w:r><w:r><w:t>seen</w:t></w:r></w:p>", ["seen"]),
+        ("<w:p><w:r><w:instrText>PAGE</w:instrText></w:r><w:r><w:t>shown</w:t></w:r></w:p>", ["shown"]),
+        (
+            "<w:p><w:r><w:t>Outside.</w:t><w:pict><w:txbxContent><w:p><w:r><w:t>In a box.</w:t></w:r></w:p>"
+            "</w:txbxContent></w:pict></w:r><w:r><w:t> Still outside.</w:t></w:r></w:p>",
+            ["Outside. Still outside.", "In a box."],
+        ),
+    ],
+)  # fmt: skip
+def test_what_word_shows_is_read_and_what_it_hides_is_not(xml: str, expected: list[str]) -> None:
+    assert text_of(with_xml(xml.replace("<w:t> ", '<w:t xml:space="preserve"> '))) == ["Before.", *expected]
+
+
+def test_a_footnote_follows_its_paragraph_and_endnotes_come_last() -> None:
+    document = of("First.", "Second.")
+    for kind, relationship in (("footnote", RELATIONSHIP_TYPE.FOOTNOTES), ("endnote", RELATIONSHIP_TYPE.ENDNOTES)):
+        notes = (
+            f'<w:{kind}s {W}><w:{kind} w:id="0" w:type="separator"><w:p><w:r><w:t>no</w:t></w:r></w:p></w:{kind}>'
+            f'<w:{kind} w:id="2"><w:p><w:r><w:t>A {kind}.</w:t></w:r></w:p></w:{kind}></w:{kind}s>'
+        )
+        content_type = CONTENT_TYPE.WML_FOOTNOTES if kind == "footnote" else CONTENT_TYPE.WML_ENDNOTES
+        part = Part(PackURI(f"/word/{kind}s.xml"), content_type, notes.encode(), document.part.package)
+        document.part.relate_to(part, relationship)
+        document.paragraphs[0].add_run()._r.append(parse_xml(f'<w:{kind}Reference {W} w:id="2"/>'))
+    assert text_of(document) == ["First.", "A footnote.", "Second.", "A endnote."]
+
+
+@pytest.mark.parametrize(
+    ("own", "title"),
+    [
+        ("  The Long\nNight ", "The Long Night"),
+        ("", "story"),
+        ("Microsoft Word - draft.doc", "story"),
+        ("Document1", "story"),
+        ("untitled", "story"),
+        ("story-final.docx", "story"),
+        ("2024", "story"),
+    ],
+)
+def test_the_title_property_counts_if_it_is_one(own: str, title: str) -> None:
+    document = of("Hello.")
+    document.core_properties.title = own
+    assert read(saved(document)).title == title
+
+
+def test_pictures_are_not_unpacked() -> None:
+    document = of("Seen.")
+    pixels = b"\0" * (400 * 400 * 3)
+    header = b"BM" + struct.pack("<IHHI", 54 + len(pixels), 0, 0, 54)
+    header += struct.pack("<IiiHHIIiiII", 40, 400, 400, 1, 24, 0, len(pixels), 2835, 2835, 0, 0)
+    document.add_picture(io.BytesIO(header + pixels), width=Inches(1))
+    kept = docx_archive.harmless(io.BytesIO(saved(document)))
+    with zipfile.ZipFile(io.BytesIO(kept)) as archive:
+        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+    assert [size for name, size in sizes.items() if name.startswith("word/media/")] == [0]
+    assert text_of(document) == ["Seen."]
+
+
+@pytest.mark.parametrize("name", [MAIN, "word/media/image1.bin"])
+def test_an_archive_that_declares_too_much_is_refused_unopened(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docx_archive, "_unpacked", lambda *_: pytest.fail("it was unpacked"))
+    size = docx_archive.MAX_DECLARED_BYTES + 1
+    data = repacked(saved(of("Hello.")), lambda old, content: None if old == name else content, **{name: b"\0" * 1000})
+    bomb = bytearray(data)
+    entry = data.rindex(name.encode()) - 46  # in the list at the archive's end
+    bomb[entry + 24 : entry + 28] = struct.pack("<I", size)
+    with pytest.raises(UnreadableDocumentError, match="would unpack to 1025 MiB"):
+        docx_archive.harmless(io.BytesIO(bomb))
+
+
+def test_an_archive_that_is_packed_too_well_is_refused_unopened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docx_archive, "_unpacked", lambda *_: pytest.fail("it was unpacked"))
+    with pytest.raises(UnreadableDocumentError, match="packed to less than 1/200"):
+        docx_archive.harmless(io.BytesIO(main_replaced(b"<w>" + b" " * (docx_archive.RATIO_FROM_BYTES + 1) + b"</w>")))
+
+
+def test_an_archive_that_declares_less_than_it_unpacks_to_is_refused() -> None:
+    data = bytearray(main_replaced(b"<w>" + b" " * 20_000_000 + b"</w>"))
+    for offset, magic in ((24, b"PK\x01\x02"), (22, b"PK\x03\x04")):
+        entry = data.rindex(
+            magic, 0, data.rindex(MAIN.encode()) if magic == b"PK\x01\x02" else data.index(MAIN.encode())
+        )
+        data[entry + offset : entry + offset + 4] = struct.pack("<I", 1000)
+    with pytest.raises(UnreadableDocumentError, match="broken"):
+        read(bytes(data))
+
+
+def test_what_unpacks_to_too_much_in_sum_is_stopped_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docx_archive, "_check_declared", lambda _: None)
+    monkeypatch.setattr(docx_archive, "MAX_XML_BYTES", 200_000)
+    with pytest.raises(UnreadableDocumentError, match="unpacks to more than"):
+        docx_archive.harmless(io.BytesIO(main_replaced(b"<w>" + b" x" * 200_000 + b"</w>")))
+    monkeypatch.setattr(docx_archive, "MAX_XML_BYTES", 2**30)
+    monkeypatch.setattr(docx_archive, "RATIO_FROM_BYTES", 100_000)
+    with pytest.raises(UnreadableDocumentError, match="packed to less than"):
+        docx_archive.harmless(io.BytesIO(main_replaced(b"<w>" + b" " * 200_000 + b"</w>")))
+
+
+def test_an_archive_of_too_many_files_is_refused() -> None:
+    more = {f"word/{index}.bin": b"" for index in range(docx_archive.MAX_ENTRIES)}
+    with pytest.raises(UnreadableDocumentError, match="files in its ZIP archive"):
+        read(repacked(saved(of("Hello.")), lambda _, content: content, **more))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize(
+    "entity", ['<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">', '<!ENTITY b SYSTEM "file:///etc/passwd">']
+)
+def test_xml_with_entities_is_refused(entity: str, encoding: str) -> None:
+    xml = (
+        f'<?xml version="1.0" encoding="{encoding}"?><!DOCTYPE w:document [{entity}]>'
+        f"<w:document {W}><w:body><w:p><w:r><w:t>&b;</w:t></w:r></w:p></w:body></w:document>"
+    )
+    with pytest.raises(UnreadableDocumentError, match="declares a document type"):
+        read(main_replaced(xml.encode(encoding)))
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["holiday.jpg"], "a ZIP archive, but no DOCX"),
+        (["[Content_Types].xml", "xl/workbook.xml"], "Excel"),
+        (["[Content_Types].xml", "ppt/presentation.xml"], "PowerPoint"),
+        (["mimetype", "content.xml"], "OpenDocument"),
+        (["mimetype", "META-INF/container.xml"], "EPUB"),
+        ([], "no DOCX"),
+    ],
+)
+def test_another_archive_is_refused_with_what_it_is(names: list[str], said: str) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in names:
+            archive.writestr(name, "<x/>")
+    with pytest.raises(UnsupportedDocumentError, match=said):
+        read(packed.getvalue(), "a.docx")
+
+
+def test_a_document_with_macros_says_what_to_save_it_as() -> None:
+    macros = b"application/vnd.ms-word.document.macroEnabled.main+xml"
+    data = repacked(saved(of("Hello.")), lambda _, content: content.replace(docx_archive.MAIN_TYPE, macros))
+    with pytest.raises(UnsupportedDocumentError, match=r"macros.*save it as \.docx"):
+        read(data)
+
+
+def broken_files() -> dict[str, bytes]:
+    whole = saved(of("Hello. " * 200))
+    encrypted = bytearray(whole)
+    encrypted[whole.index(b"PK\x03\x04") + 6] |= 1
+    encrypted[whole.index(b"PK\x01\x02") + 8] |= 1
+    damaged = bytearray(whole)
+    at = whole.index(MAIN.encode()) + len(MAIN) + 40
+    damaged[at : at + 20] = b"\xff" * 20
+    return {
+        "cut": whole[: len(whole) // 2],
+        "only its beginning": whole[:4],
+        "encrypted": bytes(encrypted),
+        "damaged": bytes(damaged),
+        "no XML": main_replaced(b"<w:document"),
+        "another root": main_replaced(b"<html/>"),
+        "no main part": repacked(whole, lambda name, content: None if name == MAIN else content),
+        "no relationships": repacked(whole, lambda name, content: None if name == "_rels/.rels" else content),
+        "a relation to nowhere": repacked(
+            whole,
+            lambda name, content: content.replace(b"word/document", b"word/none") if ".rels" in name else content,
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("how", "data"), broken_files().items())
+def test_a_broken_document_is_refused_with_what_to_do(how: str, data: bytes) -> None:
+    with pytest.raises(UnreadableDocumentError, match=r"story\.docx: .*(broken|encrypted|no whole XML).*save it"):
+        read(data)
+
+
+def test_a_document_without_a_word_is_refused() -> None:
+    with pytest.raises(UnreadableDocumentError, match="no text"):
+        read(saved(docx.Document()))
+
+
+def test_a_document_that_is_too_long_is_refused() -> None:
+    with pytest.raises(TooLargeError, match="more than 100 characters"):
+        read(saved(of("Hello. " * 100)), most=100)
+
+
+WORDS = st.text(
+    st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="\u00ad\ufeff"), min_size=1
+)
+
+
+@settings(deadline=None)
+@given(paragraphs=st.lists(st.lists(WORDS, min_size=1).map(" ".join), min_size=1, max_size=20))
+def test_any_text_comes_back_from_a_document(paragraphs: list[str]) -> None:
+    assert text_of(of(*paragraphs)) == paragraphs

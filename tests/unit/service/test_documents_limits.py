@@ -1,0 +1,112 @@
+"""The child process that reads documents: what it may take, and what becomes of it."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+
+import docx
+import pdfs
+import psutil
+import pytest
+
+from voxyard.service import bounded
+from voxyard.service.bounded import Limits, read_in_child
+from voxyard.service.documents import extract
+from voxyard.service.errors import BusyError, UnavailableError, UnreadableDocumentError
+
+LINE = "It was late and so the night went on until the first light came over the hills."
+
+
+def read(data: bytes, limits: Limits) -> str:
+    return extract(io.BytesIO(data), "story.pdf", None, max_characters=10_000_000, limits=limits).text
+
+
+def test_reading_that_takes_too_long_is_ended_and_no_process_is_left() -> None:
+    long = pdfs.written([[LINE] * 50] * 1500)
+    with pytest.raises(UnreadableDocumentError, match=r"story\.pdf: reading it takes longer than 1 s.*split it"):
+        read(long, Limits(seconds=1))
+    assert [child for child in psutil.Process().children() if "voxyard.service.reader" in child.cmdline()] == []
+
+
+def test_reading_that_only_waits_is_ended_and_no_process_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pypdf.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(UnreadableDocumentError, match="longer than 1 s"):
+        read(pdfs.written([[LINE]]), Limits(seconds=1))
+    assert [child for child in psutil.Process().children() if "voxyard.service.reader" in child.cmdline()] == []
+
+
+def test_reading_that_takes_too_much_memory_is_ended() -> None:
+    limits = Limits(memory_mib=160)
+    much = pdfs.document([b" " * 70_000_000 + pdfs.page_content([LINE])], packed=True)
+    with pytest.raises(UnreadableDocumentError, match=r"more than 160 MiB of memory.*split it"):
+        read(much, limits)
+    assert read(pdfs.written([[LINE]]), limits) == LINE
+
+
+def test_at_most_two_documents_are_read_at_a_time_and_a_further_one_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounded, "_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(bounded, "_free", threading.BoundedSemaphore(1))
+    with bounded._free, pytest.raises(BusyError, match=r"story\.pdf: .*try it again") as caught:
+        read(pdfs.written([[LINE]]), Limits())
+    assert caught.value.retry_after == 0.05
+    assert read(pdfs.written([[LINE]]), Limits()) == LINE
+
+
+def test_a_failed_reading_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "_WAIT_SECONDS", 0.05)
+    for _ in range(bounded.AT_A_TIME + 1):
+        with pytest.raises(UnreadableDocumentError):
+            read(b"%PDF-1.7", Limits())
+
+
+def test_a_reader_that_dies_is_an_unreadable_document_and_its_last_words_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\ncat > /dev/null\necho 'Traceback' >&2\necho 'KeyError: 17' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with caplog.at_level(logging.WARNING), pytest.raises(UnreadableDocumentError, match=r"broken.*KeyError: 17"):
+        read(pdfs.written([[LINE]]), Limits())
+    assert "Traceback" in caplog.text
+
+
+def test_a_reader_that_does_not_start_is_the_services_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/none/such/python")
+    with pytest.raises(UnavailableError, match="did not start"):
+        read(pdfs.written([[LINE]]), Limits())
+
+
+def test_a_missing_library_is_the_services_own_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pypdf.py").write_text("print('{}')\nraise ImportError('no pypdf here')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(UnavailableError, match=r"no pypdf here; install voxyard\[service\]"):
+        read(pdfs.written([[LINE]]), Limits())
+
+
+def test_the_current_folder_lends_the_reader_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pypdf.py").write_text("raise ImportError('not that one')\n")
+    monkeypatch.chdir(tmp_path)
+    assert read(pdfs.written([[LINE]]), Limits()) == LINE
+
+
+def test_long_documents_are_read_within_the_limits() -> None:
+    pages = [[LINE.replace("night", f"night {page}")] * 45 for page in range(300)]
+    assert read(pdfs.written(pages), Limits()).count("It was late") == 300 * 45
+    document = docx.Document()
+    for number in range(2000):
+        document.add_paragraph(f"{number} " + LINE * 10)
+    content = io.BytesIO()
+    document.save(content)
+    _, text = read_in_child("docx", content.getvalue(), max_characters=10_000_000)
+    assert text.count("\n\n") == 1999

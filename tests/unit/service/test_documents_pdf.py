@@ -1,0 +1,240 @@
+"""PDF files: paragraphs from lines, what is dropped and what is joined, and files that are made to do harm."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+
+import pdfs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pypdf import PdfReader, PdfWriter
+
+from voxyard.service.documents import Extracted, extract
+from voxyard.service.errors import ServiceError, TooLargeError, UnreadableDocumentError
+from voxyard.service.pdf import read_pdf
+from voxyard.service.pdf_paragraphs import Line, paragraphs
+
+FILLING = "and so the night went on until the first light came over the hills beyond"
+FULL = f"It was late {FILLING}"
+
+
+def read(data: bytes, name: str = "story.pdf", most: int = 1_000_000) -> Extracted:
+    return extract(io.BytesIO(data), name, "application/pdf", max_characters=most)
+
+
+def paragraphs_of(*pages: Sequence[str]) -> list[str]:
+    """Paragraphs of a file with these pages, read in this process."""
+    return read_pdf(io.BytesIO(pdfs.written(pages)), max_characters=1_000_000)[1].split("\n\n")
+
+
+def encrypted(user: str, algorithm: str) -> bytes:
+    writer = PdfWriter(PdfReader(io.BytesIO(pdfs.written([["A secret."]]))))
+    writer.encrypt(user, "the owner's", algorithm=algorithm)
+    content = io.BytesIO()
+    writer.write(content)
+    return content.getvalue()
+
+
+def test_the_pages_are_read_in_order_with_their_paragraphs() -> None:
+    found = read(pdfs.written([["Night", "", FULL, "and ended."], ["Day", "", "It came (at last) \\o/ – früh."]]))
+    assert found.text == f"Night\n\n{FULL} and ended.\n\nDay\n\nIt came (at last) \\o/ – früh."
+    assert (found.kind, found.title) == ("pdf", "story")
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_files_own_title_counts(packed: bool) -> None:
+    page = pdfs.page_content(["Hello."])
+    assert read(pdfs.document([page], title="The Long Night", packed=packed)).title == "The Long Night"
+    assert read(pdfs.document([page], title="untitled.doc", packed=packed)).title == "story"
+
+
+def test_a_paragraph_ends_at_a_larger_distance_an_indent_or_a_short_last_line() -> None:
+    assert paragraphs_of([FULL, FULL, "", FULL, FULL]) == [f"{FULL} {FULL}", f"{FULL} {FULL}"]
+    assert paragraphs_of([f"{FULL}.", f"    {FULL}", FULL]) == [f"{FULL}.", f"{FULL} {FULL}"]
+    assert paragraphs_of([FULL, "ended.", FULL, FULL]) == [f"{FULL} ended.", f"{FULL} {FULL}"]
+    assert paragraphs_of([f"{FULL}:", "• one thing.", "• another."]) == [f"{FULL}:", "• one thing.", "• another."]
+
+
+def test_a_paragraph_goes_on_over_a_page_where_its_sentence_does() -> None:
+    assert paragraphs_of([FULL], ["which ended."]) == [f"{FULL} which ended."]
+    assert paragraphs_of([f"{FULL}."], ["Which ended."]) == [f"{FULL}.", "Which ended."]
+    assert paragraphs_of([FULL], ["Chapter Two"]) == [FULL, "Chapter Two"]
+
+
+def test_a_heading_in_another_size_is_a_paragraph() -> None:
+    content = pdfs.page_content(["Night"], size=20) + pdfs.page_content([FULL, "ended"], top=742)
+    found = read_pdf(io.BytesIO(pdfs.document([content])), max_characters=1000)[1]
+    assert found == f"Night\n\n{FULL} ended"
+
+
+def test_a_word_that_is_broken_at_a_lines_end_is_joined() -> None:
+    assert paragraphs_of([f"{FILLING} exam-", "ple of it"]) == [f"{FILLING} example of it"]
+    assert paragraphs_of([f"{FILLING} exam-"], ["ple of it"]) == [f"{FILLING} example of it"]
+    assert paragraphs_of([f"{FILLING} exam\u00ad", "ple of it"]) == [f"{FILLING} example of it"]
+
+
+def test_a_hyphen_that_belongs_to_a_word_stays() -> None:
+    known = f"a well-known {FILLING}"
+    assert paragraphs_of([known, f"{FILLING} well-", "known it was"]) == [f"{known} {FILLING} well-known it was"]
+    assert paragraphs_of([f"{FILLING} Jean-", "Paul"]) == [f"{FILLING} Jean-Paul"]
+    assert paragraphs_of([f"{FILLING} 1990-", "1995"]) == [f"{FILLING} 1990-1995"]
+    assert paragraphs_of([f"{FILLING} and -", "so on"]) == [f"{FILLING} and - so on"]
+
+
+@pytest.mark.parametrize("form", ["{}", "- {} -", "Page {} of 4", "Seite {}", "{}/4"])
+@pytest.mark.parametrize("first", [1, 17])
+def test_running_page_numbers_go_from_the_top_and_the_bottom(form: str, first: int) -> None:
+    bottom = [["Word.", form.format(first + index)] for index in range(4)]
+    top = [[form.format(first + index), "Word."] for index in range(4)]
+    assert paragraphs_of(*bottom) == ["Word."] * 4
+    assert paragraphs_of(*top) == ["Word."] * 4
+
+
+@pytest.mark.parametrize("numbers", [["12", "99", "7", "3"], ["1", "2"], ["1918", "1918", "1918", "1918"]])
+def test_numbers_that_do_not_count_the_pages_stay(numbers: list[str]) -> None:
+    found = " ".join(paragraphs_of(*[["The number was", number] for number in numbers]))
+    assert [number for number in numbers if number not in found] == []
+
+
+def test_a_page_number_leaves_the_sentence_around_it_whole() -> None:
+    pages = [[FULL, str(number)] for number in (1, 2, 3)]
+    assert paragraphs_of(*pages, ["which ended.", "4"])[-1].endswith(f"{FILLING} which ended.")
+
+
+def test_pieces_of_a_line_and_turned_and_mirrored_pages_make_lines() -> None:
+    pieces = b"BT /F1 11 Tf 72 700 Td [(Hel) -20 (lo) -400 (there)] TJ ET BT /F1 11 Tf 130 700 Td (friend) Tj ET"
+    turned = b"q 0 1 -1 0 600 0 cm " + pdfs.page_content([FULL, "ended.", "", "Next."]) + b" Q"
+    mirrored = b"q 1 0 0 -1 0 842 cm BT /F1 11 Tf 1 0 0 -1 72 100 Tm (First) Tj 1 0 0 -1 72 114 Tm (second) Tj ET Q"
+    found = read_pdf(io.BytesIO(pdfs.document([pieces, turned, mirrored])), max_characters=1000)[1]
+    assert found == f"Hello there friend\n\n{FULL} ended.\n\nNext.\n\nFirst second"
+
+
+def test_ligatures_become_letters_and_chinese_lines_join_without_a_blank() -> None:
+    content = io.BytesIO(pdfs.document([pdfs.page_content(["x"])]))
+    assert read_pdf(content, max_characters=10)[1] == "x"
+    lines = [Line("这是一个中文文本", 72, 100, 11), Line("北京是中国的首都。", 72, 114, 11)]
+    assert paragraphs([lines]) == "这是一个中文文本北京是中国的首都。"
+
+
+@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
+def test_an_encrypted_file_is_read_without_a_password_or_refused(algorithm: str) -> None:
+    assert read(encrypted("", algorithm)).text == "A secret."
+    with pytest.raises(UnreadableDocumentError, match=r"story\.pdf: it is encrypted and asks for a password.*save it"):
+        read(encrypted("the user's", algorithm))
+
+
+def test_a_scanned_file_is_refused_with_the_word_ocr() -> None:
+    picture = pdfs.stream(b"\0" * 100, b"/Type /XObject /Subtype /Image /Width 10 /Height 10 /BitsPerComponent 8"
+                          b" /ColorSpace /DeviceGray")  # fmt: skip
+    resources = b"/XObject << /Im1 10 0 R >>"
+    data = pdfs.document([b"q 100 0 0 100 0 0 cm /Im1 Do Q"] * 2, resources=resources, further={10: picture})
+    with pytest.raises(UnreadableDocumentError, match=r"no text on its 2 pages.*OCR"):
+        read(data)
+
+
+def test_a_font_that_does_not_say_its_letters_is_refused() -> None:
+    nameless = b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /DescendantFonts [11 0 R] >>"
+    cid = b"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /X /CIDSystemInfo << /Registry (Adobe) /Ordering (Identity)"
+    further = {3: nameless, 11: cid + b" /Supplement 0 >> >>"}
+    content = b"BT /F1 11 Tf 72 700 Td <E001E002E003E004> Tj ET"
+    with pytest.raises(UnreadableDocumentError, match="fonts do not say which letters"):
+        read(pdfs.document([content], further=further))
+
+
+def loop_of_pages() -> bytes:
+    return pdfs.objects({
+        1: b"<< /Type /Catalog /Pages 2 0 R >>",
+        2: b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>",
+        3: b"<< /Type /Pages /Count 1 /Parent 2 0 R /Kids [2 0 R] >>",
+    })  # fmt: skip
+
+
+def loop_of_references() -> bytes:
+    return pdfs.objects({1: b"<< /Type /Catalog /Pages 2 0 R >>", 2: b"3 0 R", 3: b"2 0 R"})
+
+
+def deep_arrays() -> bytes:
+    return pdfs.objects({1: b"<< /Type /Catalog /Pages 2 0 R >>", 2: b"[" * 50_000 + b"]" * 50_000})
+
+
+def forms_in_forms() -> bytes:
+    """Each form shows the next one ten times: ten million texts."""
+    form = b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /Font << /F1 3 0 R >>"
+    further = {
+        number: pdfs.stream(b"/X Do " * 10, form + b" /XObject << /X %d 0 R >> >>" % (number + 1))
+        for number in range(10, 17)
+    }
+    further[17] = pdfs.stream(b"BT /F1 9 Tf (ha) Tj ET", form + b" >>")
+    return pdfs.document([b"/X Do"], resources=b"/XObject << /X 10 0 R >>", further=further)
+
+
+def packed_a_thousand_times() -> bytes:
+    return pdfs.document([b" " * 200_000_000 + b"BT /F1 9 Tf (ha) Tj ET"], packed=True)
+
+
+@pytest.mark.parametrize(
+    "make", [loop_of_pages, loop_of_references, deep_arrays, forms_in_forms, packed_a_thousand_times]
+)
+def test_a_file_that_is_made_to_cost_without_end_is_refused(make: Callable[[], bytes]) -> None:
+    with pytest.raises(UnreadableDocumentError, match=r"story\.pdf: .*(send that)$"):
+        read(make())
+
+
+WHOLE = pdfs.written([["It was dark."], ["It was light."]])
+BROKEN = {
+    "only its beginning": b"%PDF-1.7\n",
+    "no pages": pdfs.document([]),
+    "no catalog": pdfs.objects({1: b"<< /Type /Font >>"}),
+    "no dictionary as catalog": pdfs.objects({1: b"17"}),
+    "pages that are none": pdfs.objects({1: b"<< /Type /Catalog /Pages 7 0 R >>"}),
+    "junk": b"%PDF-1.7\n" + bytes(range(256)) * 40,
+    "an unknown encryption": WHOLE.replace(b"/Root 1 0 R", b"/Root 1 0 R /Encrypt << /Filter /Unknown /V 9 >>"),
+}
+
+
+@pytest.mark.parametrize(("how", "data"), BROKEN.items())
+def test_a_broken_file_is_refused_with_what_to_do(how: str, data: bytes) -> None:
+    with pytest.raises(UnreadableDocumentError, match=r"story\.pdf: .*(send that)$"):
+        read(data)
+
+
+def test_a_file_whose_table_is_broken_or_gone_is_read_all_the_same() -> None:
+    table = WHOLE.rindex(b"xref\n0 1")
+    for data in (b"junk before\n" + WHOLE, WHOLE[:table] + WHOLE[WHOLE.index(b"trailer") :]):
+        assert read(data).text == "It was dark.\n\nIt was light."
+
+
+def test_a_text_that_is_too_long_is_refused() -> None:
+    for lines in ([FULL] * 2, [FULL] * 50):
+        with pytest.raises(TooLargeError, match="more than 100 characters"):
+            read(pdfs.written([lines] * 2), most=100)
+
+
+@settings(deadline=None, max_examples=60)
+@given(at=st.integers(0, len(WHOLE) - 1), junk=st.binary(min_size=1, max_size=30))
+def test_damage_anywhere_causes_a_text_or_an_error_and_never_an_endless_run(at: int, junk: bytes) -> None:
+    data = WHOLE[:at] + junk + WHOLE[at + len(junk) :]
+    try:
+        assert isinstance(read_pdf(io.BytesIO(data), max_characters=1000)[1], str)
+    except ServiceError as error:
+        assert "send" in str(error)
+
+
+WORD = st.text("abcdefghijklmnopqrstuvwxyzäöüéñ", min_size=1, max_size=12)
+
+
+@settings(deadline=None)
+@given(words=st.lists(WORD, min_size=1, max_size=200), width=st.integers(20, 90))
+def test_no_word_of_a_file_is_lost_or_doubled(words: list[str], width: int) -> None:
+    lines, line = [], ""
+    for word in words:
+        if len(line) + len(word) > width:
+            lines.append(line.strip())
+            line = ""
+        line += f" {word}"
+    lines.append(line.strip())
+    pages = [lines[start : start + 5] for start in range(0, len(lines), 5)]
+    found = read_pdf(io.BytesIO(pdfs.written(pages)), max_characters=100_000)[1]
+    assert found.split() == words
