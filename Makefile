@@ -10,6 +10,7 @@ TORCH  ?= cpu
 CORPUS ?=
 TESTS  ?=
 ARGS   ?=
+MODEL  ?=
 MINUTES ?= 3.5
 METRICS ?= 9411
 SENTENCE ?= The old sailor opens the heavy door.
@@ -26,8 +27,8 @@ DOWNLOADS := awk '/^ *Downloading / { print "  " $$1, $$2, $$3, $$4; fflush() } 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo test test-unit test-integration test-fleet test-tf217 lint format docs lock
-.PHONY: check deploy status bench-trainer bench-exporter bench-bark bench-pool bench-cli clean
+.PHONY: help setup demo serve test test-unit test-integration test-browser test-fleet test-tf217 lint format docs lock
+.PHONY: check deploy status bench-trainer bench-exporter bench-bark bench-pool bench-service bench-cli clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,8 +52,14 @@ endif
 	$(SAY) "speaking with the model that was just trained"
 	@$(BIN)/voxyard synthesize --checkpoint $(DEMO)/run --text "$(SENTENCE)" --out $(DEMO)/spoken.wav
 
-test: setup  ## all tests: unit, integration, fleet
-	@$(MAKE) test-unit test-integration test-fleet
+serve: setup  ## the speech service on http://127.0.0.1:8080 with a tiny model of random weights (MODEL=DIR: a real one; ARGS="…")
+ifeq ($(MODEL),)
+	@[ -e build/tiny-bark/voxyard.json ] || $(BIN)/voxyard weights tiny build/tiny-bark
+endif
+	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
+
+test: setup  ## all tests: unit, integration, browser, fleet
+	@$(MAKE) test-unit test-integration test-browser test-fleet
 
 test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor torch (under a minute)
 	$(SAY) "unit tests"
@@ -61,6 +68,10 @@ test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor tor
 test-integration: $(VENV)/stamps/dev  ## the tests with TensorFlow (under ten minutes)
 	$(SAY) "integration tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration) -q
+
+test-browser: $(VENV)/stamps/dev  ## the service's page in headless Chromium (needs Debian's chromium)
+	$(SAY) "browser tests"
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q
 
 test-fleet: $(VENV)/stamps/dev  ## a nested GPU host with sshd and its own Docker: check, deploy, status (needs root and Debian's docker.io)
 	$(SAY) "fleet tests"
@@ -108,6 +119,9 @@ bench-bark: $(VENV)/stamps/dev  ## the Bark engine beside transformers' own gene
 
 bench-pool: $(VENV)/stamps/dev  ## how well the pool packs chunks onto 8 simulated GPUs → build/bench/pool.json
 	@$(BIN)/python tests/bench/pool.py
+
+bench-service: $(VENV)/stamps/dev  ## what the service adds to an instant engine, and 500 documents at once → build/bench/service.json
+	@$(BIN)/python tests/bench/service.py
 
 bench-cli: $(VENV)/stamps/dev  ## how long `voxyard --help` takes → build/bench/cli.json
 	@$(BIN)/python tests/bench/cli.py

@@ -11,6 +11,8 @@ from pathlib import Path
 import click
 
 from voxyard.cli import voxyard
+from voxyard.cli.serve import ServeConfig
+from voxyard.cli.speak import SpeakConfig
 from voxyard.settings import SettingOption, markdown
 from voxyard.telemetry.config import ExporterConfig
 from voxyard.trainer.config import TrainConfig
@@ -24,7 +26,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true")
     chosen = parser.parse_args(arguments)
     old = README.read_text(encoding="utf-8")
-    blocks = {"commands": commands(), "settings": markdown(TrainConfig), "exporter": markdown(ExporterConfig)}
+    blocks = {
+        "commands": commands(),
+        "settings": markdown(TrainConfig),
+        "exporter": markdown(ExporterConfig),
+        "speak": markdown(SpeakConfig),
+        "serve": markdown(ServeConfig, leave_out=("speech", "bark")),
+    }
     new = with_blocks(old, blocks)
     if new == old:
         return 0

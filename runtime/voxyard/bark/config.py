@@ -36,3 +36,7 @@ class BarkConfig(Section):
         "auto", "What a chunk that sounds wrong leads to; auto tries again unless the weights are random."
     )
     retries: int = setting(2, "Further tries for a chunk that sounds wrong.", ge=0, le=10)
+    recogniser: str | None = setting(
+        None, "What checks that the right words are spoken, as package.module:factory; none checks nothing."
+    )
+    word_errors: float = setting(0.5, "Share of a chunk's words that may be wrong where they are checked.", ge=0)

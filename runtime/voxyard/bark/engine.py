@@ -18,6 +18,7 @@ from voxyard.bark.layout import SAMPLES_PER_FRAME, Layout
 from voxyard.bark.requests import Audio, Codes, Facts, Request, Result, Stage, Voice
 from voxyard.bark.stages import Stages
 from voxyard.bark.weights import Checkpoint, Precision, load
+from voxyard.speech.words import Heard, WordCheck, open_recogniser
 
 _log = logging.getLogger(__name__)
 
@@ -39,16 +40,19 @@ class BarkEngine:
     def __init__(self, config: BarkConfig) -> None:
         self.config = config
         self._loaded: tuple[Checkpoint, Stages] | None = None
+        self._words: WordCheck | None = None
 
     def prepare(self) -> Ready:
         """Load the model and make room for its batch.
 
         Raises:
             BarkError: the model cannot be read, or there is no such device.
+            SpeechError: there is no such recogniser.
             MemoryError: the device has no room for it.
         """
         torch.set_num_threads(self.config.threads)
         device, precision = placed(self.config)
+        self._words = None if self.config.recogniser is None else WordCheck(open_recogniser(self.config.recogniser))
         checkpoint = load(self.config.model, "cpu" if self.config.offload else device, precision)
         if checkpoint.random:
             _log.warning("the weights in %s are random: what is spoken is noise", self.config.model)
@@ -98,7 +102,7 @@ class BarkEngine:
 
     def close(self) -> None:
         """Let go of the model and of its memory on the device."""
-        self._loaded = None
+        self._loaded = self._words = None
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
@@ -172,8 +176,15 @@ class BarkEngine:
     def _result(self, request: Request, spoken: semantic.SemanticOutcome, finite: bool, sound: Audio) -> Result:
         checkpoint, _ = self._ready()
         rate = checkpoint.layout.sample_rate
+        heard = self._hear(request, sound, rate)
         found = quality.measure(
-            sound, rate, request.text, cap_reached=spoken.cap_reached, finite=finite, bounds=quality.Bounds()
+            sound,
+            rate,
+            request.text,
+            cap_reached=spoken.cap_reached,
+            finite=finite,
+            bounds=quality.Bounds(word_errors=self.config.word_errors),
+            word_errors=heard.errors,
         )
         facts = Facts(
             text_tokens=self.count_tokens(request.text),
@@ -187,8 +198,16 @@ class BarkEngine:
             silence=found.silence,
             clipping=found.clipping,
             faults=found.faults,
+            word_errors=heard.errors,
+            words_unchecked=heard.unchecked,
         )
         return Result(request.chunk, sound, rate, facts)
+
+    def _hear(self, request: Request, sound: Audio, rate: int) -> Heard:
+        if self._words is None:
+            return Heard(None)
+        language = getattr(request.voice, "language", None)  # presets know theirs, a bare history does not
+        return self._words.hear(sound, rate, request.text, language)
 
     def _check(self, request: Request, layout: Layout) -> None:
         tokens, most = self.count_tokens(request.text), layout.semantic.window
@@ -222,8 +241,8 @@ def _key(request: Request, stage: Stage) -> tuple[int, int]:
 
 
 def _best(made: Sequence[Result]) -> Result:
-    """The first try with the fewest faults; its facts say how many there were."""
-    best = min(made, key=lambda result: len(result.facts.faults))
+    """The first try with the fewest faults and among these the fewest wrong words; its facts say how many tries."""
+    best = min(made, key=lambda result: (len(result.facts.faults), result.facts.word_errors or 0.0))
     if "not finite" in best.facts.faults:
         raise BarkError(
             f"chunk {best.chunk} came out as numbers that are none in {len(made)} tries: the weights or the voice are "

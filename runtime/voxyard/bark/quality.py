@@ -1,4 +1,4 @@
-"""A look at each spoken chunk: long enough for its text, not silent, not clipped, finite, ended by itself."""
+"""A look at each spoken chunk: long enough, not silent, not clipped, finite, ended by itself, the words of its text."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Bounds:
     slack: float = 3.0  # seconds; Bark sighs, laughs and waits
     silence: float = 0.9  # share of the frames
     clipping: float = 0.01  # share of the samples
+    word_errors: float = 0.5  # share of the words, of which pocketsphinx gets a third wrong in clear speech
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,20 @@ class Quality:
     faults: tuple[Fault, ...]
 
 
-def measure(audio: Audio, sample_rate: int, text: str, *, cap_reached: bool, finite: bool, bounds: Bounds) -> Quality:
-    """Measure one chunk. An end that never came, or a sound that is no sound, is a fault whatever the bounds are."""
+def measure(
+    audio: Audio,
+    sample_rate: int,
+    text: str,
+    *,
+    cap_reached: bool,
+    finite: bool,
+    bounds: Bounds,
+    word_errors: float | None = None,
+) -> Quality:
+    """Measure one chunk. An end that never came, or a sound that is no sound, is a fault whatever the bounds are.
+
+    `word_errors` is the share of wrong words; None where nobody checked them, which is no fault.
+    """
     if not len(audio):
         return Quality(1.0, 0.0, ("empty",) if finite else ("empty", "not finite"))
     faults: list[Fault] = []
@@ -48,6 +61,7 @@ def measure(audio: Audio, sample_rate: int, text: str, *, cap_reached: bool, fin
         ("too short", seconds < bounds.shortest * characters),
         ("too long", seconds > bounds.longest * characters + bounds.slack),
         ("no end", cap_reached),
+        ("wrong words", word_errors is not None and word_errors > bounds.word_errors),
     )
     faults += [fault for fault, found in checks if found]
     return Quality(silence, clipping, tuple(faults))

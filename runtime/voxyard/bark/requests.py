@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Stage = Literal["semantic", "coarse", "fine", "codec"]
-Fault = Literal["empty", "not finite", "silent", "clipped", "too short", "too long", "no end"]
+Fault = Literal["empty", "not finite", "silent", "clipped", "too short", "too long", "no end", "wrong words"]
 Audio = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.integer[Any]]
 
@@ -56,6 +56,8 @@ class Facts:
     silence: float  # share of the audio below the threshold
     clipping: float  # share of the samples at full scale
     faults: tuple[Fault, ...]  # what the quality gate still objects to
+    word_errors: float | None = None  # share of the words that a recogniser heard wrong; None: not checked
+    words_unchecked: str | None = None  # why they were not checked though a recogniser is named
 
 
 @dataclass(frozen=True)

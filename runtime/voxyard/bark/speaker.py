@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
+from voxyard.bark import voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.engine import BarkEngine
 from voxyard.bark.requests import Request, Voice
@@ -56,9 +56,4 @@ class Speaker:
 
 def speaker(settings: Mapping[str, object]) -> engine.Engine:
     """The factory that a pool names: `voxyard.bark.speaker:speaker`, with the fields of BarkConfig as its settings."""
-    return Speaker(BarkConfig.model_validate(dict(settings)), _load_voice)
-
-
-def _load_voice(name: str) -> Voice:
-    voice: Voice = importlib.import_module("voxyard.bark.voices").load(name)  # read only where a voice is asked for
-    return voice
+    return Speaker(BarkConfig.model_validate(dict(settings)), voices.load)

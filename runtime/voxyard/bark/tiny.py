@@ -49,7 +49,7 @@ def write(directory: Path, shape: TinyShape | None = None, *, seed: int = 0) -> 
     if directory.exists() and any(directory.iterdir()) and not (directory / MARKER).exists():
         raise BarkError(f"{directory} holds other files: name an empty or a new directory for the tiny checkpoint")
     directory.mkdir(parents=True, exist_ok=True)
-    _write_tokenizer(directory, _vocabulary())
+    write_tokenizer(directory)
     (directory / "generation_config.json").write_text(json.dumps(generation(shape), indent=2) + "\n")
     model = random_model(shape, seed)
     state = {name: tensor.clone().contiguous() for name, tensor in model.state_dict().items()}
@@ -80,8 +80,9 @@ def _vocabulary() -> list[str]:
     return [*SPECIAL, *letters, *(f"##{each}" for each in letters), *WORDS]
 
 
-def _write_tokenizer(directory: Path, vocabulary: list[str]) -> None:
-    """A word-piece tokenizer in BERT's way: words of our list, else letter by letter."""
+def write_tokenizer(directory: Path) -> None:
+    """A word-piece tokenizer in BERT's way: words of our list, else letter by letter. Needs no torch."""
+    vocabulary = _vocabulary()
     tokenizer = word_pieces({word: at for at, word in enumerate(vocabulary)})
     tokenizer.save(str(directory / "tokenizer.json"))
     (directory / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")

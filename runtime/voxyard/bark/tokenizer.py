@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from voxyard.bark.errors import BarkError
+
 UNKNOWN = "[UNK]"
 
 
@@ -21,14 +23,33 @@ def word_pieces(vocabulary: Mapping[str, int]) -> Any:
 
 
 def read(directory: Path) -> Any:
-    """The tokenizer of a model, from tokenizer.json or vocab.txt."""
+    """The tokenizer of a model, from tokenizer.json or vocab.txt. It is only read from here on: threads may share it.
+
+    Raises:
+        BarkError: the file cannot be read, or holds no tokenizer.
+    """
     from tokenizers import Tokenizer
 
-    whole = directory / "tokenizer.json"
+    whole, list_ = directory / "tokenizer.json", directory / "vocab.txt"
     if not whole.is_file():
-        lines = (directory / "vocab.txt").read_text(encoding="utf-8").splitlines()
-        return word_pieces({piece: at for at, piece in enumerate(lines)})
-    tokenizer = Tokenizer.from_file(str(whole))
+        return word_pieces(_vocabulary(list_))
+    try:
+        tokenizer = Tokenizer.from_file(str(whole))
+    except Exception as problem:  # tokenizers raises nothing narrower, whatever is wrong
+        raise BarkError(f"{whole} holds no tokenizer: {problem}; get the model again") from problem
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _vocabulary(file: Path) -> dict[str, int]:
+    """A piece a line, counted from 0."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise BarkError(f"{file} cannot be read as a list of word pieces: {problem}; get the model again") from problem
+    lines = text.removesuffix("\n").split("\n")  # splitlines would end a line at U+2028, which is a piece
+    pieces = {piece: at for at, piece in enumerate(lines)}
+    if UNKNOWN not in pieces:
+        raise BarkError(f"{file} lists {len(lines)} word pieces and no {UNKNOWN}: it is none of Bark's; get it again")
+    return pieces

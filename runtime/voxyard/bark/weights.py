@@ -35,11 +35,7 @@ def load(directory: Path, device: str = "cpu", precision: Precision = "float32")
     Raises:
         BarkError: the directory is no usable Bark model; the message says what is missing.
     """
-    problems = check(directory)
-    if problems:
-        raise BarkError(
-            f"{directory} is no usable Bark model: {'; '.join(problems)}. {_ADVICE[0].upper()}{_ADVICE[1:]}."
-        )
+    require(directory)
     import torch
     from transformers import BarkModel
     from transformers.utils import logging
@@ -68,17 +64,59 @@ def load(directory: Path, device: str = "cpu", precision: Precision = "float32")
     return Checkpoint(model.eval().to(device), layout_of(model), read(directory), is_random(directory))
 
 
+def require(directory: Path) -> None:
+    """Refuse a directory that is no usable Bark model.
+
+    Raises:
+        BarkError: the message says what is missing.
+    """
+    problems = check(directory)
+    if problems:
+        raise BarkError(
+            f"{directory} is no usable Bark model: {'; '.join(problems)}. {_ADVICE[0].upper()}{_ADVICE[1:]}."
+        )
+
+
 def check(directory: Path) -> tuple[str, ...]:
     """What keeps a directory from being a Bark model; empty if it is usable. Reads headers, no weights."""
     if not directory.is_dir():
         return (f"there is no directory {directory}",)
-    return (*_check_settings(directory), *_check_weights(directory), *_check_tokenizer(directory))
+    parts = _check_settings(directory), _check_weights(directory), _check_tokenizer(directory), _check_mark(directory)
+    return tuple(problem for part in parts for problem in part)
+
+
+def files(directory: Path) -> tuple[Path, ...]:
+    """The files with the weights of a usable model."""
+    for name in _ONE_FILE:
+        if (directory / name).is_file():
+            return (directory / name,)
+    for name in _ONE_FILE:
+        table = _document(directory / f"{name}.index.json")
+        if isinstance(table, dict):
+            return tuple(directory / shard for shard in sorted(set(table.get("weight_map", {}).values())))
+    return ()
 
 
 def is_random(directory: Path) -> bool:
-    """Whether the weights are marked as random: what they speak is noise."""
+    """Whether the weights are marked as random: what they speak is noise.
+
+    Raises:
+        BarkError: the mark cannot be read.
+    """
+    found = _mark(directory)
+    if isinstance(found, str):
+        raise BarkError(f"{directory}: {found}")
+    return bool(found.get("random_weights"))
+
+
+def _mark(directory: Path) -> dict[str, Any] | str:
     marker = directory / MARKER
-    return marker.is_file() and bool(json.loads(marker.read_text(encoding="utf-8")).get("random_weights"))
+    return _document(marker) if marker.exists() else {}
+
+
+def _check_mark(directory: Path) -> list[str]:
+    found = _mark(directory)
+    return [found] if isinstance(found, str) else []
 
 
 def _check_settings(directory: Path) -> list[str]:

@@ -19,6 +19,14 @@ from voxyard.cli.frame import CONTEXT, INTERRUPTED, LazyGroup
     entries={
         "train": ("Train a text-to-speech model from recordings.", "voxyard.cli.train:train"),
         "synthesize": ("Let a trained model speak: text in, a WAV file out.", "voxyard.cli.train:synthesize"),
+        "speak": ("Speak a document on all GPUs: text in, a sound file out.", "voxyard.cli.speak:speak"),
+        "serve": (
+            "Speak over HTTP: OpenAI's speech API, long documents that survive a stop, and a page to use both.",
+            "voxyard.cli.serve:serve",
+        ),
+        "weights": ("Fetch, make and check the weights that Bark speaks with.", "voxyard.cli.weights:weights"),
+        "voices": ("List the voices that Bark has by name.", "voxyard.cli.voices:voices"),
+        "keys": ("Make, list and revoke the API keys of `voxyard serve`.", "voxyard.cli.keys:keys"),
         "gpus": ("List this host's GPUs as NVIDIA's library numbers them.", "voxyard.cli.host:gpus"),
         "topology": ("Show how the GPUs are linked, and the best pair.", "voxyard.cli.host:topology"),
         "limits": ("Recommend memory limits, batch and buffers for this host.", "voxyard.cli.host:limits"),

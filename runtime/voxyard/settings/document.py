@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from voxyard.settings.fields import Section, Setting, section_type, settings_of
 
 
-def markdown(model: type[Section]) -> str:
-    """A table for each section of `model`: YAML key, flag, environment variable, values, default, meaning."""
+def markdown(model: type[Section], *, leave_out: Collection[str] = ()) -> str:
+    """A table for each section of `model` but those left out: YAML key, flag, variable, values, default, meaning."""
     parts: list[str] = []
-    for section in model.model_fields:
+    for section in (name for name in model.model_fields if name not in leave_out):
         sentence = (section_type(model, section).__doc__ or "").strip().partition("\n")[0]
         rows = [_row(each) for each in settings_of(model) if each.section == section]
         parts += [f"**`{section}`**: {sentence}", "", *_HEAD, *rows, ""]

@@ -17,6 +17,7 @@ from voxyard.speech.sentences import language_code, sentence_ends
 MAX_TOKENS = 256  # Bark reads so many and drops the rest without a word
 MAX_SECONDS = 13.0  # Bark speaks at most 15.4 s in one go; the rest is room for an estimate that is too low
 SHORT = 1000  # milliseconds: engines speak a lone "Yes." badly, so it joins its neighbour where that fits
+VERY_SHORT = 700  # worse than a neighbour cut between two words
 CHARACTERS_PER_TOKEN = 20  # no chunk is longer than this allows: a megabyte of silent signs must not be counted whole
 
 Span = tuple[int, int]
@@ -236,12 +237,15 @@ class _Splitter:
         )
 
     def _share(self, left: Span, right: Span) -> tuple[Span, Span]:
-        """Two neighbours cut anew so that neither is short: after a sentence, else a clause, else a word."""
+        """Two neighbours cut anew so that neither is short: after a sentence, else a clause, at worst a word."""
         start, end = left[0], right[1]
         sentences = self._sentence_ends[
             bisect_right(self._sentence_ends, start) : bisect_right(self._sentence_ends, end - 1)
         ]
-        for places in (sentences, cuts.clauses(self._text, start, end), cuts.words(self._text, start, end)):
+        levels = [sentences, cuts.clauses(self._text, start, end)]
+        if min(self.length(*left), self.length(*right)) < VERY_SHORT:
+            levels.append(cuts.words(self._text, start, end))
+        for places in levels:
             for cut in sorted(places, key=lambda place: abs(place - right[0])):
                 one, other = _trim(self._text, start, cut), _trim(self._text, cut, end)
                 if min(self.length(*one), self.length(*other)) >= SHORT and self._fits(*one) and self._fits(*other):

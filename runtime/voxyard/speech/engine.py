@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.factory import check_factory, find_factory
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
 
 
@@ -54,9 +54,7 @@ class EngineName:
     settings: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        module, colon, name = self.factory.partition(":")
-        if not (module and colon and name):
-            raise SpeechError(f"engine {self.factory!r}: expected package.module:factory")
+        check_factory("engine", self.factory)
         try:
             json.dumps(self.settings)
         except (TypeError, ValueError) as error:
@@ -68,12 +66,7 @@ class EngineName:
         Raises:
             SpeechError: there is no such module or factory.
         """
-        module, _, name = self.factory.partition(":")
-        try:
-            factory = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise SpeechError(f"engine {self.factory}: {error}; expected package.module:factory") from error
-        return cast("Engine", factory(self.settings))
+        return cast("Engine", find_factory("engine", self.factory)(self.settings))
 
 
 def is_lost(error: BaseException) -> bool:

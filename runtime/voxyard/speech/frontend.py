@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
 from voxyard.speech.engine import EngineName
-from voxyard.speech.errors import SpeechError
+from voxyard.speech.factory import find_factory
 
 
 class Frontend(Protocol):
@@ -59,11 +58,4 @@ def open_frontend(factory: str, settings: Mapping[str, object]) -> Frontend:
         SpeechError: there is no such module or factory.
         Exception: with `exit_code`, where the factory finds its settings or its model wrong.
     """
-    module, colon, name = factory.partition(":")
-    if not (module and colon and name):
-        raise SpeechError(f"engine {factory!r}: expected package.module:factory")
-    try:
-        make = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise SpeechError(f"engine {factory}: {error}; expected package.module:factory") from error
-    return cast("Frontend", make(settings))
+    return cast("Frontend", find_factory("engine", factory)(settings))

@@ -37,6 +37,7 @@ class WorkerState:
     pid: int | None
     processes: int  # started so far
     ready: Ready | None
+    reason: str = ""  # why it does not start
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,7 @@ class Pool:
                 worker.process.pid if worker.process else None,
                 slot.generation,
                 worker.ready,
+                "" if slot.running else slot.reason,
             )
             for worker, slot in pairs
         )

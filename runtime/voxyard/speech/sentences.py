@@ -11,7 +11,7 @@ import unicodedata
 from dataclasses import dataclass
 from functools import cache
 
-from voxyard.speech.abbreviations import BEFORE_A_NUMBER, GOES_ON
+from voxyard.speech.abbreviations import BEFORE_A_NUMBER, ENDS, GOES_ON
 from voxyard.speech.errors import SpeechError
 
 BLOCK = 8_000  # characters that sentencex gets at a time
@@ -19,10 +19,34 @@ _LOOK_BACK = 80  # characters that a rule sees before an end
 _SAMPLE = 400  # characters that show the script of a paragraph
 
 _CODE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*")
-_ITEM = re.compile(r"[\n\r\x0b\x0c\x85\u2028]\s*(?=(?:[-*+•‣◦–—]|\(?\d{1,3}[.)]|\(?[A-Za-z][.)])\s)")
+_ITEM = re.compile(r"[\n\r\x0b\x0c\x85\u2028]\s*(?=(?:[-*+•‣◦–—]|\(?(?:\d{1,3}|[A-Za-z]|[IVX]{2,5}|[ivx]{2,5})[.)])\s)")
 _LAST_WORD = re.compile(r"([^\W\d_][\w\u0900-\u097f]*)\.$")
-_MARKER = re.compile(r"[\n\r\x0b\x0c\x85\u2028]\s*\(?(?:\d{1,3}|[A-Za-z])[.)]$")  # of a list's item: its text follows
-_QUOTATIVE = re.compile(r"と|って")  # 「…」と言った: the sentence goes on after what is quoted
+_MARKER = re.compile(
+    r"[\n\r\x0b\x0c\x85\u2028]\s*\(?(?:\d{1,3}|[A-Za-z]|[IVX]{2,5}|[ivx]{2,5})[.)]$"
+)  # of a list's item: its text follows
+_INITIAL = re.compile(r"(?:[\s(«“„\"]|\.-)([^\W\d_])\.$")  # J.-P. Martin, K. García
+_KOREAN_DATE = re.compile(r"\d{1,4}\.\s*\d{1,2}\.$")
+_DASH = re.compile(r"[-–—]\s*(?=\w)")  # „…!” – zawołała
+_CLOSING_QUOTES = tuple("\"'”’“»›」』")
+_SAYS = {  # who said it, after what is quoted: the sentence goes on
+    language: re.compile(pattern)
+    for language, pattern in {
+        "en": r"(?:[A-Z][\w.'’-]*\s+){1,3}(?:said|says|asked|cried|called|replied|answered|shouted|whispered)\b",
+        "hi": r"[^।?!]{0,20}?(?:कहा|पूछा|बोला|बोली|बोले|चिल्लाया|चिल्लाई)",
+        "ja": r"と|って",
+        "ko": r"(?:이?라고|라며|하고)\s|[^.!?…]{0,15}?(?:물었|말했|외쳤|대답했|소리쳤|속삭였)",
+        "zh": r"[的之]|[^。！？…“”]{0,8}?(?:说|說|问|問|喊|叫|答|笑)道?[。，,：:]",
+    }.items()
+}
+_APART = re.compile(r"\([^()]{1,500}[.!?…][\"”’»]?\)\s+")  # (A sentence in brackets.)
+_APART_WIDE = re.compile(r"（[^（）]{1,500}[。！？…]）\s*")
+_SLASHED = re.compile(r"/[^\s/]{1,100}\.\s+")  # 3 m/s. example.com/a.b.
+_TRAILING_OFF = re.compile(r"…[\"”’»]\s+")
+_QUOTED_CHINESE = re.compile(r"[。！？…]”\s*(?=\w)")
+_GERMAN_ORDINAL = re.compile(r"(?:^|\D)\d{1,2}\.$")
+_GERMAN_ORDERED = re.compile(
+    r"(?:Jahrhundert|Jahrtausend|Jh\.|Kapitel|Klasse|Stock|Etage|Mal|Tag|Geburtstag|Lebensjahr|Platz|Weltkrieg|Auflage)"
+)
 _SCRIPTS = {
     "ja": ("\u3040", "\u30ff"),
     "ko": ("\uac00", "\ud7a3"),
@@ -63,8 +87,8 @@ def sentence_ends(text: str, language: str | None) -> Ends:
     language = language or _script(text)
     items = {match.end() for match in _ITEM.finditer(text)}
     sure, doubtful = set(items), []
-    for at in _found(text.translate(_plain()), language):
-        if at in items or not _goes_on(text, at, language):
+    for at in sorted({*_found(text.translate(_plain()), language), *_missed(text, language)} - items):
+        if at == len(text) or not _goes_on(text, at, language):
             sure.add(at)
         else:
             doubtful.append(at)
@@ -101,19 +125,54 @@ def _ask(block: str, language: str) -> list[int]:
 def _goes_on(text: str, at: int, language: str) -> bool:
     """Whether the sentence more likely goes on than ends at this position."""
     before = ("\n" if at <= _LOOK_BACK else "") + text[max(0, at - _LOOK_BACK) : at].rstrip()
+    if before.endswith(_CLOSING_QUOTES) and language in _SAYS and _SAYS[language].match(text, at) is not None:
+        return True
+    if (dash := _DASH.match(text, at)) is not None and text[dash.end()].islower():
+        return True
+    return _MARKER.search(before) is not None or (before.endswith(".") and _is_short_for(text, at, before, language))
+
+
+def _is_short_for(text: str, at: int, before: str, language: str) -> bool:
+    """Whether the full stop at the end of `before` belongs to an abbreviation, an initial or an ordinal number."""
     first = text[at]
-    if language == "ja":
-        return before.endswith(("」", "』")) and _QUOTATIVE.match(text, at) is not None
-    if _MARKER.search(before) is not None:
+    if first.islower() or (first == "-" and text[at - 1] == "."):
         return True
-    if not before.endswith("."):
-        return False
-    if first.islower():
+    if language == "ko" and _in_korean_date(before, first):
         return True
+    if language == "de" and _GERMAN_ORDINAL.search(before) and _GERMAN_ORDERED.match(text, at):
+        return True
+    if (initial := _INITIAL.search(before)) is not None and initial[1].isupper() and first.isupper():
+        return not (language == "en" and initial[1] == "I")
     word = _LAST_WORD.search(before)
     if word is None:
         return False
     return word[1].lower() in (BEFORE_A_NUMBER if first.isdigit() else GOES_ON.get(language, ()))
+
+
+def _in_korean_date(before: str, first: str) -> bool:
+    return before[-2:-1].isdigit() and (first.isdigit() or _KOREAN_DATE.search(before) is not None)
+
+
+def _missed(text: str, language: str) -> set[int]:
+    """Ends that sentencex does not see: after a sentence in brackets, an address, a word like an abbreviation."""
+    patterns = [_SLASHED, _TRAILING_OFF, *([_words_at_the_end(language)] if language in ENDS else [])]
+    found = {each.end() for pattern in patterns for each in pattern.finditer(text)}
+    found |= {each.end() for each in _APART.finditer(text) if _begins(text, each.start())}
+    found = {at for at in found if at < len(text) and text[at].isupper()}
+    found |= {each.end() for each in _APART_WIDE.finditer(text) if _begins(text, each.start())}
+    if language == "zh":
+        found |= {each.end() for each in _QUOTED_CHINESE.finditer(text)}
+    return found
+
+
+def _begins(text: str, at: int) -> bool:
+    """Whether what stands before this position is complete."""
+    return text[max(0, at - _LOOK_BACK) : at].rstrip()[-1:] in ("", *".!?…。！？")
+
+
+@cache
+def _words_at_the_end(language: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?:{'|'.join(sorted(ENDS[language]))})\.\s+")
 
 
 def _script(text: str) -> str:

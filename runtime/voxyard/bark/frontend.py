@@ -1,0 +1,90 @@
+"""Bark as the parent process sees it: its tokenizer, its voices, what a worker loads; no torch and no weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from voxyard.bark import tokenizer, voices, weights
+from voxyard.bark.config import BarkConfig
+from voxyard.bark.errors import BarkError
+from voxyard.speech.engine import EngineName
+from voxyard.speech.frontend import Frontend
+
+SPEAKER = "voxyard.bark.speaker:speaker"
+MAX_TOKENS = 256
+MAX_SECONDS = 13.0  # the semantic stage ends after 15.4 s
+
+
+class BarkFrontend:
+    """One model directory, checked. Its methods may be called from several threads: the tokenizer is only read."""
+
+    max_tokens = MAX_TOKENS
+    max_seconds = MAX_SECONDS
+
+    def __init__(self, config: BarkConfig) -> None:
+        weights.require(config.model)
+        self._tokenizer = tokenizer.read(config.model)
+        self.engine = EngineName(SPEAKER, config.model_dump(mode="json"))
+        self.notes = _notes(config.model)
+
+    def count_tokens(self, text: str) -> int:
+        """Text tokens as Bark counts them, none added, none cut.
+
+        Raises:
+            BarkError: the text holds half of a surrogate pair, which is no character.
+        """
+        try:
+            return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        except TypeError as problem:
+            raise BarkError(
+                "the text holds half of a surrogate pair, which is no character and cannot be read: "
+                "write the text as valid UTF-8"
+            ) from problem
+
+    def voices(self) -> tuple[str, ...]:
+        """The presets, sorted.
+
+        Raises:
+            BarkError: the package with the presets is not installed.
+        """
+        return voices.names()
+
+    def default_voice(self, language: str | None) -> str:
+        """A preset of the language, else an English one. Without any, Bark makes up a new voice for every chunk."""
+        return voices.default((language or "en").partition("-")[0].lower())
+
+    def check_voice(self, name: str) -> None:
+        """Whether there is such a preset or voice file.
+
+        Raises:
+            BarkError: there is none; the message names the nearest presets.
+        """
+        voices.load(name)
+
+    def language(self, voice: str | None) -> str | None:
+        """What a preset is named after; None for the announcer and for voice files."""
+        return None if voice is None else voices.language(voice)
+
+
+def frontend(settings: Mapping[str, object]) -> Frontend:
+    """The factory of Bark's front: `voxyard.bark.frontend:frontend`, with the fields of BarkConfig as its settings.
+
+    Raises:
+        BarkError: a setting is wrong, or the directory holds no usable Bark model.
+    """
+    try:
+        config = BarkConfig.model_validate(dict(settings))
+    except ValidationError as problem:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problem.errors())
+        raise BarkError(f"Bark's settings are wrong: {wrong}") from problem
+    # Absolute: a worker must find the model wherever it runs.
+    return BarkFrontend(config.model_copy(update={"model": config.model.expanduser().absolute()}))
+
+
+def _notes(directory: Path) -> tuple[str, ...]:
+    if weights.is_random(directory):
+        return (f"the weights in {directory} are random: what is spoken is noise",)
+    return ()

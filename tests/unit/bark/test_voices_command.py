@@ -1,0 +1,45 @@
+"""`voxyard voices`: the presets as lines or JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from voxyard.bark import voices as presets
+from voxyard.cli.voices import voices
+
+
+def test_every_preset_is_a_line_with_its_language() -> None:
+    ended = CliRunner().invoke(voices)
+
+    lines = dict(line.split() for line in ended.stdout.splitlines())
+    assert tuple(lines) == presets.names()
+    assert (lines["v2/de_speaker_3"], lines["announcer"]) == ("de", "-")
+
+
+@pytest.mark.parametrize("code", ["hi", "HI"])
+def test_one_language_is_chosen(code: str) -> None:
+    ended = CliRunner().invoke(voices, ["--language", code, "--json"])
+
+    found = json.loads(ended.stdout)["voices"]
+    assert len(found) == 20
+    assert {each["language"] for each in found} == {"hi"}
+
+
+def test_a_language_that_bark_does_not_speak_is_refused() -> None:
+    ended = CliRunner().invoke(voices, ["--language", "xx"])
+
+    assert ended.exit_code == 2
+    assert "Bark speaks no language 'xx'; it has voices in de, en" in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_missing_package_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presets, "PACKAGE", "no-such-package-of-voices")
+
+    ended = CliRunner().invoke(voices)
+
+    assert ended.exit_code == 2
+    assert "is not installed: run `pip install" in ended.stderr
