@@ -1,0 +1,69 @@
+"""Who waits for a document hears when something of it has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+
+
+class Changes:
+    """A number for every document that is another one after each change, and greater.
+
+    Numbers go on growing when the service is started again, as they begin with the clock's microseconds.
+    """
+
+    def __init__(self) -> None:
+        self._next = itertools.count(time.time_ns() // 1000)
+        self._versions: dict[str, int] = {}
+        self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
+        self._lock = threading.Lock()
+
+    def version(self, id: str) -> int:  # noqa: A002
+        """The number of a document now; 0 where nothing has changed since the start."""
+        with self._lock:
+            return self._versions.get(id, 0)
+
+    def bump(self, id: str) -> None:  # noqa: A002
+        """Something of the document has changed. May be called from any thread."""
+        with self._lock:
+            self._versions[id] = next(self._next)
+            waiting = tuple(self._waiting.get(id, ()))
+        _wake(waiting)
+
+    def forget(self, id: str) -> None:  # noqa: A002
+        """The document is gone: who waits for it hears once more, then nothing is kept of it."""
+        with self._lock:
+            self._versions.pop(id, None)
+            waiting = tuple(self._waiting.get(id, ()))
+        _wake(waiting)
+
+    async def wait(self, id: str, seen: int, timeout: float) -> int:  # noqa: A002
+        """The document's number as soon as it is not `seen`, or after `timeout` seconds whatever it is."""
+        event = asyncio.Event()
+        entry = (asyncio.get_running_loop(), event)
+        with self._lock:
+            if self._versions.get(id, 0) != seen:
+                return self._versions.get(id, 0)
+            self._waiting.setdefault(id, set()).add(entry)
+        try:
+            async with asyncio.timeout(timeout):
+                await event.wait()
+        except TimeoutError:
+            pass
+        finally:
+            with self._lock:
+                self._waiting[id].discard(entry)
+                if not self._waiting[id]:
+                    del self._waiting[id]
+        return self.version(id)
+
+
+def _wake(waiting: tuple[tuple[asyncio.AbstractEventLoop, asyncio.Event], ...]) -> None:
+    for loop, event in waiting:
+        try:
+            loop.call_soon_threadsafe(event.set)
+        except RuntimeError:
+            if not loop.is_closed():  # a loop that has ended has nobody waiting
+                raise

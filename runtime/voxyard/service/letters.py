@@ -1,0 +1,54 @@
+"""What the clerk is told by the other threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from voxyard.speech.job import Job, Outcome
+
+
+@dataclass(eq=False, slots=True)
+class InPool:
+    """A document whose chunks are in the pool."""
+
+    id: str
+    left: set[int]  # chunks without an outcome
+    job: Job | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """A chunk has come to an end."""
+
+    document: InPool
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A document is in the store and wants to be spoken."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A document was deleted from the store."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Somebody hears the document while it is made, or does no longer."""
+
+    id: str
+    listening: bool
+
+
+@dataclass(frozen=True)
+class Closing:
+    """It is time to end."""
+
+
+Letter = Heard | Arrived | Gone | Listening | Closing

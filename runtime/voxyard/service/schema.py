@@ -1,0 +1,77 @@
+"""The store's tables, as the steps that lead from an empty file to today's."""
+
+from __future__ import annotations
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """
+        CREATE TABLE documents (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            owner TEXT NOT NULL,
+            title TEXT NOT NULL,
+            state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'processing', 'completed', 'failed')),
+            created REAL NOT NULL,
+            started REAL,
+            finished REAL,
+            voice TEXT,
+            seed INTEGER NOT NULL,
+            language TEXT,
+            on_failure TEXT NOT NULL CHECK (on_failure IN ('fail', 'silence')),
+            characters INTEGER NOT NULL,
+            chunks INTEGER NOT NULL,
+            chunks_done INTEGER NOT NULL DEFAULT 0,
+            chunks_failed INTEGER NOT NULL DEFAULT 0,
+            samples INTEGER NOT NULL DEFAULT 0,
+            estimated_seconds REAL NOT NULL,
+            waiting_seconds REAL NOT NULL,
+            reason TEXT,
+            parked TEXT,
+            reduced INTEGER NOT NULL DEFAULT 0,
+            webhook TEXT,
+            idempotency_key TEXT,
+            fingerprint TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX documents_state ON documents (state, number)",
+        "CREATE INDEX documents_owner ON documents (owner, number)",
+        """
+        CREATE UNIQUE INDEX documents_idempotency ON documents (owner, idempotency_key)
+        WHERE idempotency_key IS NOT NULL
+        """,
+        """
+        CREATE TABLE texts (
+            document INTEGER PRIMARY KEY REFERENCES documents (number) ON DELETE CASCADE,
+            text TEXT NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE chunks (
+            document INTEGER NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            first INTEGER NOT NULL,
+            last INTEGER NOT NULL,
+            ending TEXT NOT NULL CHECK (ending IN ('clause', 'sentence', 'paragraph')),
+            estimated_seconds REAL NOT NULL,
+            state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'spoken', 'silenced', 'failed')),
+            samples INTEGER,
+            reason TEXT,
+            PRIMARY KEY (document, place)
+        ) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE hooks (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            document INTEGER NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            event TEXT NOT NULL,
+            tries INTEGER NOT NULL DEFAULT 0,
+            next_try REAL NOT NULL,
+            error TEXT
+        )
+        """,
+        "CREATE INDEX hooks_next_try ON hooks (next_try)",
+        "CREATE INDEX hooks_document ON hooks (document)",
+        "PRAGMA user_version = 1",
+    ),
+)
+"""Step n leads from version n to n + 1; what has been released is never changed, only followed by another step."""

@@ -1,0 +1,230 @@
+"""A disk that is full while documents are spoken: they wait, nothing is corrupt, and they go on when there is room."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desks import ThreadPool, audio_of, new_document
+
+from voxyard.service.config import ServiceSection
+from voxyard.service.desk import Desk
+from voxyard.service.errors import NoRoomError
+from voxyard.service.records import NewDocument
+from voxyard.service.shelf import Shelf
+from voxyard.service.store import Store
+from voxyard.service.wavefile import to_bytes
+from voxyard.speech.join import Pauses
+
+PAUSES = Pauses()
+KIB = 1024
+
+
+class SmallDisk:
+    """A file system in memory that a file fills."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._filler = folder / "filler"
+
+    def leave(self, free: int) -> None:
+        """Leave so many bytes free, a multiple of a page."""
+        self.make_room()
+        with self._filler.open("wb") as file:
+            file.write(bytes(Shelf(self.folder / "audio", quota=1).free_bytes() - free))
+
+    def make_room(self) -> None:
+        self._filler.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """2 MiB; root is needed, or a user namespace."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted, root is needed: {mounted.stderr.strip()}")
+    try:
+        yield SmallDisk(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+class Service:
+    def __init__(self, store: Path, audio: Path) -> None:
+        self.store = Store(store)
+        self.shelf = Shelf(audio, quota=10**9)
+        self.pool = ThreadPool()
+        self.desk = Desk(self.store, self.shelf, self.pool, ServiceSection(), PAUSES, look_seconds=0.05)
+        self.desk.start()
+
+    def wait(self, new: NewDocument, good: Callable[[Any], object]) -> Any:
+        deadline = time.monotonic() + 60
+        while not good(document := self.store.document(new.id)):
+            assert time.monotonic() < deadline, f"still {document}"
+            time.sleep(0.005)
+        return document
+
+    def stop(self) -> None:
+        self.pool.going.set()
+        self.desk.close()
+        self.pool.close()
+        self.store.close()
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[..., Service]]:
+    made: list[Service] = []
+
+    def make(store: Path, audio: Path) -> Service:
+        made.append(Service(store, audio))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def accept_many(store: Store) -> None:
+    for number in range(2, 1000):
+        store.accept(new_document(number, chunks=20))
+
+
+def assert_right(service: Service, new: NewDocument) -> None:
+    """Its sound is the one that a shelf with room makes."""
+    chunks = service.store.chunks(new.id)
+    assert [chunk.state for chunk in chunks] == ["spoken"] * len(new.chunks)
+    path = service.shelf.wav(new.id)
+    content = path.read_bytes()
+    other = Shelf(path.parent.parent.parent.parent / "roomy", quota=10**9)
+    for chunk in chunks:
+        other.put(new.id, chunk.index, audio_of(new, chunk.index))
+    assert other.assemble(new.id, chunks, PAUSES).read_bytes() == content
+    assert to_bytes(next(service.shelf.pieces(new.id, chunks, PAUSES)).audio) in content
+
+
+def test_sound_that_finds_no_room_parks_its_document_until_there_is(
+    disk: SmallDisk, tmp_path: Path, serving: Callable[..., Service]
+) -> None:
+    service = serving(tmp_path / "store.sqlite", disk.folder / "audio")
+    new, other = new_document(1, chunks=60), new_document(2, chunks=3)
+    service.pool.fails = lambda request: "no voice" if request.seed == 2 else None
+    service.pool.going.clear()
+    for each in (new, other):  # whose chunks fail, and so need no room
+        service.desk.accept(each)
+        service.wait(each, lambda document: document.state == "processing")
+    disk.leave(120 * KIB)  # 60 chunks take a page each
+    service.pool.going.set()
+
+    parked = service.wait(new, lambda document: document.parked)
+    assert "full" in parked.parked or "no room" in parked.parked
+    assert 0 < parked.chunks_done < 60
+    service.wait(other, lambda document: document.state == "failed")
+    for chunk in service.store.chunks(new.id):
+        assert chunk.samples is None or service.shelf.has(new.id, chunk.index, chunk.samples)
+    assert not list((disk.folder / "audio").glob("*/*.part"))
+    spoken_before = parked.chunks_done
+
+    disk.make_room()
+
+    done = service.wait(new, lambda document: document.state == "completed")
+    assert done.parked is None
+    assert len(service.pool.submitted[-1]) <= 60 - spoken_before
+    assert_right(service, new)
+
+
+def test_a_document_that_the_disk_cannot_take_is_not_begun(
+    disk: SmallDisk, tmp_path: Path, serving: Callable[..., Service]
+) -> None:
+    service = serving(tmp_path / "store.sqlite", disk.folder / "audio")
+    new = new_document(1, chunks=60)
+    service.desk.close()
+    service.store.accept(new)
+    service.stop()
+    disk.leave(40 * KIB)
+
+    service = serving(tmp_path / "store.sqlite", disk.folder / "audio")
+    parked = service.wait(new, lambda document: document.parked)
+
+    assert "the disk has no room for its sound" in parked.parked
+    assert service.pool.submitted == []
+    with pytest.raises(NoRoomError) as refused:
+        service.desk.accept(new_document(2, chunks=60))
+    assert refused.value.status == 507
+    disk.make_room()
+    service.wait(new, lambda document: document.state == "completed")
+    assert_right(service, new)
+
+
+def test_a_disk_without_room_for_the_whole_keeps_the_chunks(
+    disk: SmallDisk, tmp_path: Path, serving: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = serving(tmp_path / "store.sqlite", disk.folder / "audio")
+    new = new_document(1, chunks=30)
+    assemble = Shelf.assemble
+
+    def crowded(shelf: Shelf, *arguments: Any) -> Path:
+        disk.leave(8 * KIB)
+        monkeypatch.setattr(Shelf, "assemble", assemble)
+        return assemble(shelf, *arguments)
+
+    monkeypatch.setattr(Shelf, "assemble", crowded)
+
+    service.desk.accept(new)
+
+    parked = service.wait(new, lambda document: document.parked)
+    assert parked.chunks_done == 30
+    disk.make_room()
+    service.wait(new, lambda document: document.state == "completed")
+    assert len(service.pool.submitted) == 1
+    assert_right(service, new)
+
+
+def test_a_full_disk_with_the_store_on_it_loses_nothing_either(
+    disk: SmallDisk, serving: Callable[..., Service]
+) -> None:
+    service = serving(disk.folder / "store.sqlite", disk.folder / "audio")
+    new = new_document(1, chunks=60)
+    service.pool.going.clear()
+    service.desk.accept(new)
+    service.wait(new, lambda document: document.state == "processing")
+    disk.leave(0)
+
+    with pytest.raises(NoRoomError, match="is full: delete documents, or free space"):
+        accept_many(service.store)
+    with pytest.raises(NoRoomError):
+        service.desk.accept(new_document(1000))
+    service.pool.going.set()
+    deadline = time.monotonic() + 60
+    while not service.pool.cancelled:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+    disk.make_room()
+
+    for document in service.store.unfinished():
+        service.wait(new_document(int(document.id, 16)), lambda document: document.state == "completed")
+    assert_right(service, new)
+
+
+def test_deleting_a_document_makes_room_on_a_disk_that_is_full_to_the_last_byte(
+    disk: SmallDisk, serving: Callable[..., Service]
+) -> None:
+    service = serving(disk.folder / "store.sqlite", disk.folder / "audio")
+    new = new_document(1, chunks=60)
+    service.desk.accept(new)
+    service.wait(new, lambda document: document.state == "completed")
+    disk.leave(0)
+    with pytest.raises(NoRoomError):
+        accept_many(service.store)
+
+    service.desk.cancel(new.id)
+
+    assert new.id not in {document.id for document in service.store.documents(limit=1000)}

@@ -1,0 +1,362 @@
+"""The store: what is accepted is there after any end of the process, and only one service has it."""
+
+from __future__ import annotations
+
+import ast
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from desks import new_document
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from voxyard.service import database, rows, schema
+from voxyard.service import store as store_module
+from voxyard.service.errors import ConflictError, NoRoomError, NotFoundError, StoreError
+from voxyard.service.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "store.sqlite")
+    yield made
+    made.close()
+
+
+def accept_many(store: Store) -> None:
+    for number in range(2, 1000):
+        store.accept(new_document(number, 50))
+
+
+def test_a_document_comes_back_as_it_was_accepted(store: Store) -> None:
+    new = new_document(1, 3, owner="ann", language="en", webhook="http://h/")
+
+    document, fresh = store.accept(new)
+
+    assert fresh
+    assert document == store.document(new.id) == store.document(new.id, "ann")
+    assert (document.state, document.chunks, document.chunks_done, document.characters) == (
+        "pending",
+        3,
+        0,
+        len(new.text),
+    )
+    assert (document.voice, document.seed, document.language, document.webhook) == ("en_1", 1, "en", "http://h/")
+    assert store.text(new.id) == new.text
+    assert [(each.start, each.end, each.ending, each.estimated_seconds) for each in store.chunks(new.id)] == [
+        (each.start, each.end, each.ending, each.estimated_seconds) for each in new.chunks
+    ]
+
+
+def test_a_document_of_another_client_is_not_there(store: Store) -> None:
+    new = new_document(1, owner="ann")
+    store.accept(new)
+    with pytest.raises(NotFoundError, match=f"there is no document {new.id}"):
+        store.document(new.id, "bob")
+    with pytest.raises(NotFoundError):
+        store.documents("bob", before=new.id)
+
+
+def test_documents_are_listed_newest_first_in_pages(store: Store) -> None:
+    for number in range(7):
+        store.accept(new_document(number, owner="ann" if number % 2 else "bob", created=100.0 - number))
+
+    first = store.documents(limit=3)
+    rest = store.documents(limit=9, before=first[-1].id)
+
+    assert [int(each.id, 16) for each in (*first, *rest)] == [6, 5, 4, 3, 2, 1, 0]
+    assert [int(each.id, 16) for each in store.documents("ann")] == [5, 3, 1]
+    assert [int(each.id, 16) for each in store.unfinished()] == list(range(7))
+
+
+def test_an_idempotency_key_is_a_clients_own(store: Store) -> None:
+    store.accept(new_document(1, owner="ann", idempotency_key="k", fingerprint="a"))
+    _, fresh = store.accept(new_document(2, owner="bob", idempotency_key="k", fingerprint="b"))
+    again, repeated = store.accept(new_document(3, owner="ann", idempotency_key="k", fingerprint="a"))
+    assert (fresh, repeated, int(again.id, 16)) == (True, False, 1)
+    with pytest.raises(ConflictError, match="use a new key for a new document"):
+        store.accept(new_document(3, owner="ann", idempotency_key="k", fingerprint="c"))
+    assert len(store.documents()) == 2
+
+
+def test_the_same_key_from_many_threads_is_one_document(store: Store) -> None:
+    found: list[tuple[str, bool]] = []
+
+    def send(number: int) -> None:
+        document, fresh = store.accept(new_document(number, idempotency_key="k", fingerprint="a"))
+        found.append((document.id, fresh))
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len({id for id, _ in found}) == 1  # noqa: A001
+    assert sum(fresh for _, fresh in found) == 1
+
+
+def test_the_sums_of_a_document_follow_its_chunks(store: Store) -> None:
+    new = new_document(1, 4)
+    store.accept(new)
+    store.started(new.id, 10.0)
+    store.spoken(new.id, 0, 24_000, reduced=True)
+    store.spoken(new.id, 1, 12_000, silenced=True, reason="why")
+    store.chunk_failed(new.id, 2, "no")
+    store.chunk_failed(new.id, 2, "no")
+    store.spoken(new.id, 1, 99)
+
+    document, (first, second, third, last) = store.document(new.id), store.chunks(new.id)
+    assert (document.chunks_done, document.chunks_failed, document.audio_seconds, document.reduced) == (3, 1, 1.5, True)
+    assert (document.state, document.started) == ("processing", 10.0)
+    assert (first.state, first.samples) == ("spoken", 24_000)
+    assert (second.state, second.samples, second.reason) == ("silenced", 12_000, "why")
+    assert (third.state, third.samples, third.reason) == ("failed", None, "no")
+    load = store.load()
+    assert (load.documents, load.chunks) == (1, 1)
+    assert load.estimated_seconds == pytest.approx(last.estimated_seconds)
+
+    store.respeak(new.id, [0])
+    again = store.document(new.id)
+    assert (again.chunks_done, again.chunks_failed, again.audio_seconds) == (2, 1, 0.5)
+    assert store.load().chunks == 2
+
+
+def test_an_end_queues_the_webhook_once_and_a_retry_takes_it_back(store: Store) -> None:
+    new = new_document(1, 1, webhook="http://h/")
+    store.accept(new)
+    store.chunk_failed(new.id, 0, "no")
+    store.failed(new.id, 20.0, "no")
+    store.failed(new.id, 21.0, "again")
+
+    (hook,) = store.pending_hooks(20.0)
+    assert (hook.document, hook.url, hook.event, hook.tries) == (new.id, "http://h/", "document.failed", 0)
+    assert store.pending_hooks(19.0) == ()
+    store.hook_tried(hook.id, 22.0, 30.0, "refused")
+    assert store.pending_hooks(29.0) == ()
+    assert [(each.tries, each.error) for each in store.pending_hooks(30.0)] == [(1, "refused")]
+
+    again = store.retry(new.id)
+    assert (again.chunks_done, again.chunks_failed, store.load().chunks) == (0, 0, 1)
+    assert store.pending_hooks(99.0) == ()
+    store.spoken(new.id, 0, 1)
+    store.completed(new.id, 40.0)
+    (hook,) = store.pending_hooks(99.0)
+    assert hook.event == "document.completed"
+    store.hook_done(hook.id)
+    assert store.pending_hooks(99.0) == ()
+
+
+def test_a_webhook_that_is_given_up_is_gone(store: Store) -> None:
+    new = new_document(1, 1, webhook="http://h/")
+    store.accept(new)
+    store.completed(new.id, 1.0)
+    (hook,) = store.pending_hooks(1.0)
+    store.hook_tried(hook.id, 2.0, None, "never")
+    assert store.pending_hooks(9.0) == ()
+
+
+def test_a_deleted_document_takes_everything_with_it(store: Store, tmp_path: Path) -> None:
+    new = new_document(1, webhook="http://h/")
+    store.accept(new)
+    store.completed(new.id, 1.0)
+
+    store.delete(new.id)
+
+    for method in (store.document, store.text, store.chunks, store.delete):
+        with pytest.raises(NotFoundError):
+            method(new.id)
+    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+        for table in ("documents", "texts", "chunks", "hooks"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)  # noqa: S608
+
+
+def test_only_finished_documents_expire(store: Store) -> None:
+    for number in range(4):
+        store.accept(new_document(number, created=1.0))
+    store.completed(f"{0:032x}", 10.0)
+    store.failed(f"{1:032x}", 11.0, "why")
+    store.completed(f"{2:032x}", 20.0)
+    assert store.expired(15.0) == (f"{0:032x}", f"{1:032x}")
+    assert store.counts() == {"pending": 1, "processing": 0, "completed": 2, "failed": 1}
+
+
+def test_a_parked_document_says_why_until_it_goes_on(store: Store) -> None:
+    new = new_document(1)
+    store.accept(new)
+    store.parked(new.id, "the disk is full")
+    assert store.document(new.id).parked == "the disk is full"
+    store.started(new.id, 2.0)
+    assert store.document(new.id).parked is None
+    store.completed(new.id, 3.0)
+    store.parked(new.id, "too late")
+    assert store.document(new.id).parked is None
+
+
+def test_everything_is_there_after_a_restart(store: Store, tmp_path: Path) -> None:
+    new = new_document(1, 2)
+    store.accept(new)
+    store.spoken(new.id, 1, 7)
+    before = store.document(new.id), store.chunks(new.id)
+    store.close()
+
+    again = Store(tmp_path / "store.sqlite")
+
+    assert (again.document(new.id), again.chunks(new.id)) == before
+    again.close()
+
+
+def test_a_second_service_on_the_same_data_is_refused(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="in use by another voxyard service") as refused:
+        Store(tmp_path / "store.sqlite")
+    assert refused.value.exit_code == 1
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom voxyard.service.store import Store\n"
+        "try: Store(Path(sys.argv[1]))\nexcept Exception as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "store.sqlite")], capture_output=True, text=True, check=True
+    )
+    assert "in use by another voxyard service: end that one, or name another data directory" in done.stdout
+
+
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    for _ in range(2):  # the refusal gives the lock back
+        with pytest.raises(StoreError, match=r"is of version 99, this voxyard knows up to 1: a newer voxyard"):
+            Store(path)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(StoreError, match="is not a database of voxyard"):
+        Store(path)
+    assert path.read_bytes().startswith(b"not a database")
+
+
+def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"data directory .*file.* cannot be used"):
+        Store(tmp_path / "file" / "store.sqlite")
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "replaced"])
+def test_a_database_that_goes_while_the_service_runs_takes_nothing_more(
+    store: Store, tmp_path: Path, again: bool
+) -> None:
+    (tmp_path / "store.sqlite").unlink()
+    if again:
+        (tmp_path / "store.sqlite").write_bytes(b"")
+    for act in (lambda: store.accept(new_document(1)), store.documents):
+        with pytest.raises(StoreError, match="removed or replaced while the service runs"):
+            act()
+
+
+def test_a_closed_store_says_so(store: Store) -> None:
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match="was closed"):
+        store.documents()
+
+
+def test_a_database_without_room_is_no_room_and_keeps_what_it_had(store: Store) -> None:
+    kept = new_document(1)
+    store.accept(kept)
+    with store._database.write() as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+
+    with pytest.raises(NoRoomError, match="is full: delete documents, or free space"):
+        accept_many(store)
+
+    taken = store.documents(limit=1000)
+    assert all(len(store.chunks(document.id)) == document.chunks for document in taken)
+    store.delete(kept.id)
+    with store._database.read() as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_it_is_written_so_that_a_power_cut_takes_nothing(store: Store) -> None:
+    with store._database.write() as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        assert connection.execute("PRAGMA synchronous").fetchone()[0] == 2
+        assert connection.execute("PRAGMA foreign_keys").fetchone()[0] == 1
+
+
+def test_readers_do_not_wait_for_a_writer_and_cannot_write(store: Store) -> None:
+    store.accept(new_document(1))
+    with store._database.write() as connection:
+        connection.execute("DELETE FROM documents")
+        assert len(store.documents()) == 1
+    assert store.documents() == ()
+    with pytest.raises(StoreError, match="readonly"), store._database.read() as connection:
+        connection.execute("DELETE FROM documents")
+
+
+def test_a_failure_inside_a_transaction_leaves_nothing(store: Store) -> None:
+    def half() -> None:
+        with store._database.write() as connection:
+            connection.execute("PRAGMA defer_foreign_keys = ON")
+            connection.execute("INSERT INTO texts VALUES (1, 'text')")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        half()
+    with store._database.read() as connection:
+        assert connection.execute("SELECT count(*) FROM texts").fetchone()[0] == 0
+
+
+def test_no_statement_is_put_together_from_strings() -> None:
+    for module in (store_module, rows, database, schema):
+        tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("execute", "executemany"):
+                assert isinstance(node.args[0], ast.Constant | ast.Name), f"{module.__name__}:{node.lineno}"
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["spoken", "silenced", "failed", "respeak", "retry", "end"]), st.integers(0, 4)),
+        max_size=30,
+    )
+)
+def test_the_sums_are_right_whatever_happens(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    store = Store(tmp_path_factory.mktemp("store") / "store.sqlite")
+    new = new_document(1, 5)
+    store.accept(new)
+    for step, index in steps:
+        match step:
+            case "spoken" | "silenced":
+                store.spoken(new.id, index, 100 + index, silenced=step == "silenced")
+            case "failed":
+                store.chunk_failed(new.id, index, "no")
+            case "respeak":
+                store.respeak(new.id, [index])
+            case "end":
+                store.failed(new.id, 1.0, "no")
+            case "retry":
+                if store.document(new.id).state == "failed":
+                    store.retry(new.id)
+    document, chunks = store.document(new.id), store.chunks(new.id)
+    ended = [chunk for chunk in chunks if chunk.state != "waiting"]
+    assert document.chunks_done == len(ended)
+    assert document.chunks_failed == sum(chunk.state == "failed" for chunk in chunks)
+    assert document.audio_seconds == sum(chunk.samples or 0 for chunk in chunks) / 24_000
+    if document.state != "failed":
+        waiting = sum(chunk.estimated_seconds for chunk in chunks if chunk.state == "waiting")
+        load = store.load()
+        assert (load.documents, load.chunks) == (1, 5 - len(ended))
+        assert load.estimated_seconds == pytest.approx(waiting, abs=1e-9)
+    store.close()
