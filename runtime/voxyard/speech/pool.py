@@ -356,7 +356,8 @@ class Pool:
         self._forget_finished(job)
 
     def _forget_finished(self, job: Job) -> None:
-        if job.finished:
+        # A job that its caller has just cancelled stays until that is read here: what is planned may still name it.
+        if job.progress.done == len(job.requests):
             self._scheduler.cancel(job.number)
             self._jobs.pop(job.number, None)
             self._submitted.pop(job.number, None)

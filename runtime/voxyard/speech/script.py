@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from voxyard.speech.chunks import Chunk, split
 from voxyard.speech.errors import SpeechError
@@ -42,6 +42,10 @@ def prepare(text: str, frontend: Frontend, *, voice: str | None, seed: int, lang
         max_seconds=frontend.max_seconds,
         language=language or frontend.language(voice),
     )
+    spoken = (
+        chunk for chunk in chunks if chunk.tokens
+    )  # signs without a token, as a lone zero-width space, are silent
+    chunks = tuple(replace(chunk, index=index) for index, chunk in enumerate(spoken))
     if not chunks:
         raise SpeechError("there is nothing to say: the text is empty or blank")
     return Script(

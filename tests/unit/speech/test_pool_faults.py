@@ -16,7 +16,7 @@ import pytest
 from engines import sound
 
 from voxyard.speech.engine import EngineName
-from voxyard.speech.job import ChunkFailedError, JobEndedError, Outcome
+from voxyard.speech.job import ChunkFailedError, Job, JobEndedError, Outcome
 from voxyard.speech.limits import Limits
 from voxyard.speech.pool import Pool
 from voxyard.speech.process import Device
@@ -282,3 +282,18 @@ def test_an_outcome_that_was_read_is_not_waited_for_again(pool: MakePool) -> Non
     assert first.index == 0
     with pytest.raises(JobEndedError, match="another reader"):
         next(job.outcomes())
+
+
+def test_a_job_that_is_cancelled_as_its_chunk_fails_does_not_break_the_pool(pool: MakePool) -> None:
+    speaking = pool(workers=1, poison=[1], rows=1)
+    jobs: list[Job] = []
+
+    def cancel_on_failure(outcome: Outcome) -> None:
+        if outcome.failure is not None:
+            jobs[0].cancel()
+
+    jobs.append(speaking.submit(requests(5), listening=True, deliver=cancel_on_failure))
+    assert jobs[0].wait(60)
+
+    assert_spoken(outcomes(speaking, requests(1)), requests(1))
+    assert speaking.ended is None

@@ -1,0 +1,69 @@
+"""The application: every endpoint under one roof, with its documentation."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from fastapi import Depends, FastAPI, Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from voxyard import __version__
+from voxyard.service import reference, routes_catalogue, routes_documents, routes_speech
+from voxyard.service.answers import errors
+from voxyard.service.description import describe
+from voxyard.service.keys import authenticated
+from voxyard.service.services import Services
+from voxyard.service.speaking import Turnstile
+from voxyard.service.voices import open_voices
+from voxyard.service.webhooks import read_rules
+
+PAGE = Path(__file__).parent / "page"
+_TAGS = [
+    {"name": "speech", "description": "A text at once, as OpenAI's clients ask for it."},
+    {"name": "documents", "description": "Long texts and files, which survive a stop of the service."},
+    {"name": "catalogue", "description": "Models, voices, workers."},
+]
+
+
+def create_app(services: Services) -> FastAPI:
+    """The endpoints over these services; `frame.install` adds what surrounds them.
+
+    Raises:
+        ServiceError: the operator's table of voices is wrong, or the secret of the webhooks cannot be read.
+    """
+    app = FastAPI(
+        title="voxyard",
+        version=__version__,
+        summary="Text to speech on one's own GPUs.",
+        openapi_tags=_TAGS,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.services = services
+    app.state.voices = open_voices(services.frontend, services.section.voices)
+    app.state.webhook_rules = read_rules(services.section)
+    app.state.turnstile = Turnstile(services.section.max_requests)
+    app.openapi = partial(describe, app, services.section)  # type: ignore[method-assign]
+    for router in (routes_speech.router, routes_documents.router, routes_catalogue.router):
+        app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
+    app.add_api_route("/docs", _reference, include_in_schema=False, response_class=HTMLResponse)
+    app.add_api_route("/page/reference.css", _style, include_in_schema=False, response_class=Response)
+    if PAGE.is_dir():
+        app.mount("/page", StaticFiles(directory=PAGE), name="page")
+        app.add_api_route("/", _home, include_in_schema=False, response_class=FileResponse)
+    return app
+
+
+def _reference(request: Request) -> HTMLResponse:
+    return HTMLResponse(reference.page(request.app.openapi()))
+
+
+def _style() -> Response:
+    return Response(reference.STYLE, media_type="text/css")
+
+
+def _home() -> FileResponse:
+    return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})

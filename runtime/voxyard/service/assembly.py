@@ -1,0 +1,94 @@
+"""A running service, put together from its settings: what is opened first is closed last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from voxyard.host import Gpu
+from voxyard.service.app import create_app
+from voxyard.service.changes import Changes
+from voxyard.service.config import ServiceSection
+from voxyard.service.desk import Desk
+from voxyard.service.frame import install, open_frame
+from voxyard.service.keys import Keys
+from voxyard.service.metrics import Disk
+from voxyard.service.services import Services
+from voxyard.service.shelf import Shelf
+from voxyard.service.store import Store
+from voxyard.service.webhooks import Webhooks, read_rules
+from voxyard.speech.frontend import Frontend
+from voxyard.speech.join import Pauses
+from voxyard.speech.pool import Pool
+
+_MIB = 2**20
+
+
+@contextmanager
+def assembled(
+    section: ServiceSection,
+    pauses: Pauses,
+    frontend: Frontend,
+    pool: Pool,
+    registry: CollectorRegistry,
+    gpus: Callable[[], Sequence[Gpu]],
+) -> Iterator[FastAPI]:
+    """The application over its data directory and a pool; closing takes the documents back in order.
+
+    Raises:
+        ServiceError: a setting or a file that it names is wrong, or another service has the data directory.
+    """
+    with ExitStack() as stack:
+        keys = None if section.keys is None else Keys(section.keys)
+        rules = read_rules(section)
+        section.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        store = Store(section.data_dir / "documents.sqlite")
+        stack.callback(store.close)
+        shelf = Shelf(
+            section.data_dir / "audio",
+            quota=section.disk_quota_mib * _MIB,
+            reserve=section.disk_reserve_mib * _MIB,
+        )
+        webhooks = Webhooks(rules, store)
+        changes = Changes()
+
+        def changed(document: str) -> None:
+            changes.bump(document)
+            webhooks.wake()
+
+        desk = Desk(store, shelf, pool, section, pauses, changed, changes.forget)
+        services = Services(
+            section, frontend, pool, store, shelf, desk, changes, keys, registry, gpus=gpus, pauses=pauses
+        )
+        app = create_app(services)
+        frame = open_frame(
+            section,
+            registry,
+            keys=keys,
+            ready=lambda: readiness(pool, desk),
+            documents=lambda: {str(state): count for state, count in store.counts().items()},
+            disk=lambda: Disk(shelf.used_bytes(), section.disk_quota_mib * _MIB),
+        )
+        install(app, frame)
+        stack.callback(desk.close)
+        desk.start()
+        stack.callback(webhooks.close)
+        webhooks.start()
+        yield app
+
+
+def readiness(pool: Pool, desk: Desk) -> tuple[bool, str]:
+    """Whether a worker has its model loaded and documents are spoken, and a sentence that says so."""
+    if pool.ended is not None:
+        return False, f"the workers have ended: {pool.ended}"
+    if desk.problem is not None:
+        return False, f"no document can be spoken: {desk.problem}"
+    workers = pool.workers()
+    loaded = sum(worker.state in ("ready", "busy") for worker in workers)
+    if loaded:
+        return True, f"{loaded} of {len(workers)} workers have their model loaded"
+    reasons = "; ".join(f"{worker.device}: {worker.reason or worker.state}" for worker in workers)
+    return False, f"no worker has its model loaded ({reasons})"

@@ -1,0 +1,34 @@
+"""What an endpoint is given: the running service, and the small things that the application itself keeps count of."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from voxyard.service.services import Services
+from voxyard.service.speaking import Turnstile
+from voxyard.service.voices import Voices
+from voxyard.service.webhooks import WebhookRules
+
+
+def _services(request: Request) -> Services:
+    return cast("Services", request.app.state.services)
+
+
+def _voices(request: Request) -> Voices:
+    return cast("Voices", request.app.state.voices)
+
+
+def _turnstile(request: Request) -> Turnstile:
+    return cast("Turnstile", request.app.state.turnstile)
+
+
+def _rules(request: Request) -> WebhookRules | None:
+    return cast("WebhookRules | None", request.app.state.webhook_rules)
+
+
+TheServices = Annotated[Services, Depends(_services)]
+TheVoices = Annotated[Voices, Depends(_voices)]
+TheTurnstile = Annotated[Turnstile, Depends(_turnstile)]
+TheWebhookRules = Annotated[WebhookRules | None, Depends(_rules)]

@@ -1,0 +1,166 @@
+"""The door: who may come in, how often, from which page, and with how large a body."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from voxyard.service.body import ClosingSend, GuardedBody
+from voxyard.service.envelope import LargeHeadersError, answer
+from voxyard.service.errors import BusyError, ForbiddenError, ServiceError, UnauthorizedError, UnavailableError
+from voxyard.service.keys import COOKIE, Client, Keys
+from voxyard.service.protocol import HEADER_BYTES
+from voxyard.service.sessions import PAGE_HEADER
+
+if TYPE_CHECKING:
+    from voxyard.service.frame import Frame
+
+OPEN_PATHS = frozenset(
+    {"/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/session", "/favicon.ico"}
+)  # fmt: skip
+OPEN_FOLDERS = ("/page/",)
+UPLOAD_PATHS = frozenset({"/v1/documents"})
+MOST_IN_FLIGHT = 1000
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_MULTIPART = 64 * 1024  # bytes of a form beside its file
+_ESCAPED = 12  # bytes that a character takes at most in JSON: two escapes of six
+
+
+class Door:
+    """ASGI middleware that lets a request in before a byte of its body is read, or answers it itself."""
+
+    def __init__(self, app: ASGIApp, frame: Frame) -> None:
+        self._app, self._frame = app, frame
+        section = frame.section
+        self._upload = (section.max_upload_mib << 20) + _MULTIPART
+        self._small = _ESCAPED * section.max_input + _MULTIPART
+        self._origins = frozenset(section.origins())
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        upload = scope["method"] == "POST" and scope["path"] in UPLOAD_PATHS
+        body = GuardedBody(scope, receive, self._upload if upload else self._small)
+        closing = ClosingSend(body, send)
+        self._in_flight += 1
+        try:
+            self._admit(scope)
+        except ServiceError as error:
+            await answer(error)(scope, receive, closing)
+        else:
+            await self._pass_on(scope, body, closing)
+        finally:
+            self._in_flight -= 1
+
+    async def _pass_on(self, scope: Scope, body: GuardedBody, send: ClosingSend) -> None:
+        async def unless_refused(message: Message) -> None:
+            if body.refusal() is None or send.started:
+                await send(message)
+
+        if body.refusal() is None:
+            try:
+                await self._app(scope, body.receive, unless_refused)
+            except Exception:
+                if body.refusal() is None or send.started:
+                    raise
+        if (refusal := body.refusal()) is not None and not send.started:
+            await answer(refusal)(scope, body.receive, send)
+
+    def _admit(self, scope: Scope) -> None:
+        """Raises what stands against the request; else the scope's state has its client, where it has one."""
+        headers, path = Headers(scope=scope), scope["path"]
+        public = path in OPEN_PATHS or path.startswith(OPEN_FOLDERS)
+        _check_size(scope)
+        if self._frame.keys is None:
+            _check_host(headers)
+        if self._in_flight > MOST_IN_FLIGHT and not public:
+            raise UnavailableError(f"{MOST_IN_FLIGHT} requests are being answered: try again soon", retry_after=1)
+        if public or self._frame.keys is None:
+            self._check_page(scope["method"], headers)
+            scope["state"]["client"] = None if public else Client("")
+            return
+        client = self._client(self._frame.keys, scope["method"], headers)
+        scope["state"]["client"] = client
+        wait = self._frame.rates.take(client.name)
+        if wait:
+            raise BusyError(
+                f"the key {client.name} may make {self._frame.section.rate_limit} requests in a minute",
+                retry_after=wait,
+            )
+
+    def _client(self, keys: Keys, method: str, headers: Headers) -> Client:
+        """Whose request it is, by its key or by the session of its page."""
+        if (given := headers.get("authorization")) is not None:
+            scheme, _, key = given.partition(" ")
+            if scheme.lower() != "bearer" or not key.strip():
+                raise UnauthorizedError("expected the header `Authorization: Bearer KEY`")
+            if (client := keys.client(key.strip())) is None:
+                raise UnauthorizedError(
+                    "the API key is not known: `voxyard keys list` shows the names of those that are"
+                )
+            return client
+        sessions, cookie = self._frame.sessions, cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        if sessions is not None and cookie is not None:
+            if (client := sessions.client(cookie)) is None:
+                raise UnauthorizedError("the session is over: give the API key again")
+            if method not in _SAFE and headers.get(PAGE_HEADER) != "1":
+                raise ForbiddenError(f"a request of the page that changes something bears the header {PAGE_HEADER}: 1")
+            return client
+        raise UnauthorizedError("an API key is needed: send the header `Authorization: Bearer KEY`")
+
+    def _check_page(self, method: str, headers: Headers) -> None:
+        """Where no key is asked for, a browser's own words tell whether a foreign page made it come."""
+        if method in _SAFE or headers.get(PAGE_HEADER) == "1":  # a foreign page cannot send this header unasked
+            return
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        if site in ("same-origin", "none") or origin in self._origins:
+            return
+        foreign = origin is not None and urlsplit(origin).netloc != headers.get("host", "")
+        if foreign or site in ("cross-site", "same-site"):
+            raise ForbiddenError(
+                f"{(origin or 'a foreign page')[:200]} may not do this: allowed_origins names the pages that may"
+            )
+
+
+def _check_size(scope: Scope) -> None:
+    """uvicorn holds headers to a size only while they come in pieces."""
+    path = len(scope.get("raw_path", b"")) + len(scope.get("query_string", b""))
+    if path + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > HEADER_BYTES:
+        raise LargeHeadersError(
+            f"the path and the headers have more than {HEADER_BYTES // 1024} KiB: send less of them"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host's name or address can only mean this machine."""
+    host = host.strip("[]").rstrip(".").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_host(headers: Headers) -> None:
+    """A foreign name that leads here is a page that has its name point at this machine, to get past the browser."""
+    given = headers.get("host")
+    if given is None:
+        return
+    try:
+        host = urlsplit(f"//{given}").hostname or ""
+    except ValueError:
+        host = ""
+    if not is_loopback(host):
+        raise ForbiddenError(
+            f"without API keys this service answers as localhost or 127.0.0.1 only, not as {given[:200]}: "
+            "make a key with `voxyard keys new NAME`"
+        )

@@ -1,0 +1,98 @@
+"""The service's metrics for Prometheus: requests by route, documents by state, the disk that sound takes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+log = logging.getLogger("voxyard.service")
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+STATES = ("pending", "processing", "completed", "failed")
+UNMATCHED = "unmatched"
+"""The route of a request that fits to none: its path is the client's to choose, and would be a label without end."""
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The disk space of the sound that is kept, in bytes."""
+
+    used: int
+    quota: int
+
+
+class ServiceMetrics:
+    """Metrics `voxyard_service_*` of one service."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        documents: Callable[[], Mapping[str, int]] | None = None,
+        disk: Callable[[], Disk] | None = None,
+    ) -> None:
+        """`documents` (state → how many) and `disk` are asked at each scrape."""
+        self._requests = Counter(
+            "voxyard_service_requests", "Requests by their outcome.", ["route", "method", "status"], registry=registry
+        )
+        self._duration = Histogram(
+            "voxyard_service_request_duration_seconds", "From a request's headers to the end of its answer.", ["route"],
+            registry=registry, buckets=SECONDS,
+        )  # fmt: skip
+        self._in_flight = Gauge(
+            "voxyard_service_in_flight", "Requests that are not yet answered in full.", registry=registry
+        )
+        registry.register(_Held(documents, disk))
+
+    def began(self) -> None:
+        """A request came in."""
+        self._in_flight.inc()
+
+    def ended(self, route: str, method: str, status: int, seconds: float) -> None:
+        """A request is over; `status` 499 is a client that went away before it was answered."""
+        self._in_flight.dec()
+        self._requests.labels(route, method if method in _METHODS else "other", str(status)).inc()
+        self._duration.labels(route).observe(seconds)
+
+
+class _Held(Collector):
+    """What the service holds when it is asked."""
+
+    def __init__(self, documents: Callable[[], Mapping[str, int]] | None, disk: Callable[[], Disk] | None) -> None:
+        self._documents, self._disk = documents, disk
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """The families without their values, so that being registered asks nobody."""
+        return [self._family_of_documents({}), *self._families_of_disk(None)]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """What can be told now: a store that cannot be read takes its own figures away and no others."""
+        if self._documents is not None:
+            try:
+                yield self._family_of_documents(self._documents())
+            except Exception:
+                log.exception("the documents cannot be counted for /metrics")
+        if self._disk is not None:
+            try:
+                yield from self._families_of_disk(self._disk())
+            except Exception:
+                log.exception("the disk cannot be measured for /metrics")
+
+    @staticmethod
+    def _family_of_documents(counts: Mapping[str, int]) -> GaugeMetricFamily:
+        family = GaugeMetricFamily("voxyard_service_documents", "Documents by their state.", labels=["state"])
+        for state in STATES:
+            family.add_metric([state], counts.get(state, 0))
+        return family
+
+    @staticmethod
+    def _families_of_disk(disk: Disk | None) -> Iterable[GaugeMetricFamily]:
+        used, quota = (None, None) if disk is None else (disk.used, disk.quota)
+        yield GaugeMetricFamily("voxyard_service_audio_bytes", "Disk space of the sound that is kept.", value=used)
+        yield GaugeMetricFamily("voxyard_service_audio_quota_bytes", "Most that it may take.", value=quota)

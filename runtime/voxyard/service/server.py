@@ -1,0 +1,180 @@
+"""The server: uvicorn on a socket of ours, from the first request to a clean stop."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import math
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from voxyard.service.config import ServiceSection
+from voxyard.service.door import is_loopback
+from voxyard.service.errors import ServiceError
+from voxyard.service.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, Protocol
+
+log = logging.getLogger("voxyard.service")
+
+_BACKLOG = 512  # connections that wait to be taken
+_OPEN_FILES = 16_384
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def serve(
+    app: ASGIApp,
+    section: ServiceSection,
+    on_stop: Callable[[], None],
+    *,
+    listener: socket.socket | None = None,
+    announce: Callable[[str], None] = lambda _address: None,
+    on_stopping: Callable[[], None] = lambda: None,
+    stop: threading.Event | None = None,
+) -> int:
+    """Answers requests until SIGTERM or SIGINT comes, or `stop` is set; the command's exit code.
+
+    `announce` gets the address, as `http://127.0.0.1:8080`, once it answers there. At the end: no new connections,
+    `on_stopping` (in the event loop; it must return at once), `section.stop_seconds` for open requests, which are cut
+    after that, and in every case `on_stop`. A second SIGINT does not wait for open requests. `listener` is what
+    `listen` returned; without it the address is taken now. Outside the main thread no signals are listened to.
+
+    Raises:
+        ServiceError: as `listen` does.
+    """
+    try:
+        with listener or listen(section) as taken:
+            _allow_open_files()
+            server = _Server(_config(app, section), taken, announce, on_stopping, stop or threading.Event())
+            try:
+                server.run(sockets=[taken])
+            except SystemExit:  # the application's own start failed; uvicorn has logged why
+                return 1
+            return 0 if server.started else 1
+    finally:
+        on_stop()
+
+
+def listen(section: ServiceSection) -> socket.socket:
+    """A socket on the address of the settings, before anything expensive is loaded; nobody is answered yet.
+
+    Raises:
+        ServiceError: the address is not there or taken, or others could reach it and no API keys are asked for.
+    """
+    host, port = section.host, section.port
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ServiceError(
+            f"{host} is no address to listen on ({error.strerror}): expected one of this machine's, as 127.0.0.1"
+        ) from error
+    family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    if section.keys is None and not is_loopback(str(address[0])):
+        raise ServiceError(
+            f"on {host} others could reach this service, and it asks for no API key: make one with "
+            "`voxyard keys new NAME --file keys.yaml` and start with `--keys keys.yaml`, or use `--host 127.0.0.1`"
+        )
+    taken = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address[0] != "::"))
+        taken.bind(address)
+        taken.listen(_BACKLOG)  # only now does a port that somebody else listens on show itself for certain
+    except OSError as error:
+        taken.close()
+        raise ServiceError(_why_not(host, port, error)) from error
+    return taken
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    reasons = {
+        errno.EADDRINUSE: "something listens there already: end it, or choose another `--port` (0 takes a free one)",
+        errno.EADDRNOTAVAIL: "it is no address of this machine: choose another `--host`",
+        errno.EACCES: "this user may not take a port below 1024: choose another `--port`",
+    }
+    return f"cannot listen on {host}:{port}: {reasons.get(error.errno or 0, error.strerror or str(error))}"
+
+
+def _config(app: ASGIApp, section: ServiceSection) -> uvicorn.Config:
+    """Bodies have their limits in body.py, connections in protocol.py."""
+    return uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=math.ceil(section.stop_seconds),
+    )
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, with our signals and our words."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        taken: socket.socket,
+        announce: Callable[[str], None],
+        on_stopping: Callable[[], None],
+        stop: threading.Event,
+    ) -> None:
+        super().__init__(config)
+        self._taken, self._announce, self._on_stopping, self._stop = taken, announce, on_stopping, stop
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A signal ends the server in order, and is not raised again when it has ended."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Says where it answers."""
+        await super().startup(sockets)
+        if self.started:
+            self._announce(_address(self._taken))
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if self._stop.is_set():
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """From here on nobody new is let in."""
+        log.info("stopping: open requests have %s s", self.config.timeout_graceful_shutdown)
+        self._on_stopping()
+        await super().shutdown(sockets)
+        if self.force_exit:  # uvicorn leaves the application in the dark then
+            await self.lifespan.shutdown()
+        log.info("stopped")
+
+
+def _address(taken: socket.socket) -> str:
+    host, port = taken.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _allow_open_files() -> None:
+    """A connection is an open file, and systems allow a thousand unless asked."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

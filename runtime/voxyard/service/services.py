@@ -1,0 +1,43 @@
+"""What the endpoints stand on: everything that a running service holds, put together once by `voxyard serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from voxyard.host.nvml import Gpu
+from voxyard.service.config import ServiceSection
+from voxyard.speech.frontend import Frontend
+from voxyard.speech.join import Pauses
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from voxyard.service.changes import Changes
+    from voxyard.service.desk import Desk
+    from voxyard.service.keys import Keys
+    from voxyard.service.shelf import Shelf
+    from voxyard.service.store import Store
+    from voxyard.speech.pool import Pool
+
+
+def _no_gpus() -> Sequence[Gpu]:
+    return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Services:
+    """The rooms behind the endpoints. `keys` is None where no API key is asked for."""
+
+    section: ServiceSection
+    frontend: Frontend
+    pool: Pool
+    store: Store
+    shelf: Shelf
+    desk: Desk
+    changes: Changes
+    keys: Keys | None
+    registry: CollectorRegistry
+    gpus: Callable[[], Sequence[Gpu]] = _no_gpus
+    pauses: Pauses = field(default_factory=Pauses)

@@ -1,0 +1,162 @@
+"""`voxyard speak` as a user runs it: one seed, one sound, whatever happens to the workers; nothing lost at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import wave
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+STORY = """The lighthouse keeper counted the steps every evening, and every evening there were two hundred and nine. \
+One night there were two hundred and ten. He stood still on the last one for a while.
+
+"Who is there?" he asked. Nobody answered. The lamp turned above him as it always did, and the sea was quiet.
+
+In the morning he counted again, downwards this time, slowly, with a hand on the wall. Two hundred and nine. He \
+laughed, he made coffee, he wrote the number into the book. Then he saw that somebody had written it there before him, \
+in ink that was not yet dry, and in a hand that was very much like his own.
+
+Dr. Moss came with the boat at 11.30 a.m. and listened to him. "Steps do not grow," she said. "Sleep does you good."
+"""
+
+Speak = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def speak(tiny_model: Path, tmp_path: Path) -> Iterator[Speak]:
+    """Starts the command on the story; ends it with its workers at the end of the test."""
+    book = tmp_path / "book.txt"
+    book.write_text(STORY, encoding="utf-8")
+    started: list[subprocess.Popen[str]] = []
+
+    def start(out: Path, *flags: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-P", "-m", "voxyard", "speak", str(book), "--model", str(tiny_model)]
+        chosen = ["--device", "cpu", "--seed", "7", "--batch-size", "2", "--out", str(out), *flags]
+        started.append(subprocess.Popen([*command, *chosen], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def sounds() -> dict[str, bytes]:
+    """What the first test spoke: the others are held against it."""
+    return {}
+
+
+def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return [
+        each for each in psutil.Process(process.pid).children() if "voxyard.speech.worker" in " ".join(each.cmdline())
+    ]
+
+
+def wait_for_sound(folder: Path, process: subprocess.Popen[str]) -> Path:
+    """The partial file, once the first chunk is in it."""
+    while process.poll() is None:
+        for part in folder.glob("*.part*"):
+            if part.stat().st_size > 1000:
+                return part
+        time.sleep(0.02)
+    raise AssertionError(f"it ended before it wrote anything: {process.communicate()}")
+
+
+def seconds_of(path: Path) -> float:
+    with wave.open(str(path)) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
+        return file.getnframes() / file.getframerate()
+
+
+def test_a_story_becomes_a_sound_file_and_the_weights_are_called_random(
+    speak: Speak, tmp_path: Path, sounds: dict[str, bytes]
+) -> None:
+    process = speak(tmp_path / "a.wav", "--workers", "1", "--json")
+    told, noted = process.communicate(timeout=200)
+
+    assert process.returncode == 0, noted
+    report = json.loads(told)
+    assert report["chunks"] == report["total_chunks"] >= 4
+    assert report["failed"] == []
+    assert seconds_of(tmp_path / "a.wav") == pytest.approx(report["audio_seconds"], abs=0.01)
+    assert "are random: what is spoken is noise" in noted
+    assert not list(tmp_path.glob("*.part*"))
+    sounds["a"] = (tmp_path / "a.wav").read_bytes()
+
+
+def test_three_workers_of_which_one_is_killed_speak_the_same_bytes(
+    speak: Speak, tmp_path: Path, sounds: dict[str, bytes]
+) -> None:
+    process = speak(tmp_path / "b.wav", "--workers", "3")
+    wait_for_sound(tmp_path, process)
+    workers(process)[0].send_signal(signal.SIGKILL)
+    told, noted = process.communicate(timeout=200)
+
+    assert process.returncode == 0, noted
+    assert "real-time factor" in told
+    assert "SIGKILL" in noted
+    assert (tmp_path / "b.wav").read_bytes() == sounds["a"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_says_what_was_written_and_leaves_no_process(
+    speak: Speak, tmp_path: Path, how: signal.Signals
+) -> None:
+    out = tmp_path / "c.wav"
+    out.write_bytes(b"what was there before")
+    process = speak(out, "--workers", "2")
+    part = wait_for_sound(tmp_path, process)
+    left = workers(process)
+    process.send_signal(how)
+    _, noted = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert f"{part} holds the first " in noted
+    assert "Traceback" not in noted
+    assert seconds_of(part) > 0.5
+    assert out.read_bytes() == b"what was there before"
+    assert not [each for each in left if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_full_disk_is_said_and_what_was_written_stays(speak: Speak, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=192k", "tmpfs", str(disk)], check=True)
+    try:
+        process = speak(disk / "d.wav", "--workers", "1")
+        _, noted = process.communicate(timeout=200)
+
+        assert process.returncode != 0
+        assert "no room left on the disk" in noted
+        assert "Traceback" not in noted
+        assert [each.name for each in disk.iterdir()] == ["d.part.wav"]
+        assert seconds_of(disk / "d.part.wav") > 0.5
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_text_from_standard_input_in_an_unknown_voice_ends_with_the_nearest_names(tiny_model: Path) -> None:
+    command = [sys.executable, "-P", "-m", "voxyard", "speak", "-", "--out", os.devnull + ".wav"]
+    done = subprocess.run(
+        [*command, "--model", str(tiny_model), "--device", "cpu", "--voice", "v2/en_speaker_66"],
+        input="Good morning.",
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+    assert done.returncode == 2
+    assert "v2/en_speaker_6" in done.stderr
+    assert "Traceback" not in done.stderr

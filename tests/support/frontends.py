@@ -1,0 +1,47 @@
+"""Frontends of the engines in `engines`: words are tokens, and a few names are voices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from voxyard.speech.engine import EngineName
+from voxyard.speech.errors import SpeechError
+
+VOICES = ("announcer", "v2/de_speaker_1", *(f"v2/en_speaker_{number}" for number in range(10)))
+
+
+@dataclass(frozen=True)
+class TonesFrontend:
+    """The front of `engines:tones`."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    max_tokens: int = 16
+    max_seconds: float = 13.0
+    notes: Sequence[str] = ("a test's tones: noise, no speech",)
+
+    @property
+    def engine(self) -> EngineName:
+        return EngineName("engines:tones", self.settings)
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    def voices(self) -> Sequence[str]:
+        return VOICES
+
+    def default_voice(self, language: str | None) -> str | None:
+        return "v2/de_speaker_1" if language == "de" else "v2/en_speaker_6"
+
+    def check_voice(self, name: str) -> None:
+        if name not in VOICES:
+            raise SpeechError(f"there is no voice {name!r}")
+
+    def language(self, voice: str | None) -> str | None:
+        return voice[3:5] if voice is not None and voice.startswith("v2/") else None
+
+
+def frontend(settings: Mapping[str, Any]) -> TonesFrontend:
+    """The factory that a setting names as `frontends:frontend`."""
+    return TonesFrontend(settings)

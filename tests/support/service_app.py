@@ -1,0 +1,131 @@
+"""A whole service for tests: a real store, shelf and desk, a real pool of tones engines, on a real socket."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from frontends import TonesFrontend
+from prometheus_client import CollectorRegistry
+
+from voxyard.service.app import create_app
+from voxyard.service.changes import Changes
+from voxyard.service.config import ServiceSection
+from voxyard.service.desk import Desk
+from voxyard.service.frame import install, open_frame
+from voxyard.service.keys import Keys
+from voxyard.service.services import Services
+from voxyard.service.shelf import Shelf
+from voxyard.service.store import Store
+from voxyard.speech.join import Pauses
+from voxyard.speech.limits import Limits
+from voxyard.speech.observe import PoolObserver
+from voxyard.speech.pool import Pool
+from voxyard.speech.process import Device
+from voxyard.speech.scheduler import Census
+
+
+class Watch(PoolObserver):
+    """The pool's last census, and how many chunks were spoken."""
+
+    def __init__(self) -> None:
+        self.queue, self.chunks = 0, 0
+
+    def census(self, census: Census) -> None:
+        self.queue = census.waiting + census.leased
+
+    def spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
+        self.chunks += 1
+
+
+@contextmanager
+def running(
+    folder: Path, *, workers: int = 1, watch: Watch | None = None, engine: dict[str, Any] | None = None, **settings: Any
+) -> Iterator[Services]:
+    """Services over data in `folder`; `engine` are the settings of the tones, `settings` the service's."""
+    section = ServiceSection(data_dir=folder, **settings)
+    frontend = TonesFrontend({"marks": str(folder), **(engine or {})})
+    folder.mkdir(exist_ok=True)
+    store, changes = Store(folder / "voxyard.db"), Changes()
+    shelf = Shelf(folder / "audio", quota=section.disk_quota_mib << 20)
+    watch = Watch() if watch is None else watch
+    pool = Pool(
+        frontend.engine,
+        [Device(f"cpu {number}", "") for number in range(workers)],
+        limits=Limits(back_off=0.01, back_off_most=0.05),
+        beat=0.2,
+        observer=watch,
+    )
+    desk = Desk(store, shelf, pool, section, Pauses(), changes.bump, changes.forget)
+    desk.start()
+    try:
+        keys = None if section.keys is None else Keys(section.keys)
+        yield Services(section, frontend, pool, store, shelf, desk, changes, keys, CollectorRegistry())
+    finally:
+        desk.close()
+        pool.close(0.3)
+        store.close()
+
+
+@dataclass(frozen=True)
+class Served:
+    """A service that listens at `url`."""
+
+    url: str
+    services: Services
+    watch: Watch
+    app: FastAPI
+
+
+@contextmanager
+def serving(folder: Path, **options: Any) -> Iterator[Served]:
+    """The service on a socket of this machine, in a thread of its own."""
+    watch = Watch()
+    with running(folder, watch=watch, **options) as services:
+        app = whole_app(services)
+        server = uvicorn.Server(
+            uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=1)
+        )
+        thread = threading.Thread(target=server.run, name="service")
+        thread.start()
+        try:
+            deadline = time.monotonic() + 30
+            while not server.started:
+                assert time.monotonic() < deadline, "the service does not start"
+                time.sleep(0.01)
+            port = server.servers[0].sockets[0].getsockname()[1]
+            yield Served(f"http://127.0.0.1:{port}", services, watch, app)
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+def whole_app(services: Services) -> FastAPI:
+    """The application with all that surrounds it."""
+    app = create_app(services)
+    install(
+        app,
+        open_frame(
+            services.section,
+            services.registry,
+            keys=services.keys,
+            ready=lambda: (True, "a worker has its model loaded"),
+            documents=lambda: {str(state): count for state, count in services.store.counts().items()},
+        ),
+    )
+    return app
+
+
+def eventually(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    """Waits for something that must become true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"it never came to be that {what}"
+        time.sleep(0.02)

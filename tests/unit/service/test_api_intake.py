@@ -1,0 +1,131 @@
+"""What clients ask for becomes what is kept: names of voices and models, titles, fingerprints, chunks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from frontends import VOICES, TonesFrontend
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voxyard.service.config import ServiceSection
+from voxyard.service.errors import NotFoundError, ServiceError
+from voxyard.service.intake import LONGEST_TITLE, Wish, fingerprint, new_document
+from voxyard.service.records import NewDocument
+from voxyard.service.voices import check_model, model_name, open_voices
+from voxyard.speech.engine import EngineName
+
+WISH = Wish("First words here.\n\nAnd some more of them.")
+
+
+def kept(wish: Wish = WISH) -> NewDocument:
+    voices = open_voices(TonesFrontend(), None)
+    return new_document(wish, TonesFrontend(), voices, owner="ann", now=7.0, section=ServiceSection())
+
+
+def test_the_engines_voices_and_openais_names_are_known() -> None:
+    voices = open_voices(TonesFrontend(), None)
+    assert [each.name for each in voices.all()][: len(VOICES)] == list(VOICES)
+    assert voices.resolve("alloy") == "v2/en_speaker_6"
+    assert voices.resolve("v2/de_speaker_1") == "v2/de_speaker_1"
+    assert {each.language for each in voices.all() if each.alias_of} == {"en"}
+
+
+def test_an_operators_names_come_first(tmp_path: Path) -> None:
+    table = tmp_path / "voices.yaml"
+    table.write_text("narrator: announcer\nalloy: v2/de_speaker_1\n")
+    voices = open_voices(TonesFrontend(), table)
+    assert voices.resolve("narrator") == "announcer"
+    assert voices.resolve("alloy") == "v2/de_speaker_1"
+    assert voices.resolve("echo") == "v2/en_speaker_2"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("narrator: anouncer", "announcer"),
+        ("- narrator", "a name and a voice"),
+        ("narrator: 7", "a name and a voice"),
+        ("a: [", "not readable as YAML"),
+        ("a: \x00", "not readable as YAML"),
+        (None, "cannot be read"),
+    ],
+)
+def test_an_operators_mistake_is_told_before_the_service_starts(tmp_path: Path, text: str | None, said: str) -> None:
+    table = tmp_path / "voices.yaml"
+    if text is not None:
+        table.write_text(text)
+    with pytest.raises(ServiceError, match=said) as caught:
+        open_voices(TonesFrontend(), table)
+    assert str(table) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "Alloy", "/etc/passwd.npz", "../alloy", "x" * 100_000])
+def test_no_other_name_reaches_the_engine(name: str) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        open_voices(TonesFrontend(), None).resolve(name)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_model_is_called_by_its_engines_room() -> None:
+    assert model_name(EngineName("voxyard.bark.engine:bark")) == "bark"
+    assert model_name(EngineName("engines:tones")) == "tones"
+    check_model("tts-1-hd", TonesFrontend())
+    with pytest.raises(NotFoundError, match="tones"):
+        check_model("bark", TonesFrontend())
+
+
+@pytest.mark.parametrize(
+    ("wish", "title"),
+    [
+        (replace(WISH, title="  A title \n of mine "), "A title   of mine"),
+        (replace(WISH, title=" "), "First words here."),
+        (WISH, "First words here."),
+        (Wish("word " * 30), "word word word word word word word word word word word…"),
+        (Wish("\n\n  \n Late words."), "Late words."),
+    ],
+)
+def test_a_document_has_a_title(wish: Wish, title: str) -> None:
+    assert kept(wish).title == title
+
+
+@given(st.text(min_size=1, max_size=300))
+def test_a_title_is_one_line_whatever_the_text(title: str) -> None:
+    found = kept(replace(WISH, title=title)).title
+    assert 0 < len(found) <= LONGEST_TITLE
+    assert found.isprintable() or not set(found) & set("\n\r\x00\x1b")
+
+
+def test_chunks_are_stretches_of_the_text() -> None:
+    document = kept()
+    assert [document.text[chunk.start : chunk.end] for chunk in document.chunks] == document.text.split("\n\n")
+    assert [chunk.ending for chunk in document.chunks] == ["paragraph", "paragraph"]
+    assert (document.owner, document.created, document.seed, document.voice) == ("ann", 7.0, 0, "v2/en_speaker_6")
+
+
+def test_every_document_has_an_id_of_its_own() -> None:
+    assert kept().id != kept().id
+    assert len(kept().id) == 32
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(WISH, text=WISH.text + "."),
+        replace(WISH, title="t"),
+        replace(WISH, voice="alloy"),
+        replace(WISH, seed=1),
+        replace(WISH, language="en"),
+        replace(WISH, on_failure="silence"),
+        replace(WISH, webhook="https://example.org/"),
+    ],
+)
+def test_a_fingerprint_tells_every_wish_apart(other: Wish) -> None:
+    assert fingerprint(other) != fingerprint(WISH)
+
+
+def test_a_fingerprint_is_the_same_for_the_same_wish() -> None:
+    assert fingerprint(replace(WISH, idempotency_key="1")) == fingerprint(replace(WISH, idempotency_key="2"))
+    assert kept().fingerprint == fingerprint(WISH)

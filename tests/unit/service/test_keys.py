@@ -1,0 +1,221 @@
+"""API keys: files, hashes, changes while the service runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voxyard.service.errors import ServiceError
+from voxyard.service.keys import Client, Keys, add_key, hashed, new_key, read_keys, revoke_key, write_keys
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys.yaml"
+
+
+def test_a_new_key_is_known_by_its_name(path: Path) -> None:
+    key = add_key(path, "reader")
+    assert Keys(path).client(key) == Client("reader")
+
+
+def test_the_file_holds_the_hash_and_not_the_key(path: Path) -> None:
+    key = add_key(path, "reader")
+    text = path.read_text()
+    assert key not in text
+    assert hashlib.sha256(key.encode()).hexdigest() in text
+
+
+def test_keys_are_long_and_never_the_same() -> None:
+    keys = {new_key() for _ in range(100)}
+    assert len(keys) == 100
+    assert all(key.startswith("vox_") and len(key) >= 47 for key in keys)
+
+
+@pytest.mark.parametrize("change", [str.upper, lambda key: key[:-1], lambda key: key + "a", lambda _: "", str.swapcase])
+def test_what_is_nearly_a_key_is_none(path: Path, change) -> None:
+    key = add_key(path, "reader")
+    assert Keys(path).client(change(key)) is None
+
+
+def test_a_hash_is_no_key(path: Path) -> None:
+    add_key(path, "reader")
+    assert Keys(path).client(read_keys(path)["reader"]) is None
+
+
+@given(st.text(max_size=600))
+def test_any_text_can_be_asked_about(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("keys") / "keys.yaml"
+    write_keys(path, {"reader": "0" * 64})
+    assert Keys(path).client(text) is None
+
+
+def test_every_key_is_compared_whichever_fits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [add_key(path, f"client{number}") for number in range(5)]
+    known, compared = Keys(path), []
+
+    def compare(one: str, other: str) -> bool:
+        compared.append(other)
+        return one == other
+
+    monkeypatch.setattr("voxyard.service.keys.hmac.compare_digest", compare)
+    counts = []
+    for key in [*keys, "unknown"]:
+        compared.clear()
+        known.client(key)
+        counts.append(len(compared))
+    assert counts == [5] * 6
+
+
+def test_a_key_that_is_added_while_the_service_runs_is_known(path: Path) -> None:
+    add_key(path, "first")
+    keys = Keys(path)
+    second = add_key(path, "second")
+    assert keys.client(second) == Client("second")
+    assert keys.names() == ("first", "second")
+
+
+def test_a_key_that_is_revoked_while_the_service_runs_is_not_known_any_more(path: Path) -> None:
+    key = add_key(path, "reader")
+    keys = Keys(path)
+    assert keys.client(key) is not None
+    revoke_key(path, "reader")
+    assert keys.client(key) is None
+    assert keys.hash_of("reader") is None
+
+
+@pytest.mark.parametrize("content", ["a: [", "reader: short\n", "- list\n", "7: " + "0" * 64 + "\n", b"\xff\xfe\x00"])
+def test_a_broken_file_changes_nothing_while_the_service_runs(
+    path: Path, content: str | bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = add_key(path, "reader")
+    keys = Keys(path)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    for _ in range(3):
+        assert keys.client(key) == Client("reader")
+    assert len([record for record in caplog.records if "stay in use" in record.message]) == 1
+
+
+def test_a_file_that_goes_away_changes_nothing_until_it_comes_back(path: Path) -> None:
+    key = add_key(path, "reader")
+    keys = Keys(path)
+    path.unlink()
+    assert keys.client(key) == Client("reader")
+    other = add_key(path, "other")
+    assert keys.client(other) == Client("other")
+    assert keys.client(key) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a: [", "cannot be read"),
+        ("- a\n", "expected lines"),
+        ("true: " + "0" * 64, "quotes"),
+        ("../x: " + "0" * 64, "quotes"),
+        ("reader: vox_plain-key", "64 hexadecimal digits"),
+        ("reader: " + "0" * 63, "voxyard keys new reader"),
+        ("reader: " + "G" * 64, "64 hexadecimal digits"),
+    ],
+)
+def test_a_broken_file_is_refused_at_the_start_with_its_name(path: Path, content: str, said: str) -> None:
+    path.write_text(content)
+    with pytest.raises(ServiceError) as caught:
+        Keys(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "vox_plain-key" not in str(caught.value)
+
+
+def test_a_missing_file_is_refused_at_the_start_with_the_way_to_make_one(path: Path) -> None:
+    with pytest.raises(ServiceError, match="voxyard keys new"):
+        Keys(path)
+
+
+def test_an_empty_file_lets_nobody_in_and_says_so(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_keys(path, {})
+    assert Keys(path).client(new_key()) is None
+    assert "every request is refused" in caplog.text
+
+
+def test_only_the_owner_may_read_the_file(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        add_key(path, "reader")
+        add_key(path, "other")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_file_keeps_its_owner_when_root_adds_a_key(path: Path) -> None:
+    add_key(path, "reader")
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(path, 1234, 1235)
+    add_key(path, "other")
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = add_key(path, "reader")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("voxyard.service.keys.os.fsync", full)
+    with pytest.raises(ServiceError, match="No space left"):
+        add_key(path, "other")
+    assert Keys(path).client(key) == Client("reader")
+    assert [entry.name for entry in path.parent.iterdir()] == ["keys.yaml"]
+
+
+def test_keys_that_are_added_at_the_same_time_are_all_there(path: Path) -> None:
+    threads = [threading.Thread(target=add_key, args=(path, f"client{number}")) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read_keys(path)) == 12
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-x", "a/b", "ä", "a" * 65, "a\nb"])
+def test_a_name_that_cannot_be_one_is_refused(path: Path, name: str) -> None:
+    with pytest.raises(ServiceError, match="cannot be the name"):
+        add_key(path, name)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["on", "null", "123", "1e5", "0x1", "2026-01-01", "a.b-c_d"])
+def test_a_name_that_means_something_else_in_yaml_stays_a_name(path: Path, name: str) -> None:
+    key = add_key(path, name)
+    assert Keys(path).client(key) == Client(name)
+
+
+def test_a_name_is_not_given_twice(path: Path) -> None:
+    key = add_key(path, "reader")
+    with pytest.raises(ServiceError, match="revoke it first"):
+        add_key(path, "reader")
+    assert Keys(path).client(key) == Client("reader")
+
+
+def test_revoking_an_unknown_name_tells_those_that_are_known(path: Path) -> None:
+    add_key(path, "reader")
+    with pytest.raises(ServiceError, match="there are reader"):
+        revoke_key(path, "writer")
+
+
+def test_a_link_to_the_file_stays_a_link(path: Path) -> None:
+    real = path.with_name("real.yaml")
+    write_keys(real, {"reader": hashed("x")})
+    path.symlink_to(real)
+    add_key(path, "other")
+    assert path.is_symlink()
+    assert set(read_keys(real)) == {"reader", "other"}

@@ -1,0 +1,509 @@
+"""The server on real sockets: addresses, slow and large bodies, and its end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from live_service import PATIENCE, live
+from prometheus_client import CollectorRegistry
+from starlette.responses import StreamingResponse
+
+from voxyard.service.config import ServiceSection
+from voxyard.service.errors import ServiceError
+from voxyard.service.frame import install, open_frame
+from voxyard.service.server import listen, serve
+
+MIB = 1 << 20
+
+
+class Seen:
+    """What the application's routes noticed."""
+
+    def __init__(self) -> None:
+        self.largest = 0
+        self.gone = threading.Event()
+        self.streaming = threading.Event()
+
+
+def application(section: ServiceSection, seen: Seen) -> FastAPI:
+    app = FastAPI()
+
+    @app.post("/v1/documents")
+    async def upload(request: Request) -> dict[str, int]:
+        size = 0
+        async for piece in request.stream():
+            size += len(piece)
+            seen.largest = max(seen.largest, size)
+        return {"bytes": size}
+
+    @app.get("/v1/slow")
+    async def slow(seconds: float = 1.0) -> dict[str, str]:
+        seen.streaming.set()
+        await anyio.sleep(seconds)
+        return {"state": "done"}
+
+    @app.get("/v1/endless")
+    async def endless() -> StreamingResponse:
+        async def pieces() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    yield b"x" * 1000
+                    seen.streaming.set()
+                    await anyio.sleep(0.01)
+            finally:
+                seen.gone.set()
+
+        return StreamingResponse(pieces())
+
+    install(app, open_frame(section, CollectorRegistry(), keys=None, ready=lambda: (True, "ok")))
+    return app
+
+
+@pytest.fixture
+def section(tmp_path: Path) -> ServiceSection:
+    return ServiceSection(data_dir=tmp_path, max_upload_mib=1, stop_seconds=1.0, port=0)
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+def address(section: ServiceSection, seen: Seen) -> Iterator[str]:
+    with live(application(section, seen), section) as address:
+        yield address
+
+
+def dial(address: str) -> socket.socket:
+    host, port = address.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=PATIENCE)
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What the server says until it hangs up."""
+    said = b""
+    while piece := connection.recv(65536):
+        said += piece
+    return said
+
+
+def body_of(answer: bytes) -> dict[str, Any]:
+    return dict(json.loads(answer.partition(b"\r\n\r\n")[2])["error"])
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+# -- addresses -----------------------------------------------------------------------------------------------
+
+
+def test_port_0_takes_a_free_one_and_says_which(address: str) -> None:
+    assert int(address.rpartition(":")[2]) > 0
+    assert httpx.get(f"{address}/healthz").json() == {"status": "ok"}
+
+
+def test_a_port_that_is_taken_is_said_in_a_sentence(section: ServiceSection) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = section.model_copy(update={"port": other.getsockname()[1]})
+        with pytest.raises(ServiceError, match=r"something listens there already.*--port") as caught:
+            listen(taken)
+    assert caught.value.exit_code == 2
+
+
+def test_two_services_do_not_share_a_port(section: ServiceSection) -> None:
+    with listen(section) as first:
+        second = section.model_copy(update={"port": first.getsockname()[1]})
+        with pytest.raises(ServiceError, match="already"):
+            listen(second)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104
+def test_without_keys_nothing_but_loopback_is_listened_on(section: ServiceSection, host: str) -> None:
+    with pytest.raises(ServiceError) as caught:
+        listen(section.model_copy(update={"host": host}))
+    assert "voxyard keys new" in str(caught.value)
+    assert "--host 127.0.0.1" in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_with_keys_any_address_is_listened_on(section: ServiceSection, tmp_path: Path) -> None:
+    keyed = section.model_copy(update={"host": "0.0.0.0", "keys": tmp_path / "keys"})  # noqa: S104
+    with listen(keyed) as taken:
+        assert taken.getsockname()[0] == "0.0.0.0"  # noqa: S104
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.0.0.9"])
+def test_every_name_of_loopback_needs_no_keys(section: ServiceSection, host: str) -> None:
+    with listen(section.model_copy(update={"host": host})) as taken:
+        assert taken.getsockname()[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("host", "said"), [("no.such.host.invalid", "no address to listen on"), ("192.0.2.7", "no address of this machine")]
+)
+def test_a_host_that_is_not_here_is_said_in_a_sentence(
+    section: ServiceSection, tmp_path: Path, host: str, said: str
+) -> None:
+    with pytest.raises(ServiceError, match=said):
+        listen(section.model_copy(update={"host": host, "keys": tmp_path / "keys"}))
+
+
+def test_what_was_opened_is_closed_when_the_address_is_taken(section: ServiceSection, seen: Seen) -> None:
+    stopped = []
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ServiceError):
+        serve(
+            application(section, seen),
+            section.model_copy(update={"port": other.getsockname()[1]}),
+            lambda: stopped.append(True),
+        )
+    assert stopped == [True]
+
+
+# -- bodies --------------------------------------------------------------------------------------------------
+
+
+def test_a_body_that_is_too_large_by_its_own_word_is_refused_unread(address: str, seen: Seen) -> None:
+    with dial(address) as connection:
+        connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99000000\r\n\r\n")
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"connection: close" in answer.lower()
+    assert body_of(answer)["code"] == "too_large"
+    assert seen.largest == 0
+
+
+def test_a_client_that_waits_for_leave_is_not_given_it(address: str) -> None:
+    with dial(address) as connection:
+        connection.sendall(
+            b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99000000\r\n"
+            b"Expect: 100-continue\r\n\r\n"
+        )
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_client_that_waits_for_leave_gets_it(address: str) -> None:
+    with dial(address) as connection:
+        connection.sendall(
+            b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nConnection: close\r\n"
+            b"Expect: 100-continue\r\n\r\n"
+        )
+        assert connection.recv(100).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(b"abc")
+        assert b'{"bytes":3}' in everything(connection)
+
+
+def test_a_body_without_a_length_is_cut_at_the_limit(address: str, seen: Seen) -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(40):
+            yield b"x" * (MIB // 10)
+
+    response = httpx.post(f"{address}/v1/documents", content=pieces())
+    assert response.status_code == 413
+    assert response.headers["connection"] == "close"
+    assert response.json()["error"]["code"] == "too_large"
+    assert MIB // 2 < seen.largest <= MIB + MIB // 4
+
+
+def test_a_large_body_that_is_refused_still_gets_its_answer(address: str) -> None:
+    response = httpx.post(f"{address}/v1/documents", content=b"x" * (3 * MIB))
+    assert response.status_code == 413
+
+
+def test_a_client_that_sends_all_before_it_reads_still_gets_its_answer(address: str) -> None:
+    half = b"x" * (MIB // 2 + 40_000)
+    with dial(address) as connection:
+        head = f"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: {2 * len(half)}\r\n\r\n"
+        connection.sendall(head.encode() + half)
+        time.sleep(0.2)  # by now the answer is there, and a connection that was closed with it would be reset
+        connection.sendall(half)
+        assert everything(connection).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_client_that_never_stops_sending_is_hung_up_on(address: str) -> None:
+    sent = 0
+    with dial(address) as connection:
+        connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        piece = b"%x\r\n" % MIB + b"x" * MIB + b"\r\n"
+        with suppress(OSError):  # a reset or a broken pipe, as it happens
+            while sent < 200:
+                connection.sendall(piece)
+                sent += 1
+    assert sent < 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voxyard.service.body.GuardedBody.__init__.__kwdefaults__", {"grace": 0.2})
+    with dial(address) as connection:
+        connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc")
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert "too slowly" in body_of(answer)["message"]
+
+
+def test_a_body_that_drips_is_not_waited_for(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voxyard.service.body.GuardedBody.__init__.__kwdefaults__", {"grace": 0.4})
+    dripped = 0
+    with dial(address) as connection:
+        connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
+        connection.settimeout(0.1)
+        answer = b""
+        while not answer and dripped < 100:
+            connection.sendall(b"x")
+            dripped += 1
+            try:
+                answer = connection.recv(1000)
+            except TimeoutError:
+                continue
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_that_comes_in_time_may_take_its_time(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voxyard.service.body.GuardedBody.__init__.__kwdefaults__", {"grace": 1.0})
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(20):  # 2 s in all at 256 KiB/s: beyond the grace, but faster than the slowest
+            time.sleep(0.1)
+            yield b"x" * (MIB // 40)
+
+    assert httpx.post(f"{address}/v1/documents", content=pieces()).json() == {"bytes": MIB // 40 * 20}
+
+
+def test_a_body_that_nobody_reads_ends_its_connection(address: str) -> None:
+    response = httpx.post(f"{address}/v1/nothing", content=b"x" * 50_000)
+    assert response.status_code == 404
+    with dial(address) as connection:
+        connection.sendall(b"POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert b"connection: close" in answer.lower()
+
+
+def test_a_connection_is_kept_for_further_requests(address: str) -> None:
+    with httpx.Client(base_url=address) as client:
+        for size in (0, 5, 100_000, 0):
+            assert client.post("/v1/documents", content=b"x" * size).json() == {"bytes": size}
+        assert client.get("/healthz").headers.get("connection") != "close"
+        answered = client.get("/healthz")
+    assert "server" not in answered.headers
+
+
+# -- headers -------------------------------------------------------------------------------------------------
+
+
+def test_headers_that_do_not_come_are_not_waited_for(
+    section: ServiceSection, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voxyard.service.protocol.HEADER_SECONDS", 0.3)
+    with live(application(section, seen), section) as address:
+        with dial(address) as silent:
+            assert everything(silent) == b""
+        with dial(address) as slow:
+            slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: ")
+            assert everything(slow) == b""
+        with dial(address) as second:
+            second.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert second.recv(10_000).startswith(b"HTTP/1.1 200 ")
+            second.sendall(b"GET /healthz HTTP/1.1\r\nHo")
+            assert b"HTTP/1.1" not in everything(second)
+        assert httpx.get(f"{address}/v1/slow", params={"seconds": 0.8}).status_code == 200
+
+
+def test_headers_that_are_too_large_are_refused_in_the_envelope(address: str) -> None:
+    with dial(address) as connection:
+        connection.sendall(
+            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: " + b"x" * 40_000 + b"\r\n\r\n"
+        )
+        answer = everything(connection)
+    assert answer[:13] in (b"HTTP/1.1 400 ", b"HTTP/1.1 431 ")  # by whether they came in one piece
+    assert body_of(answer)["type"] == "invalid_request_error"
+
+
+def test_headers_without_end_are_refused_before_they_end(address: str) -> None:
+    with dial(address) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 50_000)
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert body_of(answer)["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "said", [b"\x16\x03\x01 hello TLS\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"]
+)
+def test_what_is_no_http_is_refused_in_the_envelope(address: str, said: bytes) -> None:
+    with dial(address) as connection:
+        connection.sendall(said)
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert body_of(answer)["code"] == "invalid_request"
+
+
+def test_a_websocket_is_answered_as_any_request(address: str) -> None:
+    headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "a"}
+    assert httpx.get(f"{address}/v1/nothing", headers=headers).status_code == 404
+
+
+# -- its end -------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_goes_away_ends_its_stream(address: str, seen: Seen) -> None:
+    with dial(address) as connection:
+        connection.sendall(b"GET /v1/endless HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(100)
+    assert seen.gone.wait(PATIENCE)
+
+
+def test_a_client_that_goes_away_unanswered_is_499_in_the_log(
+    address: str, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "voxyard")
+    with dial(address) as connection:
+        connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
+        wait_until(lambda: seen.largest == 3)
+
+    def lines() -> list[object]:
+        return [getattr(record, "status", None) for record in caplog.records if record.name.endswith("requests")]
+
+    wait_until(lambda: bool(lines()))
+    assert lines() == [499]
+
+
+def test_open_requests_are_finished_before_the_end(section: ServiceSection, seen: Seen) -> None:
+    section = section.model_copy(update={"stop_seconds": 20.0})
+    events: list[str] = []
+    answers: queue.Queue[httpx.Response] = queue.Queue()
+    with live(application(section, seen), section, lambda: events.append("stopped")) as address:
+
+        def ask() -> None:
+            answers.put(httpx.get(f"{address}/v1/slow", params={"seconds": 1}, timeout=PATIENCE))
+            events.append("answered")
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        assert seen.streaming.wait(PATIENCE)
+    thread.join(PATIENCE)
+    assert answers.get(timeout=PATIENCE).json() == {"state": "done"}
+    assert sorted(events) == ["answered", "stopped"]
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address}/healthz")
+
+
+def test_requests_that_do_not_end_are_cut_after_their_time(section: ServiceSection, seen: Seen) -> None:
+    stopped = threading.Event()
+    with live(application(section, seen), section, stopped.set) as address:
+        connection = dial(address)
+        connection.sendall(b"GET /v1/endless HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert seen.streaming.wait(PATIENCE)
+    assert stopped.is_set()
+    assert seen.gone.is_set()
+    assert not everything(connection).endswith(b"0\r\n\r\n")
+    connection.close()
+
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from voxyard.service.config import ServiceSection
+from voxyard.service.frame import install, open_frame
+from voxyard.service.logs import write_json_logs
+from voxyard.service.server import serve
+
+write_json_logs()
+section = ServiceSection(data_dir=Path(sys.argv[1]), port=0, stop_seconds=float(sys.argv[2]))
+app = FastAPI()
+
+@app.get("/v1/slow")
+async def slow():
+    import anyio
+    print("in", flush=True)
+    await anyio.sleep(float(sys.argv[3]))
+
+install(app, open_frame(section, CollectorRegistry(), keys=None, ready=lambda: (True, "ok")))
+sys.exit(serve(app, section, lambda: print("closed", flush=True), announce=lambda address: print(address, flush=True),
+               on_stopping=lambda: print("stopping", flush=True)))
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(stop_seconds: float, slow_seconds: float) -> subprocess.Popen[str]:
+        arguments = [sys.executable, "-c", PROGRAM, str(tmp_path), str(stop_seconds), str(slow_seconds)]
+        started.append(subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_service_in_order(start: Callable[..., subprocess.Popen[str]], number: int) -> None:
+    process = start(20, 1)
+    address, answers = line_of(process), queue.Queue[int]()
+    thread = threading.Thread(target=lambda: answers.put(httpx.get(f"{address}/v1/slow", timeout=PATIENCE).status_code))
+    thread.start()
+    assert line_of(process) == "in"
+    os.kill(process.pid, number)
+    out, err = process.communicate(timeout=PATIENCE)
+    thread.join(PATIENCE)
+    assert (process.returncode, out.split()) == (0, ["stopping", "closed"])
+    assert answers.get(timeout=PATIENCE) == 200
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert "stopped" in [line["message"] for line in lines]
+    assert not [line for line in lines if line["level"] == "error"]
+
+
+def test_a_second_interrupt_does_not_wait_for_open_requests(start: Callable[..., subprocess.Popen[str]]) -> None:
+    process = start(600, 600)
+    address = line_of(process)
+    with dial(address) as connection:
+        connection.sendall(b"GET /v1/slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert line_of(process) == "in"
+        os.kill(process.pid, signal.SIGINT)
+        assert line_of(process) == "stopping"
+        os.kill(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out.split()) == (0, ["closed"])
+    assert "Traceback" not in err
+
+
+def test_an_application_that_cannot_start_is_exit_code_1(section: ServiceSection) -> None:
+    async def refuses(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "no model"})
+
+    stopped = []
+    assert serve(refuses, section, lambda: stopped.append(True), stop=threading.Event()) == 1
+    assert stopped == [True]

@@ -1,0 +1,144 @@
+"""Browser sessions: what a cookie is worth, and when it is not."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from voxyard.service.errors import StoreError, UnauthorizedError
+from voxyard.service.keys import Client, Keys, add_key, hashed, revoke_key, write_keys
+from voxyard.service.sessions import Sessions, read_secret
+
+SECRET = b"s" * 32
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys.yaml"
+
+
+@pytest.fixture
+def key(path: Path) -> str:
+    return add_key(path, "reader.one")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def sessions(path: Path, key: str, clock: Clock) -> Sessions:
+    return Sessions(Keys(path), SECRET, lifetime=100, clock=clock)
+
+
+def test_the_cookie_speaks_for_the_keys_client(sessions: Sessions, key: str) -> None:
+    assert sessions.client(sessions.open(key)) == Client("reader.one")
+
+
+def test_the_cookie_does_not_hold_the_key(sessions: Sessions, key: str) -> None:
+    cookie = sessions.open(key)
+    assert key not in cookie
+    assert hashed(key) not in cookie
+
+
+def test_an_unknown_key_opens_nothing(sessions: Sessions) -> None:
+    with pytest.raises(UnauthorizedError, match="not known"):
+        sessions.open("vox_other")
+
+
+def test_a_session_outlives_the_service(sessions: Sessions, path: Path, key: str, clock: Clock) -> None:
+    cookie = sessions.open(key)
+    assert Sessions(Keys(path), SECRET, clock=clock).client(cookie) == Client("reader.one")
+
+
+def test_a_session_does_not_outlive_its_key(sessions: Sessions, path: Path, key: str) -> None:
+    cookie = sessions.open(key)
+    revoke_key(path, "reader.one")
+    assert sessions.client(cookie) is None
+    add_key(path, "reader.one")
+    assert sessions.client(cookie) is None
+
+
+def test_a_session_ends_with_its_time(sessions: Sessions, key: str, clock: Clock) -> None:
+    cookie = sessions.open(key)
+    clock.now += 99
+    assert sessions.client(cookie) is not None
+    clock.now += 2
+    assert sessions.client(cookie) is None
+
+
+def test_a_session_that_was_ended_stays_ended_and_others_go_on(sessions: Sessions, key: str) -> None:
+    cookie, other = sessions.open(key), sessions.open(key)
+    sessions.close(cookie)
+    assert sessions.client(cookie) is None
+    assert sessions.client(other) is not None
+
+
+def test_what_is_remembered_of_ended_sessions_does_not_grow_for_ever(
+    sessions: Sessions, key: str, clock: Clock
+) -> None:
+    for _ in range(50):
+        sessions.close(sessions.open(key))
+        clock.now += 10
+    assert len(sessions._ended) <= 11
+
+
+def test_no_part_of_a_cookie_can_be_changed(sessions: Sessions, path: Path, key: str) -> None:
+    add_key(path, "reader.two")
+    name, end, number, signature = sessions.open(key).split("~")
+    forged = [
+        ("reader.two", end, number, signature),
+        (name, str(int(end) + 1), number, signature),
+        (name, end, "0" * 32, signature),
+        (name, end, number, "0" * 64),
+        (name, end, number, signature[:-1]),
+        (name, end, number, ""),
+    ]
+    assert [sessions.client("~".join(parts)) for parts in forged] == [None] * len(forged)
+
+
+@pytest.mark.parametrize("cookie", ["", "~~~", "a~1~b~c", "x" * 10_000, "reader.one~٣~" + "0" * 32 + "~" + "0" * 64])
+def test_nonsense_is_nobodys(sessions: Sessions, cookie: str) -> None:
+    assert sessions.client(cookie) is None
+    sessions.close(cookie)
+
+
+def test_the_file_of_the_keys_alone_makes_no_cookie(sessions: Sessions, path: Path, key: str, clock: Clock) -> None:
+    thief = Sessions(Keys(path), b"t" * 32, clock=clock)
+    assert sessions.client(thief.open(key)) is None
+
+
+def test_the_secret_alone_makes_no_cookie(sessions: Sessions, tmp_path: Path, clock: Clock) -> None:
+    other = tmp_path / "other.yaml"
+    write_keys(other, {"reader.one": hashed("mine")})
+    assert sessions.client(Sessions(Keys(other), SECRET, clock=clock).open("mine")) is None
+
+
+def test_the_secret_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "secret"
+    secret = read_secret(path)
+    assert len(secret) == 32
+    assert read_secret(path) == secret
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_secret_that_is_cut_off_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"short")
+    with pytest.raises(StoreError, match="delete the file"):
+        read_secret(tmp_path / "secret")
+
+
+def test_a_secret_that_cannot_be_written_is_an_error_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    with pytest.raises(StoreError, match="cannot be read or written"):
+        read_secret(tmp_path / "data" / "secret")

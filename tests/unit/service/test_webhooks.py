@@ -1,0 +1,486 @@
+"""Webhooks to a real HTTP server: signed, only where they may go, until they are heard."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import trustme
+
+from voxyard.service.config import ServiceSection
+from voxyard.service.errors import ForbiddenError, ServiceError
+from voxyard.service.records import NewChunk, NewDocument
+from voxyard.service.store import Store
+from voxyard.service.webhooks import DELAYS, SIGNATURE, WebhookRules, Webhooks, check_webhook, read_rules, sign, verify
+
+PATIENCE = 30.0
+SECRET = b"a secret of some length"
+DOCUMENT = "0" * 32
+
+
+@dataclass
+class Heard:
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Receiver:
+    """What it answers, and what it has heard."""
+
+    port: int = 0
+    status: int = 204
+    headers: dict[str, str] = field(default_factory=dict)
+    heard: list[Heard] = field(default_factory=list)
+    drip: threading.Event | None = None  # set: it sends a byte now and then until this is set
+    scheme: str = "http"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}/hook?to=me"
+
+    def server(self) -> ThreadingHTTPServer:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.heard.append(Heard(self.path, dict(self.headers), body))
+                if receiver.drip is not None:
+                    with suppress(OSError):
+                        while not receiver.drip.wait(0.05):
+                            self.wfile.write(b"H")
+                    return
+                self.send_response(receiver.status)
+                for name, value in receiver.headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        self.port = server.server_port
+        return server
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = time.time() + 1  # after whatever a test has finished
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def running(receiver: Receiver, context: ssl.SSLContext | None = None) -> Iterator[Receiver]:
+    server = receiver.server()
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        receiver.scheme = "https"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield receiver
+    server.shutdown()
+    server.server_close()
+    thread.join(PATIENCE)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    yield from running(Receiver())
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls_receiver(authority: trustme.CA) -> Iterator[Receiver]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    yield from running(Receiver(), context)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "store.sqlite3")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def rules_for(receiver: Receiver) -> WebhookRules:
+    return WebhookRules((f"127.0.0.1:{receiver.port}",), SECRET)
+
+
+def finish(store: Store, url: str, number: int = 0, *, failed: bool = False, when: float | None = None) -> str:
+    """A document with a webhook that has come to its end."""
+    name, now = f"{number:032x}", time.time() if when is None else when
+    chunk = NewChunk(0, 0, 5, "paragraph", 1.0)
+    store.accept(NewDocument(name, "", "A title", "Words", (chunk,), now, webhook=url))
+    if failed:
+        store.failed(name, now, "chunk 0 could not be spoken")
+    else:
+        store.spoken(name, 0, 24000, reduced=False)
+        store.completed(name, now)
+    return name
+
+
+def due(store: Store, clock: Clock, after: float = 0.0) -> int:
+    return len(store.pending_hooks(clock.now + after))
+
+
+# -- delivery ------------------------------------------------------------------------------------------------
+
+
+def test_a_completed_document_is_told_of_once(store: Store, receiver: Receiver, clock: Clock) -> None:
+    finish(store, receiver.url)
+    webhooks = Webhooks(rules_for(receiver), store, clock=clock)
+    assert (webhooks.deliver_due(), webhooks.deliver_due()) == (1, 0)
+    (heard,) = receiver.heard
+    told = json.loads(heard.body)
+    assert heard.path == "/hook?to=me"
+    assert heard.headers["X-Voxyard-Event"] == told["type"] == "document.completed"
+    assert (told["document"]["id"], told["document"]["state"]) == (DOCUMENT, "completed")
+    assert told["document"]["audio_seconds"] == 1.0
+    assert "Words" not in heard.body.decode()
+
+
+def test_a_failed_document_is_told_of_with_the_reason(store: Store, receiver: Receiver, clock: Clock) -> None:
+    finish(store, receiver.url, failed=True)
+    Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+    told = json.loads(receiver.heard[0].body)
+    assert (told["type"], told["document"]["reason"]) == ("document.failed", "chunk 0 could not be spoken")
+
+
+def test_the_receiver_can_verify_what_it_hears(store: Store, receiver: Receiver, clock: Clock) -> None:
+    finish(store, receiver.url)
+    Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+    heard = receiver.heard[0]
+    assert verify(SECRET, heard.headers[SIGNATURE], heard.body, now=clock.now)
+    assert not verify(b"another secret", heard.headers[SIGNATURE], heard.body, now=clock.now)
+    assert not verify(SECRET, heard.headers[SIGNATURE], heard.body + b" ", now=clock.now)
+
+
+@pytest.mark.parametrize("status", [200, 201, 299])
+def test_any_success_is_success(store: Store, receiver: Receiver, clock: Clock, status: int) -> None:
+    receiver.status = status
+    finish(store, receiver.url)
+    Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+    assert due(store, clock, 1e9) == 0
+
+
+@pytest.mark.parametrize("status", [302, 307, 400, 404, 500, 503])
+def test_another_answer_is_tried_again_later(store: Store, receiver: Receiver, clock: Clock, status: int) -> None:
+    receiver.status = status
+    finish(store, receiver.url)
+    webhooks = Webhooks(rules_for(receiver), store, clock=clock)
+    webhooks.deliver_due()
+    assert due(store, clock) == 0
+    clock.now += DELAYS[0] * 1.2
+    (hook,) = store.pending_hooks(clock.now)
+    assert (hook.tries, str(status) in str(hook.error)) == (1, True)
+    receiver.status = 204
+    webhooks.deliver_due()
+    assert due(store, clock, 1e9) == 0
+    first, second = receiver.heard
+    assert first.headers["X-Voxyard-Delivery"] == second.headers["X-Voxyard-Delivery"]
+    assert first.headers[SIGNATURE] != second.headers[SIGNATURE]
+
+
+def test_a_redirect_is_not_followed(store: Store, receiver: Receiver, clock: Clock) -> None:
+    for other in running(Receiver()):
+        receiver.status, receiver.headers = 307, {"Location": other.url}
+        finish(store, receiver.url)
+        Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+        assert other.heard == []
+    assert "redirects are not followed" in str(store.pending_hooks(clock.now + 1e6)[0].error)
+
+
+def test_waits_grow_and_end(store: Store, receiver: Receiver, clock: Clock) -> None:
+    receiver.status = 500
+    finish(store, receiver.url)
+    webhooks, waits = Webhooks(rules_for(receiver), store, clock=clock), []
+    while pending := store.pending_hooks(clock.now + 1e9):
+        waits.append(pending[0].next_try - clock.now)
+        clock.now = max(clock.now, pending[0].next_try)
+        webhooks.deliver_due()
+        assert len(waits) < 50
+    assert len(receiver.heard) == len(DELAYS) + 1
+    assert waits[1:] == sorted(waits[1:])
+    assert sum(waits) == pytest.approx(sum(DELAYS), rel=0.2)
+
+
+def test_a_receiver_that_is_gone_for_good_is_not_asked_again(store: Store, receiver: Receiver, clock: Clock) -> None:
+    receiver.status = 410
+    finish(store, receiver.url)
+    Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+    assert due(store, clock, 1e9) == 0
+
+
+def test_nobody_there_is_tried_again(store: Store, clock: Clock) -> None:
+    gone = Receiver()
+    gone.server().server_close()
+    finish(store, gone.url)
+    Webhooks(rules_for(gone), store, clock=clock).deliver_due()
+    assert "could not be reached" in str(store.pending_hooks(clock.now + 1e6)[0].error)
+
+
+def test_a_receiver_that_drips_is_hung_up_on(store: Store, receiver: Receiver, clock: Clock) -> None:
+    receiver.drip = threading.Event()
+    finish(store, receiver.url)
+    began = time.monotonic()
+    Webhooks(rules_for(receiver), store, clock=clock, patience=0.5).deliver_due()
+    assert time.monotonic() - began < PATIENCE
+    receiver.drip.set()
+    assert store.pending_hooks(clock.now + 1e6)[0].tries == 1
+
+
+def test_one_receiver_that_is_down_does_not_keep_another_from_hearing(
+    store: Store, receiver: Receiver, clock: Clock
+) -> None:
+    finish(store, "http://127.0.0.1:1/", 1)
+    finish(store, receiver.url, 2)
+    rules = WebhookRules(("127.0.0.1:1", f"127.0.0.1:{receiver.port}"), SECRET)
+    assert Webhooks(rules, store, clock=clock).deliver_due() == 2
+    assert len(receiver.heard) == 1
+    assert due(store, clock, 1e6) == 1
+
+
+def test_what_is_not_allowed_any_more_is_given_up_unsent(store: Store, receiver: Receiver, clock: Clock) -> None:
+    for number, rules in enumerate((WebhookRules(("example.org",), SECRET), None)):
+        finish(store, receiver.url, number)
+        Webhooks(rules, store, clock=clock).deliver_due()
+        assert due(store, clock, 1e9) == 0
+    assert receiver.heard == []
+
+
+def test_a_document_that_was_deleted_is_not_told_of(store: Store, receiver: Receiver, clock: Clock) -> None:
+    name = finish(store, receiver.url)
+    hooks = store.pending_hooks(clock.now + 1)
+    store.delete(name)
+
+    class Late(Store):
+        """The document goes between the look into the outbox and the delivery."""
+
+        def pending_hooks(self, now: float, limit: int = 100):
+            return hooks
+
+    late = Late.__new__(Late)
+    late.__dict__.update(store.__dict__)
+    assert Webhooks(rules_for(receiver), late, clock=clock).deliver_due() == 1
+    assert receiver.heard == []
+
+
+def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
+    store: Store, tls_receiver: Receiver, authority: trustme.CA, clock: Clock
+) -> None:
+    finish(store, tls_receiver.url)
+    Webhooks(rules_for(tls_receiver), store, clock=clock).deliver_due()
+    assert tls_receiver.heard == []
+    (hook,) = store.pending_hooks(clock.now + 1e6)
+    assert "certificate" in str(hook.error)
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    clock.now = hook.next_try
+    Webhooks(rules_for(tls_receiver), store, clock=clock, tls=context).deliver_due()
+    assert len(tls_receiver.heard) == 1
+
+
+def test_a_proxy_of_the_environment_is_not_asked(
+    store: Store, receiver: Receiver, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    finish(store, receiver.url)
+    Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+    assert len(receiver.heard) == 1
+
+
+# -- the thread ----------------------------------------------------------------------------------------------
+
+
+def wait_until(store: Store, count: int) -> None:
+    end = time.monotonic() + PATIENCE
+    while len(store.pending_hooks(time.time() + 1e6)) != count:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_the_thread_tells_by_itself_and_ends_when_it_is_closed(store: Store, receiver: Receiver) -> None:
+    webhooks = Webhooks(rules_for(receiver), store)
+    webhooks.start()
+    finish(store, receiver.url)
+    webhooks.wake()
+    wait_until(store, 0)
+    webhooks.close()
+    webhooks.close()
+    assert len(receiver.heard) == 1
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("voxyard-webhook")]
+
+
+def test_what_was_not_heard_is_told_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
+    first = Store(tmp_path / "again.sqlite3")
+    finish(first, receiver.url)
+    first.close()
+    second = Store(tmp_path / "again.sqlite3")
+    webhooks = Webhooks(rules_for(receiver), second)
+    webhooks.start()
+    wait_until(second, 0)
+    webhooks.close()
+    second.close()
+    assert len(receiver.heard) == 1
+
+
+def test_a_store_that_fails_for_a_while_does_not_end_the_thread(
+    store: Store, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, failures = store.pending_hooks, [ServiceError("the store is locked"), RuntimeError("a bug")]
+
+    def sometimes(now: float, limit: int = 100):
+        if failures and threading.current_thread().name == "voxyard-webhooks":
+            raise failures.pop()
+        return real(now, limit)
+
+    monkeypatch.setattr(store, "pending_hooks", sometimes)
+    finish(store, receiver.url)
+    webhooks = Webhooks(rules_for(receiver), store)
+    webhooks.start()
+    end = time.monotonic() + PATIENCE
+    while not receiver.heard and time.monotonic() < end:
+        webhooks.wake()
+        time.sleep(0.02)
+    webhooks.close()
+    assert len(receiver.heard) == 1
+    assert "the store is locked" in caplog.text
+
+
+def test_closing_what_was_never_started_does_nothing(store: Store) -> None:
+    Webhooks(None, store).close()
+
+
+# -- rules ---------------------------------------------------------------------------------------------------
+
+RULES = WebhookRules(("hooks.example.org", "internal:8443", "192.0.2.1"), SECRET)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.org/",
+        "http://hooks.example.org",
+        "https://HOOKS.example.ORG/a?b=c",
+        "https://hooks.example.org./a",
+        "https://hooks.example.org:443/a",
+        "http://internal:8443/x",
+        "http://192.0.2.1/x",
+    ],
+)
+def test_allowed_hosts_are_allowed(url: str) -> None:
+    RULES.check(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.org/",
+        "https://hooks.example.org.evil.example/",
+        "https://evil.example/hooks.example.org",
+        "https://evil.example#hooks.example.org",
+        "https://evil.example?hooks.example.org",
+        "https://hooks.example.org:8080/",
+        "http://hooks.example.org:22/",
+        "http://internal/",
+        "http://127.0.0.1/",
+        "http://[::1]/",
+        "http://localhost/",
+        "http://3221225985/",
+    ],
+)
+def test_other_hosts_and_ports_are_refused_and_the_setting_is_named(url: str) -> None:
+    with pytest.raises(ForbiddenError, match="webhook_hosts") as caught:
+        RULES.check(url)
+    assert caught.value.parameter == "webhook"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "hooks.example.org",
+        "//hooks.example.org/",
+        "ftp://hooks.example.org/",
+        "file:///etc/passwd",
+        "https://user:password@hooks.example.org/",
+        "https://evil.example@hooks.example.org/",
+        "https://hooks.example.org:99999/",
+        "https://hooks.example.org:x/",
+        "https://hooks.example.org/a b",
+        "https://hooks.example.org/\r\nHost: evil",
+        "https://hooks.example.org\\@evil.example/",
+        "https://hooks.exämple.org/",
+        "https://[hooks.example.org/",
+        "https:///path",
+    ],
+)
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(ServiceError, match="no URL") as caught:
+        RULES.check(url)
+    assert caught.value.parameter == "webhook"
+
+
+def test_without_a_secret_webhooks_are_refused(tmp_path: Path) -> None:
+    rules = read_rules(ServiceSection(data_dir=tmp_path, webhook_hosts="hooks.example.org"))
+    assert rules is None
+    with pytest.raises(ForbiddenError, match="sends no webhooks"):
+        check_webhook(rules, "https://hooks.example.org/")
+
+
+def test_the_secret_comes_from_its_file_without_the_line_end(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(SECRET + b"\n")
+    rules = read_rules(
+        ServiceSection(data_dir=tmp_path, webhook_hosts="Hooks.example.org, b:1", webhook_secret=tmp_path / "secret")
+    )
+    assert rules == WebhookRules(("hooks.example.org", "b:1"), SECRET)
+    assert SECRET.decode() not in repr(rules)
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"short\n", "too few")])
+def test_a_secret_that_cannot_be_used_is_said_at_the_start(tmp_path: Path, content: bytes | None, said: str) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ServiceError, match=said):
+        read_rules(ServiceSection(data_dir=tmp_path, webhook_secret=path))
+
+
+@pytest.mark.parametrize("late", [-299, 0, 299])
+def test_a_signature_holds_for_some_minutes(late: int) -> None:
+    assert verify(SECRET, sign(SECRET, b"body", 1000), b"body", now=1000 + late)
+
+
+@pytest.mark.parametrize("late", [-301, 301])
+def test_an_old_signature_is_worth_nothing(late: int) -> None:
+    assert not verify(SECRET, sign(SECRET, b"body", 1000), b"body", now=1000 + late)
+
+
+@pytest.mark.parametrize(
+    "header", ["", "t=,v1=", "t=x,v1=y", "v1=" + "0" * 64, "t=1000", "t=1000,v1=" + "0" * 64, "ä=ö"]
+)
+def test_a_signature_that_is_none_is_refused(header: str) -> None:
+    assert not verify(SECRET, header, b"body", now=1000)

@@ -1,0 +1,299 @@
+"""A sound that becomes a file: whole or under another name, and what a full disk leaves."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import subprocess
+import sys
+import threading
+import time
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from voxyard.speech.encode import SUFFIXES, EncodeError, SoundFile, open_sound, pcm16
+
+RATE = 24_000
+PADDING = {".mp3": 0, ".aac": 2048}  # a file of MP3 says how much of it is padding
+
+
+def tone(seconds: float) -> np.ndarray:
+    return (0.5 * np.sin(2 * np.pi * 440 * np.arange(round(seconds * RATE)) / RATE)).astype(np.float32)
+
+
+def noise(seconds: float, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-0.5, 0.5, round(seconds * RATE)).astype(np.float32)
+
+
+def heard(path: Path) -> float:
+    """Seconds of sound in a file, until its end or what breaks off there."""
+    if path.suffix == ".pcm":
+        return path.stat().st_size / 2 / RATE
+    seconds = 0.0
+    with av.open(path) as container:
+        packets = container.demux(audio=0)
+        try:
+            for packet in packets:
+                seconds += sum(frame.samples / frame.sample_rate for frame in packet.decode())
+        except av.InvalidDataError:
+            pass
+    return seconds
+
+
+def spoken(path: Path, seconds: float = 2.3) -> Path:
+    with open_sound(path) as sound:
+        for second in np.split(tone(seconds), 5):
+            sound.write(second)
+    return path
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_whole_sound_has_its_name_and_its_length(tmp_path: Path, suffix: str) -> None:
+    path = spoken(tmp_path / f"a book{suffix}")
+    assert list(tmp_path.iterdir()) == [path]
+    assert 0 <= round(heard(path) * RATE) - round(2.3 * RATE) <= PADDING.get(suffix, 0)
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".mp3", ".flac", ".opus"])
+def test_a_whole_file_knows_its_length_without_being_played(tmp_path: Path, suffix: str) -> None:
+    with av.open(spoken(tmp_path / f"book{suffix}")) as container:
+        assert container.duration is not None
+        assert container.duration / 1e6 == pytest.approx(2.3, abs=0.03)
+
+
+def test_a_whole_wav_is_right_to_the_byte(tmp_path: Path) -> None:
+    path = spoken(tmp_path / "book.WAV")
+    with wave.open(str(path)) as file:
+        assert file.getnframes() == round(2.3 * RATE)
+        assert file.readframes(file.getnframes()) == pcm16(tone(2.3)).tobytes()
+    assert path.read_bytes()[4:8] == (path.stat().st_size - 8).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_same_sound_is_the_same_file(tmp_path: Path, suffix: str) -> None:
+    assert spoken(tmp_path / f"a{suffix}").read_bytes() == spoken(tmp_path / f"b{suffix}").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_without_any_sound_opens(tmp_path: Path, suffix: str) -> None:
+    with open_sound(tmp_path / f"empty{suffix}") as sound:
+        pass
+    assert sound.path.exists()
+    assert heard(sound.path) < 0.1
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_abandoned_sound_plays_under_its_partial_name(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"book{suffix}"
+    path.write_bytes(b"an older one")
+    sound = open_sound(path)
+    sound.write(tone(1.5))
+    kept = sound.abandon()
+    assert kept == sound.partial == tmp_path / f"book.part{suffix}"
+    assert heard(kept) == pytest.approx(1.5, abs=0.09)
+    assert path.read_bytes() == b"an older one"
+    assert sound.abandon() == kept
+    with pytest.raises(EncodeError, match="has ended"):
+        sound.commit()
+
+
+def test_an_abandoned_wav_has_its_length_in_its_header(tmp_path: Path) -> None:
+    sound = open_sound(tmp_path / "book.wav")
+    sound.write(tone(1.0))
+    with wave.open(str(sound.abandon())) as file:
+        assert file.getnframes() == RATE
+
+
+def test_an_exception_abandons_and_success_replaces_what_was_there(tmp_path: Path) -> None:
+    path = spoken(tmp_path / "book.flac", 1.0)
+    before = path.read_bytes()
+    sound = open_sound(path)
+    sound.write(tone(2.0))
+    with pytest.raises(ZeroDivisionError), sound:
+        raise ZeroDivisionError
+    assert path.read_bytes() == before
+    assert heard(sound.partial) == pytest.approx(2.0)
+    assert heard(spoken(path, 2.3)) == pytest.approx(2.3)
+    assert not sound.partial.exists()
+
+
+def test_nothing_has_the_name_before_the_sound_is_whole(tmp_path: Path) -> None:
+    sound = open_sound(tmp_path / "book.opus")
+    sound.write(tone(1.0))
+    assert not sound.path.exists()
+    assert sound.commit() == sound.path
+    assert sound.seconds == 1.0
+
+
+def test_the_sound_is_on_the_disk_before_its_name_and_the_name_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced = tmp_path / "book.wav", list[tuple[str, bool]]()
+
+    def fsync(file: int) -> None:
+        synced.append((Path(f"/proc/self/fd/{file}").readlink().name, path.exists()))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    spoken(path)
+    assert synced == [("book.part.wav", False), (tmp_path.name, True)]
+
+
+def test_an_unknown_suffix_is_told_the_known_ones(tmp_path: Path) -> None:
+    for name, found in (("book.wma", r"\.wma"), ("book", "no suffix")):
+        with pytest.raises(EncodeError, match=rf"{found}.*\.wav, \.mp3, \.opus, \.ogg, \.flac, \.aac, \.pcm"):
+            open_sound(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(EncodeError, match=r"cannot write .*nowhere.*No such file"):
+        open_sound(tmp_path / "nowhere" / "book.mp3")
+    (tmp_path / "folder.mp3").mkdir()
+    with pytest.raises(EncodeError, match="is a folder"):
+        open_sound(tmp_path / "folder.mp3")
+
+
+def test_a_rate_that_a_format_cannot_have_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(EncodeError, match="opus cannot have 22050"):
+        open_sound(tmp_path / "book.opus", 22_050)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".mp3"])
+def test_bad_audio_keeps_what_came_before_it(tmp_path: Path, suffix: str) -> None:
+    sound = open_sound(tmp_path / f"book{suffix}")
+    sound.write(tone(1.0))
+    with pytest.raises(EncodeError, match="no numbers"):
+        sound.write(np.full(10, np.nan, np.float32))
+    assert heard(sound.abandon()) == pytest.approx(1.0)
+    with pytest.raises(EncodeError, match="has ended"):
+        sound.write(tone(1.0))
+
+
+def speak_noise(sound: SoundFile, turns: int) -> None:
+    for turn in range(turns):
+        sound.write(noise(0.2, turn))
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder with 64 KiB of room; where nobody may mount one, every partial file in it is /dev/full."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode:
+        for suffix in SUFFIXES:
+            (folder / f"book.part{suffix}").symlink_to("/dev/full")
+    yield folder
+    if not mounted.returncode:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_full_disk_is_explained_and_what_was_written_plays(tiny_disk: Path, suffix: str) -> None:
+    sound = open_sound(tiny_disk / f"book{suffix}")
+    with pytest.raises(EncodeError, match=r"no room left on the disk .* make room, or .* another disk") as raised:
+        speak_noise(sound, 200)
+    assert str(sound.partial) in str(raised.value)
+    with pytest.raises(EncodeError, match="has ended"):
+        sound.commit()
+    kept = sound.abandon()
+    if not kept.is_symlink():
+        assert kept.stat().st_size > 50_000
+        assert heard(kept) > (1.0 if suffix in (".wav", ".pcm", ".flac") else 3.0)
+    if suffix == ".wav" and not kept.is_symlink():
+        with wave.open(str(kept)) as file:
+            assert file.getnframes() == (kept.stat().st_size - 44) // 2
+            expected = pcm16(np.concatenate([noise(0.2, turn) for turn in range(10)]))
+            assert file.readframes(file.getnframes()) == expected[: file.getnframes()].tobytes()
+
+
+def test_a_disk_that_takes_only_a_part_is_a_full_one(tiny_disk: Path) -> None:
+    sound = open_sound(tiny_disk / "book.pcm")
+    with pytest.raises(EncodeError, match=r"no room left .* up to 2\.0 s"):
+        sound.write(noise(2.0))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_disk_that_is_full_at_the_very_end_commits_nothing(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"book.part{suffix}").symlink_to("/dev/full")
+    with pytest.raises(EncodeError, match="no room left on the disk"), open_sound(tmp_path / f"book{suffix}") as sound:
+        sound.write(tone(0.001))
+    assert not (tmp_path / f"book{suffix}").exists()
+
+
+def test_a_full_disk_leaves_no_open_file(tmp_path: Path) -> None:
+    before = sorted(path.name for path in Path("/proc/self/fd").iterdir())
+    for suffix in SUFFIXES:
+        (tmp_path / f"book.part{suffix}").symlink_to("/dev/full")
+        with pytest.raises(EncodeError, match="no room left"):
+            open_sound(tmp_path / f"book{suffix}").write(noise(9))
+    assert sorted(path.name for path in Path("/proc/self/fd").iterdir()) == before
+
+
+def test_no_thread_is_left_of_a_sound_that_ended_or_was_forgotten(tmp_path: Path) -> None:
+    def threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "sound-file"]
+
+    before = threads()
+    sounds = [open_sound(tmp_path / f"{number}.wav") for number in range(3)]
+    started = [thread for thread in threads() if thread not in before]
+    assert len(started) == 3
+    sounds[0].commit()
+    sounds[1].abandon()
+    sounds[2].write(tone(0.1))
+    sounds.clear()
+    gc.collect()
+    for thread in started:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in started)
+
+
+def test_a_failure_while_another_error_is_on_its_way_is_a_note_to_it(tmp_path: Path) -> None:
+    (tmp_path / "book.part.mp3").symlink_to("/dev/full")
+    with pytest.raises(ZeroDivisionError) as raised, open_sound(tmp_path / "book.mp3"):
+        raise ZeroDivisionError
+    assert "no room left" in raised.value.__notes__[0]
+
+
+_INTERRUPTED = """
+import resource, sys
+import numpy as np
+from pathlib import Path
+from voxyard.speech.encode import open_sound
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))  # should Ctrl-C be lost, it ends at 256 MiB
+sound = open_sound(Path(sys.argv[1]))
+part = np.random.default_rng(0).uniform(-0.5, 0.5, 2400).astype(np.float32)
+try:
+    print("ready", flush=True)
+    while True:
+        sound.write(part)
+except KeyboardInterrupt:
+    print(sound.abandon(), sound.seconds)
+"""
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.0337])
+@pytest.mark.parametrize("suffix", [".wav", ".mp3", ".opus", ".flac"])
+def test_ctrl_c_while_it_is_written_leaves_a_file_that_plays(tmp_path: Path, suffix: str, wait: float) -> None:
+    path = tmp_path / f"book{suffix}"
+    with subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTED, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+            time.sleep(wait)
+            writer.send_signal(signal.SIGINT)
+            out, err = writer.communicate(timeout=60)
+        finally:
+            writer.kill()
+    assert (writer.returncode, err) == (0, "")
+    kept, seconds = out.split()
+    assert Path(kept) == path.with_name(f"book.part{suffix}")
+    assert heard(Path(kept)) == pytest.approx(float(seconds), abs=0.3)
