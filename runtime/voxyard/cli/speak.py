@@ -61,8 +61,8 @@ class SpeakConfig(Section):
 def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, as_json: bool) -> int:
     """Speak a document on all GPUs: text in, a sound file out.
 
-    FILE is a text, PDF or Word file; - reads text from standard input. The sound is written in text order while later chunks are still being spoken. Ctrl-C ends it in order and says
-    what was written.
+    FILE is a text, PDF or Word file; - reads text from standard input. The sound is written in text order while later
+    chunks are still being spoken. Ctrl-C ends it in order and says what was written.
     """
     with answering("speak", extra=EXTRA):
         settings = load(SpeakConfig, flags=flags, file=config).config
@@ -71,12 +71,13 @@ def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, 
 
 
 def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> int:
-    from voxyard.speech.encode import EncodeError, open_sound
+    from voxyard.speech.encode import EncodeError, format_of, open_sound
     from voxyard.speech.frontend import open_frontend
     from voxyard.speech.narrate import Narration, narrate
     from voxyard.speech.opening import open_pool
     from voxyard.speech.script import prepare
 
+    format_of(out)  # before anything expensive
     frontend = open_frontend(FRONTEND, settings.bark.model_dump(mode="json"))
     text = _read(file)
     asked = settings.speak
@@ -101,18 +102,18 @@ def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> in
         try:
             with _shown(narration) as progress:
                 narrate(script, pool, sound.write, settings.speech.pauses(), narration, progress)
+            if narration.failures and asked.on_failure == "fail":
+                first = narration.failures[0]
+                more = f"; {len(narration.failures) - 1} more failed" if len(narration.failures) > 1 else ""
+                _left(narration, sound, f"{first}{more}; silence stands in its place", CHECK_FAILED)
+            sound.commit()
         except KeyboardInterrupt:
             _left(narration, sound, "interrupted", INTERRUPTED)
-        except EncodeError:
-            raise  # it says itself what is left
+        except (EncodeError, click.exceptions.Exit):
+            raise  # what is left has been said
         except BaseException:
             log.error("voxyard speak: %s", _partial(narration, sound))
             raise
-        if narration.failures and asked.on_failure == "fail":
-            first = narration.failures[0]
-            more = f"; {len(narration.failures) - 1} more failed" if len(narration.failures) > 1 else ""
-            _left(narration, sound, f"{first}{more}; silence stands in its place", CHECK_FAILED)
-        sound.commit()
     print(json.dumps({"out": str(out), **narration.to_json()}, indent=2) if as_json else _summary(out, narration))
     return 0
 

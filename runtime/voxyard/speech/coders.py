@@ -41,6 +41,12 @@ class EncodeError(SpeechError):
     """A sound cannot be encoded or written as was asked."""
 
 
+class DiskFullError(EncodeError):
+    """The disk has no room for the sound."""
+
+    exit_code = 1
+
+
 @dataclass(frozen=True)
 class _Codec:
     """How FFmpeg makes a format: the encoder, the container around it, and their options."""

@@ -17,6 +17,7 @@ from voxyard.speech.coders import (
     STEP,
     WAV_HEADER,
     Coder,
+    DiskFullError,
     EncodeError,
     Format,
     check,
@@ -265,7 +266,7 @@ class SoundFile:
             self._drop()
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise EncodeError(f"cannot write {self.partial}: {error.strerror or error}") from error
-            raise EncodeError(
+            raise DiskFullError(
                 f"no room left on the disk for {self.path}: the sound so far, up to {self.seconds:.1f} s, is in "
                 f"{self.partial}; make room, or name a file on another disk, and begin again"
             ) from error

@@ -138,7 +138,7 @@ def test_a_full_disk_is_said_and_what_was_written_stays(speak: Speak, tmp_path: 
         process = speak(disk / "d.wav", "--workers", "1")
         _, noted = process.communicate(timeout=200)
 
-        assert process.returncode != 0
+        assert process.returncode == 1
         assert "no room left on the disk" in noted
         assert "Traceback" not in noted
         assert [each.name for each in disk.iterdir()] == ["d.part.wav"]

@@ -191,7 +191,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
             (folder / f"book.part{suffix}").symlink_to("/dev/full")
     yield folder
     if not mounted.returncode:
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # a test that failed has its file open
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
