@@ -79,7 +79,8 @@ def listen(section: ServiceSection) -> socket.socket:
             f"on {host} others could reach this service, and it asks for no API key: make one with "
             "`voxyard keys new NAME --file keys.yaml` and start with `--keys keys.yaml`, or use `--host 127.0.0.1`"
         )
-    taken = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol by name: asyncio turns Nagle's delay off for connections that say they are TCP, and for no others.
+    taken = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

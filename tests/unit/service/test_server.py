@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -122,6 +123,27 @@ def wait_until(true: Callable[[], bool]) -> None:
 def test_port_0_takes_a_free_one_and_says_which(address: str) -> None:
     assert int(address.rpartition(":")[2]) > 0
     assert httpx.get(f"{address}/healthz").json() == {"status": "ok"}
+
+
+def test_small_pieces_are_sent_at_once(section: ServiceSection) -> None:
+    """With Nagle's delay on, every answer on a kept connection would wait 40 ms for the client's acknowledgement."""
+
+    async def delay_is_off() -> bool:
+        accepted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        async def meet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            taken = writer.get_extra_info("socket")
+            accepted.set_result(bool(taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
+            writer.close()
+
+        listener = listen(section)
+        async with await asyncio.start_server(meet, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            off = await accepted
+            writer.close()
+            return off
+
+    assert asyncio.run(delay_is_off())
 
 
 def test_a_port_that_is_taken_is_said_in_a_sentence(section: ServiceSection) -> None:

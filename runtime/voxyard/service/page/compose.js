@@ -1,0 +1,169 @@
+// The form: a text or a file, a voice, and what few want to set.
+import { call } from "./api.js";
+import * as stored from "./stored.js";
+import { announce, complain, element, language, size } from "./words.js";
+
+const FIELDS = {
+  text: ["source-error", "text"], input: ["source-error", "text"], file: ["source-error", "file"],
+  voice: ["voice-error", "voice"], seed: ["seed-error", "seed"], title: ["title-error", "title"],
+};
+
+let voices = [];
+let file = null;
+let submission = null; // the same until it is accepted or changed: a repeated click starts no second document
+
+/** Ask for the voices and show them. */
+export async function loadVoices() {
+  try {
+    voices = (await call("v1/audio/voices")).voices;
+    complain("voice-error", "");
+  } catch (error) {
+    complain("voice-error", `The voices cannot be shown: ${error.message}`);
+    return;
+  }
+  showVoices();
+}
+
+function showVoices() {
+  const wanted = element("voice-filter").value.trim().toLowerCase();
+  const matching = voices.filter((voice) => described(voice).includes(wanted));
+  const select = element("voice");
+  const before = select.value || stored.voice();
+  const groups = Map.groupBy(matching, (voice) => voice.language ?? "");
+  select.replaceChildren(...[...groups].sort(byLanguage).map(([code, members]) => {
+    const group = document.createElement("optgroup");
+    group.label = language(code);
+    group.append(...members.map((voice) => new Option(label(voice), voice.id)));
+    return group;
+  }));
+  if (matching.some((voice) => voice.id === before)) select.value = before;
+  element("voice-count").textContent = wanted
+    ? `${matching.length} of ${voices.length} voices match${matching.length ? "" : ": clear the search to see them all"}`
+    : voices.length ? "" : "This service has one voice, without a name.";
+}
+
+const described = (voice) => `${label(voice)} ${voice.id} ${voice.language ?? ""} ${language(voice.language)}`.toLowerCase();
+
+const label = (voice) => (voice.alias_of ? `${voice.name} (${voice.alias_of})` : voice.name);
+
+/** The reader's own language first. */
+function byLanguage([one], [other]) {
+  const own = navigator.language.split("-")[0];
+  return (other === own) - (one === own) || language(one).localeCompare(language(other));
+}
+
+function choose(chosen) {
+  file = chosen;
+  submission = null;
+  element("chosen").hidden = !file;
+  element("text-field").hidden = Boolean(file);
+  element("chosen-name").textContent = file ? `${file.name}, ${size(file.size)}` : "";
+  complain("source-error", "", element("text"));
+  if (file) announce(`${file.name} is chosen.`);
+}
+
+/** What is wrong with the form, shown beside it; the first field at fault, or null. */
+function mistake() {
+  for (const [place, field] of Object.values(FIELDS)) complain(place, "", element(field));
+  complain("form-error", "");
+  const seed = element("seed").value.trim();
+  if (seed && !(/^\d+$/.test(seed) && Number.isSafeInteger(Number(seed)))) {
+    complain("seed-error", `The seed is “${seed}”, but it must be a whole number such as 5.`, element("seed"));
+    element("more").open = true;
+    return element("seed");
+  }
+  if (!file && !element("text").value.trim()) {
+    complain("source-error", "There is nothing to speak yet: paste a text, or choose a file.", element("text"));
+    return element("text");
+  }
+  return null;
+}
+
+function request() {
+  const options = { on_failure: element("on-failure").value };
+  const seed = element("seed").value.trim();
+  if (element("voice").value) options.voice = element("voice").value;
+  if (seed) options.seed = Number(seed);
+  if (element("title").value.trim()) options.title = element("title").value.trim();
+  submission ??= [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const headers = { "Idempotency-Key": submission };
+  if (!file) return { method: "POST", json: { text: element("text").value, ...options }, headers };
+  const form = new FormData();
+  for (const [name, value] of Object.entries(options)) form.append(name, value);
+  form.append("file", file, file.name);
+  return { method: "POST", form, headers };
+}
+
+function showError(error) {
+  const [place, name] = FIELDS[error.param] ?? (file && [413, 415].includes(error.status) ? FIELDS.file : ["form-error"]);
+  const field = name ? element(name) : null;
+  complain(place, error.message, field);
+  if (place === "seed-error" || place === "title-error") element("more").open = true;
+  field?.focus();
+}
+
+async function submit(event, accepted) {
+  event.preventDefault();
+  const button = element("start");
+  if (button.getAttribute("aria-disabled") === "true") return;
+  const wrong = mistake();
+  if (wrong) {
+    wrong.focus();
+    return;
+  }
+  // Not `disabled`: the keyboard's place would be lost.
+  button.setAttribute("aria-disabled", "true");
+  button.textContent = "Sending…";
+  try {
+    const document = await call("v1/documents", request());
+    stored.add(document.id, document.title);
+    if (element("voice").value) stored.setVoice(element("voice").value);
+    clear();
+    accepted(document);
+  } catch (error) {
+    showError(error);
+  } finally {
+    button.removeAttribute("aria-disabled");
+    button.textContent = "Start";
+  }
+}
+
+function clear() {
+  element("text").value = element("title").value = element("file").value = "";
+  choose(null);
+}
+
+/** Wire the form; `accepted(document)` is called with what the service took. */
+export function start(accepted) {
+  element("form").addEventListener("submit", (event) => submit(event, accepted));
+  element("form").addEventListener("input", () => (submission = null));
+  element("voice-filter").addEventListener("input", showVoices);
+  element("file").addEventListener("change", (event) => event.target.files[0] && choose(event.target.files[0]));
+  element("remove-file").addEventListener("click", () => {
+    element("file").value = "";
+    choose(null);
+    element("text").focus();
+  });
+  drop();
+}
+
+/** A file may be dropped anywhere on the page, so that a miss does not leave the page for the file. */
+function drop() {
+  const holds = (event) => event.dataTransfer?.types.includes("Files");
+  const mark = (on) => element("drop").classList.toggle("over", on);
+  addEventListener("dragover", (event) => {
+    if (!holds(event)) return;
+    event.preventDefault();
+    mark(!element("compose").hidden);
+  });
+  addEventListener("dragleave", (event) => event.relatedTarget === null && mark(false));
+  addEventListener("drop", (event) => {
+    mark(false);
+    if (!holds(event)) return;
+    event.preventDefault();
+    if (element("compose").hidden) return;
+    const [dropped, ...more] = event.dataTransfer.files;
+    if (dropped) choose(dropped);
+    if (more.length) complain("source-error", `${more.length + 1} files were dropped; one is taken at a time: ${dropped.name}.`);
+  });
+}

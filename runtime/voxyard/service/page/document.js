@@ -1,0 +1,278 @@
+// One document: how far it is, its sound, its text, and what can be done with it.
+import { call, documentPath } from "./api.js";
+import { follow } from "./follow.js";
+import { seen } from "./list.js";
+import { Player } from "./player.js";
+import * as stored from "./stored.js";
+import { Strip } from "./strip.js";
+import {
+  announce, clock, complain, element, language, moment, percent, roughly, spokenTime, stateWords, unfinished,
+} from "./words.js";
+
+let shown = null; // the document's JSON
+let stop = null; // ends following it
+let current = null; // its id
+let told = ""; // what was last announced of it
+let ready = null; // promise of whether the player may go on after a break
+let connected = true;
+let left = () => {};
+let noted = 0;
+
+const player = new Player(element("audio"), { changed: () => drawPlayer(), lost: stillThere });
+const strip = new Strip(chooseRow);
+
+/** Show a document; `onLeave()` is called after it was deleted. */
+export function open(id, onLeave) {
+  close();
+  current = id;
+  left = onLeave;
+  told = "";
+  connected = true;
+  shown = null;
+  strip.clear();
+  player.open(id, stored.position(id));
+  const known = stored.documents().find((one) => one.id === id);
+  element("document-title").textContent = known?.title || "Document";
+  element("document-body").hidden = true;
+  element("document-problem").hidden = true;
+  element("document-facts").textContent = "Looking it up…";
+  complain("action-error", "");
+  watch();
+}
+
+export function close() {
+  if (current) keepPosition();
+  stop?.();
+  stop = null;
+  current = shown = null;
+  player.close();
+}
+
+function watch() {
+  stop?.();
+  stop = follow(current, {
+    progress: draw,
+    chunk: (row) => strip.update(row),
+    rows: (whole) => {
+      strip.show(whole.chunks, whole.language);
+      draw(whole);
+    },
+    gone: showGone,
+    connected: (value) => {
+      connected = value;
+      if (shown) drawProgress();
+    },
+  });
+}
+
+function showGone(error) {
+  element("document-body").hidden = true;
+  player.close();
+  const missing = error.status === 404;
+  if (missing) stored.forget(current);
+  element("document-facts").textContent = missing
+    ? "This document is not here any more: it was deleted, or it was older than the service keeps them."
+    : error.message;
+  announce(element("document-facts").textContent);
+}
+
+function draw(next) {
+  shown = next;
+  document.title = `${unfinished(next) ? `${percent(next.progress)} · ` : ""}${next.title} · voxyard`;
+  element("document-body").hidden = false;
+  element("document-title").textContent = next.title;
+  const facts = [next.voice, next.language && language(next.language), `seed ${next.seed}`, moment(next.created)];
+  element("document-facts").textContent = facts.filter(Boolean).join(" · ");
+  player.complete = next.state === "completed";
+  drawProgress();
+  drawProblem();
+  drawPlayer();
+  drawActions();
+  seen(next);
+  tell();
+}
+
+function drawProgress() {
+  const { progress } = shown;
+  element("state-words").textContent = stateWords(shown);
+  element("progress").value = progress.ratio;
+  const words = [`${progress.done} of ${progress.chunks} parts`, percent(progress)];
+  if (progress.failed) words.push(`${progress.failed} failed`);
+  if (unfinished(shown) && Number.isFinite(progress.eta_seconds)) words.push(`${roughly(progress.eta_seconds)} left`);
+  if (shown.state === "completed") words.push(`${clock(duration())} of sound`);
+  if (shown.reduced) words.push("made with less memory, so its last digits may differ from another run's");
+  if (!connected && unfinished(shown)) words.push("connection lost, trying again");
+  element("progress-words").textContent = words.join(" · ");
+}
+
+function drawProblem() {
+  const failed = shown.state === "failed";
+  const words = failed ? failure() : shown.parked ? `On hold: ${shown.parked}. It goes on by itself.` : "";
+  const place = element("document-reason");
+  if (place.textContent !== words) place.textContent = words;
+  element("document-problem").hidden = !words;
+  element("retry").hidden = !failed;
+}
+
+function failure() {
+  const reason = shown.reason || shown.error?.message || "the service gives no reason";
+  return `It could not be finished: ${reason}`;
+}
+
+/** Seconds of sound that are there, in order. */
+function duration() {
+  const last = strip.rows.findLast((row) => row.end_seconds !== null && row.end_seconds !== undefined);
+  return Math.max(shown.audio?.ready_seconds ?? 0, last?.end_seconds ?? 0, player.reachable);
+}
+
+function drawPlayer() {
+  if (!shown) return;
+  const failed = shown.state === "failed";
+  element("player").hidden = failed;
+  const [seconds, total] = [player.position, duration()];
+  element("play").textContent = player.playing ? "Pause" : "Listen";
+  const slider = element("position");
+  slider.max = Math.max(1, Math.ceil(total));
+  slider.value = seconds;
+  slider.setAttribute("aria-valuetext", `${spokenTime(seconds)} of ${spokenTime(total)}`);
+  element("clock").textContent = `${clock(seconds)} / ${clock(total)}${unfinished(shown) ? "+" : ""}`;
+  setWords(waitingWords());
+  strip.follow(player.loaded || seconds > 0 ? seconds : null);
+  if (player.playing && Math.abs(seconds - noted) > 2) keepPosition();
+}
+
+let hintUntil = 0; // a hint about a chosen part stays for a moment
+
+function setWords(words) {
+  const place = element("player-words");
+  if (!words && Date.now() < hintUntil) return;
+  if (place.textContent !== words) place.textContent = words;
+}
+
+function waitingWords() {
+  if (player.broken) return "The sound breaks off again and again. Listen tries once more.";
+  if (!player.waiting) return "";
+  if (unfinished(shown)) return duration() > player.position ? "Loading…" : "Waiting for the next part…";
+  return "Loading…";
+}
+
+function drawActions() {
+  const complete = shown.state === "completed";
+  element("download").disabled = !complete;
+  element("download").hidden = element("download-format").hidden = shown.state === "failed";
+  element("download-words").textContent = complete || shown.state === "failed"
+    ? ""
+    : "It can be downloaded when it is finished. Until then it plays as far as it is made.";
+  element("cancel").textContent = unfinished(shown) ? "Cancel" : "Delete";
+}
+
+/** Say how it goes, at quarters and at its end: each part would be too much to listen to. */
+function tell() {
+  const quarter = Math.floor(shown.progress.ratio * 4) * 25;
+  const words = unfinished(shown)
+    ? `${stateWords(shown)}${quarter ? `, ${quarter} percent` : ""}`
+    : shown.state === "completed" ? "Finished. It can be downloaded." : "";
+  if (words && words !== told) announce(words);
+  told = words || told;
+}
+
+function chooseRow(row) {
+  if (shown.state === "failed") return;
+  if (row.start_seconds === null || row.start_seconds === undefined) {
+    hintUntil = Date.now() + 4000;
+    element("player-words").textContent = row.state === "waiting"
+      ? `Part ${row.index + 1} is not spoken yet.`
+      : `Part ${row.index + 1} is spoken, but not all parts before it are.`;
+    return;
+  }
+  hintUntil = 0;
+  player.seek(row.start_seconds);
+  player.play();
+}
+
+/** Whether the audio of the document is worth another try, after the player lost it. */
+function stillThere() {
+  ready ??= ask().finally(() => (ready = null));
+  return ready;
+}
+
+async function ask() {
+  const id = current;
+  if (!id) return false;
+  try {
+    const fresh = await call(documentPath(id));
+    if (id !== current) return false;
+    draw(fresh);
+    return fresh.state !== "failed";
+  } catch (error) {
+    return error.status === 0 || error.status >= 500;
+  }
+}
+
+function keepPosition() {
+  noted = player.position;
+  if (shown) stored.setPosition(current, Math.round(player.position * 10) / 10);
+}
+
+element("play").addEventListener("click", () => player.toggle());
+element("back").addEventListener("click", () => player.seek(player.position - 10));
+element("forward").addEventListener("click", () => player.seek(Math.min(player.position + 10, duration())));
+element("position").addEventListener("input", (event) => player.seek(Number(event.target.value)));
+element("rate").addEventListener("change", (event) => (player.rate = Number(event.target.value)));
+addEventListener("pagehide", () => current && keepPosition());
+
+element("retry").addEventListener("click", async () => {
+  complain("action-error", "");
+  try {
+    draw(await call(documentPath(current, "/retry"), { method: "POST" }));
+    element("document-title").focus();
+    watch();
+  } catch (error) {
+    complain("action-error", error.message);
+  }
+});
+
+element("download").addEventListener("click", async () => {
+  complain("action-error", "");
+  const id = current;
+  try {
+    await call(documentPath(id)); // an error shows here, and not as a file
+  } catch (error) {
+    complain("action-error", error.message);
+    return;
+  }
+  const link = document.createElement("a");
+  link.href = documentPath(id, `/audio?format=${element("format").value}&download=true`);
+  link.download = "";
+  link.click();
+});
+
+element("cancel").addEventListener("click", () => {
+  const going = unfinished(shown);
+  element("cancel-title").textContent = going ? "Cancel this document?" : "Delete this document?";
+  element("cancel-words").textContent = going
+    ? `“${shown.title}” stops here, and what is spoken of it is deleted.`
+    : `“${shown.title}” and its sound are deleted.`;
+  element("cancel-yes").textContent = going ? "Cancel it" : "Delete it";
+  element("cancel-dialog").showModal();
+});
+
+element("cancel-no").addEventListener("click", () => element("cancel-dialog").close());
+
+element("cancel-yes").addEventListener("click", async () => {
+  element("cancel-dialog").close();
+  const [id, title] = [current, shown.title];
+  complain("action-error", "");
+  try {
+    await call(documentPath(id), { method: "DELETE" });
+  } catch (error) {
+    if (error.status !== 404) {
+      complain("action-error", error.message);
+      return;
+    }
+  }
+  if (id === current) close();
+  stored.forget(id);
+  announce(`“${title}” is deleted.`);
+  left();
+});

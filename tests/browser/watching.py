@@ -1,0 +1,55 @@
+"""What the page's tests share: where a service is, what a page complained of, and waiting for it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from playwright.sync_api import Page
+from simulated_documents import UNSPEAKABLE
+
+PATIENCE = 20.0  # seconds
+
+
+def sentences(count: int) -> list[str]:
+    """So long, with 11 words each, that a chunker which packs up to 16 makes one chunk of each."""
+    return [f"Sentence number {number} of this document is here, and goes on." for number in range(1, count + 1)]
+
+
+@dataclass(frozen=True)
+class Service:
+    """Where a service listens, the key that it asks for, and a sentence that it cannot speak."""
+
+    url: str
+    key: str | None = None
+    unspeakable: str = f"This one is {UNSPEAKABLE} here, whatever one tries to do with it."
+
+
+@dataclass
+class Watch:
+    """What a page complained of; `expected` holds pieces of complaints that the test is about."""
+
+    complaints: list[str] = field(default_factory=list)
+    expected: list[str] = field(default_factory=list)
+
+    def unexpected(self) -> list[str]:
+        return [line for line in self.complaints if not any(piece in line for piece in self.expected)]
+
+
+def until(page: Page, expression: str) -> Any:
+    """Wait for an expression of the page to be true; the answer is its value.
+
+    Playwright's own `wait_for_function` needs eval, which the page's policy forbids.
+    """
+    end = time.monotonic() + PATIENCE
+    while not (value := page.evaluate(expression)):
+        assert time.monotonic() < end, f"still not true after {PATIENCE} s: {expression}"
+        page.wait_for_timeout(40)
+    return value
+
+
+def states(page: Page) -> list[str]:
+    """Of the cells of the strip."""
+    found: list[str] = page.locator("#strip .cell").evaluate_all("cells => cells.map(cell => cell.dataset.state)")
+    return found
