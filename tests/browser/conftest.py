@@ -1,58 +1,39 @@
-"""A real Chromium, and a service for it: `service` and `locked_service` are the places to put another one."""
+"""A real Chromium and a real service, whose engine speaks tones: half a second of work for each chunk."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import stand_in
-import uvicorn
-from fastapi import FastAPI
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
-from watching import PATIENCE, Service, Watch, until
+from service_app import serving
+from watching import PATIENCE, UNSPEAKABLE, Service, Watch, until
 
-PAGE = Path(__file__).parents[2] / "runtime" / "voxyard" / "service" / "page"
+from voxyard.service.keys import add_key
+
 CHROMIUM = os.environ.get("VOXYARD_CHROMIUM", "/usr/bin/chromium")
-SLOW = 0.5  # seconds that a chunk takes where a test watches it grow
+ENGINE = {"rows": 1, "seconds": 0.5, "samples": 720, "unspeakable": UNSPEAKABLE}
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[[FastAPI], str]]:
-    """Run apps on free ports of the loopback; the answer is the address."""
-    running: list[tuple[uvicorn.Server, threading.Thread]] = []
-
-    def start(app: FastAPI) -> str:
-        server = uvicorn.Server(
-            uvicorn.Config(app, "127.0.0.1", 0, log_level="critical", timeout_graceful_shutdown=1, lifespan="off")
-        )
-        socket = server.config.bind_socket()
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
-        thread.start()
-        running.append((server, thread))
-        return f"http://127.0.0.1:{socket.getsockname()[1]}/"
-
-    yield start
-    for server, thread in running:
-        server.should_exit = True
-        thread.join(10)
-
-
-@pytest.fixture
-def service(serve: Callable[[FastAPI], str], tmp_path: Path) -> Service:
+def service(tmp_path: Path) -> Iterator[Service]:
     """A service that asks for no key."""
-    return Service(serve(stand_in.create(PAGE, tmp_path, pace=SLOW)))
+    folder = tmp_path / "service"
+    with serving(folder, engine=ENGINE) as served:
+        yield Service(f"{served.url}/", folder)
 
 
 @pytest.fixture
-def locked_service(serve: Callable[[FastAPI], str], tmp_path: Path) -> Service:
+def locked_service(tmp_path: Path) -> Iterator[Service]:
     """A service that asks for a key."""
-    key = "vk-test-0123456789"
-    return Service(serve(stand_in.create(PAGE, tmp_path, key=key, pace=SLOW)), key)
+    keys, folder = tmp_path / "keys.yaml", tmp_path / "service"
+    key = add_key(keys, "ann")
+    with serving(folder, engine=ENGINE, keys=keys) as served:
+        yield Service(f"{served.url}/", folder, key)
 
 
 @pytest.fixture(scope="session")

@@ -192,11 +192,11 @@ def test_a_document_that_fails_says_which_part_and_why(service: Service, page: P
 
 
 def test_failed_parts_are_spoken_again_on_request(service: Service, page: Page, start_document: Start) -> None:
-    """The second time the service must succeed: its fault is over by then."""
     page.goto(service.url)
     start_document(f"{SENTENCES[0]} {service.unspeakable} {SENTENCES[2]}")
     problem = page.locator("#document-problem")
     expect(problem).to_be_visible()
+    service.cure()
     page.get_by_role("button", name="Speak the failed parts again").click()
     expect(page.get_by_text("Finished", exact=True)).to_be_visible()
     expect(problem).to_be_hidden()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page
-from simulated_documents import UNSPEAKABLE
 
 PATIENCE = 20.0  # seconds
+UNSPEAKABLE = "unspeakable"  # what the engine cannot say until it is cured
 
 
 def sentences(count: int) -> list[str]:
@@ -19,11 +20,16 @@ def sentences(count: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Service:
-    """Where a service listens, the key that it asks for, and a sentence that it cannot speak."""
+    """Where a service listens, the key that it asks for, and a sentence that it cannot speak until it is cured."""
 
     url: str
+    folder: Path
     key: str | None = None
     unspeakable: str = f"This one is {UNSPEAKABLE} here, whatever one tries to do with it."
+
+    def cure(self) -> None:
+        """From here on the engine can say everything."""
+        (self.folder / "cured").touch()
 
 
 @dataclass

@@ -45,6 +45,7 @@ class TonesEngine:
         self._fits = settings.get("fits")  # more chunks than these are out of memory
         self._faults: Mapping[str, Sequence[Any]] = settings.get("faults", {})  # stage → [what, how often]
         self._marks = Path(settings["marks"]) if "marks" in settings else None
+        self._unspeakable = settings.get("unspeakable")  # a word that makes it raise until `marks` holds "cured"
 
     def prepare(self) -> Ready:
         time.sleep(self._opening)
@@ -61,7 +62,7 @@ class TonesEngine:
             time.sleep(self._seconds / len(batch))
             if request.chunk in self._deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
-            if request.chunk in self._poison:
+            if request.chunk in self._poison or self._cannot_say(request.text):
                 raise ValueError(f"voice {request.voice!r} cannot say chunk {request.chunk}")
             facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "rows": self._rows}
             yield Result(request.chunk, sound(request, self._samples), facts=facts)
@@ -71,6 +72,10 @@ class TonesEngine:
 
     def close(self) -> None:
         self.fault("close")
+
+    def _cannot_say(self, text: str) -> bool:
+        cured = self._marks is not None and (self._marks / "cured").exists()
+        return self._unspeakable is not None and self._unspeakable in text and not cured
 
     def fault(self, stage: str) -> None:
         """Do what is planned for this stage, unless it has been done often enough."""

@@ -1,0 +1,236 @@
+"""A GPU host in simulated time: voxyard's own collectors over figures that are made up, scraped without waiting."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import patch
+
+from prometheus_client import CollectorRegistry
+
+from voxyard.host import Gpu
+from voxyard.host.readings import Memory, Reading
+from voxyard.speech.metrics import PoolMetrics
+from voxyard.speech.scheduler import Census
+from voxyard.telemetry import workloads
+from voxyard.telemetry.expected import ExpectedWorkloads
+from voxyard.telemetry.gpu_collector import GpuCollector
+from voxyard.telemetry.sampler import GpuState, Sampler, Snapshot, Xid
+from voxyard.telemetry.workloads import Registry, TrainMetrics, WorkloadGpus
+
+INSTANCE = "gpu-01"
+GIB = 1 << 30
+LIMIT_MIB = 65_536
+OVERHEAD = 1.5 * GIB
+
+Scrape = dict[str, float]
+"""Values by series, as PromQL writes it, without the labels of the target."""
+
+
+@dataclass
+class SimulatedGpu:
+    """What a card does now; a fault changes it."""
+
+    gpu: Gpu
+    utilization: float = 0.0  # 0…1
+    temperature: float = 45.0
+    memory_used: int = 2 * GIB
+    up: bool = True
+    clock_events: set[str] = field(default_factory=set)
+    ecc_corrected: int = 0
+    ecc_uncorrected: int = 0
+    xids: dict[int, Xid] = field(default_factory=dict)
+    busy_seconds: float = 0.0
+
+    @classmethod
+    def number(cls, index: int) -> SimulatedGpu:
+        """Card `index` of the host, idle."""
+        uuid, bus = f"GPU-{index:08x}-1111-2222-3333-000000000000", f"00000000:{0x10 + index:02X}:00.0"
+        return cls(Gpu(index, uuid, "NVIDIA H100 80GB HBM3", bus, 81_920, 79_872, (9, 0)))
+
+    def state(self) -> GpuState:
+        """As the sampler tells it."""
+        reading = self._reading() if self.up else None
+        busy, ratio = (self.busy_seconds, self.utilization) if self.up else (None, None)
+        return GpuState(self.gpu, self.up, reading, ratio, busy, dict(self.xids))
+
+    def _reading(self) -> Reading:
+        reasons = ("gpu_idle", "sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")
+        return Reading(
+            samples=None,
+            utilization_ratio=self.utilization,
+            memory_activity_ratio=self.utilization / 2,
+            encoder_ratio=0,
+            decoder_ratio=0,
+            memory=Memory(80 * GIB, self.memory_used, 80 * GIB - self.memory_used, GIB),
+            power_watts=120 + 500 * self.utilization,
+            power_limit_watts=700,
+            temperature_celsius=self.temperature,
+            fan_ratio=None,
+            clocks_hertz={"sm": 1_755_000_000},
+            clocks_max_hertz={"sm": 1_980_000_000},
+            clock_events={reason: reason in self.clock_events for reason in reasons},
+            pcie_link={"width": 16, "width_max": 16, "generation": 5 if self.utilization else 1, "generation_max": 5},
+            totals={
+                "energy_joules": 1e6,
+                "ecc_corrected_volatile": self.ecc_corrected,
+                "ecc_uncorrected_volatile": self.ecc_uncorrected,
+                "remapped_pending": 0,
+                "remapped_failure": 0,
+            },
+            processes=(),
+        )
+
+
+@dataclass
+class SimulatedRun:
+    """A training run: what a step takes, and how much of it is waiting."""
+
+    metrics: TrainMetrics
+    step_seconds: float = 0.5
+    wait_seconds: float = 0.01
+    loss: float = 2.0
+    learning: bool = True
+    _rest: float = 0.0
+
+    def advance(self, seconds: float, dice: random.Random) -> None:
+        """So many seconds of steps."""
+        self._rest += seconds
+        while self.learning and self._rest >= self.step_seconds:
+            self._rest -= self.step_seconds
+            factor = dice.lognormvariate(0, 0.1)
+            self.metrics.step(self.step_seconds * factor, self.wait_seconds * factor, 16, 3)
+        self.metrics.variation(0.1)
+        self.metrics.losses({"total": self.loss * dice.lognormvariate(0, 0.05)})
+        self.metrics.learning_rate(1e-4)
+
+
+@dataclass
+class SimulatedPool:
+    """A Bark pool: its workers, its queue, what comes in and goes out."""
+
+    metrics: PoolMetrics
+    gpus: tuple[str, ...]
+    running: int
+    waiting: int = 0
+
+    def advance(self, seconds: float, dice: random.Random) -> None:
+        """So many seconds of speaking: a chunk takes a worker 4 s and holds 8 s of sound."""
+        busy = min(self.running, self.waiting)
+        for gpu in self.gpus[:busy]:
+            chunks = max(1, round(seconds / 4 * dice.uniform(0.8, 1.2)))
+            self.metrics.worked(gpu, 4.0 * chunks)
+            for _ in range(chunks):
+                self.metrics.spoken(gpu, 8.0, 4.0)
+        self.metrics.census(Census(len(self.gpus), self.running, busy, self.waiting, busy))
+
+
+class SimulatedHost:
+    """Eight GPUs with the exporter, a trainer, a Bark pool and node_exporter; everything by a clock of its own."""
+
+    def __init__(self, plan: Path, *, link: str = "NV18", seed: int = 0) -> None:
+        """`plan` is the host's plan; `link` is what connects GPU 0 and GPU 1."""
+        self.now = 0.0
+        self.dice = random.Random(seed)
+        self.gpus = [SimulatedGpu.number(index) for index in range(8)]
+        self.links = self._links(link)
+        self.run: SimulatedRun | None = None
+        self.pool: SimulatedPool | None = None
+        self.exporter_answers = True
+        self.disk_free = 0.6
+        self.registries: dict[str, CollectorRegistry] = {"exporter": CollectorRegistry()}
+        self.registries["exporter"].register(GpuCollector(cast("Sampler", self)))
+        self.registries["exporter"].register(ExpectedWorkloads(plan))
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the exporter's sampler would hold."""
+        states = tuple(each.state() for each in self.gpus)
+        return Snapshot(
+            self.now, self.now, True, self.now, 0.01, states, self.links, "580.65.06", "13.0", {}
+        )  # fmt: skip
+
+    def age(self) -> float:
+        """The snapshot is of now."""
+        return 0.0
+
+    def stale_after(self) -> float:
+        """As the sampler's."""
+        return 10.0
+
+    def start_run(self, name: str, data: int, model: int) -> SimulatedRun:
+        """A trainer on two GPUs, in a process of its own."""
+        registry = self.registries["trainer"] = Registry()
+        cards = [("data", self.gpus[data].gpu), ("model", self.gpus[model].gpu)]
+        limits = {"data": LIMIT_MIB, "model": LIMIT_MIB}
+        metrics = TrainMetrics(
+            name, devices=cast("workloads.GpuRoles", SimpleNamespace(cards=cards, limits=limits)), ring_slots=4,
+            registry=registry,
+        )  # fmt: skip
+        for role, gpu in cards:
+            metrics.gpu_memory_overhead(role, gpu, OVERHEAD)
+            self.gpus[gpu.index].memory_used = LIMIT_MIB << 20
+        metrics.start()
+        self.run = SimulatedRun(metrics)
+        return self.run
+
+    def end_run(self) -> None:
+        """Its process is gone, whatever it said before."""
+        self.run = None
+        self.registries.pop("trainer", None)
+
+    def start_pool(self, indices: Iterable[int]) -> SimulatedPool:
+        """A Bark pool with a worker on each of these GPUs."""
+        registry = self.registries["bark"] = Registry()
+        held = WorkloadGpus(registry, "bark")
+        chosen = [self.gpus[index].gpu for index in indices]
+        for gpu in chosen:
+            held.assign("bark", gpu)
+        self.pool = SimulatedPool(PoolMetrics(registry), tuple(str(gpu.index) for gpu in chosen), len(chosen))
+        return self.pool
+
+    def advance(self, seconds: float) -> None:
+        """Time goes by."""
+        self.now += seconds
+        for gpu in self.gpus:
+            gpu.busy_seconds += seconds * min(1.0, max(0.0, gpu.utilization * self.dice.uniform(0.95, 1.05)))
+        with patch.object(workloads, "time", SimpleNamespace(time=lambda: self.now)):
+            if self.run is not None:
+                self.run.advance(seconds, self.dice)
+        if self.pool is not None:
+            self.pool.advance(seconds, self.dice)
+
+    def scrape(self) -> Mapping[str, Scrape | None]:
+        """What each job answers; None where it does not. A job that never answered is not in it."""
+        found: dict[str, Scrape | None] = {
+            job: {series: value for series, value in _series(registry)} for job, registry in self.registries.items()
+        }
+        if not self.exporter_answers:
+            found["exporter"] = None
+        return found | {"node": self._node()}
+
+    def _links(self, link: str) -> dict[tuple[str, str], str]:
+        uuids = [each.gpu.uuid for each in self.gpus]
+        links = {(one, other): "NV18" for one in uuids for other in uuids if one != other}
+        return links | {(uuids[0], uuids[1]): link, (uuids[1], uuids[0]): link}
+
+    def _node(self) -> Scrape:
+        disk = '{device="/dev/nvme0n1p2",fstype="ext4",mountpoint="/"}'
+        return {
+            f"node_filesystem_avail_bytes{disk}": self.disk_free * 4e12,
+            f"node_filesystem_size_bytes{disk}": 4e12,
+            f"node_filesystem_readonly{disk}": 0,
+            "node_memory_MemAvailable_bytes{}": 700e9,
+            "node_memory_MemTotal_bytes{}": 1000e9,
+        }
+
+
+def _series(registry: CollectorRegistry) -> Iterator[tuple[str, float]]:
+    for family in registry.collect():
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
+            yield f"{sample.name}{{{labels}}}", sample.value
