@@ -61,11 +61,11 @@ endif
 test: setup  ## all tests: unit, integration, browser, fleet
 	@$(MAKE) test-unit test-integration test-browser test-fleet
 
-test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor torch (under a minute)
+test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor torch (some minutes)
 	$(SAY) "unit tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q
 
-test-integration: $(VENV)/stamps/dev  ## the tests with TensorFlow (under ten minutes)
+test-integration: $(VENV)/stamps/dev  ## the tests with TensorFlow and with torch (under fifteen minutes)
 	$(SAY) "integration tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration) -q
 

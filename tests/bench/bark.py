@@ -229,11 +229,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 ratios[f"{key}_vs_transformers"], found = whole_model(key, shape, count, chosen.rounds)
                 figures |= found
         if "small" in chosen.only:
-            found_ratios, found = small_coarse(count, max(1, chosen.rounds // 2))
+            found_ratios, found = small_coarse(count, chosen.rounds)
             ratios |= found_ratios
             figures |= found
         if "batch" in chosen.only:
-            ratios["small_batch4_vs_transformers"], found = small_batch(count // 32 * 16, max(1, chosen.rounds // 2))
+            ratios["small_batch4_vs_transformers"], found = small_batch(count // 32 * 16, chosen.rounds)
             figures |= found
     if torch.cuda.is_available() and "large" in chosen.only:
         large = on_gpu()
