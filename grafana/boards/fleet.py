@@ -1,0 +1,279 @@
+"""The Fleet dashboard: which hosts, GPUs and workloads there are, and which of them are not well."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models import dashboard as models
+
+from boards import frame
+from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, lines, number, rows_of, states
+from boards.queries import alerts, assigned, gpu, host, rate, run
+
+_GPU_NAME = "{{instance}} GPU {{gpu}}"
+_TO_GPU = (
+    f"/d/{frame.GPU}?${{datasource:queryparam}}&var-instance=${{__data.fields.Host}}&var-gpu=${{__data.fields.GPU}}"
+    "&${__url_time_range}"
+)
+_BAD_FROM_1 = (Level(1, RED),)
+UP = {0: ("down", RED), 1: ("up", GREEN)}
+
+
+def fleet() -> models.Dashboard:
+    """All hosts at a glance; from a GPU's row it goes on to GPU detail."""
+    return frame.frame(
+        frame.FLEET,
+        "Every host, GPU and workload of the fleet: what works, what idles, what is broken.",
+        [_glance(), _gpus(), _load(), _workloads(), _hosts(), _measuring()],
+        {
+            "job": "label_values(up, job)",
+            "instance": 'label_values(up{job=~"$job"}, instance)',
+            "gpu": f"label_values({host('voxyard:gpu_up:bool')}, gpu)",
+            "run": f"label_values({host('train_active')}, run)",
+        },
+    )
+
+
+def _glance() -> Row:
+    gpus = gpu("voxyard:gpu_up:bool")
+    return Row("At a glance", (
+        number(
+            "Alerts that fire",
+            "Alerts of these hosts, the Watchdog left out. It is subtracted and not filtered away: without a Watchdog "
+            "alerting is dead, and there is no number here rather than a 0.",
+            "none",
+            Query(f"count({alerts()}) - count({alerts(_WATCHDOG)})"),
+            *_BAD_FROM_1,
+        ),
+        number(
+            "Targets that do not answer",
+            "What Prometheus scrapes without an answer. Trainers are left out: between runs there is nobody at their "
+            "port, and WorkloadDown knows the difference.",
+            "none",
+            Query(f"count({_ALWAYS_UP}) - sum({_ALWAYS_UP})"),
+            *_BAD_FROM_1,
+        ),
+        number(
+            "GPUs lost",
+            "GPUs that an exporter knows and whose driver does not answer for them.",
+            "none",
+            Query(f"count({gpus}) - sum({gpus})"),
+            *_BAD_FROM_1,
+        ),
+        number("GPUs up", "GPUs that answer.", "none", Query(f"sum({gpus})")),
+        number(
+            "Utilization of GPUs with work",
+            "Mean over the GPUs that a workload holds. GPUs that nobody holds are not in it.",
+            "percentunit",
+            Query(f"avg({assigned(gpu('voxyard:gpu_utilization:ratio'))})"),
+            Level(float("-inf"), RED), Level(0.4, AMBER), Level(0.7, GREEN),
+            decimals=0,
+        ),
+        number(
+            "Power",
+            "What all GPUs draw together.",
+            "watt",
+            Query(f"sum({gpu('gpu_power_watts')})"),
+        ),
+        rows_of(
+            "Firing alerts",
+            "What fires now, of the chosen hosts; the runbook says what to do. The Watchdog is not shown.",
+            "none",
+            [Query(f"max by (alertname, severity, job, instance, gpu, run) ({alerts(_NO_WATCHDOG)})")],
+            {
+                "severity": Column("Severity"),
+                "alertname": Column("Alert"),
+                "instance": Column("Host"),
+                "gpu": Column("GPU"),
+                "run": Column("Run"),
+                "job": Column("Job"),
+            },
+            height=6,
+        ),
+    ))  # fmt: skip
+
+
+def _gpus() -> Row:
+    by = "max by (instance, gpu, uuid)"
+    info = gpu("gpu_info")
+    held = f"{gpu('workload_gpu_assigned')} == 1"
+    return Row("GPUs", (
+        rows_of(
+            "GPUs now",
+            "One row a GPU. A lost GPU keeps its row and has no measurements. The host's name leads to GPU detail.",
+            "short",
+            [
+                Query(f"group by (instance, gpu, uuid, name, driver_version, cuda_version) ({info})"),
+                Query(f"{by} ({gpu('voxyard:gpu_up:bool')})", "up"),
+                Query(f"group by (instance, gpu, uuid, workload, role) ({held})"),
+                Query(f"{by} ({gpu('voxyard:gpu_utilization:ratio')})", "utilization"),
+                Query(f"{by} ({gpu('voxyard:gpu_memory_used:ratio')})", "memory"),
+                Query(f"{by} ({gpu('voxyard:gpu_power:ratio')})", "power"),
+                Query(f"{by} ({gpu('voxyard:gpu_temperature:celsius')})", "temperature"),
+                Query(f"{by} ({gpu('voxyard:gpu_pcie_link_width:ratio')})", "link"),
+            ],
+            {
+                "instance": Column("Host", link=_TO_GPU),
+                "gpu": Column("GPU"),
+                "name": Column("Model"),
+                "up": Column("State", states=UP),
+                "workload": Column("Workload"),
+                "role": Column("Role"),
+                "utilization": Column("Utilization", "percentunit"),
+                "memory": Column("Memory", "percentunit"),
+                "power": Column("Power ÷ limit", "percentunit"),
+                "temperature": Column("Temperature", "celsius", (Level(75, AMBER), Level(85, RED))),
+                "link": Column("PCIe lanes ÷ possible", "percentunit", (Level(float("-inf"), AMBER), Level(1, GREEN))),
+                "driver_version": Column("Driver"),
+                "cuda_version": Column("CUDA"),
+            },
+            height=10,
+        ),
+        states(
+            "GPUs up and lost",
+            "Whether the driver answers for each GPU. A gap: the exporter itself did not answer.",
+            "none",
+            Query(f"{by} ({gpu('voxyard:gpu_up:bool')})", _GPU_NAME),
+            UP,
+            width=24,
+            height=7,
+        ),
+    ))  # fmt: skip
+
+
+def _load() -> Row:
+    return Row("Load", (
+        lines(
+            "Utilization by host",
+            "Mean over the host's GPUs of the share of time in which a kernel ran, over 5 minutes.",
+            "percentunit",
+            Query(f"avg by (instance) ({gpu('voxyard:gpu_utilization:ratio')})", "{{instance}}"),
+            top=1,
+        ),
+        lines(
+            "Utilization of GPUs with work",
+            "Each GPU that a workload holds, by the workload and its role.",
+            "percentunit",
+            Query(
+                assigned(gpu("voxyard:gpu_utilization:ratio")),
+                "{{instance}} GPU {{gpu}} · {{workload}} {{role}}",
+            ),
+            top=1,
+        ),
+        lines(
+            "Fullest GPU memory by host",
+            "Device memory that processes hold ÷ memory of the card, of the host's fullest GPU.",
+            "percentunit",
+            Query(f"max by (instance) ({gpu('voxyard:gpu_memory_used:ratio')})", "{{instance}}"),
+            top=1,
+        ),
+        lines(
+            "Hottest GPU by host",
+            "Temperature of the host's hottest GPU. GpuTemperatureHigh fires above 85 °C.",
+            "celsius",
+            Query(f"max by (instance) ({gpu('voxyard:gpu_temperature:celsius')})", "{{instance}}"),
+        ),
+        lines(
+            "Power by host",
+            "What the host's GPUs draw together.",
+            "watt",
+            Query(f"sum by (instance) ({gpu('gpu_power_watts')})", "{{instance}}"),
+        ),
+        lines(
+            "Power ÷ limit",
+            "The host's GPU that is nearest to its power limit.",
+            "percentunit",
+            Query(f"max by (instance) ({gpu('voxyard:gpu_power:ratio')})", "{{instance}}"),
+        ),
+    ))  # fmt: skip
+
+
+def _workloads() -> Row:
+    return Row("Workloads", (
+        states(
+            "Expected workloads",
+            "What a host's plan says should run there, and whether it answers. A trainer answers while it trains: "
+            "silence between runs is no fault, and WorkloadDown knows the difference.",
+            "none",
+            Query(_ANSWERED, _WORKLOAD),
+            {0: ("silent", AMBER), 1: ("answers", GREEN)},
+        ),
+        states(
+            "Training runs",
+            "1 while a run trains, 0 when it has ended; a run that is killed takes its line along.",
+            "none",
+            Query(f"max by (instance, run) ({run('train_active')})", "{{instance}} {{run}}"),
+            {0: ("ended", "blue"), 1: ("trains", GREEN)},
+        ),
+        lines(
+            "Training speed",
+            "Optimizer updates per second of each run, over 5 minutes.",
+            "ops",
+            Query(run("voxyard:train_steps:rate5m"), "{{instance}} {{run}}"),
+        ),
+        lines(
+            "Speech made by Bark",
+            "Seconds of sound made per second, by host, over 5 minutes.",
+            "short",
+            Query(f"sum by (instance) ({host('voxyard:bark_audio_seconds:rate5m')})", "{{instance}}"),
+        ),
+    ))  # fmt: skip
+
+
+def _hosts() -> Row:
+    return Row("Hosts", (
+        lines(
+            "Disk space available",
+            "Share of each file system that is free, from node_exporter.",
+            "percentunit",
+            Query(host("voxyard:host_disk_available:ratio"), "{{instance}} {{mountpoint}}"),
+            top=1,
+        ),
+        lines(
+            "Memory available",
+            "Share of the host's memory that processes could still get, from node_exporter.",
+            "percentunit",
+            Query(host("voxyard:host_memory_available:ratio"), "{{instance}}"),
+            top=1,
+        ),
+    ))  # fmt: skip
+
+
+def _measuring() -> Row:
+    return Row("How well this is measured", (
+        states(
+            "Exporters that reach the driver",
+            "1 while the NVIDIA driver answers the exporter and its passes are made. A gap: the exporter is down.",
+            "none",
+            Query(host("exporter_collect_success"), "{{instance}}"),
+            {0: ("driver does not answer", RED), 1: ("good", GREEN)},
+        ),
+        lines(
+            "Age of the latest good pass",
+            "Time since the exporter last read the GPUs without trouble. It saws at the exporter's own interval.",
+            "s",
+            Query(f"time() - {host('exporter_last_success_timestamp_seconds')}", "{{instance}}"),
+        ),
+        lines(
+            "Duration of a pass",
+            "How long the exporter's latest pass over the GPUs took.",
+            "s",
+            Query(host("exporter_collect_duration_seconds"), "{{instance}}"),
+        ),
+        lines(
+            "Calls that NVML refused",
+            "By function and return code. A card that does not support something refuses it now and then for ever.",
+            "cps",
+            Query(rate(host("exporter_nvml_errors_total")), "{{instance}} {{function}} {{code}}"),
+        ),
+    ))  # fmt: skip
+
+
+_WATCHDOG = 'alertname="Watchdog"'
+_NO_WATCHDOG = 'alertname!="Watchdog"'
+_ALWAYS_UP = host("up", 'job!="trainer"')
+_WORKLOAD = "{{instance}} {{workload}} {{role}}"
+_EXPECTED = host("workload_expected")
+_ANSWERING = 'voxyard:workload_answering:count{instance=~"$instance"}'
+# 1 and 0 are both made by a product: without it they would be two series, one with a metric's name and one without.
+_ANSWERED = (
+    f"max by (instance, workload, role) (1 * {_EXPECTED} and on (instance, workload) {_ANSWERING} or 0 * {_EXPECTED})"
+)

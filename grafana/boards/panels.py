@@ -1,0 +1,237 @@
+"""The kinds of panel that the dashboards use: each has a title, a description, a unit and queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import TypeVar
+
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard, prometheus, stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models import prometheus as prometheus_models
+
+SOURCE = common.DataSourceRef(type_val="prometheus", uid="$datasource")
+GREEN, AMBER, RED, GREY = "green", "orange", "red", "text"
+
+Panel = timeseries.Panel | stat.Panel | statetimeline.Panel | table.Panel
+_Kind = TypeVar("_Kind", timeseries.Panel, stat.Panel, statetimeline.Panel, table.Panel)
+
+
+@dataclass(frozen=True)
+class Query:
+    """PromQL and how its series are called in the legend (or, of a table, its column)."""
+
+    expr: str
+    legend: str = ""
+
+
+@dataclass(frozen=True)
+class Level:
+    """From `value` on a number is shown in this colour."""
+
+    value: float
+    color: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a table shows a label or a query's value."""
+
+    name: str
+    unit: str = ""
+    levels: tuple[Level, ...] = ()
+    link: str = ""
+    states: Mapping[int, tuple[str, str]] | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A heading and the panels under it."""
+
+    title: str
+    panels: Sequence[Panel]
+
+
+def lines(
+    title: str,
+    description: str,
+    unit: str,
+    *queries: Query,
+    width: int = 12,
+    height: int = 8,
+    top: float | None = None,
+    bottom: float | None = 0,
+    logarithmic: bool = False,
+) -> timeseries.Panel:
+    """Series over time. What was not measured is a gap: no line is drawn over it.
+
+    Never stacked: where one series has a gap, all those above it would fall.
+    """
+    panel = _panel(timeseries.Panel(), title, description, unit, queries, (width, height))
+    panel.span_nulls(False).line_width(1).fill_opacity(5).show_points(common.VisibilityMode.AUTO)
+    panel.legend(_legend())
+    panel.tooltip(
+        common_builders.VizTooltipOptions()
+        .mode(common.TooltipDisplayMode.MULTI)
+        .sort(common.SortOrder.DESCENDING)
+    )  # fmt: skip
+    if bottom is not None and not logarithmic:
+        panel.min(bottom)
+    if top is not None:
+        panel.max(top)
+    if logarithmic:
+        panel.scale_distribution(common_builders.ScaleDistributionConfig().type(common.ScaleDistribution.LOG).log(10))
+    return panel
+
+
+def number(
+    title: str,
+    description: str,
+    unit: str,
+    query: Query,
+    *levels: Level,
+    width: int = 4,
+    height: int = 4,
+    decimals: int | None = None,
+) -> stat.Panel:
+    """The value of now, large.
+
+    Asked for now and not over the time that is shown, of which Grafana would take the last value there was: a run that
+    ended hours ago would still train.
+    """
+    panel = _panel(stat.Panel(), title, description, unit, (query,), (width, height), latest=True)
+    panel.reduce_options(common_builders.ReduceDataOptions().calcs(["last"]).values(False))
+    panel.graph_mode(common.BigValueGraphMode.NONE)
+    panel.color_mode(common.BigValueColorMode.VALUE if levels else common.BigValueColorMode.NONE)
+    panel.thresholds(_thresholds(levels))
+    if decimals is not None:
+        panel.decimals(decimals)
+    return panel
+
+
+def states(
+    title: str,
+    description: str,
+    unit: str,
+    query: Query,
+    names: Mapping[int, tuple[str, str]],
+    *,
+    width: int = 12,
+    height: int = 8,
+) -> statetimeline.Panel:
+    """Which of a few states each series was in over time: value → (what it is called, colour)."""
+    panel = _panel(statetimeline.Panel(), title, description, unit, (query,), (width, height))
+    panel.mappings([_mapping(names)]).merge_values(True).row_height(0.8).show_value(common.VisibilityMode.NEVER)
+    panel.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS))
+    panel.legend(_legend())
+    return panel
+
+
+def rows_of(
+    title: str,
+    description: str,
+    unit: str,
+    queries: Sequence[Query],
+    columns: Mapping[str, Column],
+    *,
+    width: int = 24,
+    height: int = 8,
+    sort: str = "",
+) -> table.Panel:
+    """The latest values as a table: a row for each set of labels, a column for each label or query that is named.
+
+    `columns` are in order, by the name of a label, or of a query's legend for its values.
+    """
+    panel = _panel(table.Panel(), title, description, unit, queries, (width, height), latest=True)
+    letters = {query.legend: ascii_uppercase[at] for at, query in enumerate(queries)}
+    fields = [f"Value #{letters[name]}" if name in letters else name for name in columns]
+    if len(queries) == 1:
+        fields = ["Value" if field == "Value #A" else field for field in fields]
+    renamed = {field: column.name for field, column in zip(fields, columns.values(), strict=True)}
+    order = {field: at for at, field in enumerate(fields)}
+    if len(queries) > 1:
+        panel.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
+    # Only what is named: a label that is added one day does not become a column by itself.
+    panel.with_transformation(
+        models.DataTransformerConfig(id_val="filterFieldsByName", options={"include": {"names": fields}})
+    )
+    panel.with_transformation(
+        models.DataTransformerConfig(
+            id_val="organize", options={"excludeByName": {}, "indexByName": order, "renameByName": renamed}
+        )
+    )
+    for column in columns.values():
+        properties = _properties(column)
+        if properties:
+            panel.override_by_name(column.name, properties)
+    if sort:
+        panel.sort_by([common_builders.TableSortByFieldState().display_name(sort).desc(True)])
+    return panel
+
+
+def _panel(
+    panel: _Kind,
+    title: str,
+    description: str,
+    unit: str,
+    queries: Sequence[Query],
+    size: tuple[int, int],
+    *,
+    latest: bool = False,
+) -> _Kind:
+    panel.title(title).description(description).unit(unit).datasource(SOURCE).span(size[0]).height(size[1])
+    for letter, query in zip(ascii_uppercase, queries, strict=False):
+        target = prometheus.Dataquery().datasource(SOURCE).ref_id(letter).expr(query.expr).legend_format(query.legend)
+        if latest:
+            target.instant()
+        else:
+            target.range()
+        if isinstance(panel, table.Panel):
+            target.format(prometheus_models.PromQueryFormat.TABLE)
+        panel.with_target(target)
+    return panel
+
+
+def _legend() -> common_builders.VizLegendOptions:
+    legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
+    return legend.placement(common.LegendPlacement.BOTTOM).show_legend(True)
+
+
+def _properties(column: Column) -> list[models.DynamicConfigValue]:
+    found = []
+    if column.unit:
+        found.append(models.DynamicConfigValue(id_val="unit", value=column.unit))
+    if column.levels:
+        thresholds = _thresholds(column.levels).build()
+        found.append(models.DynamicConfigValue(id_val="thresholds", value=thresholds))
+    if column.states:
+        found.append(models.DynamicConfigValue(id_val="mappings", value=[_mapping(column.states)]))
+    if column.levels or column.states:
+        kind = {"type": "color-text"}
+        found.append(models.DynamicConfigValue(id_val="custom.cellOptions", value=kind))
+    if column.link:
+        link = {"title": "GPU detail", "url": column.link}
+        found.append(models.DynamicConfigValue(id_val="links", value=[link]))
+    return found
+
+
+def _thresholds(levels: Sequence[Level]) -> dashboard.ThresholdsConfig:
+    steps = [models.Threshold(value=None, color=GREEN if levels else GREY)]
+    for level in levels:
+        if level.value == float("-inf"):
+            steps[0] = models.Threshold(value=None, color=level.color)
+        else:
+            steps.append(models.Threshold(value=level.value, color=level.color))
+    return dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
+
+
+def _mapping(names: Mapping[int, tuple[str, str]]) -> models.ValueMap:
+    return models.ValueMap(
+        options={
+            str(value): models.ValueMappingResult(text=text, color=color, index=at)
+            for at, (value, (text, color)) in enumerate(names.items())
+        }
+    )

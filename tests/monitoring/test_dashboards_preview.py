@@ -1,0 +1,196 @@
+"""The preview draws what a Prometheus holds, with its gaps; annotations stand where runs begin and end."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+from exporters import free_port
+from past import Past, serving, write
+
+import preview
+from boards.document import PLAIN_VALUES, Document, documents
+from boards.page import View, page
+from boards.pictures import Curve, Window, lines, states
+from boards.prometheus import Prometheus, PrometheusError
+from boards.units import shown
+
+BOARDS = documents(Path(__file__).parents[2] / "grafana/dashboards")
+STEP = 15
+END = int(time.time()) // 3600 * 3600
+START = END - 3600
+GAP = range(START + 1200, START + 1800)
+LONG = 300  # how long Prometheus takes the last value of a series that ends without a word for its value
+RUN = range(START + 600, START + 2400)
+GPU = {"job": "exporter", "instance": "gpu-01", "gpu": "0", "uuid": "GPU-0"}
+TRAINER = {"job": "trainer", "instance": "gpu-01", "run": "night"}
+
+
+def _held(value: float, during: range, *, gap: range = range(0)) -> list[tuple[int, float]]:
+    return [(at, value) for at in range(during.start, during.stop, STEP) if at not in gap]
+
+
+@pytest.fixture(scope="module")
+def view(prometheus_program: str, promtool: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
+    """An hour of a host: a GPU with a gap of ten minutes, a run that begins, ends by itself, and stays for a while."""
+    directory, hour = tmp_path_factory.mktemp("past"), range(START, END + STEP)
+    series = [
+        Past("voxyard:gpu_temperature:celsius", GPU, _held(61, hour, gap=GAP)),
+        Past("voxyard:gpu_up:bool", GPU, _held(1, hour)),
+        Past("voxyard:gpu_utilization:ratio", GPU, _held(0.75, hour)),
+        Past("voxyard_gpu_info", {**GPU, "name": "H100 <80GB>"}, _held(1, hour)),
+        Past("voxyard_train_active", TRAINER, _held(1, RUN)),
+        Past("voxyard_train_active", TRAINER, _held(0, range(RUN.stop, END))),
+        Past("voxyard_train_loss", {**TRAINER, "component": "mel"}, _held(math.nan, RUN)),
+        Past("ALERTS", {"alertname": "Watchdog", "alertstate": "firing", "severity": "none"}, _held(1, hour)),
+        Past("ALERTS", {"alertname": "GpuLost", "alertstate": "firing", "severity": "critical", "instance": "gpu-01",
+                        "gpu": "0"}, _held(1, range(START + 3000, END + STEP))),
+    ]  # fmt: skip
+    write(promtool, directory, series)
+    with serving(prometheus_program, directory) as address:
+        yield View(Prometheus(address), Window(START, END, STEP), PLAIN_VALUES)
+
+
+@pytest.fixture(scope="module")
+def drawn(view: View) -> str:
+    """The page."""
+    return page(BOARDS, view)
+
+
+def _figure(drawn: str, board: str, title: str) -> str:
+    section = drawn.partition(f'<section id="{board}">')[2].partition("</section>")[0]
+    (found,) = (each for each in section.split("<figure") if f"<b>{title}</b>" in each)
+    return found
+
+
+def test_every_panel_is_on_the_page_with_its_description(drawn: str) -> None:
+    text = unescape(drawn)
+
+    for board in BOARDS:
+        for panel in board.panels:
+            assert f"<b>{panel.title}</b>" in text
+            assert panel.body["description"] in text
+
+
+def test_the_page_needs_nothing_from_elsewhere(drawn: str) -> None:
+    assert not re.search(r"<script|<link|<img|https?://|url\(", drawn)
+
+
+def test_what_was_not_measured_is_a_gap(drawn: str) -> None:
+    runs = re.findall(r'<polyline points="([^"]+)"', _figure(drawn, "voxyard-gpu", "Temperature"))
+
+    assert len(runs) == 2
+    ends, begins = (float(run.split()[at].split(",")[0]) for run, at in zip(runs, (-1, 0), strict=True))
+    width = (GAP.stop - GAP.start - LONG) / (END - START)
+    assert (begins - ends) / 600 == pytest.approx(width, abs=0.03)
+
+
+def test_a_panel_without_data_says_so(drawn: str) -> None:
+    assert "No data" in _figure(drawn, "voxyard-bark", "Batch size")
+    assert "No data" not in _figure(drawn, "voxyard-gpu", "Temperature")
+
+
+def test_a_number_is_the_latest_value(drawn: str) -> None:
+    assert re.search(r'class="number"[^>]*>1<', _figure(drawn, "voxyard-fleet", "Alerts that fire"))
+    assert re.search(r'class="number"[^>]*>1<', _figure(drawn, "voxyard-fleet", "GPUs up"))
+    assert re.search(r'class="number"[^>]*>0<', _figure(drawn, "voxyard-fleet", "GPUs lost"))
+
+
+def test_a_table_merges_what_belongs_to_one_gpu(drawn: str) -> None:
+    (row,) = re.findall(r"<tr>(<td.*?)</tr>", _figure(drawn, "voxyard-fleet", "GPUs now"))
+    cells = [unescape(re.sub("<[^>]+>", "", cell)) for cell in row.split("</td>")]
+
+    assert cells[:4] == ["gpu-01", "0", "H100 <80GB>", "up"]
+    assert "75 %" in cells
+    assert "61 °C" in cells
+
+
+def _at(view: View, board: Document, annotation: str) -> list[float]:
+    (expr,) = (each["expr"] for each in board.annotations if each["name"] == annotation)
+    return [at for series in view.between(expr) for at, _ in series.points]
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: str(board.title))
+def test_a_run_is_annotated_once_where_it_begins_and_once_where_it_ends(board: Document, view: View) -> None:
+    assert _at(view, board, "Runs started") == [RUN.start]
+    assert _at(view, board, "Runs ended") == [RUN.stop]
+
+
+def test_annotations_keep_to_the_step_of_a_long_time(view: View) -> None:
+    coarse = View(view.prometheus, Window(START, END, 300), {**PLAIN_VALUES, "__interval": "300s"})
+
+    assert _at(coarse, BOARDS[0], "Runs started") == [RUN.start]
+    assert _at(coarse, BOARDS[0], "Runs ended") == [RUN.stop]
+
+
+def test_alerts_are_annotated_without_the_watchdog(view: View) -> None:
+    found = _at(view, BOARDS[0], "Alerts")
+
+    assert found[0] == START + 3000
+    assert len(found) == 600 // STEP + 1
+
+
+def test_a_host_that_is_not_chosen_is_not_shown(view: View) -> None:
+    other = View(view.prometheus, view.window, {**PLAIN_VALUES, "instance": "gpu-02"})
+
+    assert "gpu-01" not in page(BOARDS, other)
+
+
+def test_the_command_writes_the_page(view: View, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "made/preview.html"
+
+    assert preview.main(["--prometheus", view.prometheus.address, "--until", str(END), "--out", str(out)]) == 0
+
+    assert "H100 &lt;80GB&gt;" in out.read_text()
+    assert str(out) in capsys.readouterr().out
+
+
+def test_the_command_says_that_there_is_no_prometheus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"http://127.0.0.1:{free_port()}"
+
+    assert preview.main(["--prometheus", address, "--out", str(tmp_path / "out.html")]) == 1
+
+    assert f"{address} does not answer" in capsys.readouterr().err
+    assert not (tmp_path / "out.html").exists()
+
+
+def test_a_query_that_is_refused_is_named(view: View) -> None:
+    with pytest.raises(PrometheusError, match=r"sum by \(: .*parse error"):
+        view.between("sum by (")
+
+
+def test_a_value_that_is_not_finite_breaks_the_line() -> None:
+    points = tuple((float(at), value) for at, value in enumerate((1.0, 2.0, math.nan, 3.0, 4.0, math.inf, 5.0)))
+
+    drawn = lines([Curve("loss", points)], [], Window(0, 6, 1), "none")
+
+    assert (drawn.count("<polyline"), drawn.count("<circle")) == (2, 1)
+    assert "nan" not in drawn.partition("legend")[0].lower()
+
+
+def test_a_state_that_was_not_measured_has_no_bar() -> None:
+    curve = Curve("GPU 0", ((0, 1), (1, 1), (2, 0), (6, 1)))
+
+    drawn = states([curve], [], Window(0, 8, 1), {"0": ("down", "red"), "1": ("up", "green")})
+
+    bars = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', drawn)]
+    assert bars == pytest.approx([2 * bars[1], bars[1], bars[1]], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.4251, "percentunit", "42.5 %"), (0, "percentunit", "0 %"), (80 * 2**30, "bytes", "80 GiB"),
+        (512, "bytes", "512 B"), (3e9, "Bps", "3 GB/s"), (0.012, "s", "12 ms"), (90, "s", "1.5 min"),
+        (0.00025, "s", "250 µs"), (1755e6, "hertz", "1.75 GHz"), (412, "watt", "412 W"), (69.25, "celsius", "69.2 °C"),
+        (7.9, "ops", "7.9 /s"), (1500, "ops", "1.5 k/s"), (0.0005, "sci", "0.0005"), (3, "none", "3"),
+        (0.00012, "none", "0.00012"), (math.nan, "none", "nan"), (-2000, "watt", "-2 kW"),
+    ],
+)  # fmt: skip
+def test_a_value_is_shown_in_its_unit(value: float, unit: str, text: str) -> None:
+    assert shown(value, unit) == text
