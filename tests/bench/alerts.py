@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import sys
 import tempfile
@@ -13,15 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
+import yaml
 from rule_replay import Fired, Recording, replay
 from simulated_host import INSTANCE, SimulatedHost
 
 from voxyard.telemetry.sampler import Xid
 
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "alerts.json"
-INTERVAL = 15.0  # of scrapes and rules, as in prometheus.yml
+PROMETHEUS = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "prometheus.yml"
+INTERVAL = float(yaml.safe_load(PROMETHEUS.read_text(encoding="utf-8"))["global"]["scrape_interval"].removesuffix("s"))
 BEFORE, AFTER = 40 * 60.0, 45 * 60.0  # seconds of health before the fault, and of fault
 DAY_INTERVAL = 30.0
 HOUR = 3600.0
@@ -199,7 +202,7 @@ def _hour_of_the_day(host: SimulatedHost) -> None:
     hour = host.now / HOUR
     if host.run is not None:
         saving = host.now % HOUR < 60  # a checkpoint each hour
-        slow_start = 10.0 <= hour < 10.2  # the second run warms up
+        slow_start = 10.0 <= hour < 10.08  # the second run fills its caches
         host.gpus[MODEL].utilization = 0.05 if saving or slow_start else host.dice.choice([0.95, 0.9, 0.75])
         host.run.wait_seconds = 0.4 if slow_start else 0.01
         host.run.loss = 0.4 + 2 / (1 + hour)
@@ -289,7 +292,7 @@ def main() -> int:
 def _result(outcomes: Sequence[Outcome], fired: Sequence[Fired], hours: float, began: float) -> dict[str, Any]:
     return {
         "name": "alerts",
-        "machine": {"system": platform.platform(), "python": platform.python_version()},
+        "machine": {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
         "simulated": {"scrape_seconds": INTERVAL, "day_scrape_seconds": DAY_INTERVAL},
         "faults": [
             {

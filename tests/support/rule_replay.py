@@ -95,9 +95,9 @@ def replay(recording: Recording, directory: Path, *, promtool: str = "promtool")
     found = []
     for text_of_labels, first in firsts.items():
         labels = dict(_LABEL.findall(text_of_labels))
-        fired = Fired(labels["alertname"], labels["severity"], labels, first, counts[text_of_labels] * recording.interval)
-        if fired.name != "Watchdog":
-            found.append(fired)
+        seconds = counts[text_of_labels] * recording.interval
+        if labels["alertname"] != "Watchdog":
+            found.append(Fired(labels["alertname"], labels["severity"], labels, first, seconds))
     return sorted(found, key=lambda each: (each.first, each.name))
 
 
@@ -110,8 +110,8 @@ def _words(samples: list[tuple[int, float]], steps: int) -> Iterator[str]:
     """Runs in promtool's notation; where a series vanishes from a scrape it is stale, as in Prometheus."""
     expected = 0
     for (value, offset), run in groupby(_numbered(samples), key=lambda each: (each[1], each[2])):
-        start = next(run)[0]
-        length = 1 + sum(1 for _ in run)
+        steps_of_run = [step for step, _, _ in run]
+        start, length = steps_of_run[0], len(steps_of_run)
         if start > expected:
             yield from _gap(start - expected, was_there=expected > 0)
         if offset is None:

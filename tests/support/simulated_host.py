@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -94,6 +94,7 @@ class SimulatedRun:
     step_seconds: float = 0.5
     wait_seconds: float = 0.01
     loss: float = 2.0
+    variation: float = 0.1
     learning: bool = True
     _rest: float = 0.0
 
@@ -104,7 +105,7 @@ class SimulatedRun:
             self._rest -= self.step_seconds
             factor = dice.lognormvariate(0, 0.1)
             self.metrics.step(self.step_seconds * factor, self.wait_seconds * factor, 16, 3)
-        self.metrics.variation(0.1)
+        self.metrics.variation(self.variation)
         self.metrics.losses({"total": self.loss * dice.lognormvariate(0, 0.05)})
         self.metrics.learning_rate(1e-4)
 
@@ -117,31 +118,34 @@ class SimulatedPool:
     gpus: tuple[str, ...]
     running: int
     waiting: int = 0
+    chunk_seconds: float = 4.0
 
     def advance(self, seconds: float, dice: random.Random) -> None:
-        """So many seconds of speaking: a chunk takes a worker 4 s and holds 8 s of sound."""
+        """So many seconds of speaking: a chunk holds 8 s of sound."""
         busy = min(self.running, self.waiting)
         for gpu in self.gpus[:busy]:
-            chunks = max(1, round(seconds / 4 * dice.uniform(0.8, 1.2)))
-            self.metrics.worked(gpu, 4.0 * chunks)
+            chunks = max(1, round(seconds / self.chunk_seconds * dice.uniform(0.8, 1.2)))
+            self.metrics.worked(gpu, self.chunk_seconds * chunks)
             for _ in range(chunks):
-                self.metrics.spoken(gpu, 8.0, 4.0)
+                self.metrics.spoken(gpu, 8.0, self.chunk_seconds)
         self.metrics.census(Census(len(self.gpus), self.running, busy, self.waiting, busy))
 
 
 class SimulatedHost:
     """Eight GPUs with the exporter, a trainer, a Bark pool and node_exporter; everything by a clock of its own."""
 
-    def __init__(self, plan: Path, *, link: str = "NV18", seed: int = 0) -> None:
-        """`plan` is the host's plan; `link` is what connects GPU 0 and GPU 1."""
-        self.now = 0.0
+    def __init__(self, plan: Path, *, link: str = "NV18", now: float = 0.0, seed: int = 0) -> None:
+        """`plan` is the host's plan; `link` is what connects GPU 0 and GPU 1; `now` is Unix time."""
+        self.now = now
         self.dice = random.Random(seed)
         self.gpus = [SimulatedGpu.number(index) for index in range(8)]
         self.links = self._links(link)
         self.run: SimulatedRun | None = None
         self.pool: SimulatedPool | None = None
         self.exporter_answers = True
+        self.driver_gone_since: float | None = None
         self.disk_free = 0.6
+        self.memory_free = 0.7
         self.registries: dict[str, CollectorRegistry] = {"exporter": CollectorRegistry()}
         self.registries["exporter"].register(GpuCollector(cast("Sampler", self)))
         self.registries["exporter"].register(ExpectedWorkloads(plan))
@@ -149,9 +153,12 @@ class SimulatedHost:
     @property
     def snapshot(self) -> Snapshot:
         """What the exporter's sampler would hold."""
-        states = tuple(each.state() for each in self.gpus)
+        gone = self.driver_gone_since
+        gpus = self.gpus if gone is None else [replace(each, up=False) for each in self.gpus]
+        states = tuple(each.state() for each in gpus)
+        good = self.now if gone is None else gone
         return Snapshot(
-            self.now, self.now, True, self.now, 0.01, states, self.links, "580.65.06", "13.0", {}
+            self.now, self.now, gone is None, good, 0.01, states, self.links, "580.65.06", "13.0", {}
         )  # fmt: skip
 
     def age(self) -> float:
@@ -206,25 +213,24 @@ class SimulatedHost:
 
     def scrape(self) -> Mapping[str, Scrape | None]:
         """What each job answers; None where it does not. A job that never answered is not in it."""
-        found: dict[str, Scrape | None] = {
-            job: {series: value for series, value in _series(registry)} for job, registry in self.registries.items()
-        }
+        found: dict[str, Scrape | None] = {job: dict(_series(each)) for job, each in self.registries.items()}
         if not self.exporter_answers:
             found["exporter"] = None
-        return found | {"node": self._node()}
+        return found | {"node": self.node()}
 
     def _links(self, link: str) -> dict[tuple[str, str], str]:
         uuids = [each.gpu.uuid for each in self.gpus]
         links = {(one, other): "NV18" for one in uuids for other in uuids if one != other}
         return links | {(uuids[0], uuids[1]): link, (uuids[1], uuids[0]): link}
 
-    def _node(self) -> Scrape:
+    def node(self) -> Scrape:
+        """What node_exporter says of it."""
         disk = '{device="/dev/nvme0n1p2",fstype="ext4",mountpoint="/"}'
         return {
             f"node_filesystem_avail_bytes{disk}": self.disk_free * 4e12,
             f"node_filesystem_size_bytes{disk}": 4e12,
             f"node_filesystem_readonly{disk}": 0,
-            "node_memory_MemAvailable_bytes{}": 700e9,
+            "node_memory_MemAvailable_bytes{}": self.memory_free * 1000e9,
             "node_memory_MemTotal_bytes{}": 1000e9,
         }
 

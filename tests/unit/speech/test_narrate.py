@@ -14,7 +14,7 @@ from engines import sound
 from voxyard.speech.chunks import Chunk
 from voxyard.speech.engine import EngineName
 from voxyard.speech.job import Progress
-from voxyard.speech.join import Audio, Pauses
+from voxyard.speech.join import Pauses
 from voxyard.speech.limits import Limits
 from voxyard.speech.narrate import Narration, narrate
 from voxyard.speech.pool import Pool
@@ -40,7 +40,7 @@ def script(count: int = 9) -> Script:
 
 def test_the_pieces_are_the_chunks_in_text_order_with_their_pauses(tmp_path: Path) -> None:
     spoken, narration = script(), Narration(9)
-    written: list[Audio] = []
+    written: list[np.ndarray[Any, np.dtype[np.float32]]] = []
     with pool(tmp_path) as speaking:
         narrate(spoken, speaking, written.append, PAUSES, narration)
 
@@ -56,7 +56,7 @@ def test_the_pieces_are_the_chunks_in_text_order_with_their_pauses(tmp_path: Pat
 
 def test_a_chunk_that_fails_is_named_and_the_others_are_spoken(tmp_path: Path) -> None:
     narration = Narration(9)
-    written: list[Audio] = []
+    written: list[np.ndarray[Any, np.dtype[np.float32]]] = []
     with pool(tmp_path, poison=[4]) as speaking:
         narrate(script(), speaking, written.append, PAUSES, narration)
 

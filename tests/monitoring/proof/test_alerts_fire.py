@@ -1,0 +1,94 @@
+"""M9: every alert fires in a real Prometheus for what the scenario planted, and for nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from monitoring_queries import rules
+from proof_run import BROKEN, DATA, GPUS, HOST, HOT, LOST, MODEL, RUN, SICK, SILENT, Proof
+from sick_host import RUN as SICK_RUN
+
+pytestmark = pytest.mark.timeout(400)
+
+Labels = dict[str, str]
+
+
+def gpu(index: int, instance: str = HOST, **more: str) -> Labels:
+    return {"instance": instance, "gpu": str(index), **more}
+
+
+SICK_BARK = {"instance": SICK}
+SICK_TRAINING = {"instance": SICK, "run": SICK_RUN}
+PLANTED: dict[str, list[Labels]] = {
+    "Watchdog": [{}],
+    "GpuUtilizationLow": [gpu(MODEL, role="model")],
+    "DataGpuUtilizationLow": [gpu(DATA, role="data")],
+    "GpuLost": [gpu(LOST), *(gpu(index, SICK) for index in range(8))],  # the sick host has no driver
+    "GpuXidCritical": [gpu(LOST, xid="79")],
+    "GpuXidWarning": [gpu(BROKEN, xid="94")],
+    "GpuEccUncorrectable": [gpu(BROKEN)],
+    "GpuRowRemapFailure": [gpu(BROKEN)],
+    "GpuRowRemapPending": [gpu(BROKEN)],
+    "GpuThermalSlowdown": [gpu(HOT)],
+    "GpuTemperatureHigh": [gpu(HOT)],
+    "GpuPowerBrake": [gpu(HOT)],
+    "GpuMemoryNearLimit": [gpu(MODEL)],
+    "PcieLinkDowngraded": [gpu(HOT)],
+    "TrainingPairLinkSlow": [gpu(DATA, link="SYS", peer=GPUS[MODEL].uuid)],
+    "WorkloadDown": [{"instance": HOST, "workload": "trainer"}],
+    "ConfigurationDrift": [{"instance": SICK, "workload": "trainer", "role": "model"}],
+    "TrainingStalled": [SICK_TRAINING],
+    "TrainingInputBound": [SICK_TRAINING],
+    "TrainingStepTimeUnstable": [SICK_TRAINING],
+    "TrainingLossNotFinite": [SICK_TRAINING | {"component": "total"}],
+    "BarkQueueGrowing": [SICK_BARK],
+    "BarkChunksFailing": [SICK_BARK],
+    "BarkWorkersDown": [SICK_BARK],
+    "BarkSlowerThanRealTime": [SICK_BARK | {"gpu": "2"}],
+    "ExporterDown": [{"instance": SILENT, "job": "exporter"}],
+    "ExporterCollectFailing": [{"instance": SICK}],
+    "ExporterCollectStale": [{"instance": SICK}],
+    "HostDiskFilling": [{"instance": SICK, "mountpoint": "/"}],
+    "HostMemoryLow": [{"instance": SICK}],
+}
+OF_THIS_MACHINE = {
+    "TrainingInputBound",
+    "TrainingStepTimeUnstable",
+    "BarkSlowerThanRealTime",
+    "HostDiskFilling",
+    "HostMemoryLow",
+}
+"""The real programs run on the machine of the test, which may well be slow or full: these may fire for it too."""
+
+
+def test_every_alert_has_something_planted_for_it() -> None:
+    assert sorted(PLANTED) == rules("alert")
+
+
+@pytest.mark.parametrize("name", sorted(PLANTED))
+def test_an_alert_fires_for_what_was_planted_and_for_nothing_else(proof: Proof, name: str) -> None:
+    selector = f'ALERTS{{alertname="{name}",alertstate="firing"}}'
+    fired = [each["metric"] for each in proof.server.query_range(selector, proof.start, proof.end)]
+    missing = [labels for labels in PLANTED[name] if not any(labels.items() <= found.items() for found in fired)]
+    assert missing == []
+    if name not in OF_THIS_MACHINE:
+        beside = [found for found in fired if not any(labels.items() <= found.items() for labels in PLANTED[name])]
+        assert beside == []
+
+
+def test_the_trainer_is_missed_only_once_it_was_killed(proof: Proof) -> None:
+    (found,) = proof.server.query_range(
+        'ALERTS{alertname="WorkloadDown",alertstate="firing"}', proof.start, proof.end
+    )  # one: neither Bark nor the other host's workloads
+    assert float(found["values"][0][0]) > proof.killed
+
+
+def test_a_gpu_that_is_lost_has_no_measurement_left_and_the_others_go_on(proof: Proof) -> None:
+    here = f'instance="{HOST}",job="exporter"'
+    measured = proof.server.query(f"voxyard_gpu_power_watts{{{here}}}", proof.end)
+    assert sorted(each["metric"]["gpu"] for each in measured) == [str(n) for n in range(len(GPUS)) if n != LOST]
+
+
+def test_an_annotation_marks_the_run_of_this_test(proof: Proof) -> None:
+    active = f'voxyard_train_active{{run="{RUN}"}}'
+    times = [float(at) for each in proof.server.query_range(active, proof.start, proof.end) for at, _ in each["values"]]
+    assert proof.start < min(times) < max(times) < proof.killed + 6

@@ -1,0 +1,48 @@
+"""M9: every query of every panel, variable, annotation and rule returns data from what real programs exported."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hastened import FACTOR, SCRAPE_SECONDS, Result
+from monitoring_queries import Query, dashboard_queries, filled, label_values, rules
+from proof_run import Proof
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def finite(result: Result) -> list[float]:
+    """All finite values of an answer."""
+    pairs = [pair for each in result for pair in (each["values"] if "values" in each else [each["value"]])]
+    return [float(value) for _, value in pairs if math.isfinite(float(value))]
+
+
+@pytest.mark.parametrize("query", dashboard_queries(), ids=str)
+def test_a_query_of_a_dashboard_returns_data(proof: Proof, query: Query) -> None:
+    expression = filled(query.expr, SCRAPE_SECONDS)
+    if query.kind == "variable":
+        selector, label = label_values(expression)
+        series = proof.server.ask("series", **{"match[]": selector, "start": proof.start, "end": proof.end})
+        assert [each[label] for each in series if each.get(label)]
+    elif query.kind == "instant":
+        assert finite(proof.server.query(expression, proof.steady))
+    else:
+        assert finite(proof.server.query_range(expression, proof.start, proof.end))
+
+
+def test_every_rule_is_evaluated_without_an_error(proof: Proof) -> None:
+    found = [rule for group in proof.server.ask("rules")["groups"] for rule in group["rules"]]
+    assert sorted({rule["name"] for rule in found}) == sorted({*rules("alert"), *rules("record")})
+    assert [(rule["name"], rule.get("lastError")) for rule in found if rule["health"] != "ok"] == []
+
+
+@pytest.mark.parametrize("name", rules("record"))
+def test_every_recorded_series_has_data(proof: Proof, name: str) -> None:
+    assert finite(proof.server.query_range(name, proof.start, proof.end))
+
+
+def test_the_clock_of_the_rules_is_the_only_thing_that_is_faster(proof: Proof) -> None:
+    (group,) = {each["interval"] for each in proof.server.ask("rules")["groups"]}
+    assert group * FACTOR == 15
+    assert SCRAPE_SECONDS * FACTOR == 15

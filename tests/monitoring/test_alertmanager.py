@@ -1,0 +1,314 @@
+"""Who hears of an alert, and which alert silences which: by the real Alertmanager on loopback."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from alert_rules import ROOT, alerts, labels_of, run
+from exporters import free_port
+
+from fleet.errors import FleetError
+from fleet.inventory import AlertReceiver, Host, Inventory, load
+from fleet.monitoring import MailRelay, base, render
+
+CONFIGURATION = ROOT / "deploy/alertmanager/alertmanager.yml"
+INHIBITIONS = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))["inhibit_rules"]
+
+Labels = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Alertmanager:
+    """A running Alertmanager."""
+
+    port: int
+
+    def post(self, alerts_labels: list[Labels]) -> None:
+        """These fire from now on."""
+        begun = (datetime.now(tz=UTC) - timedelta(minutes=1)).isoformat()
+        body = json.dumps([{"labels": labels, "startsAt": begun} for labels in alerts_labels]).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/api/v2/alerts", body, headers)
+        with urllib.request.urlopen(request, timeout=30):  # noqa: S310 - on loopback
+            pass
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What it shows of them."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v2/alerts", timeout=30) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return found
+
+
+@pytest.fixture(scope="module")
+def alertmanager(alertmanager_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmanager]:
+    """An Alertmanager with the project's configuration."""
+    port, directory = free_port(), tmp_path_factory.mktemp("alertmanager")
+    command = [
+        alertmanager_program, f"--config.file={CONFIGURATION}", f"--storage.path={directory}",
+        f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=", "--log.level=warn",
+    ]  # fmt: skip
+    running = Alertmanager(port)
+    with subprocess.Popen(command, cwd=directory) as process:
+        try:
+            _wait_until_ready(running)
+            yield running
+        finally:
+            process.terminate()
+
+
+def _wait_until_ready(running: Alertmanager) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{running.port}/-/ready", timeout=5):
+                return
+        except OSError:
+            assert time.monotonic() < deadline, "Alertmanager did not become ready"
+            time.sleep(0.2)
+
+
+def matches(labels: Mapping[str, str], matchers: list[str]) -> bool:
+    """Whether an alert is what the matchers ask for."""
+    for matcher in matchers:
+        name, operator, value = re.fullmatch(r'(\w+)(=~?)"(.+)"', matcher).groups()  # type: ignore[union-attr]
+        pattern = value if operator == "=~" else re.escape(value)
+        if not re.fullmatch(pattern, labels.get(name, "")):
+            return False
+    return True
+
+
+def pairs(inhibition: Mapping[str, Any]) -> list[tuple[Labels, Labels]]:
+    """Source and target with the labels that the rules give them, as one event of one host, GPU and run."""
+    known = [labels_of(name) for name in alerts()]
+    sources = [each for each in known if matches(each, inhibition["source_matchers"])]
+    targets = [each for each in known if matches(each, inhibition["target_matchers"])]
+    found = []
+    for source in sources:
+        for target in targets:
+            shared = [name for name in inhibition["equal"] if name != "family"]  # that is the alert's own
+            where = {name: source[name] for name in shared if name in source and name in target}
+            if all(({**target, **where}).get(name) == source.get(name) for name in inhibition["equal"]):
+                found.append((source, {**target, **where}))
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(INHIBITIONS)))
+def test_the_worse_alert_silences_the_other_here_and_not_elsewhere(alertmanager: Alertmanager, number: int) -> None:
+    inhibition = INHIBITIONS[number]
+    cases = pairs(inhibition)
+    assert cases, "no alert of ours is meant by this rule"
+    posted, silenced, heard = [], [], []
+    for case, (source, target) in enumerate(cases):
+        here = {"instance": f"rule-{number}-case-{case}"}
+        posted += [{**source, **here}, {**target, **here}]
+        silenced.append({**target, **here})
+        for label in inhibition["equal"]:
+            if label == "family" or label not in target:
+                continue
+            there = {"instance": f"rule-{number}-case-{case}-{label}"}
+            posted += [{**source, **there}, {**target, **there, label: f"another-{number}-{case}"}]
+            heard.append({**target, **there, label: f"another-{number}-{case}"})
+
+    alertmanager.post(posted)
+    shown = {json.dumps(each["labels"], sort_keys=True): each["status"] for each in alertmanager.alerts()}
+
+    for labels in silenced:
+        status = shown[json.dumps(labels, sort_keys=True)]
+        assert status["inhibitedBy"], labels
+        assert status["state"] == "suppressed"
+    for labels in heard:
+        assert shown[json.dumps(labels, sort_keys=True)]["inhibitedBy"] == [], labels
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "label"),
+    [
+        ("ExporterDown", "GpuLost", "instance"),
+        ("ExporterCollectFailing", "GpuLost", "instance"),
+        ("GpuLost", "GpuUtilizationLow", "uuid"),
+        ("GpuThermalSlowdown", "GpuUtilizationLow", "uuid"),
+        ("GpuXidCritical", "GpuXidWarning", "uuid"),
+        ("GpuRowRemapFailure", "GpuThermalSlowdown", None),  # of another family
+        ("TrainingStalled", "TrainingInputBound", "run"),
+        ("WorkloadDown", "GpuLost", None),
+    ],
+)
+def test_another_host_gpu_run_or_family_is_heard(
+    alertmanager: Alertmanager, source: str, target: str, label: str | None
+) -> None:
+    shared = {"instance": f"apart-{source}-{target}-{label}"}
+    for name in ("uuid", "run"):
+        if name in labels_of(source) and name in labels_of(target):
+            shared[name] = labels_of(source)[name]
+    heard = {**labels_of(target), **shared} | ({label: f"not-{shared[label]}"} if label else {})
+
+    alertmanager.post([{**labels_of(source), **shared}, heard])
+
+    (shown,) = [each for each in alertmanager.alerts() if each["labels"] == heard]
+    assert shown["status"]["inhibitedBy"] == []
+
+
+def test_what_must_be_silenced_is() -> None:
+    """M7, by name: a rule that means no alert of ours any more would pass otherwise."""
+    meant = {(source["alertname"], target["alertname"]) for rule in INHIBITIONS for source, target in pairs(rule)}
+    gpu = {name for name, rule in alerts().items() if rule["labels"]["family"].startswith("gpu-")}
+    assert {("ExporterDown", name) for name in gpu} <= meant
+    assert {("ExporterCollectFailing", name) for name in gpu} <= meant
+    assert {
+        (worse, low)
+        for worse in ("GpuLost", "GpuXidCritical", "GpuThermalSlowdown", "GpuPowerBrake")
+        for low in ("GpuUtilizationLow", "DataGpuUtilizationLow")
+    } <= meant
+    assert {
+        ("GpuRowRemapFailure", "GpuRowRemapPending"),
+        ("GpuXidCritical", "GpuXidWarning"),
+        ("TrainingStalled", "TrainingInputBound"),
+        ("TrainingStalled", "TrainingStepTimeUnstable"),
+        ("BarkWorkersDown", "BarkQueueGrowing"),
+    } <= meant
+    assert not [pair for pair in meant if pair[1] in ("WorkloadDown", "Watchdog", "ExporterDown")]
+
+
+@pytest.mark.parametrize(
+    ("alert", "receiver"),
+    [
+        ("Watchdog", "watchdog"),
+        ("DataGpuUtilizationLow", "nobody"),
+        ("GpuUtilizationLow", "operators"),
+        ("GpuLost", "operators"),
+        ("WorkloadDown", "operators"),
+    ],
+)
+def test_an_alert_goes_to(amtool: str, alert: str, receiver: str) -> None:
+    labels = [f"{name}={value}" for name, value in labels_of(alert).items()]
+    done = run(amtool, "config", "routes", "test", f"--config.file={CONFIGURATION}", *labels)
+    assert done.stdout.split()[-1] == receiver
+
+
+def inventory(*receivers: AlertReceiver) -> Inventory:
+    hosts = (
+        Host("gpu-01", "192.0.2.11", "voxyard", roles=("trainer", "bark"), gpus=4),
+        Host("gpu-02", "2001:db8::2", "voxyard", roles=("bark",), exporter_address="192.0.2.12", exporter_port=9500),
+        Host("watch-01", "192.0.2.20", "voxyard", roles=("monitoring",), gpus=0),
+    )
+    return Inventory(Path("hosts.yaml"), hosts, receivers)
+
+
+MAIL = AlertReceiver("on-call", email="on-call@lab.example")
+CHAT = AlertReceiver("chat", webhook_url_file="/etc/voxyard/chat-webhook")
+SWITCH = AlertReceiver("watchdog", webhook_url_file="/etc/voxyard/dead-mans-switch")
+
+
+def rendered(*receivers: AlertReceiver, relay: MailRelay | None = None) -> dict[str, Any]:
+    """The Alertmanager configuration of these receivers."""
+    document: dict[str, Any] = yaml.safe_load(
+        render(inventory(*receivers), base(CONFIGURATION), relay)["alertmanager.yml"]
+    )
+    return document
+
+
+def receivers_of(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in document["receivers"]}
+
+
+def watchdog_route(document: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in document["route"]["routes"] if each["receiver"] == "watchdog")
+    return found
+
+
+@pytest.mark.parametrize("receivers", [(), (MAIL,), (CHAT,), (MAIL, CHAT, SWITCH)])
+def test_amtool_finds_no_fault_in_what_is_rendered(
+    amtool: str, tmp_path: Path, receivers: tuple[AlertReceiver, ...]
+) -> None:
+    document = rendered(*receivers, relay=MailRelay(username="v", password_file="/etc/voxyard/mail-password"))
+    for receiver in document["receivers"]:
+        for hook in receiver.get("webhook_configs", ()):
+            # Alertmanager knows url_file from 0.26 on, which is what runs; the amtool of a distribution may be older.
+            hook["url"] = f"http://127.0.0.1{hook.pop('url_file')}"
+    (tmp_path / "alertmanager.yml").write_text(yaml.safe_dump(document))
+    done = run(amtool, "check-config", tmp_path / "alertmanager.yml")
+    assert done.returncode == 0, done.stdout
+    assert run(amtool, "check-config", CONFIGURATION).returncode == 0
+
+
+def test_secrets_are_named_by_their_files_alone() -> None:
+    document = rendered(MAIL, CHAT, relay=MailRelay(username="v", password_file="/etc/voxyard/mail-password"))
+    operators = receivers_of(document)["operators"]
+    assert operators["email_configs"] == [{"to": "on-call@lab.example", "send_resolved": True}]
+    assert operators["webhook_configs"] == [{"url_file": "/etc/voxyard/chat-webhook", "send_resolved": True}]
+    assert document["global"]["smtp_auth_password_file"] == "/etc/voxyard/mail-password"
+    assert "smtp_auth_password" not in document["global"]
+
+
+@pytest.mark.parametrize("path", ["/home/me/hook", "hook", "/etc/voxyard/../shadow", "/etc/voxyard"])
+def test_a_secret_that_the_container_does_not_see_is_refused(path: str) -> None:
+    with pytest.raises(FleetError, match=r"chat: the file .* expected one under /etc/voxyard"):
+        rendered(replace(CHAT, webhook_url_file=path))
+
+
+def test_nobody_is_told_that_a_watchdog_has_resolved_and_who_gets_it_is_the_inventorys() -> None:
+    alone = rendered(MAIL)
+    assert watchdog_route(alone)["repeat_interval"] == "24h"
+    assert receivers_of(alone)["watchdog"]["email_configs"] == [{"to": MAIL.email, "send_resolved": False}]
+
+    with_switch = rendered(MAIL, SWITCH)
+    assert watchdog_route(with_switch)["repeat_interval"] == "5m"
+    assert "email_configs" not in receivers_of(with_switch)["watchdog"]
+    assert "webhook_configs" not in receivers_of(with_switch)["operators"]
+
+
+def test_mail_settings_are_there_only_where_somebody_gets_mail() -> None:
+    assert "global" not in rendered(CHAT)
+    assert rendered(MAIL)["global"]["smtp_smarthost"]
+
+
+def test_targets_are_named_after_the_hosts_of_the_inventory() -> None:
+    files = render(inventory(), base(CONFIGURATION))
+    found = {
+        name: {group["labels"]["host"]: group["targets"] for group in yaml.safe_load(body)}
+        for name, body in files.items()
+        if name.startswith("targets/")
+    }
+    assert found == {
+        "targets/exporter.yaml": {"gpu-01": ["192.0.2.11:9410"], "gpu-02": ["192.0.2.12:9500"]},
+        "targets/trainer.yaml": {"gpu-01": ["192.0.2.11:9411"]},
+        "targets/bark.yaml": {"gpu-01": ["192.0.2.11:8080"], "gpu-02": ["[2001:db8::2]:8080"]},
+        "targets/node.yaml": {
+            "gpu-01": ["192.0.2.11:9100"],
+            "gpu-02": ["[2001:db8::2]:9100"],
+            "watch-01": ["node-exporter:9100"],
+        },
+    }
+
+
+def test_the_same_inventory_gives_the_same_files_and_leaves_the_base_alone() -> None:
+    document = base(CONFIGURATION)
+    first = render(inventory(MAIL, CHAT), document)
+    assert render(inventory(MAIL, CHAT), document) == first
+    assert document == base(CONFIGURATION)
+
+
+def test_the_example_inventory_is_rendered() -> None:
+    files = render(load(ROOT / "deploy/hosts.example.yaml"), base(CONFIGURATION))
+    jobs = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    read = {file for job in jobs for config in job.get("file_sd_configs", ()) for file in config["files"]}
+    assert {name for name in files if name.startswith("targets/")} == read - {"targets/dcgm.yaml"}
+
+
+@pytest.mark.parametrize("text", ["", "route: [", "- a list", "route: {}"])
+def test_a_base_that_is_no_configuration_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "alertmanager.yml"
+    path.write_text(text)
+    with pytest.raises(FleetError, match=r"alertmanager\.yml: "):
+        base(path)

@@ -1,0 +1,120 @@
+"""A host on which everything goes wrong that a short run of the real programs cannot do, served on loopback.
+
+Its values come from voxyard's own collectors; only node_exporter's series and `voxyard_configuration_drift` are
+written here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+from simulated_host import SimulatedHost
+
+HOST, RUN = "gpu-02", "sick"
+DRIFT = 'voxyard_configuration_drift{workload="trainer",role="model"} 1\n'
+SILENT_SECONDS = 700.0
+DISK_FREE, MEMORY_FREE = 0.05, 0.02
+STEP_SECONDS, WAIT_SECONDS, VARIATION = 0.5, 0.4, 0.6
+CHUNK_SECONDS, GIVEN_UP = 16.0, 5
+
+
+class SickHost:
+    """The driver is gone, the disk full, the trainer waits for data, the pool lacks workers; later the run stalls."""
+
+    def __init__(self, plan: Path) -> None:
+        """`plan` is the host's plan."""
+        self._host = SimulatedHost(plan, now=time.time())
+        self._host.driver_gone_since = time.time() - SILENT_SECONDS
+        self._host.disk_free, self._host.memory_free = DISK_FREE, MEMORY_FREE
+        run = self._host.start_run(RUN, 0, 1)
+        run.step_seconds, run.wait_seconds, run.variation = STEP_SECONDS, WAIT_SECONDS, VARIATION
+        run.metrics.validation({"total": 2.5})
+        run.metrics.epoch(0)
+        run.metrics.checkpoint(0.4)
+        pool = self._host.start_pool([2, 3, 4, 5])
+        pool.running, pool.waiting, pool.chunk_seconds = 1, 20, CHUNK_SECONDS
+        self._lock = threading.Lock()
+
+    def second(self) -> None:
+        """A second goes by: the queue grows."""
+        with self._lock:
+            self._host.advance(1.0)
+            self._host.now = time.time()
+            if self._host.pool is not None:
+                self._host.pool.waiting += 1
+
+    def give_chunks_up(self) -> None:
+        """Chunks that failed on every worker."""
+        assert self._host.pool is not None
+        for _ in range(GIVEN_UP):
+            self._host.pool.metrics.gave_up("timeout", silence=False)
+            self._host.pool.metrics.trouble("2", "timeout")
+
+    def stall(self) -> None:
+        """The run makes no step any more, and its last loss was not a number."""
+        assert self._host.run is not None
+        self._host.run.learning = False
+        self._host.run.loss = float("nan")
+
+    def pages(self) -> dict[str, Callable[[], bytes]]:
+        """What each job serves."""
+        pages = {job: self._page(registry) for job, registry in self._host.registries.items()}
+        return pages | {"node": self._node}
+
+    def _page(self, registry: CollectorRegistry) -> Callable[[], bytes]:
+        def page() -> bytes:
+            with self._lock:
+                return generate_latest(registry)
+
+        return page
+
+    def _node(self) -> bytes:
+        lines = [f"{series.removesuffix('{}')} {value}\n" for series, value in self._host.node().items()]
+        return "".join([*lines, DRIFT]).encode()
+
+
+@contextmanager
+def sick_host(plan: Path) -> Iterator[tuple[SickHost, dict[str, int]]]:
+    """The host and the ports of its jobs; a second of it is a second."""
+    host, ended = SickHost(plan), threading.Event()
+    servers = {job: _serve(page) for job, page in host.pages().items()}
+
+    def live() -> None:
+        while not ended.wait(1.0):
+            host.second()
+
+    loops = [live, *(server.serve_forever for server in servers.values())]
+    threads = [threading.Thread(target=loop) for loop in loops]
+    for thread in threads:
+        thread.start()
+    try:
+        yield host, {job: int(server.server_address[1]) for job, server in servers.items()}
+    finally:
+        ended.set()
+        for server in servers.values():
+            server.shutdown()
+            server.server_close()
+        for thread in threads:
+            thread.join(30)
+
+
+def _serve(page: Callable[[], bytes]) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = page()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nobody reads it."""
+
+    return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
