@@ -29,7 +29,7 @@ PIP_INSTALL := -m pip install --progress-bar off
 
 .PHONY: help setup demo serve test test-unit test-integration test-browser test-monitoring test-fleet test-tf217
 .PHONY: lint format docs dashboards dashboards-preview lock
-.PHONY: check deploy status bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-cli clean
+.PHONY: check deploy status monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-cli clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -120,6 +120,9 @@ deploy: $(VENV)/stamps/fleet  ## show what would change on the hosts, then chang
 
 status: $(VENV)/stamps/fleet  ## what runs on the hosts, and whether it is well
 	@$(FAB) status $(ARGS)
+
+monitoring: $(VENV)/stamps/fleet  ## write what Prometheus and Alertmanager need of the inventory → build/monitoring
+	@$(FAB) monitoring $(ARGS)
 
 bench-trainer: $(VENV)/stamps/dev  ## how fast the trainer is → build/bench/trainer.json
 	@$(BIN)/python tests/bench/trainer.py

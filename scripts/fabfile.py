@@ -1,4 +1,4 @@
-"""The tasks an operator types: `fab check`, `fab deploy`, `fab status`."""
+"""The tasks an operator types: `fab check`, `fab deploy`, `fab status`, `fab monitoring`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fleet.errors import FleetError
 from fleet.finding import failed
 from fleet.image import BUILT, Build, LocalImage, build_image, find_image
 from fleet.inventory import Host, load
+from fleet.monitoring import base, render, write
 from fleet.preflight import Needs
 from fleet.remote import connected, on_every_host
 from fleet.status import Status, read_status
@@ -27,6 +28,7 @@ from fleet.survey import survey
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPOSE = ROOT / "deploy/compose"
+ALERTMANAGER = ROOT / "deploy/alertmanager/alertmanager.yml"
 INVENTORY = ROOT / "deploy/hosts.yaml"
 CHECK_FAILED = 1
 WRONG_USE = 2
@@ -129,6 +131,22 @@ def deploy(
             report.console().print(report.errors_table(done.failed))
             _stop(f"deployed: {', '.join(done.succeeded) or 'no host'}; failed: {', '.join(done.failed)}")
         _say(f"deployed: {', '.join(done.succeeded)}" if done.succeeded else "nothing to do on any host")
+
+
+@task(
+    auto_shortflags=False,
+    help={"inventory": _HELP["inventory"], "out": "directory for the files, build/monitoring unless given"},
+)
+def monitoring(_: Any, inventory: str = "", out: str = "") -> None:
+    """Write Alertmanager's configuration and Prometheus's targets, as the inventory says."""
+    with _answering():
+        folder = Path(out) if out else ROOT / "build/monitoring"
+        files = render(load(_path(inventory) or INVENTORY), base(ALERTMANAGER))
+        write(files, folder)
+        _say(f"{folder}: {', '.join(sorted(files))}")
+        _say(
+            f"start with: VOXYARD_MONITORING={folder.resolve()} docker compose -f deploy/compose/monitoring.yaml up -d"
+        )
 
 
 def _image(reference: str, how: Build, *, build: bool) -> LocalImage:

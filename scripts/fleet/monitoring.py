@@ -60,6 +60,23 @@ def render(inventory: Inventory, alertmanager: Mapping[str, Any], relay: MailRel
     return files
 
 
+def write(files: Mapping[str, bytes], folder: Path) -> None:
+    """Put the files there, each at once when it is whole: Prometheus reads targets as soon as they change.
+
+    Raises FleetError where that cannot be done.
+    """
+    try:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.part")
+            part.write_bytes(content)
+            part.replace(path)
+        (folder / "site").mkdir(exist_ok=True)
+    except OSError as error:
+        raise FleetError(f"{folder}: cannot be written: {error}; name another directory with --out") from None
+
+
 def _targets(hosts: Iterable[Host]) -> dict[str, list[dict[str, object]]]:
     hosts = tuple(hosts)
     return {

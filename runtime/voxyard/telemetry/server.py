@@ -8,6 +8,8 @@ import logging
 import socket
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
 from types import TracebackType
@@ -33,11 +35,18 @@ Respond = Callable[..., Any]
 class MetricsServer:
     """A running server; `close` stops it and frees its port."""
 
-    def __init__(self, server: _Server) -> None:
-        self._server = server
+    def __init__(self, server: _Server, readers: _Readers) -> None:
+        self._server, self._readers = server, readers
         self._thread = threading.Thread(target=server.serve_forever, name="voxyard-metrics", daemon=True)
         self._thread.start()
         self.port: int = server.server_port
+
+    def wait_for_reader(self, most: float) -> None:
+        """Waits until the metrics are read once more, where somebody reads them regularly; at most so many seconds.
+
+        What was set last is seen this way. A reader that is late by more than its interval is not waited for.
+        """
+        self._readers.wait(most)
 
     def close(self) -> None:
         """Stops serving; a second call does nothing."""
@@ -71,7 +80,8 @@ def serve(
     port or host) that are the way out.
     """
     web = web or WebConfig()
-    application = _Application(registry, web, health, ready)
+    readers = _Readers()
+    application = _Application(registry, web, health, ready, readers)
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         server = _Server((host, port), family, web)
@@ -81,16 +91,44 @@ def serve(
             f"(0 is {'off' if flags == '--metrics-' else 'any free one'}), or another {flags}host"
         ) from error
     server.set_app(application)
-    return MetricsServer(server)
+    return MetricsServer(server, readers)
+
+
+class _Readers:
+    """When the metrics were read."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._times: deque[float] = deque(maxlen=2)
+
+    def note(self) -> None:
+        """They are being read now."""
+        with self._changed:
+            self._times.append(time.monotonic())
+            self._changed.notify_all()
+
+    def wait(self, most: float) -> None:
+        """Until they are read again, where they were read twice before."""
+        with self._changed:
+            if len(self._times) < 2:
+                return
+            first, last = self._times
+            patience = last + 2 * (last - first) - time.monotonic()
+            self._changed.wait_for(lambda: self._times[-1] > last, timeout=max(0.0, min(most, patience)))
 
 
 class _Application:
     """Three pages and a door."""
 
     def __init__(
-        self, registry: CollectorRegistry, web: WebConfig, health: Health | None, ready: Health | None
+        self,
+        registry: CollectorRegistry,
+        web: WebConfig,
+        health: Health | None,
+        ready: Health | None,
+        readers: _Readers,
     ) -> None:
-        self._metrics = make_wsgi_app(registry)
+        self._metrics, self._readers = make_wsgi_app(registry), readers
         self._door = Doorkeeper(web.users) if web.users else None
         self._headers = list(web.headers.items())
         self._states = {"/healthz": health or _well, "/readyz": ready or health or _well}
@@ -107,6 +145,7 @@ class _Application:
             return _text(start, "401 Unauthorized", "a user and a password are needed", _CHALLENGE)
         if path == "/metrics":
             pages: Iterable[bytes] = self._metrics(environ, start)
+            self._readers.note()
             return pages
         if path == "/":
             return _text(start, "200 OK", "voxyard: /metrics /healthz /readyz")

@@ -24,6 +24,7 @@ from voxyard.trainer.config import TelemetryConfig
 log = logging.getLogger("voxyard.trainer")
 
 PLAIN_LINE_SECONDS = 5.0
+LAST_READ_SECONDS = 30.0
 
 
 class Observer:
@@ -57,6 +58,7 @@ class Observer:
         if self._writer is not None:
             self._writer.close()
         if self._server is not None:
+            self._server.wait_for_reader(LAST_READ_SECONDS)  # an end that nobody reads looks like a run that was killed
             self._server.close()
 
     def step(

@@ -79,3 +79,37 @@ def test_ipv6_is_listened_on_where_it_is_asked_for() -> None:
     with server, socket.create_connection(("::1", server.port)) as client:
         client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
         assert b"200 OK" in client.recv(1000)
+
+
+def test_a_regular_reader_sees_what_was_set_last() -> None:
+    with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
+        for _ in range(2):
+            get(server.port, "/metrics")
+            time.sleep(0.3)
+        read = threading.Event()
+
+        def scrape() -> None:
+            time.sleep(0.2)
+            get(server.port, "/metrics")
+            read.set()
+
+        reader = threading.Thread(target=scrape)
+        reader.start()
+        server.wait_for_reader(30)
+        waited = read.wait(0.1)
+        reader.join()
+
+    assert waited
+
+
+@pytest.mark.parametrize("reads", [0, 1, 2])
+def test_nobody_is_waited_for_who_does_not_come(reads: int) -> None:
+    with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
+        for _ in range(reads):
+            get(server.port, "/metrics")
+            time.sleep(0.1)
+        done = threading.Thread(target=server.wait_for_reader, args=(60,))
+        done.start()
+        done.join(20)
+
+        assert not done.is_alive()
