@@ -305,9 +305,14 @@ def test_events_end_when_the_document_is_deleted(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine={"faults": {"speak": ["hang", 1]}, "marks": str(tmp_path)}) as served:
         document = send(served)
         told: list[Any] = []
-        thread = threading.Thread(target=lambda: told.extend(events(served, document)))
+
+        def follow() -> None:
+            for each in events(served, document):
+                told.append(each)  # noqa: PERF402 (as it comes, for the other thread to see)
+
+        thread = threading.Thread(target=follow)
         thread.start()
-        eventually(lambda: served.watch.queue, "it is being spoken")
+        eventually(lambda: told and served.watch.queue, "it is being spoken, and followed")
         assert ask(served, "DELETE", f"/v1/documents/{document['id']}").status_code == 204
         thread.join(60)
         assert told[-1][1:] == ("end", {"id": document["id"], "state": "deleted"})
