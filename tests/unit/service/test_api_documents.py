@@ -305,14 +305,11 @@ def test_events_end_when_the_document_is_deleted(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine={"faults": {"speak": ["hang", 1]}, "marks": str(tmp_path)}) as served:
         document = send(served)
         told: list[Any] = []
-
-        def follow() -> None:
-            for each in events(served, document):
-                told.append(each)  # noqa: PERF402 (as it comes, for the other thread to see)
-
-        thread = threading.Thread(target=follow)
+        followed = threading.Event()
+        thread = threading.Thread(target=lambda: told.extend(events(served, document, open_=followed)))
         thread.start()
-        eventually(lambda: told and served.watch.queue, "it is being spoken, and followed")
+        assert followed.wait(60)
+        eventually(lambda: served.watch.queue, "it is being spoken")
         assert ask(served, "DELETE", f"/v1/documents/{document['id']}").status_code == 204
         thread.join(60)
         assert told[-1][1:] == ("end", {"id": document["id"], "state": "deleted"})
@@ -370,11 +367,15 @@ def test_a_full_queue_is_said_with_a_time_to_come_again(tmp_path: Path) -> None:
         assert int(answer.headers["retry-after"]) >= 1
 
 
-def events(served: Served, document: dict[str, Any], headers: Any = None) -> Iterator[tuple[int, str, Any]]:
-    """(id, event, data) of each event until the stream ends."""
+def events(
+    served: Served, document: dict[str, Any], headers: Any = None, open_: threading.Event | None = None
+) -> Iterator[tuple[int, str, Any]]:
+    """(id, event, data) of each event, once the stream has ended; `open_` is set when it has begun."""
     url = f"{served.url}/v1/documents/{document['id']}/events"
     with httpx.stream("GET", url, headers=headers, timeout=60) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
+        if open_ is not None:
+            open_.set()
         for event in "\n".join(answer.iter_lines()).split("\n\n"):
             lines = dict(line.split(": ", 1) for line in event.split("\n") if line and not line.startswith(":"))
             if lines:
