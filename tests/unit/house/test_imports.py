@@ -29,6 +29,7 @@ ROOMS: dict[str, set[str]] = {  # room → the rooms that it may import
 }
 SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms that it may import
     "fleet": {"host"},
+    "tasks": set(),
     "fabfile.py": set(),
     "install_torch.py": set(),
     "lock.py": set(),

@@ -1,0 +1,85 @@
+"""What every task shares: which hosts are meant, how it speaks, how it ends."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from json import dumps
+from pathlib import Path
+from typing import NoReturn
+
+from invoke.exceptions import Exit
+from invoke.parser.parser import ParseMachine
+
+from fleet.errors import FleetError
+from fleet.inventory import Host, Inventory, load
+
+ROOT = Path(__file__).resolve().parents[2]
+INVENTORY = ROOT / "deploy/hosts.yaml"
+COMPOSE = ROOT / "deploy/compose"
+CHECK_FAILED = 1
+WRONG_USE = 2
+
+HELP = {
+    "host": "only this host; several times for several",
+    "inventory": "the fleet's file, deploy/hosts.yaml of this repository unless given",
+    "json": "print the result as JSON",
+}
+
+
+def _wrong_use(_: ParseMachine, message: str) -> NoReturn:
+    raise Exit(message, code=WRONG_USE)
+
+
+# invoke leaves with 1 for an option that it does not know; here 1 means that a host is not well.
+ParseMachine.error = _wrong_use
+
+
+def fleet_of(inventory: str) -> Inventory:
+    """The inventory that is meant. Raises FleetError."""
+    return load(path_of(inventory) or INVENTORY)
+
+
+def hosts_of(inventory: str, names: Sequence[str] | None) -> tuple[Host, ...]:
+    """The hosts that are meant, all without names. Raises FleetError."""
+    return fleet_of(inventory).select(names or ())
+
+
+def path_of(text: str) -> Path | None:
+    """A path as the operator typed it, absolute; None for none."""
+    return Path(text).expanduser().absolute() if text else None
+
+
+def print_json(document: object) -> None:
+    """The result, for programs."""
+    print(dumps(document, indent=2))
+
+
+def say(text: str) -> None:
+    """What is going on, for whoever waits."""
+    print(f"→ {text}", file=sys.stderr)
+
+
+def stop(text: str) -> NoReturn:
+    """End the task: a check or a host failed."""
+    raise Exit(text, code=CHECK_FAILED)
+
+
+def leave(*, good: bool) -> None:
+    """End the task as its result says."""
+    if not good:
+        raise Exit(code=CHECK_FAILED)
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """What an operator or a host can cause ends as sentences on standard error and an exit code."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
+    logging.getLogger("fleet").setLevel(logging.INFO)
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say comes as an exception
+    try:
+        yield
+    except FleetError as error:
+        raise Exit(str(error), code=error.exit_code) from error
