@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
 from voxyard.service.records import Chunk
 from voxyard.service.timeline import Span, located
-from voxyard.service.wavefile import WIDTH, data_start, file_size, from_bytes, header, to_bytes
 from voxyard.speech.join import Pauses, Piece, join
 from voxyard.speech.requests import SAMPLE_RATE, Result
+from voxyard.speech.wav import WIDTH, data_start, file_size, from_bytes, header, to_bytes
 
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
+from voxyard.speech import wav
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,8 +30,6 @@ MEDIA_TYPES: Mapping[Format, str] = MappingProxyType(
         "pcm": "audio/pcm",
     }
 )
-UNKNOWN = 0xFFFFFFFF  # a size in a WAV header that is not known yet, or is 4 GiB and more
-WAV_HEADER = 44  # bytes
 _HEAD = 4096  # bytes at the beginning of a file: all that a container puts right at the end is among them
 STEP = 1 << 16  # samples that are worked on at once: of a long sound there are never several copies in memory
 
@@ -69,16 +66,6 @@ _CODECS: Mapping[Format, _Codec] = {
 }
 
 
-def wav_header(samples: int | None, sample_rate: int = SAMPLE_RATE) -> bytes:
-    """The 44 bytes before `samples` mono 16-bit samples; None, or what is too long for them: the sizes are unknown."""
-    size = UNKNOWN if samples is None else 2 * samples
-    whole = size + WAV_HEADER - 8
-    if whole > UNKNOWN:
-        size = whole = UNKNOWN
-    form = struct.pack("<IHHIIHH", 16, 1, 1, sample_rate, 2 * sample_rate, 2, 16)
-    return b"RIFF" + struct.pack("<I", whole) + b"WAVEfmt " + form + b"data" + struct.pack("<I", size)
-
-
 def check(audio: Audio) -> None:
     """See that this is sound.
 
@@ -91,14 +78,6 @@ def check(audio: Audio) -> None:
         raise EncodeError(f"the audio is {audio.dtype} {audio.shape}, expected one channel of float samples, (n,)")
     if bad := int(np.count_nonzero(~np.isfinite(audio))):
         raise EncodeError(f"{bad} of {len(audio)} samples are no numbers, expected all in [-1, 1]: see to the engine")
-
-
-def pcm16(audio: Audio) -> Pcm:
-    """(n,) in [−1, 1] as 16 bit: 1 is 32767, what is beyond is clipped, the rest goes to the nearest, ties to even."""
-    import numpy as np
-
-    pcm: Pcm = np.rint(np.clip(audio, -1, 1) * 32767).astype("<i2")
-    return pcm
 
 
 class Coder(Protocol):
@@ -133,7 +112,7 @@ def open_coder(
     """
     if format not in FORMATS:
         raise EncodeError(f"the format is {format!r}, expected one of {', '.join(FORMATS)}")
-    if sample_rate not in range(1, UNKNOWN // 2):
+    if sample_rate not in range(1, wav.UNKNOWN // 2):
         raise EncodeError(f"the sample rate is {sample_rate}, expected a number of samples a second")
     if format in ("wav", "pcm"):
         return _Plain(sample_rate, header=format == "wav", samples=samples, amend=amend)
@@ -147,7 +126,7 @@ class _Plain:
         self._sample_rate, self._written = sample_rate, 0
         self._promised = samples if header else None
         self._amend = header and amend
-        self._out = bytearray(wav_header(samples, sample_rate) if header else b"")
+        self._out = bytearray(wav.header(samples, sample_rate) if header else b"")
         self.head = b""
 
     def write(self, pcm: Pcm) -> None:
@@ -158,7 +137,7 @@ class _Plain:
         if self._promised not in (None, self._written):
             raise EncodeError(f"the WAV header promises {self._promised} samples, {self._written} came")
         if self._amend:
-            self.head = wav_header(self._written, self._sample_rate)
+            self.head = wav.short_header(self._written, self._sample_rate)
 
     def take(self) -> bytes:
         ready, self._out = self._out, bytearray()

@@ -11,23 +11,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from voxyard.speech import wav
 from voxyard.speech.coders import (
     FORMATS,
     MEDIA_TYPES,
     STEP,
-    WAV_HEADER,
     Coder,
     DiskFullError,
     EncodeError,
     Format,
     check,
     open_coder,
-    pcm16,
-    wav_header,
 )
 from voxyard.speech.requests import SAMPLE_RATE
 from voxyard.speech.stretch import FASTEST, SLOWEST, Stretch, stretched_length
 from voxyard.speech.uninterrupted import Uninterrupted
+from voxyard.speech.wav import pcm16
 
 if TYPE_CHECKING:
     from voxyard.speech.coders import Audio
@@ -45,7 +44,6 @@ __all__ = [
     "format_of",
     "open_sound",
     "pcm16",
-    "wav_header",
 ]
 
 SUFFIXES: dict[str, Format] = {
@@ -313,6 +311,6 @@ class SoundFile:
             return
         with contextlib.suppress(OSError), self._file:  # the error is on its way, and a WAV without a length plays
             if self.format == "wav":
-                samples = (os.fstat(self._file.fileno()).st_size - WAV_HEADER) // 2
+                samples = (os.fstat(self._file.fileno()).st_size - wav.SHORT_HEADER) // wav.WIDTH
                 self._file.seek(0)
-                self._put(wav_header(max(0, samples), self.sample_rate))
+                self._put(wav.short_header(max(0, samples), self.sample_rate))

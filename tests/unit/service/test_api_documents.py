@@ -17,8 +17,8 @@ import pytest
 from service_app import Served, eventually, serving
 
 from voxyard.service.keys import add_key
-from voxyard.service.wavefile import from_bytes
 from voxyard.speech.requests import SAMPLE_RATE
+from voxyard.speech.wav import from_bytes
 
 TEXT = "Chapter one.\n\nThe harbour lay still. Nobody was awake at that hour of the night, nobody but the watchman."
 LONG = "\n\n".join(f"Paragraph number {number} of a text that takes a while to be spoken." for number in range(30))

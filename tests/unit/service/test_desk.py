@@ -27,10 +27,10 @@ from voxyard.service.errors import (
 from voxyard.service.records import Document, NewDocument
 from voxyard.service.shelf import Shelf
 from voxyard.service.store import Store
-from voxyard.service.wavefile import to_bytes
 from voxyard.speech.job import Outcome
 from voxyard.speech.join import Pauses, join
 from voxyard.speech.requests import Request, Result
+from voxyard.speech.wav import to_bytes
 
 PAUSES = Pauses()
 

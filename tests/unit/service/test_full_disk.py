@@ -17,8 +17,8 @@ from voxyard.service.errors import NoRoomError
 from voxyard.service.records import NewDocument
 from voxyard.service.shelf import Shelf
 from voxyard.service.store import Store
-from voxyard.service.wavefile import to_bytes
 from voxyard.speech.join import Pauses
+from voxyard.speech.wav import to_bytes
 
 PAUSES = Pauses()
 KIB = 1024

@@ -20,9 +20,9 @@ from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
 from voxyard.service.records import Chunk
 from voxyard.service.shelf import Shelf
 from voxyard.service.timeline import Span, located
-from voxyard.service.wavefile import file_size, from_bytes, header, to_bytes
 from voxyard.speech.join import Pauses, join
 from voxyard.speech.requests import Result
+from voxyard.speech.wav import file_size, from_bytes, header, to_bytes
 
 ID = "0123456789abcdef" * 2
 PAUSES = Pauses()

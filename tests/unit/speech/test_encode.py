@@ -13,6 +13,7 @@ import av
 import numpy as np
 import pytest
 
+from voxyard.speech import wav
 from voxyard.speech.encode import FORMATS, MEDIA_TYPES, EncodeError, Encoder, Format, pcm16
 
 RATE = 24_000
@@ -217,10 +218,16 @@ def test_a_wav_that_does_not_keep_its_promise_is_an_error() -> None:
             encoder.finish()
 
 
-def test_a_wav_of_more_than_four_gibibytes_has_no_length() -> None:
+def test_a_wav_of_more_than_four_gibibytes_is_an_rf64_with_its_length() -> None:
     with Encoder("wav", samples=2**31) as encoder:
         head = encoder.encode(tone(0.0))
-    assert head[4:8] == head[40:44] == b"\xff" * 4
+    assert (head[:4], head[4:8], len(head)) == (b"RF64", b"\xff" * 4, 80)
+    assert int.from_bytes(head[28:36], "little") == 2**32
+
+
+def test_a_wav_that_grew_beyond_four_gibibytes_in_a_file_says_that_its_length_is_not_known() -> None:
+    assert wav.short_header(2**31) == wav.header(None)
+    assert wav.short_header(1000) == wav.header(1000)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -1,0 +1,72 @@
+"""WAV of 16 bit mono: samples to bytes and back, and a header for any length, also one that is not known."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from voxyard.speech.requests import SAMPLE_RATE
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from voxyard.speech.requests import Audio
+
+    Pcm = NDArray[np.int16]
+
+WIDTH = 2  # bytes a sample
+SHORT_HEADER = 44  # bytes: that of a sound whose file has less than 4 GiB, or whose length is not known
+UNKNOWN = 0xFFFFFFFF  # a size that is not known yet, or stands elsewhere
+_LONG_HEADER = 80
+_LARGEST = UNKNOWN - (SHORT_HEADER - 8)  # bytes of sound whose file's length fits into 32 bits
+_SCALE = 32767
+
+
+def pcm16(audio: Audio) -> Pcm:
+    """(n,) in [−1, 1] as 16 bit: 1 is 32767, what is beyond is clipped, the rest goes to the nearest, ties to even."""
+    import numpy as np
+
+    pcm: Pcm = np.rint(np.clip(audio, -1, 1) * _SCALE).astype("<i2")
+    return pcm
+
+
+def to_bytes(audio: Audio) -> bytes:
+    """Float samples (n,) as `pcm16`, little endian."""
+    return pcm16(audio).tobytes()
+
+
+def from_bytes(content: bytes) -> Audio:
+    """Back to floats (n,); `to_bytes` gives the same bytes again."""
+    import numpy as np
+
+    return np.frombuffer(content, "<i2").astype(np.float32) / np.float32(_SCALE)
+
+
+def header(samples: int | None, sample_rate: int = SAMPLE_RATE) -> bytes:
+    """What stands before so many samples: RIFF, or RF64 (EBU Tech 3306) from 4 GiB on, which is a day of sound.
+
+    None: nobody knows how many will come, and the sizes say so.
+    """
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, sample_rate, sample_rate * WIDTH, WIDTH, 8 * WIDTH)
+    size = UNKNOWN if samples is None else samples * WIDTH
+    if samples is None or size <= _LARGEST:
+        whole = min(UNKNOWN, SHORT_HEADER - 8 + size)
+        return struct.pack("<4sI4s", b"RIFF", whole, b"WAVE") + form + struct.pack("<4sI", b"data", size)
+    sizes = struct.pack("<4sIQQQI", b"ds64", 28, _LONG_HEADER - 8 + size, size, samples, 0)
+    return struct.pack("<4sI4s", b"RF64", UNKNOWN, b"WAVE") + sizes + form + struct.pack("<4sI", b"data", UNKNOWN)
+
+
+def short_header(samples: int, sample_rate: int = SAMPLE_RATE) -> bytes:
+    """The header that takes no more room than that of an unknown length, and says unknown where it must."""
+    return header(samples if samples * WIDTH <= _LARGEST else None, sample_rate)
+
+
+def file_size(samples: int) -> int:
+    """Bytes of the whole file."""
+    return len(header(samples)) + samples * WIDTH
+
+
+def data_start(magic: bytes) -> int:
+    """Where the samples begin in a file of ours with these first four bytes."""
+    return _LONG_HEADER if magic == b"RF64" else SHORT_HEADER
