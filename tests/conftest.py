@@ -7,6 +7,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("shared-machine", deadline=None)  # no test asserts an absolute time
+settings.load_profile("shared-machine")
 
 pytest_plugins = ["driver_fixture"]  # tests/nvml
 

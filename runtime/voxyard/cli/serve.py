@@ -40,8 +40,8 @@ class ServeConfig(Section):
 def serve(context: click.Context, flags: dict[str, object], config: Path | None) -> int:
     """Speak over HTTP: OpenAI's speech API, long documents that survive a stop, and a page to use both.
 
-    The page is at /, the API's description at /docs, metrics at /metrics. SIGTERM or Ctrl-C ends it in order;
-    documents that are not finished go on at the next start.
+    The page is at /, the API's description at /docs, metrics at /metrics. SIGTERM or Ctrl-C ends it in order: the
+    workers finish the chunks that they have in hand, and documents go on at the next start. A second one does not wait.
     """
     with answering("serve", extra=EXTRA):
         settings = load(ServeConfig, flags=flags, file=config).config
@@ -81,7 +81,7 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
             ) as pool,
             assembled(section, pauses, frontend, pool, registry, every_gpu) as app,
         ):
-            return run(app, section, lambda: None, listener=listener, announce=_announce)
+            return run(app, section, lambda: None, listener=listener, announce=_announce, work=app.state.work)
 
 
 def _announce(address: str) -> None:

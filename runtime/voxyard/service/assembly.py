@@ -13,6 +13,7 @@ from voxyard.service.app import create_app
 from voxyard.service.changes import Changes
 from voxyard.service.config import ServiceSection
 from voxyard.service.desk import Desk
+from voxyard.service.drain import Work
 from voxyard.service.frame import install, open_frame
 from voxyard.service.keys import Keys
 from voxyard.service.metrics import Disk
@@ -37,6 +38,8 @@ def assembled(
     gpus: Callable[[], Sequence[Gpu]],
 ) -> Iterator[FastAPI]:
     """The application over its data directory and a pool; closing takes the documents back in order.
+
+    `app.state.work` is the Work that `server.serve` ends.
 
     Raises:
         ServiceError: a setting or a file that it names is wrong, or another service has the data directory.
@@ -64,15 +67,17 @@ def assembled(
             section, frontend, pool, store, shelf, desk, changes, keys, registry, gpus=gpus, pauses=pauses
         )
         app = create_app(services)
+        app.state.work = work = Work(desk, app.state.turnstile, pool)
         frame = open_frame(
             section,
             registry,
             keys=keys,
-            ready=lambda: readiness(pool, desk),
+            ready=lambda: readiness(pool, desk, work),
             documents=lambda: {str(state): count for state, count in store.counts().items()},
             disk=lambda: Disk(shelf.used_bytes(), section.disk_quota_mib * _MIB),
         )
         install(app, frame)
+        stack.callback(lambda: pool.close(0.0) if work.cut else None)
         stack.callback(desk.close)
         desk.start()
         stack.callback(webhooks.close)
@@ -80,8 +85,10 @@ def assembled(
         yield app
 
 
-def readiness(pool: Pool, desk: Desk) -> tuple[bool, str]:
+def readiness(pool: Pool, desk: Desk, work: Work) -> tuple[bool, str]:
     """Whether a worker has its model loaded and documents are spoken, and a sentence that says so."""
+    if work.draining:
+        return False, f"the service is going down, and waits for {work.awaited() or 'open requests'}"
     if pool.ended is not None:
         return False, f"the workers have ended: {pool.ended}"
     if desk.problem is not None:

@@ -79,6 +79,7 @@ class Clerk:
         self._listened: set[str] = set()
         self._next_look = self._next_sweep = 0.0
         self._thread = threading.Thread(target=self._run, name="document clerk", daemon=True)
+        self._draining = False  # what is not in the pool waits for the next start
         self.stopped: str | None = None  # why nothing more can be spoken
 
     def start(self) -> None:
@@ -107,6 +108,10 @@ class Clerk:
     def listen(self, id: str, listening: bool) -> None:  # noqa: A002
         """Somebody hears the document while it is made, or does no longer."""
         self._mail.put(Listening(id, listening))
+
+    def drain(self) -> None:
+        """Take up no more documents."""
+        self._draining = True
 
     def close(self) -> None:
         """Write down what has come, then end; what is not finished stays in the store for the next start."""
@@ -156,15 +161,20 @@ class Clerk:
         self._feed()
         return True
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether documents are taken up."""
+        return self.stopped is None and not self._draining
+
     def _feed(self) -> None:
-        while self._waiting and self.stopped is None and len(self._in_pool) + len(self._parked) < self.duties.active:
+        while self._waiting and self._goes_on and len(self._in_pool) + len(self._parked) < self.duties.active:
             id = self._waiting.popleft()  # noqa: A001
             if id not in self._in_pool and id not in self._parked:
                 self._take_up(id)
 
     def _look(self) -> None:
         """What has been parked goes on where there is room; a pool that has ended is noticed."""
-        for id in tuple(self._parked) if self.stopped is None else ():  # noqa: A001
+        for id in tuple(self._parked) if self._goes_on else ():  # noqa: A001
             self._take_up(id)
         for spoken in tuple(self._in_pool.values()):
             if spoken.job is not None and spoken.job.finished and spoken.job.progress.done < len(spoken.job.requests):

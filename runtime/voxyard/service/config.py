@@ -56,6 +56,9 @@ class ServiceSection(Section):
         None, "File with the secret that signs webhooks.", default_text="webhooks are refused"
     )
     stop_seconds: float = setting(10.0, "Time for open requests when the service ends.", unit="s", ge=0)
+    drain_seconds: float = setting(
+        60.0, "Time, from the same moment, for the chunks of documents that the workers have in hand.", unit="s", ge=0
+    )
 
     def origins(self) -> tuple[str, ...]:
         """The origins of `allowed_origins`."""

@@ -54,6 +54,14 @@ class Desk:
         """
         self._clerk.start()
 
+    def drain(self) -> None:
+        """Accept nothing more and begin no document; what comes back of those in work is still written down.
+
+        Returns at once.
+        """
+        self._closing = True
+        self._clerk.drain()
+
     def close(self) -> None:
         """Accept nothing more, write down what has been spoken, and end; the rest is for the next start."""
         with self._entry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -10,7 +11,10 @@ import resource
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -20,11 +24,17 @@ from voxyard.service.door import is_loopback
 from voxyard.service.errors import ServiceError
 from voxyard.service.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, Protocol
 
+if TYPE_CHECKING:
+    from voxyard.service.drain import Work
+
 log = logging.getLogger("voxyard.service")
 
 _BACKLOG = 512  # connections that wait to be taken
 _OPEN_FILES = 16_384
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_LOOK_SECONDS = 0.1  # between two looks whether it can end
+_TELL_SECONDS = 5.0  # between two lines that say what is waited for
+_CLOSING_SECONDS = 1  # for connections on which nothing is asked
 
 
 def serve(
@@ -34,15 +44,16 @@ def serve(
     *,
     listener: socket.socket | None = None,
     announce: Callable[[str], None] = lambda _address: None,
-    on_stopping: Callable[[], None] = lambda: None,
+    work: Work | None = None,
     stop: threading.Event | None = None,
 ) -> int:
     """Answers requests until SIGTERM or SIGINT comes, or `stop` is set; the command's exit code.
 
-    `announce` gets the address, as `http://127.0.0.1:8080`, once it answers there. At the end: no new connections,
-    `on_stopping` (in the event loop; it must return at once), `section.stop_seconds` for open requests, which are cut
-    after that, and in every case `on_stop`. A second SIGINT does not wait for open requests. `listener` is what
-    `listen` returned; without it the address is taken now. Outside the main thread no signals are listened to.
+    `announce` gets the address, as `http://127.0.0.1:8080`, once it answers there. At the end: `work` begins nothing
+    more; for `section.drain_seconds` it may finish what is in hand, and for `section.stop_seconds`, counted from the
+    same moment, open requests may be answered, which are cut after that; until then `/readyz` and `/metrics` answer.
+    Then no new connections, and in every case `on_stop`. A second signal does not wait. `listener` is what `listen`
+    returned; without it the address is taken now. Outside the main thread no signals are listened to.
 
     Raises:
         ServiceError: as `listen` does.
@@ -50,7 +61,7 @@ def serve(
     try:
         with listener or listen(section) as taken:
             _allow_open_files()
-            server = _Server(_config(app, section), taken, announce, on_stopping, stop or threading.Event())
+            server = _Server(_config(app), section, taken, announce, work, stop or threading.Event())
             try:
                 server.run(sockets=[taken])
             except SystemExit:  # the application's own start failed; uvicorn has logged why
@@ -102,7 +113,7 @@ def _why_not(host: str, port: int, error: OSError) -> str:
     return f"cannot listen on {host}:{port}: {reasons.get(error.errno or 0, error.strerror or str(error))}"
 
 
-def _config(app: ASGIApp, section: ServiceSection) -> uvicorn.Config:
+def _config(app: ASGIApp) -> uvicorn.Config:
     """Bodies have their limits in body.py, connections in protocol.py."""
     return uvicorn.Config(
         app,
@@ -115,7 +126,6 @@ def _config(app: ASGIApp, section: ServiceSection) -> uvicorn.Config:
         backlog=_BACKLOG,
         h11_max_incomplete_event_size=HEADER_BYTES,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=math.ceil(section.stop_seconds),
     )
 
 
@@ -125,13 +135,15 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
+        section: ServiceSection,
         taken: socket.socket,
         announce: Callable[[str], None],
-        on_stopping: Callable[[], None],
+        work: Work | None,
         stop: threading.Event,
     ) -> None:
         super().__init__(config)
-        self._taken, self._announce, self._on_stopping, self._stop = taken, announce, on_stopping, stop
+        self._section, self._taken, self._announce, self._stop = section, taken, announce, stop
+        self._work = work
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -146,6 +158,11 @@ class _Server(uvicorn.Server):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal ends the server in order, the second at once; uvicorn takes only SIGINT for that."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Says where it answers."""
         await super().startup(sockets)
@@ -159,13 +176,55 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """From here on nobody new is let in."""
-        log.info("stopping: open requests have %s s", self.config.timeout_graceful_shutdown)
-        self._on_stopping()
+        """Waits for what is in hand, and then lets nobody new in."""
+        began = time.monotonic()
+        await self._finish(began)
+        left = began + self._section.stop_seconds - time.monotonic()
+        closing = 0 if self.server_state.tasks else _CLOSING_SECONDS
+        self.config.timeout_graceful_shutdown = max(closing, math.ceil(left))
         await super().shutdown(sockets)
         if self.force_exit:  # uvicorn leaves the application in the dark then
             await self.lifespan.shutdown()
+            log.warning("a second signal: what was in hand is not waited for")
+            if self._work is not None:
+                self._work.cut = True
         log.info("stopped")
+
+    async def _finish(self, began: float) -> None:
+        """Answers go on until the work is drained and no request is open, each for as long as it may take."""
+        section, work = self._section, self._work
+        log.info(
+            "stopping: chunks in work have %.0f s, open requests %.0f s; a second signal ends at once",
+            section.drain_seconds,
+            section.stop_seconds,
+        )
+        if work is not None:
+            work.drain()
+        tick, seconds, told = 0, 0.0, -math.inf
+        while not self.force_exit and (awaited := self._awaited(seconds)):
+            if seconds - told >= _TELL_SECONDS and (said := ", ".join(filter(None, awaited))):
+                told = seconds
+                log.info("stopping: after %.0f s waiting for %s", seconds, said)
+            await asyncio.sleep(_LOOK_SECONDS)
+            tick += 1
+            await self.on_tick(tick)
+            seconds = time.monotonic() - began
+        if work is None or self.force_exit:
+            return
+        if work.drained:
+            log.info("stopping: the workers have handed in what they had, after %.1f s", seconds)
+        else:
+            said = work.awaited() or "what the workers have"
+            log.warning("stopping: time is over for %s; it is spoken again at the next start", said)
+
+    def _awaited(self, seconds: float) -> list[str]:
+        """What is waited for so long after the beginning, in words, which may be missing still."""
+        found, requests = [], len(self.server_state.tasks)
+        if self._work is not None and not self._work.drained and seconds < self._section.drain_seconds:
+            found.append(self._work.awaited())
+        if requests and seconds < self._section.stop_seconds:
+            found.append(f"{requests} open {'request' if requests == 1 else 'requests'}")
+        return found
 
 
 def _address(taken: socket.socket) -> str:

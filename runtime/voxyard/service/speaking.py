@@ -28,11 +28,16 @@ class Turnstile:
 
     def __init__(self, places: int) -> None:
         self._places, self._taken, self._seconds = places, 0, 1.0
+        self._closed = False
 
     @property
     def taken(self) -> int:
         """Requests that are inside."""
         return self._taken
+
+    def close(self) -> None:
+        """Let nobody in any more; those inside stay."""
+        self._closed = True
 
     @contextlib.contextmanager
     def enter(self) -> Iterator[None]:
@@ -40,7 +45,10 @@ class Turnstile:
 
         Raises:
             BusyError: all are taken.
+            UnavailableError: the service ends.
         """
+        if self._closed:
+            raise UnavailableError("the service is going down: try again soon", retry_after=10.0)
         if self._taken >= self._places:
             raise BusyError(
                 f"{self._taken} speech requests are being spoken, which is all that this service takes at a time: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import queue
 import threading
 import time
@@ -11,11 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from voxyard.speech.drain import Awaited, Drain
 from voxyard.speech.engine import EngineName, Ready
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.job import ChunkFailedError, Job, JobEndedError, OnFailure, Outcome
+from voxyard.speech.letters import Cancelled, Closing, Draining, Letter, Listening, Said, Submitted
 from voxyard.speech.limits import Limits
-from voxyard.speech.messages import Beat, Ended, FromWorker, Lost, Opened, Raised, Speak, Spoken, Stop
+from voxyard.speech.messages import Beat, Ended, Lost, Opened, Raised, Speak, Spoken, Stop
 from voxyard.speech.observe import PoolObserver
 from voxyard.speech.process import Device, Gone, WorkerProcess
 from voxyard.speech.queue import Key
@@ -38,39 +41,6 @@ class WorkerState:
     processes: int  # started so far
     ready: Ready | None
     reason: str = ""  # why it does not start
-
-
-@dataclass(frozen=True)
-class _Said:
-    slot: int
-    generation: int
-    message: FromWorker | Gone
-
-
-@dataclass(frozen=True)
-class _Submitted:
-    job: Job
-    priority: int
-    listening: bool
-
-
-@dataclass(frozen=True)
-class _Cancelled:
-    job: int
-
-
-@dataclass(frozen=True)
-class _Listening:
-    job: int
-    listening: bool
-
-
-@dataclass(frozen=True)
-class _Closing:
-    pass
-
-
-_Mail = _Said | _Submitted | _Cancelled | _Listening | _Closing
 
 
 @dataclass(slots=True)
@@ -111,8 +81,10 @@ class Pool:
         self._jobs: dict[int, Job] = {}
         self._submitted: dict[int, float] = {}
         self._numbers = itertools.count()
-        self._mail: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
+        self._mail: queue.SimpleQueue[Letter] = queue.SimpleQueue()
         self._ended: SpeechError | None = None
+        self._drain: Drain | None = None
+        self._draining = False  # the pool's thread has read it
         self._entry = threading.Lock()  # between submit and the end of the loop: no job falls between
         self._thread = threading.Thread(target=self._run, name="speech pool", daemon=True)
         self._thread.start()
@@ -145,14 +117,14 @@ class Pool:
             number,
             requests,
             on_failure,
-            cancel=lambda: self._mail.put(_Cancelled(number)),
-            listen=lambda listening: self._mail.put(_Listening(number, listening)),
+            cancel=lambda: self._mail.put(Cancelled(number)),
+            listen=lambda listening: self._mail.put(Listening(number, listening)),
             deliver=deliver,
         )
         with self._entry:
             if self._ended is not None:
                 raise self._ended
-            self._mail.put(_Submitted(job, priority, listening))
+            self._mail.put(Submitted(job, priority, listening))
         return job
 
     @property
@@ -175,14 +147,38 @@ class Pool:
             for worker, slot in pairs
         )
 
+    def drain(self, *, below: float = math.inf) -> Drain:
+        """Hand out no more chunks of jobs of a priority below this: what workers have of them is still delivered.
+
+        The rest of these jobs, and new ones, wait until the pool is closed. A chunk that goes wrong is not tried
+        again. A second call changes nothing, and gives the same.
+        """
+        with self._entry:
+            if self._drain is None:
+                self._drain = Drain()
+                if self._ended is None:
+                    self._mail.put(Draining(below))
+                else:
+                    self._drain.tell(())
+            return self._drain
+
     def close(self, seconds: float = 5.0) -> None:
-        """Stop the workers: in order where they are idle within so many seconds, else by force."""
-        self._mail.put(_Closing())
+        """Stop the workers: in order where they are idle within so many seconds, else by force.
+
+        After a drain, workers that still speak have had their time, and are ended at once.
+        """
+        self._mail.put(Closing())
         self._thread.join()
         deadline = time.monotonic() + seconds
-        processes = [worker.process for worker in self._workers if worker.process is not None]
-        for process in processes:
-            process.send(Stop())
+        processes = []
+        for worker, slot in zip(self._workers, self._scheduler.slots, strict=True):
+            if worker.process is None:
+                continue
+            processes.append(worker.process)
+            if self._drain is not None and slot.lease is not None and slot.lease.left:
+                worker.process.kill()
+            else:
+                worker.process.send(Stop())
         for process in processes:
             if not process.join(max(0.0, deadline - time.monotonic())):
                 process.kill()
@@ -203,8 +199,10 @@ class Pool:
                 self._ended = reason
             while not self._mail.empty():
                 mail = self._mail.get()
-                if isinstance(mail, _Submitted):
+                if isinstance(mail, Submitted):
                     mail.job.end(reason)
+            if self._drain is not None:
+                self._drain.tell(())
             for job in self._jobs.values():
                 job.end(JobEndedError(f"job {job.number} has not been spoken to its end: {reason}"))
 
@@ -221,34 +219,45 @@ class Pool:
         while not self._mail.empty():
             mail.append(self._mail.get())
         for each in mail:
-            if isinstance(each, _Closing):
+            if isinstance(each, Closing):
                 return False
             self._read(each, time.monotonic())
         if paused:
             self._scheduler.resumed(time.monotonic())
         self._act()
-        if any(not (isinstance(each, _Said) and isinstance(each.message, Beat)) for each in mail):
+        if self._draining and self._drain is not None:
+            self._drain.tell(self._awaited())
+        if any(not (isinstance(each, Said) and isinstance(each.message, Beat)) for each in mail):
             self._observer.census(self._scheduler.census())
         return True
 
-    def _read(self, mail: _Mail, now: float) -> None:
+    def _awaited(self) -> tuple[Awaited, ...]:
+        return tuple(
+            Awaited(self._workers[place.number].device.name, chunks, lease.since)
+            for place, lease, chunks in self._scheduler.awaited()
+        )
+
+    def _read(self, mail: Letter, now: float) -> None:
         match mail:
-            case _Said():
+            case Said():
                 self._hear(mail, now)
-            case _Submitted(job, priority, listening):
+            case Submitted(job, priority, listening):
                 estimates = [request.seconds for request in job.requests]
                 self._jobs[job.number] = job
                 self._submitted[job.number] = now
                 self._scheduler.submit(job.number, estimates, now, priority=priority, listening=listening)
                 self._forget_finished(job)
-            case _Cancelled(number):
+            case Cancelled(number):
                 self._scheduler.cancel(number)
                 self._jobs.pop(number, None)
                 self._submitted.pop(number, None)
-            case _Listening(number, listening):
+            case Listening(number, listening):
                 self._scheduler.listen(number, listening)
+            case Draining(below):
+                self._scheduler.drain(below)
+                self._draining = True
 
-    def _hear(self, said: _Said, now: float) -> None:
+    def _hear(self, said: Said, now: float) -> None:
         """What a worker's process says. What comes from a former process of the slot, the scheduler passes over."""
         slot, generation, worker = said.slot, said.generation, self._workers[said.slot]
         current = worker.generation == generation
@@ -301,7 +310,7 @@ class Pool:
                     worker.device,
                     self._engine,
                     self._beat,
-                    lambda message: self._mail.put(_Said(slot, generation, message)),
+                    lambda message: self._mail.put(Said(slot, generation, message)),
                 )
             except OSError as error:
                 refusal = f"its process does not start: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -75,6 +76,7 @@ class ChunkQueue:
 
     def __init__(self) -> None:
         self._jobs: dict[int, _Waiting] = {}
+        self._below = -math.inf  # jobs of a priority below this are held
 
     def __len__(self) -> int:
         return sum(len(job.entries) for job in self._jobs.values())
@@ -90,6 +92,19 @@ class ChunkQueue:
     def remove_job(self, job: int) -> None:
         """Forget a job and what waits of it."""
         self._jobs.pop(job, None)
+
+    def hold(self, below: float) -> None:
+        """Hand out no more of jobs of a priority below this."""
+        self._below = below
+
+    def holds(self, job: int) -> bool:
+        """Whether nothing of the job is handed out, as it is held or has been removed."""
+        return job not in self._jobs or self._jobs[job].priority < self._below
+
+    @property
+    def free(self) -> int:
+        """How many chunks wait and are not held."""
+        return sum(len(job.entries) for job in self._jobs.values() if job.priority >= self._below)
 
     def listen(self, job: int, listening: bool) -> None:
         """Whether somebody waits for the job's chunks in text order."""
@@ -117,6 +132,8 @@ class ChunkQueue:
             return may(entry) and not (batch and entry.alone)
 
         for job in sorted(self._jobs.values(), key=_Waiting.rank):
+            if job.priority < self._below:
+                break
             while len(batch) < most and not (batch and batch[0].alone):
                 entry = job.take(wants)
                 if entry is None:

@@ -82,6 +82,7 @@ class Scheduler:
         self._leases = itertools.count()
         self._actions: list[Action] = []
         self._jobs: set[int] = set()
+        self._draining = False
         self._last = 0.0
 
     # What the owner reports.
@@ -103,6 +104,11 @@ class Scheduler:
         """Drop the job's chunks: those that wait now, those that are being spoken when they are done."""
         self._jobs.discard(job)
         self._queue.remove_job(job)
+
+    def drain(self, below: float) -> None:
+        """Hand out no more chunks of jobs of a priority below this, and start no worker for them."""
+        self._draining = True
+        self._queue.hold(below)
 
     def opened(self, slot: int, generation: int, batch_limit: int, now: float) -> None:
         """The process has loaded its engine, which takes so many chunks at a time."""
@@ -184,7 +190,7 @@ class Scheduler:
 
     def next_look(self, now: float) -> float | None:
         """Seconds until time alone makes something happen; None where only a report can."""
-        waiting = len(self._queue) > 0
+        waiting = self._queue.free > 0
         due = (place.due(now, self.limits, waiting=waiting) for place in self.slots)
         moments = [moment for moment in due if moment is not None]
         return max(0.0, min(moments) - now) if moments else None
@@ -199,6 +205,17 @@ class Scheduler:
             waiting=len(self._queue),
             leased=sum(len(lease.left) for lease in leases),
         )
+
+    def awaited(self) -> tuple[tuple[Slot, Lease, int], ...]:
+        """While it drains: who still has chunks of which no more are handed out, his lease, and how many they are."""
+        found = []
+        for place in self.slots:
+            if (lease := place.lease) is None:
+                continue
+            chunks = sum(key.job in self._jobs and self._queue.holds(key.job) for key in lease.left)
+            if chunks:
+                found.append((place, lease, chunks))
+        return tuple(found)
 
     def _current(self, slot: int, generation: int) -> Slot | None:
         """The slot, if the message is from the process that it has now."""
@@ -215,7 +232,8 @@ class Scheduler:
 
     def _start(self, now: float) -> None:
         census = self.census()
-        wanted = max(self.limits.warm, workers_wanted(census.waiting + census.leased, len(self.slots)))
+        warm = 0 if self._draining else self.limits.warm
+        wanted = max(warm, workers_wanted(self._queue.free + census.leased, len(self.slots)))
         running = [place for place in self.slots if place.has_process]
         if any(not any(self._may(entry, place) for place in running) for entry in self._troubled()):
             wanted = max(wanted, len(running) + 1)
@@ -229,7 +247,7 @@ class Scheduler:
 
     def _send(self, now: float) -> None:
         for place in self.slots:
-            if place.state != "ready" or not self._queue:
+            if place.state != "ready" or not self._queue.free:
                 continue
             entries = self._queue.take(self._share(place), lambda entry, place=place: self._may(entry, place))  # type: ignore[misc]
             if entries:
@@ -241,7 +259,7 @@ class Scheduler:
 
     def _share(self, place: Slot) -> int:
         """Chunks for this worker now: as many as it takes, but no more than leave the others something to do."""
-        waiting = len(self._queue)
+        waiting = self._queue.free
         few = waiting + self.census().leased <= FEW
         sharing = sum(other.state == "ready" if few else other.has_process for other in self.slots)
         most = place.rows if self.limits.batch is None else min(place.rows, self.limits.batch)
@@ -254,7 +272,7 @@ class Scheduler:
         return not any(other.usable and other.number not in entry.failed_on for other in self.slots)
 
     def _troubled(self) -> list[Entry]:
-        return [entry for entry in self._queue if entry.failed_on]
+        return [entry for entry in self._queue if entry.failed_on and not self._queue.holds(entry.key.job)]
 
     def _back(self, lease: Lease, place: Slot, cause: Cause, reason: str) -> None:
         """What is left of a lease that went wrong: a batch runs again one by one, a single chunk has failed once."""

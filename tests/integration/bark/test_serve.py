@@ -107,6 +107,20 @@ def test_the_openai_client_streams_an_mp3(start: Callable[[], Running]) -> None:
     assert any("the weights in" in line and "are random" in line for line in service.noted)
 
 
+def test_a_stop_in_mid_document_changes_no_byte_of_it(start: Callable[[], Running]) -> None:
+    service = start()
+    body = {"text": STORY, "seed": 7}
+    expected = finished(service.client, service.client.post("/v1/documents", json=body).json()["id"])
+    stopped = service.client.post("/v1/documents", json=body).json()["id"]
+    until(lambda: service.client.get(f"/v1/documents/{stopped}").json()["progress"]["done"] >= 2)
+
+    assert service.end(signal.SIGTERM) == 0
+
+    until(lambda: any("stopped" in line for line in service.noted))
+    assert any("the workers have handed in what they had" in line for line in service.noted)
+    assert finished(start().client, stopped) == expected
+
+
 def test_a_kill_in_mid_document_changes_no_byte_of_it(start: Callable[[], Running]) -> None:
     service = start()
     body = {"text": STORY, "seed": 7}

@@ -458,6 +458,13 @@ write_json_logs()
 section = ServiceSection(data_dir=Path(sys.argv[1]), port=0, stop_seconds=float(sys.argv[2]))
 app = FastAPI()
 
+class Nothing:
+    drained, cut = True, False
+    def drain(self):
+        print("stopping", flush=True)
+    def awaited(self):
+        return ""
+
 @app.get("/v1/slow")
 async def slow():
     import anyio
@@ -466,7 +473,7 @@ async def slow():
 
 install(app, open_frame(section, CollectorRegistry(), keys=None, ready=lambda: (True, "ok")))
 sys.exit(serve(app, section, lambda: print("closed", flush=True), announce=lambda address: print(address, flush=True),
-               on_stopping=lambda: print("stopping", flush=True)))
+               work=Nothing()))
 """
 
 
@@ -507,15 +514,18 @@ def test_a_signal_ends_the_service_in_order(start: Callable[..., subprocess.Pope
     assert not [line for line in lines if line["level"] == "error"]
 
 
-def test_a_second_interrupt_does_not_wait_for_open_requests(start: Callable[..., subprocess.Popen[str]]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_wait_for_open_requests(
+    start: Callable[..., subprocess.Popen[str]], number: int
+) -> None:
     process = start(600, 600)
     address = line_of(process)
     with dial(address) as connection:
         connection.sendall(b"GET /v1/slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert line_of(process) == "in"
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, number)
         assert line_of(process) == "stopping"
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, number)
         out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out.split()) == (0, ["closed"])
     assert "Traceback" not in err

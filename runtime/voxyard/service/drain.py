@@ -1,0 +1,49 @@
+"""The end of the service's work: nothing more is begun, and what the workers have in hand is waited for."""
+
+from __future__ import annotations
+
+import time
+
+from voxyard.service.desk import Desk
+from voxyard.service.speaking import PRIORITY, Turnstile
+from voxyard.speech.drain import Drain
+from voxyard.speech.pool import Pool
+
+
+class Work:
+    """What the service does beside answering: its documents, and the speech that open requests wait for.
+
+    Documents wait in the store for the next start. Requests that have begun go on to be spoken while they are open.
+    """
+
+    def __init__(self, desk: Desk, turnstile: Turnstile, pool: Pool) -> None:
+        self._desk, self._turnstile, self._pool = desk, turnstile, pool
+        self._drain: Drain | None = None
+        self.cut = False  # nobody waits for anything any more
+
+    @property
+    def draining(self) -> bool:
+        """Whether nothing more is begun."""
+        return self._drain is not None
+
+    def drain(self) -> None:
+        """Begin nothing more. Returns at once."""
+        self._turnstile.close()
+        self._desk.drain()
+        self._drain = self._pool.drain(below=PRIORITY)
+
+    @property
+    def drained(self) -> bool:
+        """Whether the documents' chunks that were with a worker have come back."""
+        return self._drain is not None and self._drain.over
+
+    def awaited(self) -> str:
+        """The chunks that are waited for, in words; empty where there are none."""
+        if self._drain is None:
+            return ""
+        now = time.monotonic()
+        return ", ".join(
+            f"{each.chunks} {'chunk' if each.chunks == 1 else 'chunks'} of worker {each.device} "
+            f"(in work for {now - each.since:.0f} s)"
+            for each in self._drain.awaited
+        )

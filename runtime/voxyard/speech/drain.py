@@ -1,0 +1,43 @@
+"""A pool that is about to end: what its workers still have, and that they have handed it in."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A worker that is waited for."""
+
+    device: str
+    chunks: int  # that it has not handed in yet
+    since: float  # when it got its batch, by time.monotonic
+
+
+class Drain:
+    """How far the pool is with it. Made by `Pool.drain`; may be read from any thread."""
+
+    def __init__(self) -> None:
+        self._awaited: tuple[Awaited, ...] = ()
+        self._over = threading.Event()
+
+    @property
+    def awaited(self) -> tuple[Awaited, ...]:
+        """The workers that are waited for, as of the pool's last look; empty also before its first."""
+        return self._awaited
+
+    @property
+    def over(self) -> bool:
+        """Whether every chunk that was with a worker has come to an end, and has been delivered."""
+        return self._over.is_set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it is over; whether it is."""
+        return self._over.wait(seconds)
+
+    def tell(self, awaited: tuple[Awaited, ...]) -> None:
+        """For the pool: what it waits for now."""
+        self._awaited = awaited
+        if not awaited:
+            self._over.set()

@@ -1,0 +1,218 @@
+"""A service that is told to end: the chunk in work is kept, nothing is lost, and it is never waited for too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+import stopped_service
+from desks import marks
+
+from voxyard.service.store import Store
+
+PATIENCE = 60.0  # seconds
+SEED, CHUNKS = 7, 5
+TEXT = " ".join(
+    f"This is sentence number {number} of a text that is spoken one sentence at a time." for number in range(CHUNKS)
+)
+LONG = 3600.0  # seconds of a chunk that no test waits for
+
+
+class Service:
+    """One process of the service."""
+
+    def __init__(self, folder: Path, *, chunk: float, drain: float = PATIENCE, stop: float = 0.0) -> None:
+        self.data, self._marks = folder / "data", folder / "marks"
+        self._marks.mkdir(exist_ok=True)
+        paths = [str(Path(stopped_service.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        arguments = [str(each) for each in (self.data, self._marks, chunk, drain, stop)]
+        self.process = subprocess.Popen(
+            [sys.executable, stopped_service.__file__, *arguments],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.client = httpx.Client(base_url=self.process.stdout.readline().strip(), timeout=PATIENCE)
+
+    def send(self) -> str:
+        """A document's id."""
+        answer = self.client.post("/v1/documents", json={"text": TEXT, "seed": SEED})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def document(self, id: str) -> Any:  # noqa: A002
+        return self.client.get(f"/v1/documents/{id}").json()
+
+    def is_speaking(self) -> bool:
+        return [worker["state"] for worker in self.client.get("/v1/workers").json()["workers"]] == ["busy"]
+
+    def waiting(self) -> float:
+        """Chunks that wait for the worker."""
+        (depth,) = re.findall(r"^voxyard_bark_queue_depth (.+)$", self.client.get("/metrics").text, re.MULTILINE)
+        return float(depth)
+
+    def terminate(self) -> None:
+        """SIGTERM, and wait until it is known."""
+        self.process.send_signal(signal.SIGTERM)
+        until(lambda: self.client.get("/readyz").status_code == 503)
+
+    def ended(self) -> list[dict[str, Any]]:
+        """What it has logged, once it has ended in order and its workers with it."""
+        workers = psutil.Process(self.process.pid).children(recursive=True) if self.process.poll() is None else []
+        _, err = self.process.communicate(timeout=PATIENCE)
+        assert self.process.returncode == 0, err
+        assert not psutil.wait_procs(workers, timeout=PATIENCE)[1]
+        assert "Traceback" not in err
+        return [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+
+    def kept(self, id: str) -> int:  # noqa: A002
+        """Chunks of the document whose sound is written down; to be asked when the process has ended."""
+        store = Store(self.data / "documents.sqlite")
+        try:
+            return sum(chunk.state == "spoken" for chunk in store.chunks(id))
+        finally:
+            store.close()
+
+    def spoken(self) -> dict[int, int]:
+        """How often each chunk has been spoken to its end."""
+        return {chunk: times for (seed, chunk), times in marks(self._marks).items() if seed == SEED}
+
+    def end(self) -> None:
+        self.client.close()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+Start = Callable[..., Service]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the service on one data directory, again and again."""
+    started: list[Service] = []
+
+    def run(**times: float) -> Service:
+        started.append(Service(tmp_path, **times))
+        return started[-1]
+
+    yield run
+    for each in started:
+        each.end()
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.02)
+
+
+def said(lines: list[dict[str, Any]], words: str) -> list[str]:
+    return [line["message"] for line in lines if words in line["message"]]
+
+
+def assert_goes_on(service: Service, document: str) -> None:
+    """The document is completed, and every chunk of it was spoken to its end once, before or after the restart."""
+    until(lambda: service.document(document)["state"] == "completed")
+    assert service.spoken() == dict.fromkeys(range(CHUNKS), 1)
+
+
+def test_the_chunk_in_work_is_finished_and_kept_and_not_spoken_again(start: Start) -> None:
+    service = start(chunk=6.0)
+    document = service.send()
+    until(service.is_speaking)
+
+    service.terminate()
+
+    assert "chunk of worker" in service.client.get("/readyz").json()["error"]["message"]
+    assert "voxyard_bark_workers_busy 1.0" in service.client.get("/metrics").text
+    assert service.document(document)["progress"]["done"] == 0
+    for path, body in (("/v1/documents", {"text": TEXT}), ("/v1/audio/speech", {"input": "No.", "model": "tts-1"})):
+        refused = service.client.post(path, json={"voice": "alloy", **body})
+        assert (refused.status_code, "going down" in refused.text) == (503, True), refused.text
+    lines = service.ended()
+    assert said(lines, "waiting for 1 chunk of worker")
+    assert said(lines, "have handed in what they had")
+    assert not [line for line in lines if line["level"] in ("warning", "error") and "request" not in line["message"]]
+    assert (service.kept(document), sum(service.spoken().values())) == (1, 1)
+
+    again = start(chunk=0.05)
+
+    assert_goes_on(again, document)
+
+
+def test_a_chunk_that_takes_longer_than_it_may_is_ended_and_spoken_at_the_next_start(start: Start) -> None:
+    service = start(chunk=LONG, drain=2.0)
+    document = service.send()
+    until(service.is_speaking)
+
+    service.terminate()
+
+    lines = service.ended()
+    assert said(lines, "time is over for 1 chunk of worker")
+    assert (service.kept(document), service.spoken()) == (0, {})
+
+    again = start(chunk=0.05)
+
+    assert_goes_on(again, document)
+
+
+def test_a_second_signal_ends_the_service_at_once_and_loses_nothing(start: Start) -> None:
+    service = start(chunk=LONG, drain=LONG, stop=LONG)
+    document = service.send()
+    until(service.is_speaking)
+    service.terminate()
+
+    service.process.send_signal(signal.SIGTERM)
+
+    lines = service.ended()
+    assert said(lines, "a second signal")
+    assert (service.kept(document), service.spoken()) == (0, {})
+    assert_goes_on(start(chunk=0.05), document)
+
+
+def test_an_open_request_is_answered_while_no_document_is_spoken_on(start: Start) -> None:
+    service = start(chunk=1.0, stop=PATIENCE)
+    document = service.send()
+    until(service.is_speaking)
+    answers: queue.Queue[httpx.Response] = queue.Queue()
+    body = {"model": "tts-1", "voice": "alloy", "input": TEXT, "response_format": "pcm"}
+
+    def ask() -> None:
+        answers.put(httpx.post(service.client.base_url.join("/v1/audio/speech"), json=body, timeout=PATIENCE))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until(lambda: service.waiting() >= CHUNKS)  # more than can wait of the document
+
+    service.terminate()
+
+    answer = answers.get(timeout=PATIENCE)
+    asking.join()
+    assert (answer.status_code, len(answer.content) > 0) == (200, True)
+    service.ended()
+    assert 1 <= service.kept(document) == sum(service.spoken().values()) < CHUNKS
+    assert_goes_on(start(chunk=0.05), document)
+
+
+def test_a_service_without_work_ends_at_once(start: Start) -> None:
+    service = start(chunk=LONG, drain=LONG, stop=LONG)
+    until(lambda: service.client.get("/readyz").status_code == 200)
+    service.process.send_signal(signal.SIGTERM)
+    assert said(service.ended(), "have handed in what they had")

@@ -1,0 +1,52 @@
+"""The health check of the speech service asks where the service listens, and says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+
+class Server(HTTPServer):
+    """Answers /healthz as it is told to."""
+
+    status = 200
+
+
+class Answers(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.send_response(self.server.status if self.path == "/healthz" else 404)
+        self.end_headers()
+        self.wfile.write(b"it has stopped")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A service that is well."""
+    with Server(("127.0.0.1", 0), Answers) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_as_a_program_it_reads_the_services_own_variables_and_its_exit_code_tells(server: Server) -> None:
+    command = [sys.executable, "-m", "voxyard.service.probe"]
+    environment = {**os.environ, "VOXYARD_HOST": "0.0.0.0", "VOXYARD_PORT": str(server.server_port)}  # noqa: S104
+    codes = []
+    for server.status in (200, 503):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        codes.append((done.returncode, "it has stopped" in done.stderr))
+    assert codes == [(0, False), (1, True)]

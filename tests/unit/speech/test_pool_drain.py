@@ -1,0 +1,213 @@
+"""The pool before its end: what workers have is handed in and kept, and nothing more is handed out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_pool import SimulatedPool
+
+from voxyard.speech.engine import EngineName
+from voxyard.speech.job import JobEndedError, Outcome
+from voxyard.speech.limits import Limits
+from voxyard.speech.pool import Pool
+from voxyard.speech.process import Device
+from voxyard.speech.queue import Key
+from voxyard.speech.requests import Request
+from voxyard.speech.scheduler import Scheduler, Send, Start
+
+PATIENCE = 60.0  # seconds
+QUICK = Limits(back_off=0.01, back_off_most=0.05)
+MakePool = Callable[..., Pool]
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[MakePool]:
+    """Makes pools of fake engines that take `seconds` for a batch; closes them."""
+    made: list[Pool] = []
+
+    def make(workers: int = 1, *, limits: Limits = QUICK, **settings: Any) -> Pool:
+        engine = EngineName("engines:tones", {"marks": str(tmp_path), "rows": 2, **settings})
+        made.append(Pool(engine, [Device(f"gpu {number}") for number in range(workers)], limits=limits, beat=0.2))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close(1.0)
+
+
+def requests(count: int) -> list[Request]:
+    return [Request(number, f"text {number}", voice="en_1", seed=7, seconds=1.0) for number in range(count)]
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def busy(pool: Pool) -> int:
+    return sum(worker.state == "busy" for worker in pool.workers())
+
+
+def test_what_the_workers_have_is_delivered_and_nothing_more_is_handed_out(pool: MakePool) -> None:
+    speaking, heard = pool(2, seconds=1.0), list[Outcome]()
+    job = speaking.submit(requests(20), deliver=heard.append)
+    until(lambda: busy(speaking) == 2)
+
+    drain = speaking.drain()
+    until(lambda: drain.awaited)
+    assert {each.device for each in drain.awaited} <= {"gpu 0", "gpu 1"}
+    assert drain.wait(PATIENCE)
+
+    spoken = len(heard)
+    assert all(outcome.result is not None for outcome in heard)
+    assert 2 <= spoken < 20
+    assert drain.awaited == ()
+    until(lambda: busy(speaking) == 0)
+    time.sleep(0.3)  # in which an idle worker would have got the next ones
+    assert (len(heard), job.finished) == (spoken, False)
+    speaking.close()
+    with pytest.raises(JobEndedError):
+        next(job.outcomes())
+
+
+def test_a_batch_is_awaited_to_its_last_chunk(pool: MakePool) -> None:
+    speaking, heard = pool(rows=4, seconds=2.0), list[Outcome]()
+    speaking.submit(requests(4), deliver=heard.append)
+    until(lambda: heard)
+
+    drain = speaking.drain()
+
+    assert not drain.over
+    assert drain.wait(PATIENCE)
+    assert [outcome.index for outcome in heard] == [0, 1, 2, 3]
+
+
+def test_a_pool_without_work_is_drained_at_once_and_takes_up_nothing(pool: MakePool) -> None:
+    speaking = pool()
+    drain = speaking.drain()
+    assert drain.wait(PATIENCE)
+    job = speaking.submit(requests(1))
+    assert not job.wait(0.3)
+    assert [worker.processes for worker in speaking.workers()] == [0]
+    assert speaking.drain() is drain
+
+
+def test_a_closed_pool_is_drained(pool: MakePool) -> None:
+    speaking = pool()
+    speaking.close()
+    assert speaking.drain().over
+
+
+def test_jobs_that_somebody_waits_for_are_spoken_on(pool: MakePool) -> None:
+    speaking = pool(seconds=0.2)
+    document = speaking.submit(requests(12))
+    speech = speaking.submit(requests(6), priority=1)
+    until(lambda: busy(speaking))
+
+    drain = speaking.drain(below=1)
+
+    assert speech.wait(PATIENCE)
+    assert drain.wait(PATIENCE)
+    assert speech.progress.done == 6
+    assert document.progress.done < 12
+
+
+def test_a_cancelled_job_is_not_awaited(pool: MakePool) -> None:
+    speaking = pool(seconds=3600.0)
+    job = speaking.submit(requests(2))
+    until(lambda: busy(speaking))
+    drain = speaking.drain()
+    assert not drain.wait(0.3)
+
+    job.cancel()
+
+    assert drain.wait(PATIENCE)
+
+
+def test_a_worker_that_dies_with_its_chunks_is_not_awaited_and_not_replaced(pool: MakePool) -> None:
+    speaking = pool(limits=Limits(back_off=0.01, warm=1), seconds=0.5, faults={"between": ["kill", 1]})
+    job = speaking.submit(requests(2))
+    until(lambda: busy(speaking))
+
+    drain = speaking.drain()
+
+    assert drain.wait(PATIENCE)
+    time.sleep(0.3)
+    assert [worker.processes for worker in speaking.workers()] == [1]
+    assert not job.finished  # its second chunk has not failed either
+
+
+def test_after_a_drain_a_worker_that_still_speaks_is_ended_at_once(pool: MakePool) -> None:
+    speaking = pool(seconds=3600.0)
+    speaking.submit(requests(2))
+    until(lambda: busy(speaking))
+    drain = speaking.drain()
+    assert not drain.wait(0.2)
+
+    began = time.monotonic()
+    speaking.close(PATIENCE)
+
+    assert time.monotonic() - began < PATIENCE / 2  # it was not given the minute of the idle ones
+    assert drain.over
+
+
+def test_a_drain_starts_no_worker_and_sends_no_batch_of_what_is_held() -> None:
+    scheduler = Scheduler(2, Limits(warm=2, silent_seconds=1000.0))
+    scheduler.submit(0, [1.0] * 8, 0.0)
+    assert [type(action) for action in scheduler.actions(0.0)] == [Start, Start]
+    scheduler.opened(0, 1, 2, 1.0)
+    (sent,) = scheduler.actions(1.0)
+    assert isinstance(sent, Send)
+
+    scheduler.drain(below=1)
+    scheduler.opened(1, 1, 2, 2.0)
+    assert scheduler.actions(2.0) == ()
+    assert [(place.number, chunks) for place, _, chunks in scheduler.awaited()] == [(0, 2)]
+
+    for key in sent.chunks:
+        assert scheduler.spoken(0, 1, sent.lease, key, 3.0)
+    assert scheduler.awaited() == ()
+    scheduler.ended(0, 1, sent.lease, 3.0)
+    scheduler.died(1, 1, "it was killed", 4.0)
+    assert scheduler.actions(100.0) == ()
+    assert scheduler.census().waiting == 6
+
+    scheduler.submit(1, [1.0], 101.0, priority=1)
+    (other,) = scheduler.actions(101.0)
+    assert isinstance(other, Send)
+    assert other.chunks == (Key(1, 0),)
+    assert scheduler.awaited() == ()
+
+
+def test_a_chunk_that_comes_back_while_the_pool_drains_is_held() -> None:
+    simulated = SimulatedPool(1, rows=2)
+    simulated.scheduler.submit(0, [1.0] * 4, 0.0)
+    simulated.run(until=0.5)
+    (_, _, batch), *_ = simulated.batches
+    simulated.scheduler.drain(below=1)
+    simulated.scheduler.raised(0, 1, 0, "it cannot say so", 1.0)
+    assert simulated.scheduler.awaited() == ()
+    simulated.run(until=500.0)
+    assert len(batch) == 2
+    assert (len(simulated.batches), simulated.spoken, simulated.given_up) == (1, [], {})
+
+
+def test_no_second_worker_is_started_for_a_chunk_that_is_held() -> None:
+    scheduler = Scheduler(2, Limits())
+    scheduler.submit(0, [1.0], 0.0)
+    scheduler.actions(0.0)
+    scheduler.opened(0, 1, 1, 1.0)
+    (sent,) = scheduler.actions(1.0)
+    assert isinstance(sent, Send)
+    scheduler.drain(below=1)
+
+    scheduler.raised(0, 1, sent.lease, "it cannot say so", 2.0)
+
+    assert scheduler.actions(2.0) == ()
+    assert scheduler.census().waiting == 1
