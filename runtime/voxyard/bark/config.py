@@ -15,12 +15,20 @@ class BarkConfig(Section):
     """Which model speaks, on what, and how it chooses its tokens."""
 
     model: Path = setting(Path("bark"), "Directory of a Bark model in Hugging Face's layout.")
+    voices: Path | None = setting(
+        None, "Directory of further voice files: NAME.npz is the voice NAME.", default_text="Bark's own voices alone"
+    )
     device: Device = setting("auto", "Where the model runs; auto takes a GPU where there is one.")
     precision: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "Type of weights and sums; auto is bfloat16 on a GPU and float32 on a CPU."
     )
     int8: bool = setting(False, "Keep the weights of the transformers in 8 bits.")
     offload: bool = setting(False, "Keep only the stage that runs on the device; the others wait in main memory.")
+    gpu_memory: str | None = setting(
+        None,
+        "Most memory of a GPU that a worker's tensors take: MiB, or UUID=MiB with commas between.",
+        default_text="all that is free",
+    )
     batch_size: int = setting(4, "Rows of a batch: chunks that are decoded together.", ge=1, le=64)
     threads: int = setting(1, "CPU threads of a worker; another number gives other last digits.", ge=1)
     capture: Capture = setting("auto", "How a decode step is launched on a GPU; auto is a CUDA graph.")

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from voxyard.bark import coarse, codec, fine, noise, quality, semantic
+from voxyard.bark.cap import put_into_force
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
 from voxyard.bark.layout import SAMPLES_PER_FRAME, Layout
@@ -46,14 +47,17 @@ class BarkEngine:
         """Load the model and make room for its batch.
 
         Raises:
-            BarkError: the model cannot be read, or there is no such device.
+            BarkError: the model cannot be read, there is no such device, or it has less memory than the cap.
             SpeechError: there is no such recogniser.
             MemoryError: the device has no room for it.
         """
         torch.set_num_threads(self.config.threads)
         device, precision = placed(self.config)
         self._words = None if self.config.recogniser is None else WordCheck(open_recogniser(self.config.recogniser))
-        checkpoint = load(self.config.model, "cpu" if self.config.offload else device, precision)
+        if device == "cuda" and (cap := put_into_force(self.config.gpu_memory, torch.cuda)) is not None:
+            _log.info("this worker's tensors take no more than %d MiB of its GPU", cap)
+        with _memory_errors():
+            checkpoint = load(self.config.model, "cpu" if self.config.offload else device, precision)
         if checkpoint.random:
             _log.warning("the weights in %s are random: what is spoken is noise", self.config.model)
         with torch.inference_mode(), _memory_errors():

@@ -29,6 +29,8 @@ class BarkFrontend:
         self._tokenizer = tokenizer.read(config.model)
         self.engine = EngineName(SPEAKER, config.model_dump(mode="json"))
         self.notes = _notes(config.model)
+        self._own = config.voices
+        voices.own(self._own)
 
     def count_tokens(self, text: str) -> int:
         """Text tokens as Bark counts them, none added, none cut.
@@ -45,24 +47,24 @@ class BarkFrontend:
             ) from problem
 
     def voices(self) -> tuple[str, ...]:
-        """The presets, sorted.
+        """The presets and the voices of the settings' directory, sorted.
 
         Raises:
-            BarkError: the package with the presets is not installed.
+            BarkError: the package with the presets is not installed, or the directory cannot be read.
         """
-        return voices.names()
+        return voices.names(self._own)
 
     def default_voice(self, language: str | None) -> str:
         """A preset of the language, else an English one. Without any, Bark makes up a new voice for every chunk."""
         return voices.default((language or "en").partition("-")[0].lower())
 
     def check_voice(self, name: str) -> None:
-        """Whether there is such a preset or voice file.
+        """Whether there is such a voice or voice file.
 
         Raises:
-            BarkError: there is none; the message names the nearest presets.
+            BarkError: there is none; the message names the nearest voices.
         """
-        voices.load(name)
+        voices.load(name, self._own)
 
     def language(self, voice: str | None) -> str | None:
         """What a preset is named after; None for the announcer and for voice files."""
@@ -80,8 +82,9 @@ def frontend(settings: Mapping[str, object]) -> Frontend:
     except ValidationError as problem:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problem.errors())
         raise BarkError(f"Bark's settings are wrong: {wrong}") from problem
-    # Absolute: a worker must find the model wherever it runs.
-    return BarkFrontend(config.model_copy(update={"model": config.model.expanduser().absolute()}))
+    # Absolute: a worker must find the files wherever it runs.
+    paths = {"model": config.model, **({} if config.voices is None else {"voices": config.voices})}
+    return BarkFrontend(config.model_copy(update={name: path.expanduser().absolute() for name, path in paths.items()}))
 
 
 def _notes(directory: Path) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
@@ -56,4 +57,5 @@ class Speaker:
 
 def speaker(settings: Mapping[str, object]) -> engine.Engine:
     """The factory that a pool names: `voxyard.bark.speaker:speaker`, with the fields of BarkConfig as its settings."""
-    return Speaker(BarkConfig.model_validate(dict(settings)), voices.load)
+    config = BarkConfig.model_validate(dict(settings))
+    return Speaker(config, functools.partial(voices.load, directory=config.voices))

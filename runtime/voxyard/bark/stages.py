@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from voxyard.bark.cap import within_cap
 from voxyard.bark.capture import launch
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.decode import Decoder
@@ -128,13 +129,14 @@ def _bytes(module: Any) -> int:
 
 
 def _check_memory(checkpoint: Checkpoint, config: BarkConfig) -> None:
-    """Whether the configured batch fits into what is free now."""
+    """Whether the configured batch fits into what is free now, and into what this worker may take."""
     free, _ = torch.cuda.mem_get_info()
     needed = footprint(checkpoint, config)
     loaded = 0 if config.offload else sum(_bytes(each) for each in checkpoint.model.children())
-    rows = needed.rows(free + loaded)
+    room = within_cap(free + loaded, config.gpu_memory)
+    rows = needed.rows(room)
     if rows < config.batch_size:
         raise BarkError(
-            f"{rows} rows fit beside the model into the {free / 2**30:.1f} GiB that are free, the batch has "
+            f"{rows} rows fit with the model into the {room / 2**30:.1f} GiB that it may take, the batch has "
             f"{config.batch_size}: set the batch size to {rows}, or choose 8-bit weights (--int8) or --offload"
         )

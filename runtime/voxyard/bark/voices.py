@@ -9,6 +9,7 @@ import stat
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
@@ -34,6 +35,7 @@ Codes = npt.NDArray[np.int64]
 
 _FOLDER = PurePosixPath("bark/assets/prompts")
 _NAME = re.compile(r"(?:v2/)?([a-z]{2})_speaker_\d+")
+_OWN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _REINSTALL = f"run `pip install --force-reinstall --no-deps {PACKAGE}=={PIN}`"
 # What numpy and zipfile raise over bytes that are no archive, are damaged, encrypted, or lie about their sizes.
 _UNREADABLE = (
@@ -59,13 +61,34 @@ class Voice:
         return int(self.fine_prompt.shape[1]) / 75
 
 
-def names() -> tuple[str, ...]:
-    """The presets, sorted: `announcer`, `en_speaker_0`, …, `v2/en_speaker_0`, ….
+def names(directory: Path | None = None) -> tuple[str, ...]:
+    """The presets, sorted: `announcer`, `en_speaker_0`, …, `v2/en_speaker_0`, …; with a directory its voices, too.
 
     Raises:
-        BarkError: the package with the presets is not installed.
+        BarkError: the package with the presets is not installed, or the directory cannot be read.
     """
-    return tuple(sorted(_presets()))
+    return tuple(sorted({*_presets(), *own(directory)}))
+
+
+def own(directory: Path | None) -> dict[str, Path]:
+    """Voice files by the name of their voice: NAME.npz is the voice NAME. None holds none.
+
+    Raises:
+        BarkError: the directory cannot be read, or a file has a name that is no voice's.
+    """
+    if directory is None:
+        return {}
+    try:
+        found = {path.stem: path for path in sorted(directory.iterdir()) if path.suffix == ".npz"}
+    except OSError as problem:
+        raise BarkError(f"the voices in {directory} cannot be read: {problem.strerror}; check the path") from problem
+    for name, path in found.items():
+        if not _OWN_NAME.fullmatch(name):
+            raise BarkError(
+                f"{path}: {name!r} cannot be the name of a voice: expected up to 64 letters, digits, dots, hyphens and "
+                "underscores, beginning with a letter or a digit: rename the file"
+            )
+    return found
 
 
 def default(language: str) -> str:
@@ -73,8 +96,10 @@ def default(language: str) -> str:
     return f"v2/{language if language in LANGUAGES else 'en'}_speaker_6"
 
 
-def load(name_or_path: str | Path) -> Voice:
-    """A preset by its name, or a voice file by its path: whatever ends in `.npz` is a path.
+def load(name_or_path: str | Path, directory: Path | None = None) -> Voice:
+    """A voice by its name, or a voice file by its path: whatever ends in `.npz` is a path.
+
+    A name is looked for in the directory, where there is one, before it is a preset's.
 
     Raises:
         BarkError: there is no such voice, or the file holds none.
@@ -83,9 +108,12 @@ def load(name_or_path: str | Path) -> Voice:
     if isinstance(name_or_path, Path) or text.lower().endswith(".npz"):
         path = Path(text).expanduser()
         return read(path.stem, _bytes_of(path))
+    files = own(directory)
+    if text in files:
+        return read(text, _bytes_of(files[text]))
     presets = _presets()
     if text not in presets:
-        raise BarkError(_no_such_voice(text, presets))
+        raise BarkError(_no_such_voice(text, [*presets, *files]))
     try:
         return read(text, presets[text].read_binary())
     except OSError as problem:
@@ -128,11 +156,11 @@ def _presets() -> dict[str, metadata.PackagePath]:
     return found
 
 
-def _no_such_voice(name: str, presets: dict[str, metadata.PackagePath]) -> str:
-    by_lower = {preset.lower(): preset for preset in sorted(presets)}
+def _no_such_voice(name: str, known: Collection[str]) -> str:
+    by_lower = {each.lower(): each for each in sorted(known)}
     near = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
     nearest = f"the nearest are {', '.join(by_lower[each] for each in near)}" if near else "no name is near to it"
-    return f"there is no voice {name!r}: {nearest}; {len(presets)} names in all, or the path of a voice file (.npz)"
+    return f"there is no voice {name!r}: {nearest}; {len(known)} names in all, or the path of a voice file (.npz)"
 
 
 def _bytes_of(path: Path) -> bytes:

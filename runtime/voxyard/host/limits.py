@@ -169,6 +169,24 @@ def limits_for(
     )
 
 
+def bark_limit_mib(gpu: Gpu, *, policy: Policy = "recommended", shared_mib: int = 0) -> int:
+    """What the allocator of a Bark worker may take of a card; context and libraries come on top, as headroom.
+
+    On a card of its own: as much as a model's under the policy `recommended`, all but the headroom under `full`. With
+    `shared_mib`, what a trainer leaves for all of the worker: that, less the headroom. Raises LimitsError where
+    nothing is left, or the card does not report its memory.
+    """
+    total, free = _memory(gpu)
+    left = (shared_mib or free) - HEADROOM_MIB
+    limit = left if shared_mib or policy == "full" else min(wanted_mib(gpu, "model"), left)
+    if limit < 1:
+        raise LimitsError(
+            f"GPU {gpu.index} ({gpu.name}) has only {free} of {total} MiB free, which leaves nothing for Bark beside "
+            f"{HEADROOM_MIB} MiB of headroom: free the card, or take another"
+        )
+    return limit
+
+
 def _limit(gpu: Gpu, role: Role, policy: Policy, bark_mib: int) -> CardLimit:
     total, free = _memory(gpu)
     left = free - HEADROOM_MIB - bark_mib

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from voxyard.bark.config import BarkConfig
@@ -70,3 +71,18 @@ def test_a_closed_engine_can_be_prepared_again(named: EngineName) -> None:
         engine.close()
 
     assert sounds[0] == sounds[1]
+
+
+def test_a_voice_of_ones_own_is_found_by_name(tiny_model: Path, tmp_path: Path, history: Any) -> None:
+    mine = history.random(100, 150)
+    np.savez(
+        tmp_path / "narrator.npz",
+        semantic_prompt=mine.semantic_prompt, coarse_prompt=mine.coarse_prompt, fine_prompt=mine.fine_prompt,
+    )  # fmt: skip
+    settings = {"model": str(tiny_model), "device": "cpu", "voices": str(tmp_path)}
+    engine = EngineName("voxyard.bark.speaker:speaker", settings).create()
+    engine.prepare()
+
+    own, plain = engine.speak([Request(0, "Hello", "narrator"), Request(0, "Hello")])
+
+    assert own.audio.shape != plain.audio.shape or bool((own.audio != plain.audio).any())

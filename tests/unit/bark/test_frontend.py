@@ -201,3 +201,19 @@ def test_an_unknown_voice_gets_the_nearest_names(model: Path) -> None:
 )
 def test_a_presets_name_says_its_language(model: Path, voice: str | None, language: str | None) -> None:
     assert frontend({"model": model}).language(voice) == language
+
+
+def test_voices_of_the_settings_directory_can_be_asked_for(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "voices"
+    folder.mkdir()
+    frames = np.zeros((8, 150), np.int64)
+    prompt = np.zeros(100, np.int64)
+    np.savez(folder / "narrator.npz", semantic_prompt=prompt, coarse_prompt=frames[:2], fine_prompt=frames)
+
+    front = frontend({"model": str(model), "voices": str(folder)})
+
+    assert "narrator" in front.voices()
+    front.check_voice("narrator")
+    assert front.engine.settings["voices"] == str(folder)
+    with pytest.raises(BarkError, match="cannot be read"):
+        frontend({"model": str(model), "voices": str(tmp_path / "none")})

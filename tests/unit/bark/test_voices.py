@@ -317,3 +317,45 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "pipe.npz", tmp_path / "endless.npz"):
         with pytest.raises(BarkError, match="is no file"):
             load(path)
+
+
+# -- a directory of one's own --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory with one voice and a file that is none."""
+    folder = tmp_path / "voices"
+    folder.mkdir()
+    (folder / "narrator.npz").write_bytes(packed(a_voice()))
+    (folder / "voices.yaml").write_text("anna: narrator\n")
+    return folder
+
+
+def test_voices_of_a_directory_stand_beside_the_presets(folder: Path) -> None:
+    assert set(names(folder)) == {*names(), "narrator"}
+    assert load("narrator", folder).seconds == 2.0
+    assert load("v2/en_speaker_6", folder).name == "v2/en_speaker_6"
+
+
+def test_a_voice_of_ones_own_comes_before_a_preset_of_its_name(folder: Path) -> None:
+    (folder / "announcer.npz").write_bytes(packed(a_voice()))
+    assert load("announcer", folder).seconds == 2.0
+    assert load("announcer").seconds != 2.0
+
+
+def test_a_name_like_one_of_the_directory_is_answered_with_it(folder: Path) -> None:
+    with pytest.raises(BarkError, match="the nearest are narrator"):
+        load("narator", folder)
+
+
+@pytest.mark.parametrize("name", ["two words", "-dash", "a" * 65, "ünder"])
+def test_a_file_whose_name_is_no_voices_is_refused(folder: Path, name: str) -> None:
+    (folder / f"{name}.npz").write_bytes(packed(a_voice()))
+    with pytest.raises(BarkError, match="cannot be the name of a voice"):
+        names(folder)
+
+
+def test_a_missing_directory_of_voices_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BarkError, match=r"the voices in .*none cannot be read"):
+        names(tmp_path / "none")

@@ -1,0 +1,92 @@
+"""The cap on a worker's GPU memory: which one is meant, and that torch is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from voxyard.bark.cap import MIB, cap_mib, put_into_force, within_cap
+from voxyard.bark.errors import BarkError
+
+ONE = "GPU-00000001-aaaa-bbbb-cccc-000000000000"
+OTHER = "GPU-00000002-aaaa-bbbb-cccc-000000000000"
+
+
+@dataclass
+class Card:
+    total_memory: int
+
+
+@dataclass
+class FakeCuda:
+    """What is asked of torch.cuda: a card of 24,000 MiB."""
+
+    total_mib: int = 24_000
+    fractions: list[tuple[float, int]] = field(default_factory=list)
+
+    def get_device_properties(self, _: int) -> Card:
+        return Card(self.total_mib * MIB)
+
+    def set_per_process_memory_fraction(self, fraction: float, device: int) -> None:
+        self.fractions.append((fraction, device))
+
+
+@pytest.mark.parametrize(
+    ("asked", "visible", "cap"),
+    [
+        (None, ONE, None),
+        ("", ONE, None),
+        ("6000", ONE, 6000),
+        ("6000", "", 6000),
+        (f"{ONE}=6000,{OTHER}=7000", OTHER, 7000),
+        (f" {OTHER}=7000 , {ONE}=6000", f"{ONE} ", 6000),
+        (f"{ONE.lower()}=6000", ONE, 6000),
+    ],
+)
+def test_the_workers_own_gpu_decides_which_cap_is_meant(asked: str | None, visible: str, cap: int | None) -> None:
+    assert cap_mib(asked, visible) == cap
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (f"{OTHER}=7000", f"this worker is on {ONE}: name its UUID too"),
+        ("much", "gpu_memory holds 'much': expected MiB"),
+        ("0", "gpu_memory holds '0'"),
+        ("-5", "gpu_memory holds '-5'"),
+        ("=5", "gpu_memory holds '=5'"),
+        (f"6000,{ONE}=5", "which mixes both"),
+        (f"{ONE}=5,", "gpu_memory holds ''"),
+    ],
+)
+def test_a_cap_that_cannot_be_meant_is_refused(asked: str, said: str) -> None:
+    with pytest.raises(BarkError, match=said):
+        cap_mib(asked, ONE)
+
+
+def test_torch_is_told_the_share_of_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ONE)
+    cuda = FakeCuda()
+    assert put_into_force(f"{ONE}=6000", cuda) == 6000
+    assert cuda.fractions == [(0.25, 0)]
+
+
+def test_without_a_cap_torch_is_left_alone() -> None:
+    cuda = FakeCuda()
+    assert put_into_force(None, cuda) is None
+    assert cuda.fractions == []
+
+
+def test_more_than_the_card_has_is_refused() -> None:
+    cuda = FakeCuda()
+    with pytest.raises(BarkError, match="gpu_memory is 24001 MiB, the card has 24000 MiB"):
+        put_into_force("24001", cuda)
+    assert cuda.fractions == []
+
+
+def test_the_batch_must_fit_into_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ONE)
+    assert within_cap(9000 * MIB, f"{ONE}=6000") == 6000 * MIB
+    assert within_cap(5000 * MIB, f"{ONE}=6000") == 5000 * MIB
+    assert within_cap(9000 * MIB, None) == 9000 * MIB
