@@ -79,3 +79,15 @@ def broken(config: TrainConfig, speakers: tuple[str, ...]) -> object:
 def make_wide(config: TrainConfig, speakers: tuple[str, ...]) -> Loudness:
     """The same with other shapes."""
     return Loudness(config, speakers, width=24)
+
+
+class Mute(Loudness):
+    """One that cannot speak."""
+
+    def speak(self, model: keras.Model, text: str) -> np.ndarray:
+        raise NotImplementedError("it has no voice")
+
+
+def make_mute(config: TrainConfig, speakers: tuple[str, ...]) -> Loudness:
+    """The same without a voice."""
+    return Mute(config, speakers)

@@ -13,6 +13,7 @@ from voxyard.cli.frame import CONFIG, CONTEXT, JSON, PATH, answering
 from voxyard.settings import Loaded, SettingsCommand, load, options
 from voxyard.trainer.aliases import ALIASES
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.host_plan import fit
 
 log = logging.getLogger("voxyard.cli")
 
@@ -64,7 +65,7 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None, as_json
 
 def load_settings(flags: Mapping[str, object], config: Path | None) -> Loaded[TrainConfig]:
     """The trainer's settings from all their sources; what the user should know of them is logged."""
-    loaded = load(TrainConfig, flags=flags, file=config, aliases=ALIASES)
+    loaded = fit(load(TrainConfig, flags=flags, file=config, aliases=ALIASES))
     for note in loaded.notes:
         log.info("%s", note)
     for key, origin in loaded.origins.items():

@@ -40,8 +40,9 @@ def train(config: TrainConfig) -> Report:
     from voxyard.trainer.auto import settle
     from voxyard.trainer.corpora import open_corpora
     from voxyard.trainer.devices import prepare
+    from voxyard.trainer.strategies import decide
 
-    config = settle(config)
+    config = decide(settle(config))
     corpora = open_corpora(config)
     devices = prepare(config)  # before anything else touches TensorFlow
     from voxyard.trainer.loop import Run

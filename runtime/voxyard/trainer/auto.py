@@ -78,6 +78,8 @@ _LIMITS = frozenset({"training.enable_memory_isolation", "training.data_gpu_memo
 
 def _planned(config: TrainConfig, gpus: Sequence[Gpu], links: Links) -> TrainerPlan:
     data, strategy = config.data, config.training.strategy
+    if strategy == "auto":
+        strategy = None  # which of them is decided later: the pair is for the split among them
     if strategy is not None:
         wanted_strategy(config)  # refuses those that come later
     plan = plan_trainer(

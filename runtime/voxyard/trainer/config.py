@@ -114,8 +114,14 @@ class TrainingConfig(Section):
     )
     strategy: Strategy | None = setting(
         None,
-        "single, split, mirrored (auto and multiworker come later).",
+        "single, split, mirrored, or auto: times them and keeps the fastest (multiworker comes later).",
         default_text="split with both GPU ids, else single",
+    )
+    strategy_steps: int = setting(
+        30, "Steps of each strategy that --strategy auto times.", unit="steps", ge=5, le=10_000
+    )
+    retime: bool = setting(
+        False, "With --strategy auto: time them again, whatever is remembered of this host and model."
     )
     batch_size: int | None = setting(
         None,
@@ -172,6 +178,10 @@ class TelemetryConfig(Section):
     log_every: int = setting(10, "Steps between two reads of losses from the device.", unit="steps", ge=1)
     tensorboard: bool = setting(True, "Write TensorBoard scalars and spectrograms under --checkpoint-dir.")
     image_every: int = setting(500, "Steps between two spectrograms in TensorBoard.", unit="steps", ge=1)
+    sample_text: str = setting(
+        "The old sailor opens the heavy door.",
+        "What the model says at each checkpoint, into samples/ of --checkpoint-dir; empty for no samples.",
+    )
 
 
 class TrainConfig(Section):

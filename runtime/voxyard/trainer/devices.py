@@ -55,22 +55,29 @@ def prepare(config: TrainConfig) -> Devices:
     can only be set then. Raises TrainerError for what the host cannot give.
     """
     refuse_settings_without_effect(config)
+    host = look_at_host(config)
+    plan = choose(config, host)
+    apply(plan, import_tensorflow())
+    devices = describe(plan)
+    _announce(plan)
+    return devices
+
+
+def look_at_host(config: TrainConfig) -> HostView:
+    """What a run can be placed on here. TensorFlow is imported for that, and its runtime is not started.
+
+    Raises TrainerError where the host's GPUs cannot be asked for.
+    """
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     found = () if config.training.device == "cpu" else _ask_host(gpus)
-    tensorflow = import_tensorflow()
-    cuda_build = bool(tensorflow.test.is_built_with_cuda())
-    host = HostView(
+    cuda_build = bool(import_tensorflow().test.is_built_with_cuda())
+    return HostView(
         gpus=found,
         cuda_bus_ids=_ask_host(cuda_bus_ids) if found and cuda_build else (),
         cuda_build=cuda_build,
         cores=len(os.sched_getaffinity(0)),
         cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
-    plan = choose(config, host)
-    apply(plan, tensorflow)
-    devices = describe(plan)
-    _announce(plan)
-    return devices
 
 
 def resolve_precision(config: TrainConfig, devices: Devices) -> str:

@@ -24,7 +24,8 @@ from voxyard.trainer.gpu_watch import GpuWatch
 from voxyard.trainer.input import BatchAssembler, batch_bytes
 from voxyard.trainer.observe import Observer
 from voxyard.trainer.pipeline import Pipeline
-from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock
+from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, write_report
+from voxyard.trainer.samples import write_sample
 from voxyard.trainer.schedule import Sampler, plan_buckets
 from voxyard.trainer.step import TrainStep
 from voxyard.trainer.validation import Validation
@@ -214,7 +215,9 @@ class Run:
             self._fetch_losses(step, before, observer)
             self._save(step, must=True)
         ended = self._stop or ("the end is reached" if step == self.end_step else "the corpus ended early")
-        return self._report(step, ended, warm_up, cpu_use=cpu.use(), memory_growth=memory.growth)
+        report = self._report(step, ended, warm_up, cpu_use=cpu.use(), memory_growth=memory.growth)
+        write_report(report, training.checkpoint_dir)
+        return report
 
     def _fetch_losses(self, step: int, means: Mapping[str, Any], observer: Observer) -> None:
         self._losses = {name: float(value.numpy()) for name, value in means.items()}
@@ -276,7 +279,22 @@ class Run:
             checkpoint.mark_best(training.checkpoint_dir, path)
         self.metrics.checkpoint(time.perf_counter() - begin)
         log.info("Checkpoint %s%s", path, " (best so far)" if better else "")
+        self._speak(step)
         return step
+
+    def _speak(self, step: int) -> None:
+        """A sample beside the checkpoint; none where somebody waits for the end."""
+        training, text = self.config.training, self.config.telemetry.sample_text
+        if text and self._stop is None:
+            with self.step.scope():
+                write_sample(
+                    training.checkpoint_dir,
+                    step,
+                    self.step.trainable,
+                    self.step.model,
+                    text,
+                    keep=training.keep_checkpoints,
+                )
 
     def _stopped(self) -> bool:
         """Whether a signal came, or the time is up."""

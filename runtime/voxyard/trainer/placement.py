@@ -68,7 +68,7 @@ class DevicePlan:
 def choose(config: TrainConfig, host: HostView) -> DevicePlan:
     """The plan for this configuration on this host. Raises TrainerError; never falls back to another mode."""
     refuse_settings_without_effect(config)
-    if _kind(config, host) == "cpu":
+    if kind_of(config, host) == "cpu":
         return _on_cpu(config, host)
     check_device_order(config, host)
     return _on_gpus(config, host)
@@ -77,10 +77,15 @@ def choose(config: TrainConfig, host: HostView) -> DevicePlan:
 def wanted_strategy(config: TrainConfig) -> Placement:
     """The strategy that was asked for, or that follows from the ids."""
     asked = config.training.strategy
-    if asked == "auto" or asked == "multiworker":
+    if asked == "multiworker":
         raise TrainerError(
-            f"--strategy {asked} comes with a later release; use --strategy single, mirrored, "
+            "--strategy multiworker comes with a later release; use --strategy single, mirrored, auto, "
             "or split (--data-gpu ID --model-gpu ID) now"
+        )
+    if asked == "auto":
+        raise TrainerError(
+            "training.strategy auto is still to be carried out: train() does, and a program that prepares devices "
+            "itself calls voxyard.trainer.strategies.decide(config) first"
         )
     if asked is None:
         return "single" if config.data.data_gpu is None and config.data.model_gpu is None else "split"
@@ -146,7 +151,8 @@ def check_device_order(config: TrainConfig, host: HostView) -> None:
 # -- what kind -----------------------------------------------------------------------------------------------
 
 
-def _kind(config: TrainConfig, host: HostView) -> Kind:
+def kind_of(config: TrainConfig, host: HostView) -> Kind:
+    """Whether this run is on GPUs or on the CPU. Raises TrainerError where GPUs are asked for and cannot be used."""
     asked = config.training.device
     usable = bool(host.gpus) and host.cuda_build
     if asked == "cpu":

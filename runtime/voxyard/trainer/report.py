@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import logging
 import math
 import os
 import resource
@@ -12,6 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+log = logging.getLogger("voxyard.trainer")
+
+REPORT = "report"  # .json and .txt, in a run's --checkpoint-dir
 VARIATION_WINDOW = 200  # steps
 NEAR = 0.9  # of its ceiling: a device that does nearly all that its work allows
 
@@ -268,6 +274,21 @@ class Report:
             ("checkpoint", self.checkpoint or "none", ""),
         ]
         return _table(rows)
+
+
+def write_report(report: Report, directory: Path) -> None:
+    """Writes DIRECTORY/report.json and report.txt, each whole or not at all; a failure is an error in the log."""
+    texts = {".json": json.dumps(report.to_json(), indent=1, default=str) + "\n", ".txt": report.render() + "\n"}
+    for suffix, text in texts.items():
+        path = directory / f"{REPORT}{suffix}"
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        try:
+            unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+            log.error("The report was not written: %s", error)
 
 
 def resident_bytes() -> int:

@@ -141,7 +141,6 @@ def test_a_taken_metrics_port_is_a_clear_error(toy, voxyard):
         (["--model-module", "toy:broken"], ["without sample_rate", "Trainable"]),
         (["--model-module", "nosuchmodule:make"], ["nosuchmodule", "PYTHONPATH"]),
         (["--model-module", "toy"], ["package.module:factory"]),
-        (["--strategy", "auto"], ["later release"]),
         (["--strategy", "multiworker"], ["later release"]),
         (["--auto"], ["no effect with --device cpu"]),
         (["--model-gpu", 0], ["one device"]),

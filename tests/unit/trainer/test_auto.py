@@ -171,11 +171,16 @@ def test_a_split_that_is_asked_for_never_becomes_single_mode() -> None:
     assert "GPUs of this host:\n  0: NVIDIA A10" in str(caught.value)
 
 
-@pytest.mark.parametrize("strategy", ["auto", "multiworker"])
-def test_later_strategies_stay_refused(strategy: str) -> None:
+def test_a_later_strategy_stays_refused() -> None:
     """T11."""
     with pytest.raises(TrainerError, match="comes with a later release"):
-        settled(THREE, strategy=strategy)
+        settled(THREE, strategy="multiworker")
+
+
+def test_with_strategy_auto_the_pair_is_taken_for_the_split_among_them() -> None:
+    """T11."""
+    config = settled(THREE, strategy="auto").config
+    assert (config.data.data_gpu, config.data.model_gpu, config.training.strategy) == (0, 2, "auto")
 
 
 def test_a_host_without_a_gpu_has_nothing_to_take() -> None:

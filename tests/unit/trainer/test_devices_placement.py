@@ -168,12 +168,16 @@ def test_gpu_without_a_gpu_is_refused() -> None:
 # -- strategies ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["auto", "multiworker"])
-def test_later_strategies_are_refused_with_what_works_now(strategy: str) -> None:
+def test_a_later_strategy_is_refused_with_what_works_now() -> None:
     """T11."""
-    message = refusal(TWO, strategy=strategy)
+    message = refusal(TWO, strategy="multiworker")
     assert "later release" in message
     assert "single, mirrored" in message
+
+
+def test_devices_are_planned_only_where_strategy_auto_is_decided() -> None:
+    """T11: a program that prepares devices itself must not pass it over."""
+    assert "voxyard.trainer.strategies.decide(config)" in refusal(TWO, strategy="auto")
 
 
 def test_devices_are_planned_only_where_auto_is_carried_out() -> None:

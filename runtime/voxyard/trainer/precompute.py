@@ -1,0 +1,72 @@
+"""Writes a run's corpus, or its first clips, as shards with the features in them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from voxyard.corpus import ExampleSource, has_eval_split, open_source
+from voxyard.corpus.directories import whole_directory
+from voxyard.corpus.ljspeech import Split
+from voxyard.corpus.shard_writer import Prepared, write_shards
+from voxyard.corpus.shards import EVAL, only_shards
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.corpora import Subset, feature_settings
+from voxyard.trainer.errors import TrainerError
+
+log = logging.getLogger("voxyard.trainer")
+
+
+def precompute(config: TrainConfig, destination: Path, *, clips: int | None = None) -> Prepared:
+    """Writes all clips of `config`'s training corpus, or the first `clips`, with mel, pitch and energy.
+
+    The evaluation split comes too where the whole corpus is written. All of it or nothing. Starts TensorFlow.
+    Raises CorpusError, or TrainerError where there is no corpus.
+    """
+    from voxyard.trainer import prepare_features
+
+    source = config.data.train_data
+    if source is None:
+        raise TrainerError("no corpus: give --train-data DIR")
+    features = prepare_features(config)
+    description = {
+        "text_units": config.model.text_units,
+        "language": config.model.language,
+        "feature_settings": feature_settings(config),
+    }
+
+    def write(split: Split, where: Path) -> Prepared:
+        return write_shards(
+            _first(_open(config, source, split), clips),
+            where,
+            description,
+            origin=source,
+            max_bad_share=config.data.max_bad_share,
+            features=features,
+        )
+
+    with whole_directory(destination, "shards", only_shards) as directory:
+        made = write("train", directory)
+        if clips is None and has_eval_split(source):
+            (directory / EVAL).mkdir()
+            write("eval", directory / EVAL)
+    return Prepared(destination, made.clips, made.seconds, made.bytes, made.bad)
+
+
+def _open(config: TrainConfig, source: Path, split: Split) -> ExampleSource:
+    model = config.model
+    return open_source(
+        source,
+        sample_rate=model.sample_rate,
+        text_units=model.text_units,
+        language=model.language,
+        max_bad_share=config.data.max_bad_share,
+        split=split,
+        hop_length=model.hop_length,
+    )
+
+
+def _first(source: ExampleSource, clips: int | None) -> ExampleSource:
+    return source if clips is None or clips >= len(source) else Subset(source, np.arange(clips))

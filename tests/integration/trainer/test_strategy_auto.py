@@ -1,0 +1,122 @@
+"""`voxyard train --strategy auto` on logical CPU devices: timed, told, remembered, kept (T11)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs import command, environment
+
+from voxyard.corpus import open_source, prepare
+from voxyard.trainer import TrainConfig, prepare_features
+from voxyard.trainer.corpora import feature_settings
+from voxyard.trainer.precompute import precompute
+
+
+@pytest.fixture
+def auto(toy, tmp_path) -> list[object]:
+    plain = [argument for argument in toy if argument not in ("--data-gpu", "--model-gpu", 0, 1)]
+    return [*plain, "--strategy", "auto", "--strategy-steps", 8, "--buckets", 1]
+
+
+def test_every_strategy_is_timed_and_the_fastest_is_kept_and_remembered(auto, voxyard, tmp_path):
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = voxyard(*auto, "--max-steps", 3, "--json", **cache)
+    assert done.returncode == 0, done.stderr
+    for words in ("timing 8 steps of each of 3", "clips/s", "not here: features are written for voxyard's own model"):
+        assert words in done.stderr
+    (choice,) = json.loads((tmp_path / "cache/voxyard/strategies.json").read_text()).values()
+    assert set(choice["rates"]) == {"single", "split", "mirrored"}
+    assert choice["name"] == max(choice["rates"], key=choice["rates"].get)
+    assert json.loads(done.stdout)["strategy"] == choice["name"]
+
+    again = voxyard(*auto, "--max-steps", 3, "--no-resume", "--json", **cache)
+    assert f"--strategy auto: {choice['name']}, as timed" in again.stderr
+    assert "timing" not in again.stderr.replace("as timed", "")
+    assert json.loads(again.stdout)["strategy"] == choice["name"]
+
+
+def test_a_run_that_goes_on_keeps_its_strategy_and_times_nothing(toy, auto, voxyard):
+    assert voxyard(*toy, "--max-steps", 3).returncode == 0
+    done = voxyard(*auto, "--max-steps", 5, "--json")
+    assert done.returncode == 0, done.stderr
+    assert "the run goes on as split, as it began" in done.stderr
+    assert json.loads(done.stdout)["strategy"] == "split"
+
+
+def test_a_strategy_that_fails_is_told_and_the_others_go_on(auto, voxyard, tmp_path):
+    """Forty tones are enough for batches of 30, and too few for a mirrored 60."""
+    changed = [30 if argument == 4 else argument for argument in auto]
+    done = voxyard(*changed, "--max-steps", 2, "--validation-share", 0, XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert any("mirrored" in line and "failed:" in line and "60" in line for line in done.stderr.splitlines())
+
+
+def test_sigterm_while_the_strategies_are_timed_ends_everything(auto, tmp_path):
+    process = subprocess.Popen(
+        command(*auto, "--max-steps", 3),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(XDG_CACHE_HOME=str(tmp_path)),
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "timing single" in line:
+            break
+    children = _until(lambda: _children(process.pid))
+    process.send_signal(signal.SIGTERM)
+    rest = process.stderr.read()
+    assert process.wait(60) == 0
+    assert "ended before the training began" in rest
+    _until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
+def test_precomputed_features_are_those_of_corpus_prepare(tones, tmp_path):
+    config = TrainConfig.model_validate({"data": {"train_data": str(tones)}})
+    made = precompute(config, tmp_path / "mine", clips=5)
+    assert made.clips == 5
+    prepare(
+        tones,
+        tmp_path / "whole",
+        sample_rate=22050,
+        text_units="characters",
+        language="en-us",
+        max_bad_share=0.0,
+        features=prepare_features(config),
+        feature_settings=feature_settings(config),
+    )
+    few, whole = (_opened(tmp_path / name, config) for name in ("mine", "whole"))
+    assert few.ids == whole.ids[:5]
+    for clip in range(5):
+        one, other = few.read(clip).features, whole.read(clip).features
+        assert all(np.array_equal(one[name], other[name]) for name in ("mel", "pitch", "energy"))
+
+
+def _opened(path: Path, config: TrainConfig):
+    return open_source(
+        path,
+        sample_rate=22050,
+        text_units="characters",
+        language="en-us",
+        max_bad_share=0.0,
+        feature_settings=feature_settings(config),
+    )
+
+
+def _children(parent: int) -> list[int]:
+    with open(f"/proc/{parent}/task/{parent}/children") as file:  # noqa: PTH123 - a file of the kernel's
+        return [int(word) for word in file.read().split()]
+
+
+def _until(ready, seconds: float = 60):
+    end = time.monotonic() + seconds
+    while not (found := ready()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+    return found

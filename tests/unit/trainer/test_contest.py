@@ -1,0 +1,171 @@
+"""What `--strategy auto` times on a host, decided from its description alone; and what it remembers (T11)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from voxyard.host import Gpu
+from voxyard.host.plan import Links
+from voxyard.host.topology import parse
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.contest import FEATURES, LOOK_AHEAD, Contest, contest, from_features, table, trial
+from voxyard.trainer.device_ids import HostView
+from voxyard.trainer.placement import Kind, choose
+from voxyard.trainer.remembered import Choice, keep, key, place, recall
+
+LINKS = Links(parse("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"))
+
+
+def card(index: int) -> Gpu:
+    return Gpu(index, f"GPU-{index}", "NVIDIA A10", f"00000000:{index + 1:02X}:00.0", 24564, 24564, (8, 6))
+
+
+def host_of(count: int) -> HostView:
+    cards = tuple(card(index) for index in range(count))
+    return HostView(gpus=cards, cuda_bus_ids=tuple(gpu.pci_bus_id for gpu in cards), cuda_build=True, cores=8)
+
+
+def config(*, data: dict[str, Any] | None = None, model: dict[str, Any] | None = None, **training: Any) -> TrainConfig:
+    given = {"data": data or {}, "model": model or {}, "training": {"strategy": "auto"} | training}
+    return TrainConfig.model_validate(given)
+
+
+def found(host: HostView, kind: Kind = "gpu", *, has_features: bool = False, **more: Any) -> Contest:
+    return contest(config(**more), host, kind, LINKS if len(host.gpus) == 3 else Links(), has_features=has_features)
+
+
+def names(result: Contest) -> list[str]:
+    return [each.name for each in result.contestants]
+
+
+def test_on_several_gpus_everything_is_timed_and_the_split_takes_the_best_pair() -> None:
+    result = found(host_of(3))
+    assert names(result) == ["single", FEATURES, "split", "mirrored"]
+    split = result.contestants[2].config
+    assert (split.data.data_gpu, split.data.model_gpu, split.training.strategy) == (0, 2, "split")
+    assert result.left_out == {}
+
+
+def test_every_contestant_is_a_run_that_the_host_can_place() -> None:
+    host = host_of(3)
+    for each in found(host, data_gpu_memory=4096, model_gpu_memory=8192, enable_memory_isolation=True).contestants:
+        assert choose(each.config, host).strategy == each.config.training.strategy
+
+
+def test_the_pair_that_was_given_is_the_splits() -> None:
+    result = found(host_of(3), data={"data_gpu": 1, "model_gpu": 0})
+    by_name = {each.name: each.config for each in result.contestants}
+    assert (by_name["split"].data.data_gpu, by_name["split"].data.model_gpu) == (1, 0)
+    assert (by_name["single"].data.data_gpu, by_name["single"].data.model_gpu) == (None, 0)
+    assert by_name["mirrored"].data.model_gpu is None
+
+
+def test_one_gpu_has_one_device_only() -> None:
+    result = found(host_of(1))
+    assert names(result) == ["single", FEATURES]
+    assert result.left_out == {"split": "1 GPU, two are needed", "mirrored": "1 GPU, two are needed"}
+
+
+def test_cpu_devices_are_timed_alike() -> None:
+    result = found(host_of(0), "cpu", device="cpu", cpu_devices=2)
+    assert names(result) == ["single", FEATURES, "split", "mirrored"]
+    assert names(found(host_of(0), "cpu", device="cpu", cpu_devices=1)) == ["single", FEATURES]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"has_features": True}, "has its features already"),
+        ({"model": {"module": "toy:make"}}, "--model-module"),
+        ({"data": {"gain_augment_db": 3.0}}, "changes the sound in every step"),
+    ],
+)
+def test_features_that_cannot_be_precomputed_are_left_out_with_the_reason(more: dict[str, Any], why: str) -> None:
+    result = found(host_of(1), **more)
+    assert FEATURES not in names(result)
+    assert why in result.left_out[FEATURES]
+
+
+def test_a_trial_is_short_leaves_nothing_and_hides_no_slow_reader() -> None:
+    short = trial(config(epochs=5, max_minutes=3.0), "/tmp/trial", 30)
+    training, data = short.training, short.data
+    assert (training.max_steps, training.epochs, training.max_minutes) == (30, None, None)
+    assert (training.resume, training.checkpoint_dir) == (False, Path("/tmp/trial"))
+    assert training.checkpoint_every > 30
+    assert (data.pipeline_buffer_size, data.model_start_delay) == (LOOK_AHEAD, 0.0)
+    assert (short.telemetry.metrics_port, short.telemetry.tensorboard) == (0, False)
+
+
+def test_features_replace_the_corpus_and_its_cache() -> None:
+    data = from_features(config(data={"train_data": "/corpus", "cache_dataset": True}), "/features").data
+    assert (data.train_data, data.cache_dataset) == (Path("/features"), False)
+
+
+def test_the_table_has_the_fastest_first_and_says_why_one_is_missing() -> None:
+    lines = list(table([("single", 10.0, "waits 3%"), ("mirrored", None, "failed: no room"), ("split", 20.0, "")]))
+    assert [line.split()[0] for line in lines] == ["split", "single", "mirrored"]
+    assert "100%" in lines[0]
+    assert "50%" in lines[1]
+    assert lines[2].endswith("failed: no room")
+
+
+# -- remembered ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_a_choice_is_remembered_beside_others() -> None:
+    one, other = Choice("split", {"split": 2.0}, 1.0), Choice("single", {"single": 1.0}, 2.0)
+    keep("a", one)
+    keep("b", other)
+    assert (recall("a"), recall("b"), recall("c")) == (one, other, None)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"a": 3}', '{"a": {"name": "split"}}', "\x00"])
+def test_a_file_that_is_damaged_is_told_and_timed_anew(content: str, caplog: pytest.LogCaptureFixture) -> None:
+    place().parent.mkdir(parents=True)
+    place().write_text(content)
+    with caplog.at_level(logging.WARNING):
+        assert recall("a") is None
+    assert "timed again" in caplog.text
+    keep("a", Choice("split", {}, 1.0))
+    assert recall("a") == Choice("split", {}, 1.0)
+
+
+def test_a_cache_that_cannot_be_written_is_told_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with caplog.at_level(logging.WARNING):
+        keep("a", Choice("split", {}, 1.0))
+    assert "is not remembered" in caplog.text
+
+
+def test_host_model_and_numbers_make_the_key_and_the_run_does_not() -> None:
+    def named(host: HostView, kind: Kind = "gpu", *, has_features: bool = False, **more: Any) -> str:
+        return key(config(**more), host, kind, has_features=has_features)
+
+    base = named(host_of(2))
+    assert base == named(host_of(2), checkpoint_dir="/elsewhere", epochs=3, learning_rate=0.1)
+    others = [
+        named(host_of(3)),
+        named(host_of(2), batch_size=4),
+        named(host_of(2), model={"size": "big"}),
+        named(host_of(2), has_features=True),
+        named(host_of(2), "cpu"),
+    ]
+    assert len({base, *others}) == 6
+
+
+def test_the_age_of_a_choice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voxyard.trainer.remembered.time.time", lambda: 10 * 86400.0)
+    assert Choice("split", {}, 9.5 * 86400).age() == "12.0 hours ago"
+    assert Choice("split", {}, 86400.0).age() == "9 days ago"
