@@ -18,6 +18,22 @@ from voxyard.cli.frame import CONTEXT, INTERRUPTED, LazyGroup
     context_settings=CONTEXT,
     entries={
         "train": ("Train a text-to-speech model from recordings.", "voxyard.cli.train:train"),
+        "profile": (
+            "Tell where a training's time goes, and what to change.",
+            "voxyard.cli.diagnose_profile:profile",
+        ),
+        "validate": (
+            "Check that this host can train as configured: five checks with figures.",
+            "voxyard.cli.diagnose_validate:validate",
+        ),
+        "stress": (
+            "Load the devices with the trainer's real step, and judge how busy they are.",
+            "voxyard.cli.diagnose_stress:stress",
+        ),
+        "diagnose": (
+            "Collect everything about a slow training into one archive, without secrets.",
+            "voxyard.cli.diagnose_bundle:diagnose",
+        ),
         "synthesize": ("Let a trained model speak: text in, a WAV file out.", "voxyard.cli.train:synthesize"),
         "speak": ("Speak a document on all GPUs: text in, a sound file out.", "voxyard.cli.speak:speak"),
         "serve": (

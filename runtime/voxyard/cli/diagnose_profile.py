@@ -1,0 +1,62 @@
+"""The command that profiles a training: where its time goes, and what to change."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import click
+
+from voxyard.cli.frame import CONFIG, CONTEXT, JSON, PATH, answering
+from voxyard.cli.train import load_settings
+from voxyard.settings import SettingsCommand, options
+from voxyard.trainer.config import TrainConfig
+
+log = logging.getLogger("voxyard.cli")
+
+PROFILED = (
+    "model", "data", "training.device", "training.cpu_devices", "training.device_threads", "training.strategy",
+    "training.batch_size", "training.grad_accum", "training.seed", "training.precision", "training.xla",
+    "training.recompute", "training.auto", "training.enable_memory_isolation", "training.data_gpu_memory",
+    "training.model_gpu_memory",
+)  # fmt: skip
+
+
+@click.command("profile", cls=SettingsCommand, context_settings=CONTEXT)
+@CONFIG
+@click.option("--num-steps", type=click.IntRange(min=5), default=100, show_default=True, metavar="N",
+              help="Batches of each measurement.")  # fmt: skip
+@click.option("--no-gpu-monitoring", is_flag=True, help="Do not read the GPUs' utilization and memory.")
+@click.option("--html", type=PATH, metavar="FILE", help="Also write the result as one page, with a timeline.")
+@JSON
+@options(TrainConfig, only=PROFILED)
+def profile(
+    flags: dict[str, object],
+    config: Path | None,
+    num_steps: int,
+    no_gpu_monitoring: bool,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """Tell where a training's time goes, and what to change.
+
+    Takes the settings of `voxyard train` and runs its real pipeline on your model and data: each stage alone, then all
+    of them overlapped. Nothing is saved. Exit code 0 whatever the verdict; 2: wrong use, or no corpus.
+    """
+    with answering("profile"):
+        from voxyard.diagnose.profile import profile as measure
+
+        loaded = load_settings(flags, config).config
+        found = measure(
+            loaded,
+            steps=num_steps,
+            gpu_monitoring=not no_gpu_monitoring,
+            progress=lambda said: log.info("Profiling: %s", said),
+        )
+        if html is not None:
+            from voxyard.diagnose.page import write_page
+
+            write_page(found, html)
+            log.info("The page is in %s", html)
+        print(json.dumps(found.document(), indent=1) if as_json else found.text())

@@ -1,0 +1,44 @@
+"""The command that checks a host and a configuration before a training is started on them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import click
+
+from voxyard.cli.diagnose_profile import PROFILED
+from voxyard.cli.frame import CONFIG, CONTEXT, JSON, answering
+from voxyard.cli.train import load_settings
+from voxyard.settings import SettingsCommand, options
+from voxyard.trainer.config import TrainConfig
+
+log = logging.getLogger("voxyard.cli")
+
+
+@click.command("validate", cls=SettingsCommand, context_settings=CONTEXT)
+@CONFIG
+@click.option("--checklist", is_flag=True, help="Answer the checklist before a training instead of the five checks.")
+@JSON
+@options(TrainConfig, only=PROFILED)
+def validate(flags: dict[str, object], config: Path | None, checklist: bool, as_json: bool) -> int:
+    """Check that this host can train as configured: five checks with figures.
+
+    Prerequisites, device placement, the model with a forward pass, the transfer between the GPUs, and 3 batches of
+    the real pipeline. Takes the settings of `voxyard train`; without --train-data a small corpus is generated. Nothing
+    is saved. Exit code 0: all passed; 1: a check failed; 2: wrong use.
+    """
+    with answering("validate"):
+        loaded = load_settings(flags, config).config
+        if checklist:
+            from voxyard.diagnose.checklist import checklist as answered
+
+            answers = answered(loaded, progress=lambda said: log.info("Checklist: %s", said))
+            print(json.dumps(answers.document(), indent=1) if as_json else answers.text())
+            return answers.exit_code
+        from voxyard.diagnose.validate import validate as check
+
+        found = check(loaded, progress=lambda said: log.info("Check %s", said))
+        print(json.dumps(found.document(), indent=1, default=str) if as_json else found.text())
+        return found.exit_code

@@ -1,0 +1,108 @@
+"""A voxyard command in a process of its own: bounded in time, its output kept, nothing of it left running."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+MOST_BYTES = 2 << 20
+"""Of what a command says on standard error; the end of it is kept."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended; `code` is None where it was stopped because its time was up."""
+
+    code: int | None
+    out: str
+    log: str
+    seconds: float
+
+    @property
+    def last_words(self) -> str:
+        """The last lines of its log that are not empty."""
+        return "\n".join([line for line in self.log.splitlines() if line.strip()][-6:])
+
+
+def voxyard(arguments: Sequence[str], directory: Path, *, timeout: float, environ: Mapping[str, str]) -> Ended:
+    """Runs `voxyard ARGUMENTS` to its end; `directory` takes what it writes and its temporary files.
+
+    It and all that it starts are killed when the time is up, and when this process is interrupted.
+    """
+    command = [sys.executable, "-m", "voxyard", *arguments]
+    begin = time.monotonic()
+    with (directory / "out").open("w+b") as out, (directory / "log").open("w+b") as log:
+        process: subprocess.Popen[bytes] | None = None
+        code: int | None = None
+        try:
+            with _signals_held_back():
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, start_new_session=True,
+                    env={**environ, "TMPDIR": str(directory)},
+                )  # fmt: skip
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            pass  # the code stays None: the caller says so
+        finally:
+            if process is not None:
+                _kill_group(process)
+        return Ended(
+            code, _text(directory / "out", None), _text(directory / "log", MOST_BYTES), time.monotonic() - begin
+        )
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Within it SIGTERM ends the program as Ctrl-C does: through its `finally` clauses, with code 143."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Signals that end the program wait for the end of the block: no process is started that nobody knows of."""
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda which, _: came.append(which)) for number in held}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _text(path: Path, most: int | None) -> str:
+    data = path.read_bytes()
+    cut = most is not None and len(data) > most
+    text = (data[-most:] if cut and most is not None else data).decode("utf-8", errors="replace")
+    return f"[the first {len(data) - (most or 0)} bytes are left out]\n{text}" if cut else text

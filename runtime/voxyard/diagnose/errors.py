@@ -1,0 +1,13 @@
+"""What a user of the diagnosis can cause: one exception type for the room."""
+
+from __future__ import annotations
+
+
+class DiagnoseError(Exception):
+    """A message for the user: what was found, what was expected, what to do. `exit_code` is the command's."""
+
+    exit_code: int = 2
+
+    def __init__(self, message: str, *, exit_code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -1,0 +1,156 @@
+"""A training under load against the targets of T19, and the diagnosis of a device below 30% (D5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from voxyard.diagnose.errors import DiagnoseError
+from voxyard.diagnose.gpus import NO_GPU, GpuFigures, GpuUse
+from voxyard.diagnose.judgement import Load, judge, low_use
+from voxyard.diagnose.stages import figures
+from voxyard.diagnose.stress import MachineClock, Stress, Utilization, train_under_load
+from voxyard.trainer import DataConfig, TrainConfig
+from voxyard.trainer.devices import Devices
+
+GOOD = Load(
+    kind="gpu", strategy="split", seconds=30.0, steps=300, steps_per_second=10.0, clips_per_second=160.0, batch=16,
+    warm_up="full", data_wait_share=0.01, data_stage_seconds=0.04, train_stage_seconds=0.1, variation=0.1,
+    variation_within_buckets=0.05, cpu_use=0.5, resident_memory_growth=0.001, buffer_filled=0.9, workers=16,
+    use={"data": 0.65, "model": 0.95}, memory_of_limit={"data": 0.85, "model": 0.99}, xla=True,
+)  # fmt: skip
+
+
+def rows(load: Load) -> dict[str, tuple[str, str]]:
+    return {row.name: (row.measured, row.standing) for row in judge(load).targets}
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({}, "excellent"),
+        ({"use": {"data": 0.55, "model": 0.95}}, "good"),
+        ({"use": {"data": 0.65, "model": 0.75}}, "minimum"),
+        ({"use": {"data": 0.65, "model": 0.65}}, "missed"),
+        ({"variation": 0.25}, "good"),
+        ({"variation": 0.45}, "missed"),
+        ({"use": {"data": 0.39, "model": 0.95}, "data_stage_seconds": 0.04}, "excellent"),
+        ({"use": {"data": 0.20, "model": 0.95}, "data_stage_seconds": 0.04}, "missed"),
+        ({"use": {"data": None, "model": None}}, "excellent"),
+    ],
+)
+def test_the_verdict_is_the_worst_of_the_graded_targets(change: dict[str, object], verdict: str) -> None:
+    """T19; the data GPU is held against what its work allows."""
+    assert judge(replace(GOOD, **change)).verdict == verdict  # type: ignore[arg-type]
+
+
+def test_what_no_gpu_measured_is_not_made_up() -> None:
+    found = rows(replace(GOOD, kind="cpu", memory_of_limit={}))
+    assert found["data GPU"][0] == found["model GPU"][0] == found["GPU memory of its limit"][0] == NO_GPU
+    assert found["CPU use"] == ("50%", "for GPU hosts")
+    assert "it can reach 40% at most" in found["data GPU"][1]
+
+
+def test_the_other_targets_are_told_with_their_standing() -> None:
+    found = rows(GOOD)
+    assert found["data GPU memory of its limit"] == ("85%", "kept")
+    assert found["model GPU memory of its limit"] == ("99%", "above")
+    assert found["memory stable"] == ("+0.1%", "kept")
+    assert found["data ÷ compute time"] == ("40%", "kept")
+    assert found["bound of a split"] == ("1.40×", "missed")
+    assert rows(replace(GOOD, resident_memory_growth=0.2))["memory stable"][1] == "missed"
+    assert rows(replace(GOOD, cpu_use=0.9))["CPU use"][1] == "above"
+    assert rows(replace(GOOD, data_stage_seconds=0.06))["data ÷ compute time"][1] == "missed"
+
+
+def test_a_busy_device_needs_no_diagnosis() -> None:
+    assert low_use(GOOD) == ()
+    assert low_use(replace(GOOD, use={"data": None, "model": None})) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "cause", "remedy"),
+    [
+        ({"data_wait_share": 0.8, "buffer_filled": 0.02}, "reading and decoding", "--num-workers"),
+        ({"data_wait_share": 0.8, "buffer_filled": 0.95}, "the features or the copy", "--features"),
+        ({"data_wait_share": 0.8, "buffer_filled": 0.5}, "unevenly", "--prefetch-buffer-size"),
+        ({"data_wait_share": 0.02, "train_stage_seconds": 0.004, "xla": False}, "steps are too short", "--batch-size"),
+        ({"data_wait_share": 0.02, "xla": False}, "the step itself", "voxyard profile"),
+    ],
+)
+def test_a_model_device_below_30_percent_is_diagnosed(change: dict[str, object], cause: str, remedy: str) -> None:
+    load = replace(GOOD, use={"data": 0.65, "model": 0.2}, **change)  # type: ignore[arg-type]
+    (found,) = low_use(load)
+    assert found.role == "model"
+    assert cause in found.cause
+    assert any(remedy in line for line in found.remedies)
+    assert "below 30%: the model device is busy 20%" in found.lines()[0]
+
+
+def test_a_data_device_with_little_work_is_no_fault() -> None:
+    (found,) = low_use(replace(GOOD, data_stage_seconds=0.01, use={"data": 0.09, "model": 0.95}))
+    assert "no fault" in found.cause
+
+
+def test_a_data_device_that_starves_is_one() -> None:
+    (found,) = low_use(replace(GOOD, data_stage_seconds=0.08, buffer_filled=0.1, use={"data": 0.2, "model": 0.95}))
+    assert "could do more" in found.cause
+    assert "reading threads" in found.remedies[0]
+
+
+def test_processors_are_read_from_the_kernel(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 2 3\n")
+    clock = MachineClock(stat)
+    assert clock.use() is None
+    stat.write_text("cpu  400 0 50 850 100 0 0 0 7 7\n")
+    assert clock.use() == pytest.approx(0.75)
+
+
+def busy(share: float) -> GpuFigures:
+    return GpuFigures((GpuUse("model", 3, "NVIDIA A10", figures([share]), None, None),))
+
+
+def test_before_during_and_after_stand_beside_each_other() -> None:
+    found = Stress(
+        ("model: GPU 3",),
+        "gpu",
+        Utilization(0.1, busy(0.0)),
+        Utilization(0.6, busy(0.96)),
+        Utilization(None, busy(0.02)),
+        GOOD,
+        judge(GOOD),
+    )
+    lines = [line.split() for line in found.text().splitlines()]
+    assert ["utilization", "before", "during", "after"] in lines
+    assert ["all", "processors", "10%", "60%", "–"] in lines
+    assert ["model", "GPU", "3", "0%", "96%", "2%"] in lines
+    assert "verdict: excellent" in found.text()
+    assert (found.exit_code, found.document()["verdict"]) == (0, "excellent")
+
+
+class ResourceExhaustedError(Exception):
+    """As TensorFlow calls it."""
+
+
+def test_running_out_of_memory_is_exit_code_1_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> None:
+        raise ResourceExhaustedError("OOM when allocating tensor")
+
+    devices = Devices(
+        "gpu", "single", "/device:GPU:0", "/device:GPU:0", ("/device:GPU:0",), 48, ("model: GPU 0",), {}, None
+    )
+    monkeypatch.setattr("voxyard.diagnose.stress.rehearse", exhausted)
+    config = TrainConfig(data=DataConfig(train_data=Path("corpus")))
+    with pytest.raises(DiagnoseError, match="out of memory with 48 clips on a device: lower --batch-size") as caught:
+        train_under_load(config, devices, Utilization(None, GpuFigures()), 1.0, Path("unused"), lambda _: None)
+    assert caught.value.exit_code == 1
+
+
+def test_a_missed_target_is_exit_code_1() -> None:
+    bad = judge(replace(GOOD, variation=0.9))
+    nothing = Utilization(None, GpuFigures(missing=NO_GPU))
+    assert Stress((), "cpu", nothing, load=GOOD, judgement=bad).exit_code == 1
+    assert Stress((), "cpu", nothing).exit_code == 0

@@ -1,0 +1,201 @@
+"""`voxyard profile` as a user types it, its report and its page, around profiles that were made up."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from profiles import made_up
+
+from voxyard import cli
+from voxyard.diagnose import profile as profile_module
+from voxyard.diagnose.charts import histogram, nice_ticks, typical
+from voxyard.diagnose.errors import DiagnoseError
+from voxyard.diagnose.gpus import GpuFigures, GpuUse
+from voxyard.diagnose.page import render, write_page
+from voxyard.diagnose.profile import Profile, profile
+from voxyard.diagnose.stages import figures, with_shares
+from voxyard.diagnose.survey import words_of
+from voxyard.diagnose.timeline import StepSpan
+from voxyard.trainer.config import DataConfig, TrainConfig, TrainingConfig
+
+SECTIONS = [
+    "What was profiled",
+    "Stage times, each alone (milliseconds a batch)",
+    "Overlapped",
+    "Gaps",
+    "GPU utilization",
+    "GPU memory",
+    "Where the bottleneck is",
+    "What to change, and the expected gain",
+]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs `voxyard profile …` on a made-up profile; gives back code, output, messages, and what was asked."""
+    for name in [name for name in os.environ if name.startswith("VOXYARD_")]:
+        monkeypatch.delenv(name)
+    asked: dict[str, Any] = {}
+
+    def measure(config: TrainConfig, **values: Any) -> Profile:
+        asked.update(values, config=config)
+        values["progress"]("load alone")
+        return made_up(0.4, 0.05, 0.001, 0.1, load={"probed": ((8, 0.08),)})
+
+    monkeypatch.setattr(profile_module, "profile", measure)
+
+    def run(*arguments: str) -> tuple[int, str, str, dict[str, Any]]:
+        monkeypatch.setattr(sys, "argv", ["voxyard", "profile", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        printed = capsys.readouterr()
+        return int(caught.value.code or 0), printed.out, printed.err, asked
+
+    return run
+
+
+def test_flags_reach_the_profiler(command: Any) -> None:
+    """D1."""
+    code, _, err, asked = command(
+        "--batch-size", "16", "--num-steps", "50", "--data-gpu", "0", "--model-gpu", "1", "--no-gpu-monitoring"
+    )
+    config = asked["config"]
+    assert (code, asked["steps"], asked["gpu_monitoring"]) == (0, 50, False)
+    assert (config.training.batch_size, config.data.data_gpu, config.data.model_gpu) == (16, 0, 1)
+    assert "Profiling: load alone" in err
+
+
+def test_the_file_gives_what_no_flag_does(command: Any, tmp_path: Path) -> None:
+    """D1: --config FILE."""
+    file = tmp_path / "train.yaml"
+    file.write_text("training:\n  batch_size: 6\n  learning_rate: 0.002\ndata:\n  num_workers: 3\n")
+    _, _, _, asked = command("--config", str(file), "--num-workers", "5")
+    assert (asked["steps"], asked["gpu_monitoring"]) == (100, True)
+    assert asked["config"].training.batch_size == 6
+    assert asked["config"].data.num_workers == 5
+
+
+def test_the_report_has_the_sections_of_the_acceptance_list_in_order(command: Any) -> None:
+    """D1."""
+    out = command()[1]
+    assert [line for line in out.splitlines() if line and not line.startswith(" ")] == SECTIONS
+    assert out.count("not measured: no GPU") == 2
+    assert "bottleneck: load (data loading)" in out
+    assert "$ voxyard train --train-data corpus --data-gpu 0 --model-gpu 1 --device cpu --num-workers 8" in out
+    assert "4.00× predicted" in out
+    assert "the gap between the two" in out or "no gap" in out
+
+
+def test_json_is_all_that_is_printed(command: Any) -> None:
+    """D1."""
+    found = json.loads(command("--json")[1])
+    assert found["verdict"]["bottleneck"] == "load"
+    assert [each["stage"] for each in found["stages"]] == ["load", "features", "transfer", "train"]
+    assert {"mean", "std", "min", "p50", "p95", "max", "share"} <= found["stages"][0].keys()
+    assert found["gpus"] == {"gpus": [], "missing": "not measured: no GPU"}
+    assert found["recommendations"][0]["flags"] == ["--num-workers", "8"]
+
+
+def test_the_page_is_written_beside_the_report(command: Any, tmp_path: Path) -> None:
+    code, out, err, _ = command("--html", str(tmp_path / "profile.html"))
+    assert (code, out.startswith("What was profiled")) == (0, True)
+    assert (tmp_path / "profile.html").read_text().startswith("<!doctype html>")
+    assert "profile.html" in err
+
+
+def test_a_page_that_cannot_be_written_is_a_sentence(command: Any, tmp_path: Path) -> None:
+    code, _, err, _ = command("--html", str(tmp_path / "none" / "profile.html"))
+    assert code == 2
+    assert "profile.html cannot be written (No such file or directory)" in err
+    with pytest.raises(DiagnoseError):
+        write_page(made_up(0.1, 0.1, 0.1, 0.1), tmp_path)
+
+
+def test_too_few_steps_are_refused(command: Any) -> None:
+    assert command("--num-steps", "4")[0] == 2
+    with pytest.raises(DiagnoseError, match="100 is the default"):
+        profile(TrainConfig(), steps=4)
+
+
+def test_a_strategy_that_is_still_to_be_chosen_is_refused() -> None:
+    with pytest.raises(DiagnoseError, match="a profile is of one of them"):
+        profile(TrainConfig(training=TrainingConfig(strategy="auto")))
+
+
+def test_the_command_line_says_what_differs_from_the_defaults() -> None:
+    config = TrainConfig(
+        data=DataConfig(train_data=Path("c"), data_gpu=0, model_gpu=1, static_shapes=False, cache_dataset=True),
+        training=TrainingConfig(batch_size=6, xla=True, auto=True),
+    )
+    assert words_of(config) == (
+        "--train-data", "c", "--data-gpu", "0", "--model-gpu", "1", "--no-enable-static-shapes", "--cache-dataset",
+        "--batch-size", "6", "--xla",
+    )  # fmt: skip
+
+
+def test_figures_of_gpus_stand_in_report_and_page() -> None:
+    """D1."""
+    gpu = GpuUse("model", 1, "H200", figures([0.5, 0.7]), 40 * 2**30, 80 * 2**30)
+    silent = GpuUse("data", 0, "H200", figures([]), None, None)
+    found = replace(made_up(0.1, 0.1, 0.01, 0.4), gpus=GpuFigures((silent, gpu)))
+    text = found.text()
+    assert "model GPU 1 (H200): mean 60%, p50 60%, max 70%" in text
+    assert "model GPU 1 (H200): 40960 of 81920 MiB at most (50%)" in text
+    assert text.count("data GPU 0 (H200): the driver does not report it") == 2
+    page = render(found)
+    assert "GPU 1: mean 60%" in page
+    assert "40960 of 81920 MiB" in page
+
+
+def test_beside_the_data_device_stands_the_most_that_it_can_reach() -> None:
+    """T19: D/max(D, M)."""
+    found = made_up(0.01, 0.1, 0.02, 0.4)
+    assert found.data_device_ceiling == pytest.approx(0.3)
+    assert "the data device can reach 30% at most" in found.text()
+    assert "of at most 30%" in render(found)
+
+
+def test_a_run_without_a_bottleneck_says_what_bounds_it() -> None:
+    """D2."""
+    found = made_up(0.01, 0.1, 0.0, 0.4)
+    assert "no bottleneck; bound by train" in found.text()
+    assert "No bottleneck; bound by training" in render(found)
+
+
+def test_names_of_the_user_cannot_become_part_of_the_page() -> None:
+    found = made_up(0.4, 0.05, 0.001, 0.1)
+    found = replace(found, setup=replace(found.setup, corpus="<script>alert(1)</script>"))
+    assert "<script>alert" not in render(found)
+
+
+@pytest.mark.parametrize("seconds", [(0.1,) * 5, (0.0,) * 5, (0.1, 0.2, 5.0), (0.1,)])
+def test_any_series_makes_a_histogram_of_all_its_batches(seconds: tuple[float, ...]) -> None:
+    import re
+
+    (stage, *_) = with_shares({"load": seconds, "train": (0.1,)})
+    counted = sum(int(count) for count in re.findall(r"<title>(\d+) batches", histogram(stage)))
+    assert counted == len(seconds)
+
+
+def test_the_closer_look_shows_neither_the_best_nor_the_worst_steps() -> None:
+    ends = [0.1 * number for number in range(10)] + [0.9 + 1.0 * number for number in range(1, 4)]
+    ends += [ends[-1] + 0.2 * number for number in range(1, 10)]
+    steps = [StepSpan(one, one, other) for one, other in itertools.pairwise(ends)]
+    seconds = [step.seconds for step in typical(steps, 4)]
+    assert 0.15 < sum(seconds) / 4 < 0.6
+    assert len(typical(steps[:3], 10)) == 3
+
+
+@pytest.mark.parametrize(("most", "last"), [(0.5, 0.5), (0.00012, 0.00012), (7.3, 6.0)])
+def test_ticks_are_round_numbers_up_to_the_longest(most: float, last: float) -> None:
+    ticks = nice_ticks(most)
+    assert ticks[0] == 0
+    assert ticks[-1] == pytest.approx(last)
+    assert 3 <= len(ticks) <= 9
