@@ -197,6 +197,16 @@ def _workloads() -> Row:
             {0: ("silent", AMBER), 1: ("answers", GREEN)},
         ),
         states(
+            "Configuration",
+            "Whether a workload runs with the configuration that was deployed. A run has its own settings and is not "
+            "in it; neither is a host to which nothing was deployed.",
+            "none",
+            Query(
+                f"max by (instance, workload) ({_DRIFT})", "{{instance}} {{workload}}"
+            ),
+            {0: ("as deployed", GREEN), 1: ("differs", RED)},
+        ),
+        states(
             "Training runs",
             "1 while a run trains, 0 when it has ended; a run that is killed takes its line along.",
             "none",
@@ -272,6 +282,7 @@ _NO_WATCHDOG = 'alertname!="Watchdog"'
 _ALWAYS_UP = host("up", 'job!="trainer"')
 _WORKLOAD = "{{instance}} {{workload}} {{role}}"
 _EXPECTED = host("workload_expected")
+_DRIFT = 'voxyard:configuration_drift:bool{instance=~"$instance"}'
 _ANSWERING = 'voxyard:workload_answering:count{instance=~"$instance"}'
 # 1 and 0 are both made by a product: without it they would be two series, one with a metric's name and one without.
 _ANSWERED = (

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from alert_rules import ROOT, alerts, labels_of, run
-from exporters import free_port
+from monitoring_programs import Alertmanager
+from monitoring_programs import alertmanager as running_alertmanager
 
 from fleet.errors import FleetError
-from fleet.inventory import AlertReceiver, Host, Inventory, load
-from fleet.monitoring import MailRelay, base, render
+from fleet.inventory import AlertReceiver, Bark, Host, Inventory, Trainer, load
+from fleet.monitoring import MailRelay, base, mail_relay, render
 
 CONFIGURATION = ROOT / "deploy/alertmanager/alertmanager.yml"
 INHIBITIONS = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))["inhibit_rules"]
@@ -28,54 +26,11 @@ INHIBITIONS = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))["inhibit
 Labels = dict[str, str]
 
 
-@dataclass(frozen=True)
-class Alertmanager:
-    """A running Alertmanager."""
-
-    port: int
-
-    def post(self, alerts_labels: list[Labels]) -> None:
-        """These fire from now on."""
-        begun = (datetime.now(tz=UTC) - timedelta(minutes=1)).isoformat()
-        body = json.dumps([{"labels": labels, "startsAt": begun} for labels in alerts_labels]).encode()
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/api/v2/alerts", body, headers)
-        with urllib.request.urlopen(request, timeout=30):  # noqa: S310 - on loopback
-            pass
-
-    def alerts(self) -> list[dict[str, Any]]:
-        """What it shows of them."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v2/alerts", timeout=30) as answer:
-            found: list[dict[str, Any]] = json.load(answer)
-        return found
-
-
 @pytest.fixture(scope="module")
 def alertmanager(alertmanager_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmanager]:
     """An Alertmanager with the project's configuration."""
-    port, directory = free_port(), tmp_path_factory.mktemp("alertmanager")
-    command = [
-        alertmanager_program, f"--config.file={CONFIGURATION}", f"--storage.path={directory}",
-        f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=", "--log.level=warn",
-    ]  # fmt: skip
-    running = Alertmanager(port)
-    with subprocess.Popen(command, cwd=directory) as process:
-        try:
-            _wait_until_ready(running)
-            yield running
-        finally:
-            process.terminate()
-
-
-def _wait_until_ready(running: Alertmanager) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{running.port}/-/ready", timeout=5):
-                return
-        except OSError:
-            assert time.monotonic() < deadline, "Alertmanager did not become ready"
-            time.sleep(0.2)
+    with running_alertmanager(alertmanager_program, CONFIGURATION, tmp_path_factory.mktemp("alertmanager")) as started:
+        yield started
 
 
 def matches(labels: Mapping[str, str], matchers: list[str]) -> bool:
@@ -121,12 +76,16 @@ def test_the_worse_alert_silences_the_other_here_and_not_elsewhere(alertmanager:
             heard.append({**target, **there, label: f"another-{number}-{case}"})
 
     alertmanager.post(posted)
-    shown = {json.dumps(each["labels"], sort_keys=True): each["status"] for each in alertmanager.alerts()}
 
-    for labels in silenced:
-        status = shown[json.dumps(labels, sort_keys=True)]
-        assert status["inhibitedBy"], labels
-        assert status["state"] == "suppressed"
+    deadline = time.monotonic() + 30  # what silences others hears of an alert a moment after it was taken
+    while True:
+        shown = {json.dumps(each["labels"], sort_keys=True): each["status"] for each in alertmanager.alerts()}
+        status = [shown[json.dumps(labels, sort_keys=True)] for labels in silenced]
+        if all(each["inhibitedBy"] and each["state"] == "suppressed" for each in status):
+            break
+        heard_still = [labels for labels, each in zip(silenced, status, strict=True) if not each["inhibitedBy"]]
+        assert time.monotonic() < deadline, heard_still
+        time.sleep(0.1)
     for labels in heard:
         assert shown[json.dumps(labels, sort_keys=True)]["inhibitedBy"] == [], labels
 
@@ -198,22 +157,30 @@ def test_an_alert_goes_to(amtool: str, alert: str, receiver: str) -> None:
 
 def inventory(*receivers: AlertReceiver) -> Inventory:
     hosts = (
-        Host("gpu-01", "192.0.2.11", "voxyard", roles=("trainer", "bark"), gpus=4),
-        Host("gpu-02", "2001:db8::2", "voxyard", roles=("bark",), exporter_address="192.0.2.12", exporter_port=9500),
+        Host("gpu-01", "192.0.2.11", "voxyard", roles=("trainer", "bark"), gpus=4, trainer=Trainer(metrics_port=9511)),
+        Host(
+            "gpu-02",
+            "2001:db8::2",
+            "voxyard",
+            roles=("bark",),
+            exporter_address="192.0.2.12",
+            exporter_port=9500,
+            bark=Bark(port=8088),
+        ),
         Host("watch-01", "192.0.2.20", "voxyard", roles=("monitoring",), gpus=0),
     )
     return Inventory(Path("hosts.yaml"), hosts, receivers)
 
 
 MAIL = AlertReceiver("on-call", email="on-call@lab.example")
-CHAT = AlertReceiver("chat", webhook_url_file="/etc/voxyard/chat-webhook")
-SWITCH = AlertReceiver("watchdog", webhook_url_file="/etc/voxyard/dead-mans-switch")
+CHAT = AlertReceiver("chat", webhook_url_file="/etc/voxyard/alert-chat")
+SWITCH = AlertReceiver("watchdog", webhook_url_file="/etc/voxyard/alert-dead-mans-switch")
 
 
 def rendered(*receivers: AlertReceiver, relay: MailRelay | None = None) -> dict[str, Any]:
     """The Alertmanager configuration of these receivers."""
     document: dict[str, Any] = yaml.safe_load(
-        render(inventory(*receivers), base(CONFIGURATION), relay)["alertmanager.yml"]
+        render(inventory(*receivers), base(CONFIGURATION), relay)["alertmanager/alertmanager.yml"]
     )
     return document
 
@@ -231,7 +198,7 @@ def watchdog_route(document: Mapping[str, Any]) -> dict[str, Any]:
 def test_amtool_finds_no_fault_in_what_is_rendered(
     amtool: str, tmp_path: Path, receivers: tuple[AlertReceiver, ...]
 ) -> None:
-    document = rendered(*receivers, relay=MailRelay(username="v", password_file="/etc/voxyard/mail-password"))
+    document = rendered(*receivers, relay=MailRelay(username="v", password_file="/etc/voxyard/alert-mail-password"))
     for receiver in document["receivers"]:
         for hook in receiver.get("webhook_configs", ()):
             # Alertmanager knows url_file from 0.26 on, which is what runs; the amtool of a distribution may be older.
@@ -243,17 +210,19 @@ def test_amtool_finds_no_fault_in_what_is_rendered(
 
 
 def test_secrets_are_named_by_their_files_alone() -> None:
-    document = rendered(MAIL, CHAT, relay=MailRelay(username="v", password_file="/etc/voxyard/mail-password"))
+    document = rendered(MAIL, CHAT, relay=MailRelay(username="v", password_file="/etc/voxyard/alert-mail-password"))
     operators = receivers_of(document)["operators"]
     assert operators["email_configs"] == [{"to": "on-call@lab.example", "send_resolved": True}]
-    assert operators["webhook_configs"] == [{"url_file": "/etc/voxyard/chat-webhook", "send_resolved": True}]
-    assert document["global"]["smtp_auth_password_file"] == "/etc/voxyard/mail-password"
+    assert operators["webhook_configs"] == [{"url_file": "/etc/voxyard/alert-chat", "send_resolved": True}]
+    assert document["global"]["smtp_auth_password_file"] == "/etc/voxyard/alert-mail-password"
     assert "smtp_auth_password" not in document["global"]
 
 
-@pytest.mark.parametrize("path", ["/home/me/hook", "hook", "/etc/voxyard/../shadow", "/etc/voxyard"])
+@pytest.mark.parametrize(
+    "path", ["/home/me/alert-hook", "alert-hook", "/etc/voxyard/../alert-x", "/etc/voxyard", "/etc/voxyard/hook"]
+)
 def test_a_secret_that_the_container_does_not_see_is_refused(path: str) -> None:
-    with pytest.raises(FleetError, match=r"chat: the file .* expected one under /etc/voxyard"):
+    with pytest.raises(FleetError, match=r"chat: the file .* expected /etc/voxyard/alert-…: put"):
         rendered(replace(CHAT, webhook_url_file=path))
 
 
@@ -273,18 +242,61 @@ def test_mail_settings_are_there_only_where_somebody_gets_mail() -> None:
     assert rendered(MAIL)["global"]["smtp_smarthost"]
 
 
+@pytest.mark.parametrize(
+    ("address", "relay", "password"),
+    [
+        ("smtp://mail.lab.example", MailRelay("mail.lab.example:587"), None),
+        (
+            "smtp://voxyard%40lab:p%23ss@mail.lab.example:25?from=v@lab.example&tls=no",
+            MailRelay(
+                "mail.lab.example:25",
+                "v@lab.example",
+                "voxyard@lab",
+                "/etc/voxyard/alert-mail-password",
+                require_tls=False,
+            ),
+            b"p#ss",
+        ),
+    ],
+)
+def test_the_mail_relay_is_one_secret_and_its_password_a_file(
+    address: str, relay: MailRelay, password: bytes | None
+) -> None:
+    found, made = mail_relay({"alert-mail-relay": address.encode()})
+    assert found == relay
+    assert made.get("alert-mail-password") == password
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "mail:25",
+        "http://mail",
+        "smtp://",
+        "smtp://mail:port",
+        "smtp://mail/x",
+        "smtp://:secret@mail",
+        "smtp://mail?to=x",
+    ],
+)
+def test_a_mail_relay_that_is_none_is_refused_without_repeating_it(address: str) -> None:
+    with pytest.raises(FleetError, match="alert-mail-relay is no address") as error:
+        mail_relay({"alert-mail-relay": address.encode()})
+    assert "secret@mail" not in str(error.value)
+
+
 def test_targets_are_named_after_the_hosts_of_the_inventory() -> None:
     files = render(inventory(), base(CONFIGURATION))
     found = {
         name: {group["labels"]["host"]: group["targets"] for group in yaml.safe_load(body)}
         for name, body in files.items()
-        if name.startswith("targets/")
+        if name.startswith("prometheus/targets/")
     }
     assert found == {
-        "targets/exporter.yaml": {"gpu-01": ["192.0.2.11:9410"], "gpu-02": ["192.0.2.12:9500"]},
-        "targets/trainer.yaml": {"gpu-01": ["192.0.2.11:9411"]},
-        "targets/bark.yaml": {"gpu-01": ["192.0.2.11:8080"], "gpu-02": ["[2001:db8::2]:8080"]},
-        "targets/node.yaml": {
+        "prometheus/targets/exporter.yaml": {"gpu-01": ["192.0.2.11:9410"], "gpu-02": ["192.0.2.12:9500"]},
+        "prometheus/targets/trainer.yaml": {"gpu-01": ["192.0.2.11:9511"]},
+        "prometheus/targets/bark.yaml": {"gpu-01": ["192.0.2.11:8080"], "gpu-02": ["[2001:db8::2]:8088"]},
+        "prometheus/targets/node.yaml": {
             "gpu-01": ["192.0.2.11:9100"],
             "gpu-02": ["[2001:db8::2]:9100"],
             "watch-01": ["node-exporter:9100"],
@@ -303,7 +315,8 @@ def test_the_example_inventory_is_rendered() -> None:
     files = render(load(ROOT / "deploy/hosts.example.yaml"), base(CONFIGURATION))
     jobs = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
     read = {file for job in jobs for config in job.get("file_sd_configs", ()) for file in config["files"]}
-    assert {name for name in files if name.startswith("targets/")} == read - {"targets/dcgm.yaml"}
+    made = {name.removeprefix("prometheus/") for name in files if name.startswith("prometheus/targets/")}
+    assert made == read - {"targets/dcgm.yaml"}
 
 
 @pytest.mark.parametrize("text", ["", "route: [", "- a list", "route: {}"])

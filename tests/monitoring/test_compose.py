@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 import yaml
 from alert_rules import ROOT
 
+from fleet.inventory import load
+from fleet.monitoring import webhook_secrets
+from fleet.monitoring_commands import DATA
+from fleet.monitoring_release import gather, render
+from fleet.secrets import Secrets
+
 FILE = ROOT / "deploy/compose/monitoring.yaml"
 DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = DOCUMENT["services"]
 
 
+LIVE = PurePosixPath("/etc/voxyard/monitoring/live")
+
+
 def mounts(service: str) -> dict[str, str]:
     """Where a service's mounts lie inside → what is mounted."""
-    parts = [re.fullmatch(r"(.+):(/[^:]+)(?::[a-z,]+)?", each) for each in SERVICES[service]["volumes"]]
     if service == "node-exporter":
         return {"/host": "/"}
-    return {part[2]: part[1] for part in parts if part is not None}
+    assert all(each["type"] == "bind" for each in SERVICES[service]["volumes"])
+    return {each["target"]: each["source"] for each in SERVICES[service]["volumes"]}
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    """What lies on the host, by names below the link `live`."""
+    supplies = gather(ROOT, ROOT / "no/site")
+    fleet = load(ROOT / "deploy/hosts.example.yaml")
+    names = ("grafana-admin-password", *webhook_secrets(fleet))
+    secrets = Secrets(dict.fromkeys(names, b"12345678"))
+    return dict(render(fleet, supplies, secrets, {}, 1000, 1000).files)
 
 
 def test_the_four_programs_are_there() -> None:
@@ -41,22 +61,25 @@ def test_a_service_is_bound_to_loopback_watched_and_confined(name: str) -> None:
     assert re.fullmatch(r"\$\{VOXYARD_[A-Z_]+_IMAGE:-[a-z/-]+:v?\d+\.\d+\.\d+\}", service["image"])
 
 
-def test_what_is_mounted_from_the_repository_is_there() -> None:
-    sources = [source for name in SERVICES for source in mounts(name).values() if source.startswith("..")]
-    assert len(sources) == 4
-    assert [source for source in sources if not (FILE.parent / source).exists()] == []
+@pytest.mark.parametrize("name", ["prometheus", "alertmanager", "grafana"])
+def test_a_program_sees_monitoring_read_only_writes_into_its_own_and_runs_as_the_login(name: str) -> None:
+    live, data = SERVICES[name]["volumes"]
+    assert (live["source"], live["target"], live["read_only"]) == ("..", str(LIVE.parent), True)
+    assert data["source"] == f"../../data/{name}"
+    assert f"../../data/{name}".rpartition("/")[2] in DATA
+    assert SERVICES[name]["user"].startswith("${VOXYARD_UID:?")
 
 
-def test_every_program_finds_its_files() -> None:
-    assert {"/etc/prometheus/prometheus.yml", "/etc/prometheus/rules", "/etc/prometheus/targets"} <= set(
-        mounts("prometheus")
-    )
-    assert {"/etc/alertmanager/alertmanager.yml", "/etc/voxyard"} <= set(mounts("alertmanager"))
-    inside = mounts("grafana")
-    for file in (ROOT / "grafana/provisioning/dashboards").glob("*.yaml"):
-        for provider in yaml.safe_load(file.read_text(encoding="utf-8"))["providers"]:
-            assert (FILE.parent / inside[provider["options"]["path"]]).resolve() == ROOT / "grafana/dashboards"
-    assert (FILE.parent / inside["/etc/grafana/provisioning"]).resolve() == ROOT / "grafana/provisioning"
+def test_every_program_finds_its_files(files: dict[str, bytes]) -> None:
+    text = FILE.read_text(encoding="utf-8")
+    named = {each.rstrip('"') for each in re.findall(rf"{LIVE}/(\S+)", text)}
+    named |= {
+        provider["options"]["path"].removeprefix(f"{LIVE}/")
+        for file in (ROOT / "grafana/provisioning/dashboards").glob("*.yaml")
+        for provider in yaml.safe_load(file.read_text(encoding="utf-8"))["providers"]
+    }
+    assert len(named) == 5
+    assert [each for each in named if not any(name == each or name.startswith(f"{each}/") for name in files)] == []
 
 
 def test_the_names_that_the_configurations_call_are_services() -> None:
@@ -73,5 +96,5 @@ def test_no_secret_stands_in_it() -> None:
         f"{key}={value}" for service in SERVICES.values() for key, value in service.get("environment", {}).items()
     ]
     named = [each for each in settings if re.search("password|secret|token", each, re.IGNORECASE)]
-    assert named == ["GF_SECURITY_ADMIN_PASSWORD__FILE=/run/secrets/grafana-admin"]
+    assert named == ["GF_SECURITY_ADMIN_PASSWORD__FILE=/run/secrets/grafana-admin-password"]
     assert all(set(secret) == {"file"} for secret in DOCUMENT["secrets"].values())

@@ -27,6 +27,7 @@ from boards.lint import UNUSED
 from boards.promql import Selector, expanded, selectors, variables
 from voxyard.service.metrics import Disk, ServiceMetrics
 from voxyard.speech.metrics import PoolMetrics
+from voxyard.telemetry.configuration import HASH_VARIABLE, ExpectedConfigurations, tell_configuration
 from voxyard.telemetry.expected import ExpectedWorkloads
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import Snapshot
@@ -38,8 +39,8 @@ BOARDS = documents(GRAFANA / "dashboards")
 BY_UID = {str(board.body["uid"]): board for board in BOARDS}
 RULE_FILES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yaml"))
 EXPORTING = {
-    "service/metrics.py", "speech/metrics.py", "telemetry/expected.py", "telemetry/gpu_collector.py",
-    "telemetry/workloads.py",
+    "service/metrics.py", "speech/metrics.py", "telemetry/configuration.py", "telemetry/expected.py",
+    "telemetry/gpu_collector.py", "telemetry/workloads.py",
 }  # fmt: skip
 """The modules whose metrics `_exported` collects."""
 
@@ -170,9 +171,11 @@ def _exported(tmp_path: Path) -> dict[str, str]:
     pool, service = CollectorRegistry(), CollectorRegistry()
     PoolMetrics(pool)
     ServiceMetrics(service, documents=dict, disk=lambda: Disk(0, 0))
+    tell_configuration(service, "bark", {HASH_VARIABLE: "0123456789ab"})
     collected: list[Metric] = [
         *GpuCollector(_NoDriver()).collect(),  # type: ignore[arg-type]
         *ExpectedWorkloads(plan).collect(),
+        *ExpectedConfigurations(tmp_path).collect(),
         *TrainMetrics("run").registry.collect(),
         *pool.collect(),
         *service.collect(),
@@ -315,4 +318,4 @@ def test_grafana_is_provisioned_with_the_data_source_and_these_dashboards() -> N
     assert source["jsonData"]["timeInterval"] == scraped == f"{STEP}s"
     assert "secureJsonData" not in source
     assert (provider["type"], provider["allowUiUpdates"]) == ("file", False)
-    assert provider["options"]["path"] == "/etc/grafana/dashboards"
+    assert provider["options"]["path"] == "/etc/voxyard/monitoring/live/grafana/dashboards"

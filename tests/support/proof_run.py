@@ -20,7 +20,8 @@ from typing import Any
 import sick_host as sick
 from exporters import exporter, free_port, parse
 from fake_driver import FakeDriver
-from hastened import FACTOR, Prometheus, prometheus
+from hastened import FACTOR, prometheus
+from monitoring_programs import Prometheus
 from scenario import GIB, GpuState, Process, Scenario
 
 from voxyard.bark import tiny
@@ -86,7 +87,7 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
     with ExitStack() as stack:
         environment = driver.environment_of(host, path=path)
         exporting = stack.enter_context(exporter(environment, "--processes", "--plan", str(plan)))
-        ill, ill_ports = stack.enter_context(sick.sick_host(plan))
+        ill, ill_ports = stack.enter_context(sick.sick_host(plan, directory / "state"))
         targets = {job: [(SICK, port)] for job, port in ill_ports.items()}
         targets["exporter"] += [(HOST, exporting.port), (SILENT, ports["silent"])]
         for job in ("trainer", "bark", "node"):

@@ -1,23 +1,27 @@
 """A host on which everything goes wrong that a short run of the real programs cannot do, served on loopback.
 
-Its values come from voxyard's own collectors; only node_exporter's series and `voxyard_configuration_drift` are
-written here.
+Its values come from voxyard's own collectors; only node_exporter's series are written here.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry, generate_latest
 from simulated_host import SimulatedHost
 
+from voxyard.telemetry.configuration import EXPECTED_FILE, HASH_VARIABLE, RELEASE_VARIABLE
+
 HOST, RUN = "gpu-02", "sick"
-DRIFT = 'voxyard_configuration_drift{workload="trainer",role="model"} 1\n'
+DEPLOYED, STARTED = "0000deadbeef", "feed00000000"  # the configuration of bark that should run, and that does
 SILENT_SECONDS = 700.0
 DISK_FREE, MEMORY_FREE = 0.05, 0.02
 STEP_SECONDS, WAIT_SECONDS, VARIATION = 0.5, 0.4, 0.6
@@ -25,11 +29,17 @@ CHUNK_SECONDS, GIVEN_UP = 16.0, 5
 
 
 class SickHost:
-    """The driver is gone, the disk full, the trainer waits for data, the pool lacks workers; later the run stalls."""
+    """The driver is gone, the disk full, the trainer waits for data, the pool lacks workers; later the run stalls.
 
-    def __init__(self, plan: Path) -> None:
-        """`plan` is the host's plan."""
-        self._host = SimulatedHost(plan, now=time.time())
+    And somebody has started the pool with settings of their own.
+    """
+
+    def __init__(self, plan: Path, state: Path) -> None:
+        """`plan` is the host's plan; what a deployment left on it is written to the directory `state`."""
+        state.mkdir()
+        expected = {"release": "0123456789ab", "services": {"bark": DEPLOYED}}
+        (state / EXPECTED_FILE).write_text(json.dumps(expected), encoding="utf-8")
+        self._host = SimulatedHost(plan, state=state, now=time.time())
         self._host.driver_gone_since = time.time() - SILENT_SECONDS
         self._host.disk_free, self._host.memory_free = DISK_FREE, MEMORY_FREE
         run = self._host.start_run(RUN, 0, 1)
@@ -37,7 +47,8 @@ class SickHost:
         run.metrics.validation({"total": 2.5})
         run.metrics.epoch(0)
         run.metrics.checkpoint(0.4)
-        pool = self._host.start_pool([2, 3, 4, 5])
+        with patch.dict(os.environ, {HASH_VARIABLE: STARTED, RELEASE_VARIABLE: "fedcba987654"}):
+            pool = self._host.start_pool([2, 3, 4, 5])
         pool.running, pool.waiting, pool.chunk_seconds = 1, 20, CHUNK_SECONDS
         self._lock = threading.Lock()
 
@@ -76,13 +87,13 @@ class SickHost:
 
     def _node(self) -> bytes:
         lines = [f"{series.removesuffix('{}')} {value}\n" for series, value in self._host.node().items()]
-        return "".join([*lines, DRIFT]).encode()
+        return "".join(lines).encode()
 
 
 @contextmanager
-def sick_host(plan: Path) -> Iterator[tuple[SickHost, dict[str, int]]]:
+def sick_host(plan: Path, state: Path) -> Iterator[tuple[SickHost, dict[str, int]]]:
     """The host and the ports of its jobs; a second of it is a second."""
-    host, ended = SickHost(plan), threading.Event()
+    host, ended = SickHost(plan, state), threading.Event()
     servers = {job: _serve(page) for job, page in host.pages().items()}
 
     def live() -> None:

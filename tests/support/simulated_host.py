@@ -17,6 +17,7 @@ from voxyard.host.readings import Memory, Reading
 from voxyard.speech.metrics import PoolMetrics
 from voxyard.speech.scheduler import Census
 from voxyard.telemetry import workloads
+from voxyard.telemetry.configuration import ExpectedConfigurations
 from voxyard.telemetry.expected import ExpectedWorkloads
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuState, Sampler, Snapshot, Xid
@@ -134,8 +135,13 @@ class SimulatedPool:
 class SimulatedHost:
     """Eight GPUs with the exporter, a trainer, a Bark pool and node_exporter; everything by a clock of its own."""
 
-    def __init__(self, plan: Path, *, link: str = "NV18", now: float = 0.0, seed: int = 0) -> None:
-        """`plan` is the host's plan; `link` is what connects GPU 0 and GPU 1; `now` is Unix time."""
+    def __init__(
+        self, plan: Path, *, state: Path | None = None, link: str = "NV18", now: float = 0.0, seed: int = 0
+    ) -> None:
+        """`plan` is the host's plan, `state` what a deployment left; `link` is what connects GPU 0 and GPU 1.
+
+        `now` is Unix time.
+        """
         self.now = now
         self.dice = random.Random(seed)
         self.gpus = [SimulatedGpu.number(index) for index in range(8)]
@@ -149,6 +155,8 @@ class SimulatedHost:
         self.registries: dict[str, CollectorRegistry] = {"exporter": CollectorRegistry()}
         self.registries["exporter"].register(GpuCollector(cast("Sampler", self)))
         self.registries["exporter"].register(ExpectedWorkloads(plan))
+        if state is not None:
+            self.registries["exporter"].register(ExpectedConfigurations(state))
 
     @property
     def snapshot(self) -> Snapshot:

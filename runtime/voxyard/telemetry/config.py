@@ -37,6 +37,11 @@ class ExporterSection(Section):
     processes: bool = setting(
         False, "Tell the device memory of each process too: a series a process.", variable="VOXYARD_EXPORTER_PROCESSES"
     )
+    state: Path | None = setting(
+        None,
+        "Directory in which a deployment leaves what should run here: expected.json.",
+        variable="VOXYARD_STATE",
+    )
 
 
 class ExporterConfig(Section):

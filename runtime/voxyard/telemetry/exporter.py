@@ -14,6 +14,7 @@ from typing import NoReturn, Self
 
 from prometheus_client import CollectorRegistry
 
+from voxyard.telemetry.configuration import ExpectedConfigurations, tell_configuration
 from voxyard.telemetry.expected import ExpectedWorkloads
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import Sampler
@@ -21,6 +22,8 @@ from voxyard.telemetry.server import MetricsServer, serve
 from voxyard.telemetry.web_config import read_web_config
 
 log = logging.getLogger("voxyard.telemetry")
+
+_PATHS = ("web_config", "plan", "state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Config:
     web_config: Path | None
     processes: bool
     plan: Path | None
+    state: Path | None
 
     def to_json(self) -> str:
         """A text from which `from_json` makes the same."""
@@ -42,7 +46,7 @@ class Config:
     def from_json(cls, text: str) -> Self:
         """What `to_json` wrote."""
         fields = json.loads(text)
-        paths = {name: Path(fields[name]) if fields[name] else None for name in ("web_config", "plan")}
+        paths = {name: Path(fields[name]) if fields[name] else None for name in _PATHS}
         return cls(**{**fields, **paths})
 
 
@@ -57,6 +61,9 @@ class Exporter:
         registry.register(GpuCollector(self.sampler))
         if config.plan is not None:
             registry.register(ExpectedWorkloads(config.plan))
+        if config.state is not None:
+            registry.register(ExpectedConfigurations(config.state))
+        tell_configuration(registry, "exporter")
         self.server: MetricsServer = serve(
             registry, config.host, config.port, flags="--", web=web, health=self._health, ready=self._ready
         )

@@ -1,6 +1,7 @@
 """Asks the exporter on this machine whether it is well; `python -m voxyard.telemetry.probe` is the health check.
 
-It runs every few seconds for ever, so it imports next to nothing.
+With the word `trainer` it asks the training run instead. It runs every few seconds for ever, so it imports next to
+nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ SECONDS = 4.0
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to ask instead
 
 
-def probe(host: str, port: int) -> str:
-    """What the exporter that listens on host:port says of its health, over HTTP or, where it speaks that, HTTPS.
+def probe(host: str, port: int, name: str = "exporter") -> str:
+    """What the service that listens on host:port says of its health, over HTTP or, where it speaks that, HTTPS.
 
     The certificate is not verified: this asks whether it answers, on an address of this machine. Raises TelemetryError,
     exit code 1, where it is not well or does not answer.
@@ -31,9 +32,9 @@ def probe(host: str, port: int) -> str:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             status, said = _ask(http.client.HTTPSConnection(address, port, timeout=SECONDS, context=context))
     except (OSError, http.client.HTTPException) as error:
-        raise TelemetryError(f"no exporter answers on {address}:{port} ({error})", exit_code=1) from error
+        raise TelemetryError(f"no {name} answers on {address}:{port} ({error})", exit_code=1) from error
     if status != 200:
-        raise TelemetryError(f"the exporter on {address}:{port} is not well: {said}", exit_code=1)
+        raise TelemetryError(f"the {name} on {address}:{port} is not well: {said}", exit_code=1)
     return said
 
 
@@ -46,8 +47,21 @@ def _ask(connection: http.client.HTTPConnection) -> tuple[int, str]:
         connection.close()
 
 
-if __name__ == "__main__":
+def ask(name: str, host_variable: str, port_variable: str, default: int) -> str | None:
+    """What is wrong with the service that listens where these variables say, a sentence; None where it is well.
+
+    Port 0 is well: then it listens nowhere.
+    """
     try:
-        probe(os.environ.get("VOXYARD_EXPORTER_HOST", ""), int(os.environ.get("VOXYARD_EXPORTER_PORT") or 9410))
-    except TelemetryError as error:
-        sys.exit(f"voxyard exporter: {error}")
+        port = int(os.environ.get(port_variable) or default)
+        if port:
+            probe(os.environ.get(host_variable, ""), port, name)
+    except (TelemetryError, ValueError) as error:
+        return f"voxyard: {error}"
+    return None
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["trainer"]:
+        sys.exit(ask("trainer", "VOXYARD_METRICS_HOST", "VOXYARD_METRICS_PORT", 0))
+    sys.exit(ask("exporter", "VOXYARD_EXPORTER_HOST", "VOXYARD_EXPORTER_PORT", 9410))

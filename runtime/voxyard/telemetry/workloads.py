@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric
 
 from voxyard.host import Gpu
+from voxyard.telemetry.configuration import tell_configuration
 
 STEP_BUCKETS = (
     0.005,
@@ -77,6 +78,7 @@ class WorkloadGpus:
     """Which GPUs a workload of this process holds, in which role, and what is expected of them."""
 
     def __init__(self, registry: CollectorRegistry, workload: str) -> None:
+        tell_configuration(registry, workload)
         self._workload = workload
         self._held: list[tuple[str, str, str, str]] = []
         self._assigned = _workload(registry, "workload_gpu_assigned", "1 while a workload holds this GPU in this role.")

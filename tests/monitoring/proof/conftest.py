@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
 from fake_driver import FakeDriver
+from monitoring_programs import program
 from proof_run import Proof, proof_run
 from runs import write_tones
 
@@ -15,13 +14,7 @@ from runs import write_tones
 @pytest.fixture(scope="session")
 def node_exporter_program() -> str:
     """Path of node_exporter; Debian names it after Prometheus."""
-    found = shutil.which("prometheus-node-exporter") or shutil.which("node_exporter")
-    if found is None:
-        message = "node_exporter is missing (apt-get install prometheus-node-exporter)"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return found
+    return program("prometheus-node-exporter", "prometheus-node-exporter", "node_exporter")
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ PLANTED: dict[str, list[Labels]] = {
     "PcieLinkDowngraded": [gpu(HOT)],
     "TrainingPairLinkSlow": [gpu(DATA, link="SYS", peer=GPUS[MODEL].uuid)],
     "WorkloadDown": [{"instance": HOST, "workload": "trainer"}],
-    "ConfigurationDrift": [{"instance": SICK, "workload": "trainer", "role": "model"}],
+    "ConfigurationDrift": [{"instance": SICK, "workload": "bark"}],
     "TrainingStalled": [SICK_TRAINING],
     "TrainingInputBound": [SICK_TRAINING],
     "TrainingStepTimeUnstable": [SICK_TRAINING],
