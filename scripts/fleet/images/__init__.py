@@ -1,0 +1,1 @@
+"""Images on the operator's machine: built, pinned, listed, written out."""

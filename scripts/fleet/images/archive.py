@@ -1,0 +1,179 @@
+"""Images as `docker save` writes them: saved once for all hosts, and sent without the layers that a host has."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import posixpath
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.errors import FleetError
+from fleet.images.image import LocalImage, save
+
+log = logging.getLogger("fleet")
+
+_CHUNK = 1 << 20
+_IN_USE_SECONDS = 3600  # so long after it was wanted, a file may be on its way to a host
+_END = bytes(1024)  # two empty blocks end a tar archive
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A part of the archive, from the first byte of its header to the last of its padding."""
+
+    name: str
+    start: int
+    end: int
+    target: str | None  # of a link: what it stands for
+
+
+class ImageCache:
+    """Saved images in a folder of the operator's machine, each under the first digits of its id."""
+
+    def __init__(self, folder: Path, save: Callable[[LocalImage], Iterable[bytes]] = save) -> None:
+        self._folder, self._save = folder, save
+
+    def archive(self, image: LocalImage) -> Path:
+        """The file with the image, saved now where it was not. Raises FleetError."""
+        path = self._path(image)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with self._alone():
+                if not path.exists():
+                    log.info("saving image %s to %s", image.release_tag, path)
+                    self._write(image, path)
+            path.touch()
+        except OSError as error:
+            raise FleetError(f"{path}: the image cannot be saved there: {error.strerror or error}") from error
+        return path
+
+    def keep_only(self, images: Iterable[LocalImage]) -> None:
+        """Remove the files of other images: they are large, and can be saved again. What another deploy uses stays."""
+        kept = {self._path(image) for image in images}
+        for path in self._folder.glob("*.tar"):
+            with suppress(FileNotFoundError):  # another deploy clears, too
+                if path not in kept and path.stat().st_mtime < time.time() - _IN_USE_SECONDS:
+                    path.unlink()
+
+    def _path(self, image: LocalImage) -> Path:
+        return self._folder / f"{image.release_tag.replace(':', '-')}.tar"
+
+    def _write(self, image: LocalImage, path: Path) -> None:
+        partial = path.with_suffix(".part")
+        try:
+            with partial.open("wb") as file:
+                for chunk in self._save(image):
+                    file.write(chunk)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One saves, in this process or another; who comes second waits, and finds the file."""
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def read(path: Path) -> Iterator[bytes]:
+    """The whole archive."""
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def without_layers(path: Path, count: int) -> Iterator[bytes]:
+    """The archive without the data of the lowest `count` layers: the engine passes over a layer that it knows.
+
+    Reads the layout of Docker up to 24 (a directory a layer) and that of OCI, which newer engines write. Raises
+    FleetError for an archive that is neither.
+    """
+    members = _members(path)
+    left_out = _needless(members, _layers(path), count)
+    with path.open("rb") as file:
+        for member in members:
+            if member.name not in left_out:
+                yield from _copy(file.fileno(), member.start, member.end)
+    yield _END
+
+
+def size_without_layers(path: Path, count: int) -> int:
+    """How many bytes `without_layers` gives."""
+    members = _members(path)
+    left_out = _needless(members, _layers(path), count)
+    return sum(each.end - each.start for each in members if each.name not in left_out) + len(_END)
+
+
+def _copy(descriptor: int, start: int, end: int) -> Iterator[bytes]:
+    while start < end:
+        chunk = os.pread(descriptor, min(_CHUNK, end - start), start)
+        if not chunk:
+            raise FleetError("the saved image ends too early: remove its file below build/images-cache")
+        start += len(chunk)
+        yield chunk
+
+
+def _members(path: Path) -> list[_Member]:
+    """What is in the archive; a header of a long name belongs to the member after it."""
+    try:
+        with tarfile.open(path) as archive:
+            found = list(archive)
+            end = archive.offset
+    except tarfile.TarError as error:
+        raise FleetError(f"{path}: not an archive ({error}): remove it") from error
+    starts = [member.offset for member in found]
+    return [
+        _Member(member.name, member.offset, after, _target(member))
+        for member, after in zip(found, [*starts[1:], _data_end(found, end)], strict=True)
+    ]
+
+
+def _data_end(found: Sequence[tarfile.TarInfo], end: int) -> int:
+    """Where the last member's padding ends."""
+    if not found:
+        return end
+    last = found[-1]
+    size = last.size if last.isreg() else 0
+    return last.offset_data + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+
+
+def _target(member: tarfile.TarInfo) -> str | None:
+    if member.issym():
+        return posixpath.normpath(posixpath.join(posixpath.dirname(member.name), member.linkname))
+    return posixpath.normpath(member.linkname) if member.islnk() else None
+
+
+def _layers(path: Path) -> list[str]:
+    """The names of the layers' files, from the lowest on."""
+    try:
+        with tarfile.open(path) as archive:
+            body = archive.extractfile("manifest.json")
+            documents = json.loads(body.read()) if body is not None else []
+        (document,) = documents
+        return [str(name) for name in document["Layers"]]
+    except (KeyError, ValueError, TypeError, tarfile.TarError) as error:
+        raise FleetError(f"{path}: not as docker save writes an image ({error})") from error
+
+
+def _needless(members: Sequence[_Member], layers: Sequence[str], count: int) -> set[str]:
+    """The files of the lowest layers, but for those that a layer above them is the same as."""
+    links = {member.name: member.target for member in members if member.target is not None}
+
+    def file_of(name: str) -> str:
+        seen = set()
+        while name in links and name not in seen:
+            seen.add(name)
+            name = links[name]
+        return name
+
+    lower, upper = set(layers[:count]), set(layers[count:])
+    needed = upper | {file_of(name) for name in upper}
+    return (lower | {file_of(name) for name in lower}) - needed

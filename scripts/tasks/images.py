@@ -1,0 +1,150 @@
+"""`fab images`, `fab images-lock`: the images that are deployed, and the digests that they are built on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fabric import task
+
+from fleet.errors import FleetError
+from fleet.images import pins as image_lock
+from fleet.images.image import ROLES, Build, LocalImage, build_image, built_tag
+from fleet.images.push import RECORD, push, write_record
+from fleet.images.sbom import FOLDER, write_sbom
+from tasks.frame import HELP, ROOT, answering, leave, named, path_of, print_json, say
+
+MEGABYTE = 1e6
+
+
+@task(
+    iterable=["image", "framework", "cache_from"],
+    auto_shortflags=False,
+    help={
+        "image": f"only this one of {', '.join(ROLES)}; several times, or several with commas, for several",
+        "base": "another base than images/digests.lock has, for a mirror: NAME@sha256:…",
+        "framework": "ROLE=CHOICE: whose TensorFlow or torch: trainer=base|gpu|cpu, bark=index|base|cpu|cu128",
+        "pip-config": "a pip configuration file, as a secret of the build",
+        "apt-config": "an apt configuration file, as a secret of the build: for bases without Python",
+        "ca-bundle": "a file of CA certificates, as a secret of the build",
+        "wheels": "a folder of wheels, which pip takes before it asks an index",
+        "build-network": "the network of the build's steps, such as host",
+        "cache-from": "ROLE=REFERENCE: an earlier image, from which layers are taken that did not change",
+        "unpinned": "build on bases that have no digest, for development",
+        "push": "push to this registry, HOST/PATH, and note the digests in build/images.json",
+        "json": HELP["json"],
+    },
+)
+def images(
+    _: Any,
+    image: Sequence[str] | None = None,
+    base: str = "",
+    framework: Sequence[str] | None = None,
+    pip_config: str = "",
+    apt_config: str = "",
+    ca_bundle: str = "",
+    wheels: str = "",
+    build_network: str = "",
+    cache_from: Sequence[str] | None = None,
+    unpinned: bool = False,
+    push: str = "",
+    json: bool = False,
+) -> None:
+    """Build the images of all services, each with a bill of materials of what is in it."""
+    with answering():
+        roles = _roles(image)
+        frameworks, earlier = _by_role("framework", framework), _by_role("cache-from", cache_from)
+        pins = image_lock.read(ROOT / image_lock.LOCK)
+        bases = {role: image_lock.base_of(role, pins, base, unpinned=unpinned) for role in roles}
+        done: list[dict[str, object]] = []
+        for role in roles:
+            say(f"{role}: building on {bases[role]}")
+            how = Build(
+                base=bases[role],
+                pip_config=path_of(pip_config),
+                ca_bundle=path_of(ca_bundle),
+                network=build_network or None,
+                role=role,
+                apt_config=path_of(apt_config),
+                wheels=path_of(wheels),
+                framework=frameworks.get(role),
+                cache_from=earlier.get(role),
+            )
+            built = build_image(ROOT, how)
+            bill = write_sbom(built, ROOT / FOLDER)
+            built = _pushed(built, role, push)
+            write_record(ROOT / RECORD, {role: built})
+            size = f"{built.size_bytes / MEGABYTE:.0f} MB"
+            say(f"{role}: {built.reference} ({size}); what is in it: {bill.relative_to(ROOT)}")
+            done.append(_document(role, built, bases[role], str(bill.relative_to(ROOT))))
+        if json:
+            print_json({"images": done})
+
+
+@task(
+    name="images-lock",
+    auto_shortflags=False,
+    help={"out": f"another file than {image_lock.LOCK}", "json": HELP["json"]},
+)
+def images_lock(_: Any, out: str = "", json: bool = False) -> None:
+    """Ask the registries for the digests of all bases and of monitoring's images; exit code 1 where one has none."""
+    with answering():
+        path = path_of(out) or ROOT / image_lock.LOCK
+        before = image_lock.read(path)
+        result = image_lock.locked(image_lock.sources(ROOT), before, image_lock.engine_resolver())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(image_lock.text(result.pins), encoding="utf-8")
+        for name, pin in result.pins.items():
+            reason = result.failures.get(name)
+            state = pin.digest or image_lock.UNRESOLVED
+            say(f"{name}: {pin.image}: {state}" + (f" (not asked anew: {reason})" if reason and pin.digest else ""))
+            if reason and not pin.digest:
+                say(f"  {reason}")
+        if json:
+            print_json(_lock_document(result))
+        leave(good=all(pin.digest for pin in result.pins.values()))
+
+
+def _roles(names: Sequence[str] | None) -> tuple[str, ...]:
+    wanted = named(names)
+    if strangers := sorted(set(wanted) - set(ROLES)):
+        raise FleetError(f"--image {', '.join(strangers)}: there are the images {', '.join(ROLES)}")
+    return tuple(role for role in ROLES if not wanted or role in wanted)
+
+
+def _by_role(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    found = {}
+    for text in named(texts):
+        role, _, value = text.partition("=")
+        if not value or role not in ROLES:
+            raise FleetError(f"--{option} {text}: expected ROLE=…, with a role of {', '.join(ROLES)}")
+        found[role] = value
+    return found
+
+
+def _pushed(image: LocalImage, role: str, registry: str) -> LocalImage:
+    if not registry:
+        return image
+    say(f"{role}: pushing to {registry}")
+    return push(image, role, registry)
+
+
+def _document(role: str, image: LocalImage, base: str, bill: str) -> dict[str, object]:
+    return {
+        "role": role,
+        "built": built_tag(role),
+        "id": image.id,
+        "reference": image.reference,
+        "digest": image.digest,
+        "size_bytes": image.size_bytes,
+        "base": base,
+        "sbom": bill,
+    }
+
+
+def _lock_document(result: image_lock.Locked) -> dict[str, object]:
+    entries = [
+        {"name": name, "image": pin.image, "digest": pin.digest, "failure": result.failures.get(name)}
+        for name, pin in result.pins.items()
+    ]
+    return {"images": entries}

@@ -1,0 +1,133 @@
+"""voxyard's own images on the bed's base, for CPUs: built by the task's own code, and kept on disk between runs."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.fleet.bed import images
+from tests.fleet.bed.engine import Engine
+from tests.fleet.bed.errors import BedError
+from tests.fleet.bed.machine import build_secrets
+from tests.fleet.bed.programs import SEARCH, run
+
+from fleet.images.image import ROLES, SOURCES, Build, LocalImage, build_image, built_tag, find_image
+
+ROOT = Path(__file__).resolve().parents[3]
+WHEELS = images.CACHE / "wheels"
+BASE_PYTHON = "3.11"  # of Debian bookworm
+FRAMEWORKS = {"trainer": "cpu", "bark": "cpu"}
+BUILT_BY = ("scripts/fleet/images/image.py", "tests/fleet/bed/voxyard_images.py")
+
+
+def built(
+    engine: Engine, base_image: str, say: Callable[[str], None], roles: Sequence[str] = ROLES
+) -> dict[str, LocalImage]:
+    """The images of these roles in the engine, under `voxyard-ROLE:built` and their release tags.
+
+    From the last run's files where nothing has changed; else built anew, some seconds for a change of code, minutes for
+    all packages. Raises BedError or FleetError.
+    """
+    images.CACHE.mkdir(parents=True, exist_ok=True)
+    with _alone(), _environment(engine):
+        found = {role: _one(engine, base_image, role, say) for role in roles}
+    for image in found.values():
+        engine.docker("tag", image.id, image.release_tag)  # another test may give the first tag to something else
+    return found
+
+
+def key() -> str:
+    """Changes with everything that goes into the images."""
+    digest = hashlib.sha256(images.key().encode())
+    for name in (*SOURCES, *BUILT_BY):
+        path = ROOT / name
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            ignored = "__pycache__" in file.parts or any(part.endswith(".egg-info") for part in file.parts)
+            if file.is_file() and not ignored and file.suffix != ".whl":
+                digest.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def _one(engine: Engine, base_image: str, role: str, say: Callable[[str], None]) -> LocalImage:
+    kept = images.CACHE / f"voxyard-{role}-{key()}.tar"
+    earlier = sorted(images.CACHE.glob(f"voxyard-{role}-*.tar"), key=lambda each: each.stat().st_mtime)
+    loaded = next((each for each in [kept, *reversed(earlier)] if _load(engine, each, role)), None)
+    if loaded == kept:
+        say(f"the image voxyard-{role} is {kept.name}")
+        return find_image(built_tag(role), role)
+    say(f"building the image voxyard-{role}" + (f" from what is left of {loaded.name}" if loaded else ": minutes"))
+    began = time.monotonic()
+    secrets = build_secrets(engine.folder)
+    image = build_image(
+        ROOT,
+        Build(
+            base_image,
+            secrets["pip_config"],
+            secrets["ca_bundle"],
+            network="host",
+            role=role,
+            wheels=torch_wheel().parent,
+            framework=FRAMEWORKS.get(role),
+            cache_from=built_tag(role) if loaded else None,
+        ),
+    )
+    say(f"built voxyard-{role} in {time.monotonic() - began:.0f} s: {image.size_bytes / 1e6:.0f} MB")
+    part = kept.with_suffix(".part")
+    engine.docker("save", "--output", part, built_tag(role))
+    part.replace(kept)
+    for old in earlier:
+        old.unlink(missing_ok=True)
+    return image
+
+
+def _load(engine: Engine, kept: Path, role: str) -> bool:
+    return (
+        kept.exists()
+        and engine.docker("load", "--input", kept, check=False).returncode == 0
+        and engine.has(built_tag(role))
+    )
+
+
+def torch_wheel() -> Path:
+    """The CPU build of torch for the base's Python, as pip finds it on this machine. Raises BedError."""
+    pinned = re.search(r"^torch==(.+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    if pinned is None:
+        raise BedError("constraints.txt pins no torch")
+    version = f"{pinned.group(1)}+cpu"
+    WHEELS.mkdir(parents=True, exist_ok=True)
+    if not (found := list(WHEELS.glob(f"torch-{version}-*.whl"))):
+        for old in WHEELS.glob("torch-*.whl"):
+            old.unlink()
+        target = ("--no-deps", "--only-binary", ":all:", "--python-version", BASE_PYTHON, "--dest", str(WHEELS))
+        done = run([sys.executable, "-m", "pip", "download", "--quiet", *target, f"torch=={version}"], check=False)
+        if done.returncode != 0:
+            raise BedError(
+                f"pip finds no torch {version} for Python {BASE_PYTHON}, which Bark's image is tested with: name a "
+                f"folder that has its wheel, PIP_FIND_LINKS=FOLDER, or an index, PIP_EXTRA_INDEX_URL=…\n{done.stderr}"
+            )
+        found = list(WHEELS.glob(f"torch-{version}-*.whl"))
+    return found[0]
+
+
+@contextlib.contextmanager
+def _environment(engine: Engine) -> Iterator[None]:
+    """The task's code calls `docker`: here it is the bed's."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**engine.environment, "PATH": SEARCH}.items():
+            patch.setenv(name, value)
+        yield
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One run at a time builds; the others wait, and load what it built."""
+    with (images.CACHE / "voxyard-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
