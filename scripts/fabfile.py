@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 from tasks.check import check
-from tasks.deploy import deploy, status
+from tasks.deploy import deploy, drain, plan, rollback, status, unlock
+from tasks.images import images, images_lock
 from tasks.monitoring import monitoring
+from tasks.runs import fetch, logs, runs, stop, train
 
-__all__ = ["check", "deploy", "monitoring", "status"]
+__all__ = [
+    "check",
+    "deploy",
+    "drain",
+    "fetch",
+    "images",
+    "images_lock",
+    "logs",
+    "monitoring",
+    "plan",
+    "rollback",
+    "runs",
+    "status",
+    "stop",
+    "train",
+    "unlock",
+]

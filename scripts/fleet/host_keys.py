@@ -8,7 +8,7 @@ from pathlib import Path
 import paramiko
 
 from fleet.errors import FleetError, HostFailedError
-from fleet.inventory import Host
+from fleet.inventory.hosts import Host
 
 _USERS = Path("~/.ssh/known_hosts")
 _MACHINES = Path("/etc/ssh/ssh_known_hosts")

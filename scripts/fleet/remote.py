@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
 
 import fabric
 import invoke
@@ -17,10 +19,11 @@ import paramiko
 from fleet.batch import Answer, Command, script, split
 from fleet.errors import FleetError, HostFailedError
 from fleet.host_keys import RefuseUnknown, changed_key, known_keys
-from fleet.inventory import Host
+from fleet.inventory.hosts import Host
 
 CONNECT_SECONDS = 10
 BATCH_GRACE_SECONDS = 15
+STALL_SECONDS = 300  # without a byte taken by a host that is sent something
 PARALLEL = 8  # hosts at a time
 _CHUNK = 1 << 18
 
@@ -51,16 +54,62 @@ class GroupResult(Generic[T]):
 
 
 def on_every_host(hosts: Sequence[Host], work: Callable[[Host], T], *, parallel: int = PARALLEL) -> GroupResult[T]:
-    """Do `work` on several hosts at a time; a host that fails does not hold up the others."""
+    """Do `work` on several hosts at a time; a host that fails does not hold up the others.
+
+    After Ctrl-C no other host is begun; those that are at work come to their end first.
+    """
     succeeded: dict[str, T] = {}
     failed: dict[str, FleetError] = {}
     with ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts)))) as pool:
-        for host, future in [(host, pool.submit(work, host)) for host in hosts]:
-            try:
-                succeeded[host.name] = future.result()
-            except FleetError as error:
-                failed[host.name] = error
+        futures = [(host, pool.submit(work, host)) for host in hosts]
+        try:
+            for host, future in futures:
+                try:
+                    succeeded[host.name] = future.result()
+                except FleetError as error:
+                    failed[host.name] = error
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return GroupResult(succeeded, failed)
+
+
+class Connections:
+    """The connections of one command: one a host, opened when it is first needed, all closed at the end."""
+
+    def __init__(self, connect: Callable[[Host], AbstractContextManager[Session]] | None = None) -> None:
+        """`connect` opens one; over SSH unless given."""
+        self._connect = connected if connect is None else connect
+        self._open: dict[str, Session] = {}
+        self._closing = ExitStack()
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    def to(self, host: Host) -> Session:
+        """The connection to `host`; threads may share it. Raises HostFailedError where it cannot be opened."""
+        with self._lock:
+            lock = self._locks.setdefault(host.name, threading.Lock())
+        with lock:
+            if host.name not in self._open:
+                opening = self._connect(host)
+                session = opening.__enter__()
+                with self._lock:
+                    self._closing.push(opening.__exit__)
+                    self._open[host.name] = session
+            return self._open[host.name]
+
+    @contextmanager
+    def shared(self, host: Host) -> Iterator[Session]:
+        """The same, for those who close what they opened: here it stays open."""
+        yield self.to(host)
 
 
 @contextmanager
@@ -82,9 +131,11 @@ class _Ssh:
         limit = sum(command.seconds for command in commands) + BATCH_GRACE_SECONDS
         text, marker = script(commands)
         with self._breaking():
+            self._still_there()
             done = self._connection.run(
                 f"sh -c {shlex.quote(text)}", hide=True, warn=True, in_stream=False, pty=False, timeout=limit
             )
+            self._still_there()
         answers = split(done.stdout, done.stderr, marker)
         if missing := [command.name for command in commands if command.name not in answers]:
             said = (done.stderr or done.stdout).replace(marker, "").strip()[-300:]
@@ -96,13 +147,23 @@ class _Ssh:
 
     def send(self, command: Command, data: Iterable[bytes]) -> Answer:
         with self._breaking():
+            self._still_there()
             channel = self._connection.transport.open_session(timeout=CONNECT_SECONDS)
             with channel:
-                channel.settimeout(command.seconds)
+                channel.settimeout(min(command.seconds, STALL_SECONDS))
                 channel.exec_command(command.text)
                 _pour(channel, data)
+                channel.settimeout(command.seconds)
                 out, err = channel.makefile("r").read(), channel.makefile_stderr("r").read()
-                return Answer(_words(out), _words(err), channel.recv_exit_status())
+                code = channel.recv_exit_status()
+            if code < 0:
+                self._still_there()
+            return Answer(_words(out), _words(err), code)
+
+    def _still_there(self) -> None:
+        """fabric would open a new connection: what an old command still does there would go on beside the new one."""
+        if not self._connection.is_connected:
+            raise EOFError("it was closed")
 
     @contextmanager
     def _breaking(self) -> Iterator[None]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from fabric import task
 
-from fleet import report
-from fleet.preflight import Needs
-from fleet.survey import survey
-from tasks.frame import HELP, answering, hosts_of, leave, print_json
+from fleet.checks.needs import Needs
+from fleet.checks.survey import survey
+from fleet.errors import FleetError
+from fleet.images.image import LocalImage, built_tag, find_image
+from fleet.inventory.hosts import Host
+from fleet.release.release import wanted_images
+from fleet.rollout import report
+from tasks.frame import HELP, answering, hosts_of, leave, print_json, say
 
 
 @task(iterable=["host"], auto_shortflags=False, help=HELP | {"strict": "warnings that nobody acknowledged fail too"})
@@ -20,7 +26,7 @@ def check(
     """Look at all hosts side by side: what speaks against running on them, and what to do about it."""
     with answering():
         hosts = hosts_of(inventory, host)
-        result = survey(hosts, Needs())
+        result = survey(hosts, _needs(hosts))
         names = [each.name for each in hosts]
         document = report.findings_document(result, names, strict=strict)
         if json:
@@ -28,3 +34,26 @@ def check(
         else:
             report.console().print(report.findings_table(result, names))
         leave(good=bool(document["ok"]))
+
+
+def _needs(hosts: Sequence[Host]) -> Needs:
+    """What is to run on the hosts, as far as it is here already: a check comes before the images are built."""
+    images: dict[str, LocalImage] = {}
+    missing = []
+    for role in sorted({role for host in hosts for role in wanted_images(host)}):
+        try:
+            images[role] = find_image(built_tag(role), role)
+        except FleetError:
+            missing.append(role)
+    if missing:
+        say(f"the room for images that are not built here is not looked for: {', '.join(missing)}")
+    return Needs(
+        images=images,
+        artefact_bytes={host.name: sum(map(_size, (host.bark.weights, host.bark.voices))) for host in hosts},
+        architecture=platform.machine() if images else "",
+    )
+
+
+def _size(folder: Path | None) -> int:
+    """Bytes of the files in a directory here; 0 where it is not there, which a deploy says."""
+    return 0 if folder is None else sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())

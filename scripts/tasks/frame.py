@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 from invoke.exceptions import Exit
 from invoke.parser.parser import ParseMachine
 
 from fleet.errors import FleetError
-from fleet.inventory import Host, Inventory, load
+from fleet.inventory.hosts import Host, Inventory, load
+from fleet.rollout.site import Stopping
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / "deploy/hosts.yaml"
@@ -23,7 +26,7 @@ CHECK_FAILED = 1
 WRONG_USE = 2
 
 HELP = {
-    "host": "only this host; several times for several",
+    "host": "only this host; several times, or several with commas, for several",
     "inventory": "the fleet's file, deploy/hosts.yaml of this repository unless given",
     "json": "print the result as JSON",
 }
@@ -44,7 +47,12 @@ def fleet_of(inventory: str) -> Inventory:
 
 def hosts_of(inventory: str, names: Sequence[str] | None) -> tuple[Host, ...]:
     """The hosts that are meant, all without names. Raises FleetError."""
-    return fleet_of(inventory).select(names or ())
+    return fleet_of(inventory).select(named(names))
+
+
+def named(names: Sequence[str] | None) -> list[str]:
+    """The names as typed: one by one, or with commas."""
+    return [name.strip() for text in names or () for name in text.split(",") if name.strip()]
 
 
 def path_of(text: str) -> Path | None:
@@ -71,6 +79,25 @@ def leave(*, good: bool) -> None:
     """End the task as its result says."""
     if not good:
         raise Exit(code=CHECK_FAILED)
+
+
+@contextmanager
+def stopping_in_order(stopping: Stopping) -> Iterator[None]:
+    """The first Ctrl-C, SIGTERM or hang-up ends the work after the steps that are under way; the second one at once."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def ask(number: int, _: FrameType | None) -> None:
+        if stopping.asked:
+            raise KeyboardInterrupt
+        say(f"{signal.Signals(number).name}: stopping after the steps that are under way; once more: at once")
+        stopping.ask()
+
+    before = {number: signal.signal(number, ask) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -1,0 +1,56 @@
+"""What was done to a host, by whom and how it ended: a line a deed, appended to a file on the host."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+
+from fleet.batch import Command
+from fleet.errors import HostFailedError
+from fleet.lock import operator
+from fleet.remote import Session
+
+_LONGEST_NOTE = 500  # characters: one write of one line, which no other write comes between
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One deed. `before` and `after` are releases, empty where there is none; no field ever holds a secret."""
+
+    what: str  # "deploy", "rollback", "drain", "unlock", "train", …
+    before: str
+    after: str
+    result: str  # "ok", or in a few words how else it ended
+    note: str = ""
+
+
+def record(session: Session, host: str, entry: Entry) -> None:
+    """Append the entry to the host's audit.jsonl, with the host's own time. Raises HostFailedError."""
+    command = append_command(host, operator(), entry)
+    answer = session.run([command])[command.name]
+    if not answer.ok:
+        raise HostFailedError(f"{host} could not write its audit log: {answer.said}")
+
+
+def append_command(host: str, who: str, entry: Entry) -> Command:
+    """Appends one line of JSON."""
+    note = " ".join(entry.note.split())
+    rest = {
+        "who": who,
+        "what": entry.what,
+        "host": host,
+        "from": entry.before,
+        "to": entry.after,
+        "result": entry.result,
+        "note": note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 1]}…",
+    }
+    end = json.dumps(rest, ensure_ascii=False).removeprefix("{")
+    lines = [
+        "set -eu",
+        "umask 077",
+        'mkdir -p "$HOME/.voxyard"',
+        'cd "$HOME/.voxyard"',
+        f'printf \'{{"at": "%s", %s\\n\' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" {shlex.quote(end)} >> audit.jsonl',
+    ]
+    return Command("audit", "\n".join(lines))

@@ -1,0 +1,57 @@
+"""What a check has to say of a host: how bad, which check, what was found, what to do, which services it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from fleet.inventory.hosts import Host
+
+Level = Literal["FAIL", "WARN", "INFO"]
+
+EXPORTER, BARK, TRAINER, MONITORING = "exporter", "bark", "trainer", "monitoring"
+ALL_SERVICES = (EXPORTER, BARK, TRAINER, MONITORING)
+ON_GPUS = (BARK, TRAINER)
+"""What computes on GPUs. The exporter only reads them: it is wanted most where they are not well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the preflight. A warning that the inventory acknowledges stays, as acknowledged."""
+
+    level: Level
+    check: str
+    found: str
+    remedy: str
+    acknowledged: bool = False
+    services: tuple[str, ...] = ALL_SERVICES  # those that a failure speaks against
+
+
+def acknowledged(findings: Iterable[Finding], host: Host) -> tuple[Finding, ...]:
+    """The findings, worst first, the warnings that the inventory accepts marked; a failure cannot be accepted."""
+    order = ("FAIL", "WARN", "INFO")
+    marked = [replace(each, acknowledged=each.level == "WARN" and each.check in host.acknowledged) for each in findings]
+    return tuple(sorted(marked, key=lambda each: order.index(each.level)))
+
+
+def failures(
+    findings: Iterable[Finding], *, strict: bool = False, services: Collection[str] = ALL_SERVICES
+) -> tuple[Finding, ...]:
+    """What speaks against running any of `services`; `strict` counts warnings that nobody acknowledged."""
+    return tuple(
+        each
+        for each in findings
+        if (each.level == "FAIL" or (strict and each.level == "WARN" and not each.acknowledged))
+        and not set(services).isdisjoint(each.services)
+    )
+
+
+def failed(findings: Sequence[Finding], *, strict: bool = False, services: Collection[str] = ALL_SERVICES) -> bool:
+    """Whether something speaks against running any of `services` on the host."""
+    return bool(failures(findings, strict=strict, services=services))
+
+
+def blocked(findings: Iterable[Finding]) -> frozenset[str]:
+    """The services that must not be started on the host."""
+    return frozenset(name for each in findings if each.level == "FAIL" for name in each.services)

@@ -1,0 +1,119 @@
+"""The part of the preflight that looks at what happens on the GPUs: who holds their memory, how, and what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fleet.checks.finding import ON_GPUS, Finding
+from fleet.fact import Unknown
+from fleet.facts.gpu_use import GpuProcess, short_bus_id
+from fleet.facts.gpus import HostGpu
+from fleet.facts.host import HostFacts
+from fleet.release.assignment import Assignment
+from voxyard.host.limits import HEADROOM_MIB
+
+CRITICAL_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120})  # those of the alert GpuXidCritical
+XID_SECONDS = 24 * 3600.0  # an older one has been seen, or the machine would not run
+DESKTOP_MIB = 256  # less than any CUDA context takes
+_OF_THE_DRIVER = "nvidia-cuda-mps"
+
+
+def all_of(facts: HostFacts, assignment: Assignment) -> Iterator[Finding]:
+    """Every finding about the use of the host's GPUs; none where nothing is to compute there."""
+    if isinstance(facts.gpus, Unknown) or not facts.gpus:
+        return
+    yield from xids(facts, facts.gpus)
+    limits = limits_by_gpu(assignment)
+    for gpu in facts.gpus:
+        services = tuple(sorted({each.workload for each in assignment.workloads if each.gpu == gpu.uuid}))
+        if services:
+            yield from compute_mode(gpu, services)
+            yield from foreign(facts, gpu, services)
+            yield from memory(facts, gpu, services, limits.get(gpu.uuid))
+    if assignment.workloads and isinstance(facts.processes, Unknown):
+        found = f"who computes on the GPUs is not known: {facts.processes.why}"
+        yield Finding("WARN", "gpu_process", found, "look with nvidia-smi on the host", services=ON_GPUS)
+
+
+def limits_by_gpu(assignment: Assignment) -> Mapping[str, int]:
+    """What the workloads may take of each GPU, in MiB, by its UUID."""
+    found: dict[str, int] = dict(assignment.bark_limits)
+    fit = assignment.limits
+    for card in () if fit is None else (fit.data, fit.model):
+        if card is not None:
+            found[card.uuid] = found.get(card.uuid, 0) + card.limit_mib
+    return found
+
+
+def xids(facts: HostFacts, gpus: tuple[HostGpu, ...]) -> Iterator[Finding]:
+    """The driver reported no error after which a GPU cannot be trusted."""
+    if isinstance(facts.xids, Unknown):
+        found = f"whether GPUs had errors (Xid) is not known: {facts.xids.why}"
+        remedy = "sudo usermod -aG systemd-journal USER lets it be read; the exporter tells of new ones anyway"
+        yield Finding("INFO", "xid", found, remedy)
+        return
+    indices = {short_bus_id(gpu.pci_bus_id).rpartition(".")[0]: gpu.index for gpu in gpus}
+    for each in facts.xids:
+        if each.xid in CRITICAL_XIDS and each.age_seconds < XID_SECONDS:
+            at = short_bus_id(each.bus_id) if each.bus_id.count(":") == 2 else each.bus_id
+            gpu = f"GPU {indices[at]}" if at in indices else f"the GPU at {each.bus_id}"
+            found = f"{gpu}, {_ago(each.age_seconds)} ago: {each.text}"
+            remedy = "reset it (sudo nvidia-smi -r) or reboot; if it comes back, replace it (runbook: GpuXidCritical)"
+            yield Finding("FAIL", "xid", found, remedy, services=ON_GPUS)
+
+
+def compute_mode(gpu: HostGpu, services: tuple[str, ...]) -> Iterator[Finding]:
+    """As many processes as are planned may use the GPU."""
+    mode = (gpu.compute_mode or "").lower().replace(" ", "_")
+    remedy = f"sudo nvidia-smi -i {gpu.index} -c DEFAULT"
+    if mode == "prohibited":
+        yield Finding(
+            "FAIL", "compute_mode", f"GPU {gpu.index} lets nobody compute (Prohibited)", remedy, services=services
+        )
+    elif mode.startswith("exclusive") and len(services) > 1:
+        found = (
+            f"GPU {gpu.index} lets one process compute ({gpu.compute_mode}), {' and '.join(services)} are to share it"
+        )
+        yield Finding("FAIL", "compute_mode", found, remedy, services=services)
+
+
+def foreign(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...]) -> Iterator[Finding]:
+    """Nobody else holds memory of the GPU."""
+    strangers = [each for each in on(facts, gpu) if not ours(facts, each) and not each.name.startswith(_OF_THE_DRIVER)]
+    for each in strangers:
+        small = each.memory_mib is not None and each.memory_mib < DESKTOP_MIB
+        holds = "an unknown amount" if each.memory_mib is None else f"{each.memory_mib} MiB"
+        owner = f" of {each.user}" if each.user else ""
+        found = f"GPU {gpu.index}: process {each.pid}{owner} ({each.name}), not voxyard's, holds {holds}"
+        remedy = f"end it (ps -fp {each.pid} there says what it is), or give the host's roles to another"
+        yield Finding("INFO" if small else "FAIL", "gpu_process", found, remedy, services=services)
+
+
+def memory(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...], limit: int | None) -> Iterator[Finding]:
+    """What is free of the GPU, with what our own processes hold already, is enough for the limits."""
+    held = [each.memory_mib for each in on(facts, gpu) if ours(facts, each)]
+    if limit is None or gpu.memory_free_mib is None or None in held:
+        return
+    free = gpu.memory_free_mib + sum(each or 0 for each in held)
+    remedy = "free it (nvidia-smi names what holds it; a desktop, another login), or set memory_policy: recommended"
+    if free < limit:
+        found = f"GPU {gpu.index} has {free} MiB free, the limits need {limit}"
+        yield Finding("FAIL", "gpu_memory", found, remedy, services=services)
+    elif free < limit + HEADROOM_MIB // 2:
+        found = f"GPU {gpu.index}: {free - limit} MiB are free beside the limits, {HEADROOM_MIB} are planned"
+        yield Finding("WARN", "gpu_memory", found, remedy, services=services)
+
+
+def on(facts: HostFacts, gpu: HostGpu) -> tuple[GpuProcess, ...]:
+    """The processes that compute on the GPU."""
+    return () if isinstance(facts.processes, Unknown) else tuple(p for p in facts.processes if p.gpu == gpu.uuid)
+
+
+def ours(facts: HostFacts, process: GpuProcess) -> bool:
+    """Whether a container of voxyard's runs the process."""
+    containers = () if isinstance(facts.containers, Unknown) else facts.containers
+    return any(process.is_in(each.id) for each in containers)
+
+
+def _ago(seconds: float) -> str:
+    return f"{seconds / 3600:.0f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"

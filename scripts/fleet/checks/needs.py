@@ -1,0 +1,38 @@
+"""What is to run on a fleet, as far as a host must fit it: images, artefacts, CUDA, architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from fleet.images.image import LocalImage
+from fleet.inventory.hosts import Host
+
+_SPARE_BYTES = 1 << 30  # for logs and layers
+CUDA: Mapping[str, int] = MappingProxyType({"trainer": 12, "bark": 13})
+"""CUDA's major version in the images as they are built by default: NVIDIA's TensorFlow 25.02, PyPI's torch 2.13."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """`images` are by role: exporter (of every host), bark, trainer; `artefact_bytes` by the host's name."""
+
+    image_bytes: int = 0  # of images on every host that are not known more closely
+    cuda: Mapping[str, int] = field(default_factory=lambda: CUDA)  # the major version by role
+    images: Mapping[str, LocalImage] = field(default_factory=dict)
+    artefact_bytes: Mapping[str, int] = field(default_factory=dict)
+    architecture: str = ""  # of the images, as uname -m writes it; empty: not known
+
+    def docker_bytes(self, host: Host, there: Collection[str]) -> int:
+        """What must be free under Docker's root of `host`, which has the images `there` (ids).
+
+        `docker load` unpacks an image beside the layers that it makes of it: the largest counts twice.
+        """
+        roles = {"exporter", *host.roles}
+        missing = [each.size_bytes for role, each in self.images.items() if role in roles and each.id not in there]
+        return self.image_bytes + sum(missing) + (0 if host.registry else max(missing, default=0)) + _SPARE_BYTES
+
+    def home_bytes(self, host: Host, there: int) -> int:
+        """What must be free in the home of the login, where artefacts of `there` bytes lie already."""
+        return max(0, self.artefact_bytes.get(host.name, 0) - there) + _SPARE_BYTES

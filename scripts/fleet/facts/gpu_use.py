@@ -1,0 +1,110 @@
+"""Facts of what happens on the GPUs: who holds their memory, what the kernel said of them, where they are plugged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleet.fact import Fact
+from fleet.facts.gpus import number
+
+_XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that computes on a GPU, as nvidia-smi lists it."""
+
+    gpu: str  # UUID
+    pid: int
+    name: str
+    memory_mib: int | None
+    user: str  # empty where the login may not see the process
+    cgroup: str  # of all hierarchies; a container's holds its id
+
+    def is_in(self, container: str) -> bool:
+        """Whether it runs in the container of this id."""
+        return bool(container) and container in self.cgroup
+
+
+@dataclass(frozen=True, slots=True)
+class XidError:
+    """An error of a GPU that the driver wrote into the kernel's log."""
+
+    bus_id: str
+    xid: int
+    age_seconds: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Numa:
+    """The machine's NUMA nodes, and the node of each PCI device that was asked for: −1 where the machine says none."""
+
+    nodes: int
+    by_bus_id: Mapping[str, int]
+
+
+def _processes(text: str) -> tuple[GpuProcess, ...]:
+    found = []
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        said, user, cgroup = line.split("\t")
+        gpu, pid, memory, name = (cell.strip() for cell in said.split(",", 3))
+        found.append(GpuProcess(gpu, int(pid), name, number(memory), user, cgroup.strip()))
+    return tuple(found)
+
+
+def _xids(text: str) -> tuple[XidError, ...]:
+    first, *lines = text.splitlines()
+    up = float(first)
+    found = (_XID.search(line) for line in lines)
+    return tuple(
+        XidError(each[2], int(each[3]), max(0.0, up - float(each[1])), f"Xid {each[3]}{each[4]}")
+        for each in found
+        if each
+    )
+
+
+def _numa(text: str) -> Numa:
+    first, *lines = text.splitlines()
+    pairs = (line.split() for line in lines if line.strip())
+    return Numa(int(first), {short_bus_id(bus): int(node) for bus, node in pairs})
+
+
+def short_bus_id(text: str) -> str:
+    """A PCI address as the kernel writes it: `00000000:41:00.0` of nvidia-smi is `0000:41:00.0`."""
+    domain, _, rest = text.lower().partition(":")
+    return f"{domain[-4:]}:{rest}"
+
+
+PROCESSES = Fact(
+    "gpu-processes",
+    "found=$(nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,process_name --format=csv,noheader,nounits) || "
+    "{ code=$?; printf '%s\\n' \"$found\"; exit $code; }; "
+    'printf \'%s\\n\' "$found" | while IFS= read -r line; do [ -n "$line" ] || continue; '
+    'rest=${line#*,}; pid=$(printf %s "${rest%%,*}" | tr -d " "); '
+    'printf \'%s\\t%s\\t%s\\n\' "$line" "$(stat -c %U /proc/$pid 2>/dev/null)" '
+    "\"$(cat /proc/$pid/cgroup 2>/dev/null | tr '\\n' ' ')\"; done",
+    _processes,
+    seconds=60,
+)
+XIDS = Fact(
+    "xids",
+    "read -r up _ </proc/uptime && echo \"$up\"; said() { grep -F 'NVRM: Xid' | tail -n 200; }; "
+    "if dmesg >/dev/null 2>&1; then dmesg | said; "
+    "elif journalctl -kqb -n 1 2>/dev/null | grep -q .; then journalctl -kqb -o short-monotonic | said; "
+    "else echo 'this user may not read the kernel log' >&2; exit 1; fi",
+    _xids,
+)
+NUMA = Fact(
+    "numa",
+    "ls -d /sys/devices/system/node/node[0-9]* 2>/dev/null | wc -l; "
+    "for gpu in $(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader,nounits); do "
+    'at=$(printf %s "${gpu#????}" | tr A-F a-f); '
+    'read -r node <"/sys/bus/pci/devices/$at/numa_node" && echo "$at $node"; done 2>/dev/null; true',
+    _numa,
+    seconds=60,
+)

@@ -1,0 +1,177 @@
+"""Facts that nvidia-smi tells: which GPUs there are, how they are, how they are linked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fleet.fact import Fact, Unknown, known
+
+_ABSENT = ("", "N/A", "[N/A]", "[NOT SUPPORTED]", "[UNKNOWN ERROR]", "[INSUFFICIENT PERMISSIONS]", "[NOT FOUND]")
+
+
+@dataclass(frozen=True, slots=True)
+class HostGpu:
+    """One GPU as nvidia-smi reports it. What the card or its driver does not report is None."""
+
+    index: int
+    uuid: str
+    name: str
+    driver_version: str
+    pci_bus_id: str
+    memory_total_mib: int | None = None
+    memory_free_mib: int | None = None
+    compute_mode: str | None = None
+    persistence: bool | None = None
+    mig: bool | None = None
+    ecc_uncorrected: int | None = None  # since the driver was loaded
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    clock_events: int | None = None  # bits of nvml.h, nvmlClocksEventReason
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How one GPU is, for `merge`."""
+
+    mig: bool | None
+    ecc_uncorrected: int | None
+    pcie_width: int | None
+    pcie_width_max: int | None
+
+
+def _query(*names: str, of: str = "gpu") -> str:
+    return f"nvidia-smi --query-{of}={','.join(names)} --format=csv,noheader,nounits"
+
+
+def _rows(text: str, columns: int) -> list[list[str]]:
+    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
+    if bad := [row for row in rows if len(row) != columns]:
+        raise ValueError(f"expected {columns} columns, found {len(bad[0])}")
+    return rows
+
+
+def number(cell: str) -> int | None:
+    """A whole number as nvidia-smi writes it; None where the card does not report it."""
+    return None if cell.upper() in _ABSENT else int(cell, 16 if cell.lower().startswith("0x") else 10)
+
+
+def _switch(cell: str) -> bool | None:
+    words = {"enabled": True, "yes": True, "1": True, "disabled": False, "no": False, "0": False}
+    if cell.upper() in _ABSENT:
+        return None
+    if cell.lower() not in words:
+        raise ValueError(f"expected Enabled or Disabled, found {cell}")
+    return words[cell.lower()]
+
+
+def _gpus(text: str) -> tuple[HostGpu, ...]:
+    return tuple(
+        HostGpu(
+            index=int(index),
+            uuid=uuid,
+            name=name,
+            driver_version=driver,
+            pci_bus_id=bus,
+            memory_total_mib=number(total),
+            memory_free_mib=number(free),
+            compute_mode=None if mode.upper() in _ABSENT else mode,
+            persistence=_switch(persistence),
+        )
+        for index, uuid, name, driver, bus, total, free, mode, persistence in _rows(text, 9)
+    )
+
+
+def _health(text: str) -> dict[int, Health]:
+    rows = _rows(text, 5)
+    return {int(row[0]): Health(_switch(row[1]), number(row[2]), number(row[3]), number(row[4])) for row in rows}
+
+
+def _remaps(text: str) -> dict[str, tuple[bool | None, bool | None]]:
+    return {uuid: (_switch(pending), _switch(failed)) for uuid, pending, failed in _rows(text, 3)}
+
+
+def _clock_events(text: str) -> dict[int, int | None]:
+    return {int(index): number(events) for index, events in _rows(text, 2)}
+
+
+def _as_printed(text: str) -> str:
+    if not text.strip():
+        raise ValueError("nothing was printed")
+    return text
+
+
+# A field that a driver does not know fails the whole query: what every driver knows is asked for by itself.
+GPUS = Fact(
+    "gpus",
+    _query(
+        "index",
+        "uuid",
+        "name",
+        "driver_version",
+        "pci.bus_id",
+        "memory.total",
+        "memory.free",
+        "compute_mode",
+        "persistence_mode",
+    ),
+    _gpus,
+    seconds=60,  # without persistence mode the driver may have to start every GPU first
+)
+HEALTH = Fact(
+    "gpu-health",
+    _query(
+        "index",
+        "mig.mode.current",
+        "ecc.errors.uncorrected.volatile.total",
+        "pcie.link.width.current",
+        "pcie.link.width.max",
+    ),
+    _health,
+    seconds=60,
+)
+REMAPS = Fact(
+    "gpu-remaps",
+    _query("gpu_uuid", "remapped_rows.pending", "remapped_rows.failure", of="remapped-rows"),
+    _remaps,
+    seconds=60,
+)
+CLOCKS = Fact(
+    "gpu-clocks",
+    # The field's name until driver 535.
+    f"found=$({_query('index', 'clocks_event_reasons.active')}) && printf '%s\\n' \"$found\" || "
+    + _query("index", "clocks_throttle_reasons.active"),
+    _clock_events,
+    seconds=60,
+)
+TOPOLOGY = Fact("topology", "nvidia-smi topo -m", _as_printed, seconds=60)
+P2P = Fact("p2p", "nvidia-smi topo -p2p r", _as_printed, seconds=60)
+
+
+def merged(
+    gpus: Sequence[HostGpu],
+    health: dict[int, Health] | Unknown,
+    remaps: dict[str, tuple[bool | None, bool | None]] | Unknown,
+    clocks: dict[int, int | None] | Unknown,
+) -> tuple[HostGpu, ...]:
+    """The GPUs with what the other queries say of them; a query that failed leaves its values None."""
+    states, rows, events = known(health, {}), known(remaps, {}), known(clocks, {})
+    found = []
+    for gpu in gpus:
+        state = states.get(gpu.index, Health(None, None, None, None))
+        pending, failed = rows.get(gpu.uuid, (None, None))
+        found.append(
+            replace(
+                gpu,
+                mig=state.mig,
+                ecc_uncorrected=state.ecc_uncorrected,
+                pcie_width=state.pcie_width,
+                pcie_width_max=state.pcie_width_max,
+                remap_pending=pending,
+                remap_failed=failed,
+                clock_events=events.get(gpu.index),
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,114 @@
+"""What is known of a host: all facts, collected in three exchanges, as one frozen thing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.batch import Answer
+from fleet.fact import Fact, Unknown
+from fleet.facts.gpu_use import NUMA, PROCESSES, XIDS, GpuProcess, Numa, XidError
+from fleet.facts.gpus import CLOCKS, GPUS, HEALTH, P2P, REMAPS, TOPOLOGY, HostGpu, merged
+from fleet.facts.machine import (
+    CLOCK,
+    COMPOSE,
+    CONTAINERS,
+    DISK,
+    DOCKER,
+    ENGINE_LIMITS,
+    HOME_DISK,
+    IMAGES,
+    KEPT,
+    LOGIN,
+    PORTS,
+    PROGRAMS,
+    SHARED_MEMORY,
+    TOOLKIT,
+    Container,
+    Disk,
+    Docker,
+    EngineLimits,
+    Login,
+    Toolkit,
+)
+from fleet.remote import Session
+
+# Asked only where nvidia-smi and Docker answer: one that hangs would hang every time.
+_OF_GPUS = (HEALTH, REMAPS, CLOCKS, TOPOLOGY, P2P, PROCESSES, NUMA)
+_OF_DOCKER = (COMPOSE, TOOLKIT, DISK, IMAGES, CONTAINERS)
+_FIRST = (LOGIN, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, SHARED_MEMORY, PORTS, PROGRAMS)
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """One host as it is now; a fact that could not be had is Unknown."""
+
+    login: Login | Unknown
+    gpus: tuple[HostGpu, ...] | Unknown
+    topology: str | Unknown  # nvidia-smi topo -m, as printed
+    p2p: str | Unknown  # nvidia-smi topo -p2p r, as printed
+    processes: tuple[GpuProcess, ...] | Unknown  # that compute on the GPUs
+    xids: tuple[XidError, ...] | Unknown
+    numa: Numa | Unknown
+    docker: Docker | Unknown
+    compose: str | Unknown
+    toolkit: Toolkit | Unknown
+    disk: Disk | Unknown  # under Docker's root
+    images: frozenset[str] | Unknown  # ids
+    engine_limits: EngineLimits | Unknown
+    home_disk: Disk | Unknown
+    kept_bytes: int | Unknown  # weights and voices that it has
+    shared_memory: Disk | Unknown  # /dev/shm
+    ports: frozenset[int] | Unknown  # TCP ports on which something listens
+    programs: frozenset[str] | Unknown  # those of TOOLS that are there
+    containers: tuple[Container, ...] | Unknown
+    clock_skew: float | Unknown  # seconds by which the host is at least ahead of the operator
+
+
+def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts:
+    """Ask the host for everything. Raises HostFailedError when the connection breaks."""
+    before = now()
+    clock = CLOCK.among(session.run([CLOCK.command]))
+    after = now()
+    answers = dict(session.run([fact.command for fact in _FIRST]))
+    gpus = GPUS.among(answers)
+    docker = DOCKER.among(answers)
+    more: list[Fact[Any]] = []
+    for source, facts in ((gpus, _OF_GPUS), (docker, _OF_DOCKER)):
+        if isinstance(source, Unknown):
+            answers |= {fact.name: Answer("", source.why, 1) for fact in facts}
+        else:
+            more += facts
+    if more:
+        answers |= session.run([fact.command for fact in more])
+    if not isinstance(gpus, Unknown):
+        gpus = merged(gpus, HEALTH.among(answers), REMAPS.among(answers), CLOCKS.among(answers))
+    return HostFacts(
+        login=LOGIN.among(answers),
+        gpus=gpus,
+        topology=TOPOLOGY.among(answers),
+        p2p=P2P.among(answers),
+        processes=PROCESSES.among(answers),
+        xids=XIDS.among(answers),
+        numa=NUMA.among(answers),
+        docker=docker,
+        compose=COMPOSE.among(answers),
+        toolkit=TOOLKIT.among(answers),
+        disk=DISK.among(answers),
+        images=IMAGES.among(answers),
+        engine_limits=ENGINE_LIMITS.among(answers),
+        home_disk=HOME_DISK.among(answers),
+        kept_bytes=KEPT.among(answers),
+        shared_memory=SHARED_MEMORY.among(answers),
+        ports=PORTS.among(answers),
+        programs=PROGRAMS.among(answers),
+        containers=CONTAINERS.among(answers),
+        clock_skew=clock if isinstance(clock, Unknown) else _ahead(clock, before, after),
+    )
+
+
+def _ahead(clock: float, before: float, after: float) -> float:
+    """How far the host's clock is outside the time that the question took: a slow answer is no skew."""
+    return min(0.0, clock - before) or max(0.0, clock - after)

@@ -1,0 +1,234 @@
+"""Facts of the machine around the GPUs: the login, the clock, the ports, the Docker engine, what runs on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.fact import Fact
+
+RELEASE_LABEL = "voxyard.release"
+ROLE_LABEL = "voxyard.role"
+CONFIG_LABEL = "voxyard.config"
+_PROJECT_LABEL = "com.docker.compose.project"
+_SYS_RESOURCE = 24  # linux/capability.h
+TOOLS = ("bash", "rsync", "sha256sum", "tar")
+_LISTEN = "0A"  # /proc/net/tcp's word for it
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who the operator is on the host; `address` is the host's own, over which the login came."""
+
+    uid: int
+    home: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    """The engine: versions as it writes them, where it keeps images, what it was started with."""
+
+    client: str
+    server: str
+    root: str
+    cgroup_driver: str
+    architecture: str = ""  # as uname -m writes it
+    security: frozenset[str] = frozenset()  # rootless, userns, selinux, …
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """What gives GPUs to containers: NVIDIA's hook or its runtime, or a CDI specification.
+
+    `links`: whether /dev/char names NVIDIA's devices, without which systemd forgets that a container has them.
+    """
+
+    hook: bool
+    runtime: bool
+    cdi: bool
+    links: bool = False
+
+    @property
+    def present(self) -> bool:
+        """Whether any way is there."""
+        return self.hook or self.runtime or self.cdi
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The file system under a directory; `path` is where it is mounted."""
+
+    path: str
+    size_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """How much memory the engine may let a container lock, and whether it may raise that itself."""
+
+    locked_bytes: int | None  # None: without a limit
+    raises: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container of ours."""
+
+    name: str
+    role: str
+    release: str
+    image_id: str
+    state: str  # running, exited, restarting, …
+    health: str | None  # starting, healthy, unhealthy; None: it has no health check
+    started: str
+    ports: tuple[int, ...]  # on the host
+    config: str = ""  # the hash of what it was made of
+    id: str = ""
+    project: str = ""  # Compose's
+    host_network: bool = False  # it listens on the host itself, and publishes nothing
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it runs and its health check says so."""
+        return self.state == "running" and self.health == "healthy"
+
+
+def _login(text: str) -> Login:
+    uid, home, connection = text.splitlines()
+    return Login(int(uid), home, connection.split()[2])
+
+
+def _clock(text: str) -> float:
+    return float(text.strip().removesuffix(".%N"))  # BusyBox knows no nanoseconds
+
+
+def _ports(text: str) -> frozenset[int]:
+    rows = [row.split() for row in text.splitlines()]
+    if not any(row[:1] == ["sl"] for row in rows):
+        raise ValueError("expected the table of /proc/net/tcp")
+    return frozenset(int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == _LISTEN)
+
+
+def _docker(text: str) -> Docker:
+    version, info = (json.loads(line) for line in text.splitlines())
+    if errors := info.get("ServerErrors"):
+        raise ValueError("; ".join(errors))
+    options = (option.partition(",")[0] for option in info.get("SecurityOptions") or ())
+    return Docker(
+        client=version["Client"]["Version"],
+        server=version["Server"]["Version"],
+        root=info["DockerRootDir"],
+        cgroup_driver=info.get("CgroupDriver", ""),
+        architecture=info.get("Architecture", ""),
+        security=frozenset(option.removeprefix("name=") for option in options),
+    )
+
+
+def _compose(text: str) -> str:
+    version = text.strip().removeprefix("v")
+    if not version[:1].isdigit():
+        raise ValueError("expected a version")
+    return version
+
+
+def _toolkit(text: str) -> Toolkit:
+    words = text.split()
+    return Toolkit("hook" in words, "runtime" in words, "cdi" in words, "links" in words)
+
+
+def _disk(text: str) -> Disk:
+    fields = text.splitlines()[-1].split()
+    return Disk(fields[5], int(fields[1]) * 1024, int(fields[3]) * 1024)
+
+
+def _images(text: str) -> frozenset[str]:
+    found = frozenset(text.split())
+    if odd := [each for each in found if not each.startswith("sha256:")]:
+        raise ValueError(f"expected the ids of images, found {odd[0]}")
+    return found
+
+
+def _tools(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _engine_limits(text: str) -> EngineLimits:
+    words = text.split()
+    if len(words) != 2:
+        raise ValueError("expected a limit and a set of capabilities")
+    locked = None if words[0] == "unlimited" else int(words[0])
+    return EngineLimits(locked, bool(int(words[1], 16) >> _SYS_RESOURCE & 1))
+
+
+def _containers(text: str) -> tuple[Container, ...]:
+    return tuple(_container(each) for each in json.loads(text or "[]"))
+
+
+def _container(found: Mapping[str, Any]) -> Container:
+    labels = found["Config"]["Labels"]
+    bindings = (found["HostConfig"].get("PortBindings") or {}).values()
+    return Container(
+        name=found["Name"].removeprefix("/"),
+        role=labels.get(ROLE_LABEL, ""),
+        release=labels.get(RELEASE_LABEL, ""),
+        image_id=found["Image"],
+        state=found["State"]["Status"],
+        health=(found["State"].get("Health") or {}).get("Status"),
+        started=found["State"]["StartedAt"],
+        ports=tuple(int(each["HostPort"]) for binding in bindings for each in binding or () if each["HostPort"]),
+        config=labels.get(CONFIG_LABEL, ""),
+        id=found.get("Id", ""),
+        project=labels.get(_PROJECT_LABEL, ""),
+        host_network=found["HostConfig"].get("NetworkMode") == "host",
+    )
+
+
+LOGIN = Fact("login", 'id -u && printf \'%s\\n%s\\n\' "$HOME" "$SSH_CONNECTION"', _login)
+CLOCK = Fact("clock", "date +%s.%N", _clock)  # seconds since the epoch
+PORTS = Fact("ports", "cat /proc/net/tcp; cat /proc/net/tcp6 2>/dev/null || true", _ports)
+DOCKER = Fact("docker", "docker version --format '{{json .}}' && docker info --format '{{json .}}'", _docker)
+COMPOSE = Fact("compose", "docker compose version --short", _compose)
+TOOLKIT = Fact(
+    "toolkit",
+    "PATH=$PATH:/usr/sbin:/usr/local/sbin; "
+    "command -v nvidia-container-runtime-hook >/dev/null && echo hook; "
+    "docker info --format '{{range $name, $_ := .Runtimes}}{{$name}} {{end}}' 2>/dev/null | grep -qw nvidia && "
+    "echo runtime; "
+    "grep -qs nvidia.com/gpu /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json && echo cdi; "
+    "[ -e /dev/char/195:255 ] && echo links; true",
+    _toolkit,
+)
+DISK = Fact(
+    "disk",
+    'root=$(docker info --format "{{.DockerRootDir}}") && { df -Pk "$root" 2>/dev/null || df -Pk "${root%/*}/"; }',
+    _disk,
+)
+HOME_DISK = Fact("home-disk", 'df -Pk "$HOME"', _disk)
+KEPT = Fact(
+    "kept",
+    'cd "$HOME/.voxyard/artefacts" 2>/dev/null || { echo 0; exit; }; du -sk . | cut -f 1',
+    lambda text: int(text) * 1024,
+)
+SHARED_MEMORY = Fact("shared-memory", "df -Pk /dev/shm", _disk)
+IMAGES = Fact("images", "docker image ls --quiet --no-trunc", _images)
+PROGRAMS = Fact(
+    "programs", f"for each in {' '.join(TOOLS)}; do command -v $each >/dev/null && echo $each; done; true", _tools
+)
+ENGINE_LIMITS = Fact(
+    "engine-limits",
+    'for each in /proc/[0-9]*; do read -r name <$each/comm && [ "$name" = dockerd ] || continue; '
+    "while read -r max locked memory soft hard _; do [ \"$max $locked $memory\" = 'Max locked memory' ] && echo $hard; "
+    'done <$each/limits; while read -r key value; do [ "$key" = CapEff: ] && echo $value; done <$each/status; '
+    "break; done 2>/dev/null; true",
+    _engine_limits,
+)
+CONTAINERS = Fact(
+    "containers",
+    f"found=$(docker ps -aq --no-trunc --filter label={ROLE_LABEL}) && "
+    "if [ -n \"$found\" ]; then docker inspect $found; else echo '[]'; fi",
+    _containers,
+)

@@ -1,0 +1,1 @@
+"""What the operator writes: the hosts, their settings, the secrets."""

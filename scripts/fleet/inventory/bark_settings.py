@@ -1,0 +1,129 @@
+"""The speech service's settings in the inventory, judged by its own models, and the file that a host gets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import yaml
+from pydantic import Field
+
+from fleet.inventory.located import Located
+from fleet.inventory.reading import MisfitError, Readers
+from voxyard.bark.config import BarkConfig
+from voxyard.service.config import ServiceSection
+from voxyard.settings import Section, Setting, SettingsError, settings_of
+from voxyard.settings.values import from_file
+from voxyard.speech.config import SpeechSection
+
+BARK_FILE = "settings-bark.yaml"
+VOICE_NAMES = "voices.yaml"
+WEIGHTS = "/var/lib/voxyard/weights"
+VOICES = "/var/lib/voxyard/voices"
+DATA = "/var/lib/voxyard/bark"
+KEYS = "/run/secrets/bark-api-keys"
+WEBHOOK_SECRET = "/run/secrets/bark-webhook-secret"  # noqa: S105 - a path
+
+_CLOSING_SECONDS = 15  # of the container's: for idle workers to end, documents to be written down
+_DEPLOYED = {
+    "service.host": "it follows from bark.address",
+    "service.port": "say bark.port",
+    "service.data_dir": "the documents lie below ~/.voxyard/data on the host",
+    "service.keys": "put bark-api-keys into the secrets file",
+    "service.webhook_secret": "put bark-webhook-secret into the secrets file",
+    "service.voices": f"put {VOICE_NAMES} into the directory of bark.voices",
+    "service.stop_seconds": "say bark.stop_seconds",
+    "service.drain_seconds": "say bark.stop_seconds",
+    "bark.model": "say bark.weights",
+    "bark.device": "it is the GPUs that the host's plan gives to Bark, or the CPU where a host has none",
+    "bark.gpu_memory": "the host's plan says it: memory_policy",
+    "bark.voices": "say bark.voices, beside the settings",
+}
+
+
+class BarkFile(Section):
+    """The file that `voxyard serve --config` reads."""
+
+    service: ServiceSection = Field(default_factory=ServiceSection)
+    speech: SpeechSection = Field(default_factory=SpeechSection)
+    bark: BarkConfig = Field(default_factory=BarkConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a host's plan and its release decide of the service."""
+
+    gpus: Mapping[str, int]  # MiB that a worker may take, by the GPU's UUID; empty: it runs on the CPU
+    keys: bool
+    webhook_secret: bool
+    voices: bool
+    voice_names: bool
+    stop_seconds: int  # after which the container is killed
+
+
+def readers() -> Readers:
+    """What may stand under `bark.settings` of an inventory: the keys of the service's own file."""
+    found: dict[str, dict[str, Callable[[Located], object]]] = {}
+    for setting in settings_of(BarkFile):
+        found.setdefault(setting.section, {})[setting.name] = _reader(setting)
+    return found
+
+
+def start_seconds(settings: Mapping[str, Mapping[str, object]]) -> int:
+    """The longest time that a worker may take to load its model."""
+    given = _given(settings).get("speech", {}).get("start_timeout", SpeechSection().start_timeout)
+    return round(given) if isinstance(given, int | float) else 0
+
+
+def working_seconds(stop_seconds: int) -> int:
+    """The time to finish what is in hand, of the time after which the container is killed: always less."""
+    return stop_seconds - min(_CLOSING_SECONDS, -(-stop_seconds // 2))
+
+
+def render(settings: Mapping[str, Mapping[str, object]], around: Surroundings) -> bytes:
+    """The service's file on one host."""
+    own = working_seconds(around.stop_seconds)
+    document: dict[str, dict[str, object]] = {
+        "service": {"data_dir": DATA, "stop_seconds": own, "drain_seconds": own},
+        "speech": {},
+        "bark": {"model": WEIGHTS, "device": "cuda" if around.gpus else "cpu"},
+    }
+    if around.keys:
+        document["service"]["keys"] = KEYS
+    if around.webhook_secret:
+        document["service"]["webhook_secret"] = WEBHOOK_SECRET
+    if around.voice_names:
+        document["service"]["voices"] = f"{VOICES}/{VOICE_NAMES}"
+    if around.voices:
+        document["bark"]["voices"] = VOICES
+    if around.gpus:
+        needed = SpeechSection().worker_memory_mib
+        document["speech"]["max_parallel_tts_workers"] = len(around.gpus)
+        document["speech"]["worker_memory_mib"] = min(needed, *around.gpus.values())
+        document["bark"]["gpu_memory"] = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(around.gpus.items()))
+    for section, values in _given(settings).items():
+        document[section] |= values
+    return yaml.safe_dump({name: values for name, values in document.items() if values}, sort_keys=False).encode()
+
+
+def _given(settings: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
+    """Without the keys that nothing stands behind: they mean the default."""
+    return {
+        section: {name: value for name, value in values.items() if value is not None}
+        for section, values in settings.items()
+    }
+
+
+def _reader(setting: Setting) -> Callable[[Located], object]:
+    def reader(node: Located) -> object:
+        if (instead := _DEPLOYED.get(setting.key)) is not None:
+            raise MisfitError(f"a deployment decides it: {instead}")
+        if isinstance(node.value, tuple | Mapping):
+            raise MisfitError(f"expected {setting.expected()}, found {node.said()}")
+        try:
+            from_file(setting, node.value)
+        except SettingsError as error:
+            raise MisfitError(str(error)) from None
+        return node.value
+
+    return reader

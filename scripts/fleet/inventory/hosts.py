@@ -1,0 +1,261 @@
+"""The fleet as the operator writes it: deploy/hosts.yaml, read and judged; a mistake is named by host, key and line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from fleet.errors import FleetError
+from fleet.inventory import bark_settings, reading
+from fleet.inventory.located import Located, read
+from fleet.inventory.reading import MisfitError, Problems, Readers, listed, merged
+
+Role = Literal["trainer", "bark", "monitoring"]
+Policy = Literal["recommended", "full"]
+
+ROLES: tuple[Role, ...] = ("trainer", "bark", "monitoring")
+POLICIES: tuple[Policy, ...] = ("recommended", "full")
+MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000, "node_exporter": 9100}
+LONGEST_STOP = 3600  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A host that is only passed through on the way to another."""
+
+    address: str
+    port: int = 22
+    user: str | None = None  # None: as on the host behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Bark:
+    """The speech service of one host."""
+
+    port: int = 8080
+    address: str | None = None  # None: the address that the login reached
+    weights: Path | None = None  # a directory here
+    voices: Path | None = None  # a directory here; None: Bark's own voices
+    stop_seconds: int = 60
+    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # of its file, by section
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """The training runs of one host."""
+
+    metrics_port: int = 9411
+    stop_seconds: int = 120  # longer than writing a checkpoint takes
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One host of the fleet."""
+
+    name: str
+    address: str
+    user: str
+    port: int = 22
+    roles: tuple[Role, ...] = ()
+    memory_policy: Policy = "recommended"
+    gpus: int | tuple[str, ...] | None = None  # how many, or which UUIDs; None: not said
+    jump: tuple[Jump, ...] = ()  # the first is next to the operator
+    acknowledged: frozenset[str] = frozenset()  # check ids
+    exporter_port: int = 9410
+    exporter_address: str | None = None  # None: the address that the login reached
+    identity_file: Path | None = None
+    known_hosts: Path | None = None
+    compose_overrides: tuple[Path, ...] = ()  # merged after ours, in this order
+    registry: str | None = None  # None: images are sent by docker save and docker load
+    bark: Bark = field(default_factory=Bark)
+    trainer: Trainer = field(default_factory=Trainer)
+    secrets: Path | None = None  # a file here
+    canary: bool = False  # the first of its roles to get a release
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The TCP ports that a deployment takes on it, by what listens there."""
+        taken = {"the exporter": self.exporter_port}
+        if "bark" in self.roles:
+            taken["the speech service"] = self.bark.port
+        if "trainer" in self.roles:
+            taken["a training run's metrics"] = self.trainer.metrics_port
+        return taken | (MONITORING_PORTS if "monitoring" in self.roles else {})
+
+
+@dataclass(frozen=True, slots=True)
+class AlertReceiver:
+    """Who hears of an alert: a mail address, or a file on the monitoring host with a webhook's address in it."""
+
+    name: str
+    email: str | None = None
+    webhook_url_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """How a release spreads after the canaries."""
+
+    batch: int = 4  # hosts at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The whole fleet."""
+
+    path: Path
+    hosts: tuple[Host, ...]
+    alert_receivers: tuple[AlertReceiver, ...] = ()
+    rollout: Rollout = field(default_factory=Rollout)
+
+    def select(self, names: Iterable[str]) -> tuple[Host, ...]:
+        """The hosts of these names in the inventory's order, all without names. Raises FleetError."""
+        wanted = list(dict.fromkeys(names))
+        known = {host.name: host for host in self.hosts}
+        if unknown := [name for name in wanted if name not in known]:
+            raise FleetError(f"no host {', '.join(unknown)} in {self.path}: it has {', '.join(known)}")
+        return tuple(host for host in self.hosts if not wanted or host.name in wanted)
+
+
+def load(path: Path) -> Inventory:
+    """The inventory in `path`. Raises FleetError with every mistake, a line each, by file, line, host and key."""
+    if not path.exists():
+        raise FleetError(f"{path}: no such inventory: copy deploy/hosts.example.yaml there and put your hosts in it")
+    root = read(path)
+    problems = Problems(path)
+    top = problems.mapping(root, "", ("defaults", "hosts", "alert_receivers", "rollout"))
+    defaults = problems.values(top.get("defaults"), "defaults", _SETTINGS)
+    hosts = tuple(_hosts(top.get("hosts"), defaults, problems))
+    receivers = tuple(_receivers(top.get("alert_receivers"), problems))
+    rollout = problems.values(top.get("rollout"), "rollout", {"batch": reading.whole("a number of hosts", 1, 1000)})
+    problems.raise_any()
+    return Inventory(path, hosts, receivers, Rollout(**cast("dict[str, Any]", rollout)))
+
+
+def _hosts(node: Located | None, defaults: Mapping[str, object], problems: Problems) -> Iterable[Host]:
+    entries = problems.mapping(node, "hosts")
+    if not entries and not problems.found:
+        problems.say(node.line if node else 1, "hosts", "expected at least one host")
+    for name, entry in entries.items():
+        where = f"hosts.{name}"
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+            problems.say(entry.line, where, "a host's name has letters, digits, dots, dashes and underscores only")
+        before = len(problems.found)
+        given = merged(defaults, problems.values(entry, where, {**_SETTINGS, **_OWN}))
+        good = len(problems.found) == before
+        missing = [key for key in ("address", "user") if key not in given]
+        if good:
+            for key in missing:
+                problems.say(entry.line, f"{where}.{key}", "missing, and no default is given")
+        if missing:
+            continue
+        host = _host(name, given, problems.path)
+        if good:
+            _judge_ports(host, entry, where, problems)
+        yield host
+
+
+def _host(name: str, given: Mapping[str, object], inventory: Path) -> Host:
+    values: dict[str, Any] = {key: _placed(value, inventory) for key, value in given.items()}
+    values |= {key: kind(**values[key]) for key, kind in (("bark", Bark), ("trainer", Trainer)) if key in values}
+    return Host(name=name, **values)
+
+
+def _placed(value: object, inventory: Path) -> object:
+    """Paths of the operator's machine are meant from where the inventory lies."""
+    if isinstance(value, Path):
+        return (inventory.parent / value.expanduser()).absolute()
+    if isinstance(value, dict):
+        return {key: _placed(each, inventory) for key, each in value.items()}
+    return tuple(_placed(each, inventory) for each in value) if isinstance(value, tuple) else value
+
+
+def _judge_ports(host: Host, entry: Located, where: str, problems: Problems) -> None:
+    """Two that want one port are a mistake, though each of them is a good one."""
+    owners: dict[int, str] = {}
+    for owner, number in host.ports.items():
+        if number in owners:
+            said = f"port {number} is wanted by {owners[number]} and by {owner}: give one of them another"
+            keys = (_PORT_KEYS.get(each, ()) for each in (owner, owners[number]))
+            problems.say(next((line for each in keys if (line := _line(entry, each))), entry.line), where, said)
+        owners.setdefault(number, owner)
+
+
+def _line(entry: Located, keys: Sequence[str]) -> int | None:
+    """The line of a nested key that stands under a host; None where it does not."""
+    for key in keys:
+        if not isinstance(entry.value, Mapping) or key not in entry.value:
+            return None
+        entry = entry.value[key]
+    return entry.line if keys else None
+
+
+def _receivers(node: Located | None, problems: Problems) -> Iterable[AlertReceiver]:
+    if node is None or node.value is None:
+        return
+    if not isinstance(node.value, tuple):
+        problems.say(node.line, "alert_receivers", f"expected a list, found {node.said()}")
+        return
+    for number, entry in enumerate(node.value):
+        where = f"alert_receivers[{number}]"
+        before = len(problems.found)
+        given = problems.values(entry, where, {each.name: reading.text for each in fields(AlertReceiver)})
+        if len(problems.found) > before:
+            continue
+        if "name" not in given or len(given) != 2:
+            problems.say(entry.line, where, "expected a name, and either email or webhook_url_file")
+            continue
+        yield AlertReceiver(**given)  # type: ignore[arg-type]
+
+
+def _jumps(node: Located) -> tuple[object, ...]:
+    return listed(node, _jump) if isinstance(node.value, tuple) else (_jump(node),)
+
+
+def _jump(node: Located) -> Jump:
+    pattern = r"(?:([A-Za-z0-9_][\w.-]*)@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][\w.-]*)(?::([0-9]{1,5}))?"
+    found = re.fullmatch(pattern, node.value) if isinstance(node.value, str) else None
+    if found is None:
+        raise MisfitError(f"expected [user@]address[:port], found {node.said()}")
+    user, address, port = found.groups()
+    return Jump(address.strip("[]"), 22 if port is None else reading.port(Located(node.line, int(port))), user)
+
+
+_stop_seconds = reading.whole("seconds", 1, LONGEST_STOP)
+_PORT_KEYS: Mapping[str, tuple[str, ...]] = {
+    "the exporter": ("exporter_port",),
+    "the speech service": ("bark", "port"),
+    "a training run's metrics": ("trainer", "metrics_port"),
+}
+_SETTINGS: Readers = {  # what may stand under `defaults` and under a host
+    "user": reading.word,
+    "port": reading.port,
+    "roles": lambda node: listed(node, reading.one_of(ROLES)),
+    "memory_policy": reading.one_of(POLICIES),
+    "gpus": reading.gpus,
+    "jump": _jumps,
+    "acknowledged": lambda node: frozenset(listed(node, reading.word)),
+    "exporter_port": reading.port,
+    "identity_file": reading.path,
+    "known_hosts": reading.path,
+    "compose_overrides": lambda node: listed(node, reading.path),
+    "registry": reading.registry,
+    "bark": {
+        "port": reading.port,
+        "weights": reading.path,
+        "voices": reading.path,
+        "stop_seconds": _stop_seconds,
+        "settings": bark_settings.readers(),
+    },
+    "trainer": {"metrics_port": reading.port, "stop_seconds": _stop_seconds},
+    "secrets": reading.path,
+}
+_OWN: Readers = {  # what only one host can have
+    "address": reading.word,
+    "exporter_address": reading.word,
+    "canary": reading.switch,
+    "bark": {**cast("Readers", _SETTINGS["bark"]), "address": reading.word},
+}

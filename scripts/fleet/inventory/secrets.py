@@ -1,0 +1,168 @@
+"""The fleet's secrets: one file here that only its owner can read; their values are never shown, logged or kept."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fleet.errors import FleetError
+
+BARK_KEYS = "bark-api-keys"
+BARK_WEBHOOK = "bark-webhook-secret"
+GRAFANA = "grafana-admin-password"
+SERVICE_OF = {BARK_KEYS: "bark", BARK_WEBHOOK: "bark", GRAFANA: "grafana"}
+"""Which service gets which secret, as a file of this name."""
+_ALERT = re.compile(r"alert-[a-z0-9][a-z0-9-]{0,40}")  # what Alertmanager's receivers name
+NAMES = f"{', '.join(SERVICE_OF)}, alert-… (for Alertmanager)"
+ALERTS = "alert-"
+"""What begins like this is Alertmanager's: the addresses of webhooks, the mail relay."""
+
+_NAMES = f"{', '.join(SERVICE_OF)}, {ALERTS}…"
+LARGEST_FILE = 1 << 20
+_SHORTEST = {BARK_WEBHOOK: 16, GRAFANA: 8}  # characters
+_KEY_NAME, _KEY_HASH = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", r"[0-9a-f]{64}"
+_SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Secrets by their names; the values show in no representation."""
+
+    values: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    def of(self, service: str) -> Mapping[str, bytes]:
+        """What one service gets."""
+        return {name: value for name, value in self.values.items() if service_of(name) == service}
+
+
+def service_of(name: str | None) -> str | None:
+    """Which service gets the secret of this name; None for a name that no secret has."""
+    if name is not None and re.fullmatch(rf"{ALERTS}[a-z0-9][a-z0-9-]*", name):
+        return "alertmanager"
+    return SERVICE_OF.get(name or "")
+
+
+def read(path: Path) -> Secrets:
+    """The secrets in `path`.
+
+    Raises FleetError, with file and line and without any of the content, where it is not a YAML file of known names,
+    where others can read it, or where git keeps it.
+    """
+    document = _parsed(path, _content(path))
+    _refuse_tracked(path)
+    if not isinstance(document, yaml.MappingNode):
+        raise FleetError(f"{path}:1: expected a name and a value on each line, the names are {_NAMES}")
+    values: dict[str, bytes] = {}
+    for key, node in document.value:
+        where = f"{path}:{key.start_mark.line + 1}"
+        name = key.value if isinstance(key, yaml.ScalarNode) else None
+        if name is None or service_of(name) is None:  # not repeated here: a secret may stand in the place of its name
+            raise FleetError(f"{where}: no secret has this name, expected one of {_NAMES}")
+        if name in values:
+            raise FleetError(f"{where}: {name} stands here a second time")
+        values[name] = _value(name, node, where)
+    return Secrets(values)
+
+
+def fingerprint(name: str, value: bytes) -> str:
+    """Tells one value from another in places that everybody can read; too slow to compute to find a value by trying."""
+    return _slow_hash(name, value)
+
+
+@functools.lru_cache(maxsize=64)
+def _slow_hash(name: str, value: bytes) -> str:
+    return hashlib.scrypt(value, salt=f"voxyard {name}".encode(), dklen=16, **_SCRYPT).hex()
+
+
+def _content(path: Path) -> str:
+    """The text of the file, which nobody but its owner may read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise FleetError(f"{path}: no such file, named as secrets in the inventory") from None
+    except OSError as error:
+        raise FleetError(f"{path}: the secrets cannot be read: {error.strerror}") from None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise FleetError(f"{path}: expected a file with the secrets")
+        if found.st_mode & 0o077:
+            raise FleetError(
+                f"{path}: others can read or write it (mode {stat.S_IMODE(found.st_mode):04o}): chmod 600 {path}"
+            )
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(LARGEST_FILE + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > LARGEST_FILE:
+        raise FleetError(f"{path}: larger than {LARGEST_FILE >> 20} MiB, expected a few secrets")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FleetError(f"{path}:{line}: not UTF-8 text") from None
+
+
+def _parsed(path: Path, text: str) -> Any:
+    """The document's node. The parser's own words may hold a piece of the text, so only its line is told."""
+    try:
+        return yaml.SafeLoader(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+    except (yaml.YAMLError, RecursionError):
+        line = 1
+    raise FleetError(f"{path}:{line}: not readable as YAML: put values with special characters into quotes") from None
+
+
+def _value(name: str, node: Any, where: str) -> bytes:
+    if not isinstance(node, yaml.ScalarNode) or node.tag != "tag:yaml.org,2002:str" or not node.value.strip():
+        raise FleetError(f"{where}: {name}: expected a text that is not empty: put it into quotes")
+    text = str(node.value)
+    if any(ord(each) < 32 and each not in "\n\t" for each in text):
+        raise FleetError(f"{where}: {name}: there is a control character in it")
+    if len(text.strip()) < _SHORTEST.get(name, 1):
+        raise FleetError(f"{where}: {name}: expected at least {_SHORTEST[name]} characters")
+    if name == BARK_KEYS:
+        _check_keys(text, where)
+        return text.encode()
+    if "\n" in text.rstrip("\n"):
+        raise FleetError(f"{where}: {name}: expected one line")
+    return text.rstrip("\n").encode()
+
+
+def _check_keys(text: str, where: str) -> None:
+    """Whether this is the file that `voxyard keys new` writes: names and hashes, no keys."""
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if not re.fullmatch(rf"\s*[\"']?{_KEY_NAME}[\"']?:\s+[\"']?{_KEY_HASH}[\"']?\s*", line):
+            raise FleetError(
+                f"{where}: {BARK_KEYS}: expected lines with a name and the hash of a key, as `voxyard keys new NAME "
+                "--file FILE` writes them"
+            )
+
+
+def _refuse_tracked(path: Path) -> None:
+    """Raises FleetError where git has the file: whoever gets the repository would get the secrets."""
+    command = ["git", "-C", str(path.parent), "ls-files", "--error-unmatch", "--", path.name]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False)
+    except FileNotFoundError:
+        return  # without git nothing is tracked by it here
+    if done.returncode == 0:
+        raise FleetError(
+            f"{path}: git tracks it: git rm --cached it, put it into .gitignore, and change every secret in it"
+        )

@@ -1,0 +1,156 @@
+"""One change of a host at a time: a lock file on the host that says who holds it, since when and what for."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import logging
+import platform
+import re
+import secrets
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from fleet.batch import Command
+from fleet.errors import HostFailedError
+from fleet.fact import Fact, Unknown
+from fleet.remote import Session
+
+log = logging.getLogger("fleet")
+
+_HOME = '"$HOME/.voxyard"'
+_HELD = 75  # EX_TEMPFAIL: somebody else has it
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """Who changes a host. Both times are the host's own, in seconds since the epoch."""
+
+    owner: str  # user@machine
+    reason: str
+    at: int
+    now: int  # when it was read
+    token: str
+
+    @property
+    def age(self) -> str:
+        """How long it has been held, in words."""
+        seconds = max(0, self.now - self.at)
+        for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+            if seconds >= 2 * size:
+                return f"{seconds // size} {unit}"
+        return f"{seconds} s"
+
+    def __str__(self) -> str:
+        return f"{self.owner} for {self.age} ({self.reason})"
+
+
+@contextmanager
+def locked(session: Session, host: str, reason: str) -> Iterator[None]:
+    """Holds the lock of `host`, whose name is for messages, until the block ends, however it ends.
+
+    Raises HostFailedError where somebody holds it, with who, since when, why, and what to do. When the connection
+    is gone at the end, the lock stays; the next one who wants it reads whose it was.
+    """
+    token = secrets.token_hex(8)
+    take = take_command(operator(), reason, token)
+    answer = session.run([take])[take.name]
+    if answer.code == _HELD:
+        raise HostFailedError(refusal(host, _parse(answer.out)))
+    if not answer.ok:
+        raise HostFailedError(f"{host} could not be locked: {answer.said}")
+    try:
+        yield
+    finally:
+        _give_back(session, host, token)
+
+
+def read_lock(session: Session) -> Lock | None:
+    """Who holds the lock, None where nobody does. Raises HostFailedError when the connection breaks."""
+    found = LOCK.among(session.run([LOCK.command]))
+    return None if isinstance(found, Unknown) else found
+
+
+def break_lock(session: Session, host: str) -> Lock | None:
+    """Take the lock away from whoever holds it; who that was, None where nobody did. Raises HostFailedError."""
+    command = break_command(secrets.token_hex(8))
+    answer = session.run([command])[command.name]
+    if not answer.ok:
+        raise HostFailedError(f"the lock of {host} could not be broken: {answer.said}")
+    return _parse(answer.out) if answer.out.strip() else None
+
+
+def operator() -> str:
+    """Who is typing, as a lock and the audit log name them: user@machine."""
+    return f"{getpass.getuser()}@{platform.node()}"
+
+
+def take_command(owner: str, reason: str, token: str) -> Command:
+    """Makes the lock file, whole or not at all; where there is one already, prints it and answers 75."""
+    begin = json.dumps({"owner": owner, "reason": reason, "token": token}).removesuffix("}")
+    partial = shlex.quote(f".lock.{token}")
+    lines = [
+        "set -eu",
+        "umask 077",
+        f"mkdir -p {_HOME}",
+        f"cd {_HOME}",
+        f'printf \'%s, "at": %s}}\\n\' {shlex.quote(begin)} "$(date +%s)" > {partial}',
+        f"if ln {partial} lock 2>/dev/null; then rm -f {partial}; exit 0; fi",  # a link is made by one alone
+        f"rm -f {partial}",
+        f"if [ -e lock ]; then {_PRINT}; exit {_HELD}; fi",
+        "echo 'no lock file can be made in ~/.voxyard' >&2; exit 1",
+    ]
+    return Command("lock", "\n".join(lines))
+
+
+def give_back_command(token: str) -> Command:
+    """Removes the lock file of this token, no other."""
+    text = f"cd {_HOME} && if grep -qs {shlex.quote(token)} lock; then rm -f lock; fi"
+    return Command("give-lock-back", text)
+
+
+def break_command(token: str) -> Command:
+    """Removes the lock file of anybody and prints it, nothing where there is none."""
+    away = shlex.quote(f".lock.{token}.broken")
+    text = f"cd {_HOME} 2>/dev/null && mv -T lock {away} 2>/dev/null || exit 0; cat {away}; date +%s; rm -f {away}"
+    return Command("break-lock", text)
+
+
+def _give_back(session: Session, host: str, token: str) -> None:
+    command = give_back_command(token)
+    try:
+        answer = session.run([command])[command.name]
+        said = None if answer.ok else answer.said
+    except HostFailedError as error:
+        said = str(error)
+    if said is not None:
+        log.warning("%s: the lock stays (%s); break it with: fab unlock --host %s", host, said, host)
+
+
+def refusal(host: str, lock: Lock) -> str:
+    """What somebody hears who wants to change a host that another one holds."""
+    return (
+        f"{host} is being changed by {lock}: wait until that has ended; "
+        f"if nothing runs there any more, break the lock with: fab unlock --host {host}"
+    )
+
+
+def _parse(text: str) -> Lock:
+    """The lock as its file says; one that cannot be read is a lock all the same."""
+    body, _, now = text.strip().rpartition("\n")
+    try:
+        found = json.loads(body)
+        return Lock(str(found["owner"]), str(found["reason"]), int(found["at"]), int(now), str(found["token"]))
+    except (ValueError, LookupError, TypeError):
+        at = int(now) if re.fullmatch(r"\d+", now) else 0
+        return Lock("somebody", f"the lock file cannot be read: {body[:100]!r}", at, at, "")
+
+
+_PRINT = "cat lock; date +%s"
+LOCK: Fact[Lock | None] = Fact(
+    "lock",
+    f"cd {_HOME} 2>/dev/null && [ -e lock ] && {{ {_PRINT}; }} || true",
+    lambda t: _parse(t) if t.strip() else None,
+)

@@ -1,0 +1,51 @@
+"""What Prometheus would refuse is found before anything is sent, where its tool is installed here."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from fleet.errors import FleetError
+from fleet.monitoring.release import Release
+
+log = logging.getLogger("fleet")
+
+CONFIGURATION = "prometheus/prometheus.yml"
+SECONDS = 120
+
+
+def check_here(release: Release, program: str = "promtool") -> bool:
+    """Whether the tool is here and finds no fault; without it the host's own image decides.
+
+    Alertmanager's tool is not asked here: an older one refuses what the newer program understands. Raises FleetError
+    with what promtool says.
+    """
+    found = shutil.which(program)
+    if found is None:
+        log.info("%s is not installed here: the configuration is checked on the host alone", program)
+        return False
+    with tempfile.TemporaryDirectory(prefix="voxyard-monitoring-") as folder:
+        for name, content in release.files:
+            if name.startswith("prometheus/"):
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+        command = [found, "check", "config", str(Path(folder, CONFIGURATION))]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise FleetError(f"promtool could not check Prometheus's configuration: {error}") from error
+        if done.returncode != 0:
+            said = refusal(f"{done.stdout}\n{done.stderr}").replace(f"{folder}/", "")
+            raise FleetError(f"Prometheus would refuse its configuration, so nothing was sent: {said}")
+    return True
+
+
+def refusal(text: str) -> str:
+    """The lines of a check that say what is wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    bad = [line for line in lines if "FAILED" not in line and "SUCCESS" not in line and not line.startswith("Checking")]
+    return " ".join(bad or lines)[-1500:]

@@ -1,0 +1,189 @@
+"""What the monitoring host reads, made from the inventory: Alertmanager's configuration and Prometheus's targets."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import yaml
+
+from fleet.errors import FleetError
+from fleet.inventory.hosts import AlertReceiver, Host, Inventory
+
+ALERTMANAGER_FILE = "alertmanager/alertmanager.yml"
+TARGETS = "prometheus/targets"
+SECRETS = PurePosixPath("/etc/voxyard")
+"""Where Alertmanager's container sees its secrets, a file each, by the names that they have in the secrets file."""
+MAIL_RELAY, MAIL_PASSWORD = "alert-mail-relay", "alert-mail-password"
+"""The first is a secret of the operator's file, an address of the form smtp://…; the second is made from it."""
+
+NODE_PORT = 9100
+NODE_BESIDE = f"node-exporter:{NODE_PORT}"  # the monitoring host's own, by its name in compose/monitoring.yaml
+
+WATCHDOG = "watchdog"
+"""An inventory's receiver of this name gets the sign of life alone; without it the others get it, once a day."""
+DAILY = "24h"
+SENDER = "voxyard@localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class MailRelay:
+    """The mail server that takes Alertmanager's mails; its password, where it wants one, lies in a file."""
+
+    smarthost: str = "host.docker.internal:25"  # the monitoring host's own
+    sender: str = SENDER
+    username: str | None = None
+    password_file: str | None = None  # in Alertmanager's container
+    require_tls: bool = True
+
+
+def mail_relay(secrets: Mapping[str, bytes]) -> tuple[MailRelay, Mapping[str, bytes]]:
+    """The relay that the secret MAIL_RELAY names, and the secret that it needs; the host's own without one.
+
+    smtp://USER:PASSWORD@HOST:PORT?from=ADDRESS&tls=no, of which all but the host may be left out; what is special in
+    an address is written with percent signs. Raises FleetError, which repeats nothing of it.
+    """
+    if MAIL_RELAY not in secrets:
+        return MailRelay(), {}
+    wanted = "expected smtp://USER:PASSWORD@HOST:PORT?from=ADDRESS&tls=no, special characters as %40"
+    try:
+        found = urlsplit(secrets[MAIL_RELAY].decode().strip())
+        host, port, more = found.hostname, found.port, parse_qs(found.query, strict_parsing=bool(found.query))
+    except ValueError:
+        raise FleetError(f"the secret {MAIL_RELAY} is no address of a mail relay: {wanted}") from None
+    good = found.scheme == "smtp" and host and found.path in ("", "/") and {"from", "tls"} >= more.keys()
+    if not good or (found.password and not found.username):
+        raise FleetError(f"the secret {MAIL_RELAY} is no address of a mail relay: {wanted}")
+    relay = MailRelay(
+        smarthost=f"{host}:{port or 587}",
+        sender=more.get("from", [SENDER])[0],
+        username=unquote(found.username) if found.username else None,
+        password_file=str(SECRETS / MAIL_PASSWORD) if found.password else None,
+        require_tls=more.get("tls", ["yes"])[0] != "no",
+    )
+    return relay, {MAIL_PASSWORD: unquote(found.password).encode()} if found.password else {}
+
+
+def base(path: Path) -> Mapping[str, Any]:
+    """The Alertmanager configuration of the repository, without receivers. Raises FleetError where it cannot be."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise FleetError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(document, dict) or not {"route", "receivers"} <= document.keys():
+        raise FleetError(f"{path}: expected an Alertmanager configuration with route and receivers")
+    return document
+
+
+def render(inventory: Inventory, alertmanager: Mapping[str, Any], relay: MailRelay | None = None) -> dict[str, bytes]:
+    """The files that the inventory decides, by their paths on the monitoring host.
+
+    `alertmanager` is what `base` gives; the relay is asked for only where somebody is to get mail.
+    Raises FleetError for a receiver whose secret lies where Alertmanager's container does not see it.
+    """
+    # A file without any group would leave Prometheus with the targets that it had: a group without targets does not.
+    files = {
+        f"{TARGETS}/{job}.yaml": _yaml(groups or [{"targets": []}]) for job, groups in _targets(inventory.hosts).items()
+    }
+    files[ALERTMANAGER_FILE] = _yaml(_alertmanager(inventory.alert_receivers, alertmanager, relay or MailRelay()))
+    return files
+
+
+def webhook_secrets(inventory: Inventory) -> tuple[str, ...]:
+    """The names of the secrets that the receivers of the inventory need. Raises FleetError as `render` does."""
+    files = [_secret(each.webhook_url_file, each.name) for each in inventory.alert_receivers if each.webhook_url_file]
+    return tuple(dict.fromkeys(PurePosixPath(file).name for file in files))
+
+
+def _targets(hosts: Iterable[Host]) -> dict[str, list[dict[str, object]]]:
+    hosts = tuple(hosts)
+    return {
+        # An exporter without GPUs says for ever that no driver answers.
+        "exporter": [_target(host, _at(_exporter(host), host.exporter_port)) for host in hosts if host.gpus != 0],
+        "trainer": [
+            _target(host, _at(host.address, host.trainer.metrics_port)) for host in hosts if "trainer" in host.roles
+        ],
+        "bark": [
+            _target(host, _at(host.bark.address or host.address, host.bark.port))
+            for host in hosts
+            if "bark" in host.roles
+        ],
+        "node": [
+            _target(host, NODE_BESIDE if "monitoring" in host.roles else _at(host.address, NODE_PORT)) for host in hosts
+        ],
+    }
+
+
+def _target(host: Host, address: str) -> dict[str, object]:
+    return {"targets": [address], "labels": {"host": host.name}}
+
+
+def _exporter(host: Host) -> str:
+    return host.exporter_address or host.address
+
+
+def _at(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _alertmanager(
+    receivers: Iterable[AlertReceiver], document: Mapping[str, Any], relay: MailRelay
+) -> Mapping[str, Any]:
+    receivers = tuple(receivers)
+    everyone = [each for each in receivers if each.name != WATCHDOG]
+    watchers = [each for each in receivers if each.name == WATCHDOG]
+    result: dict[str, Any] = copy.deepcopy(dict(document))
+    if not watchers:
+        for route in result["route"]["routes"]:
+            if route["receiver"] == WATCHDOG:
+                route["repeat_interval"] = DAILY
+    if any(each.email for each in receivers):
+        result = {"global": _relay(relay), **result}
+    heard = {"operators": everyone, WATCHDOG: watchers or everyone}
+    result["receivers"] = [
+        {**receiver, **_channels(heard.get(receiver["name"], ()), resolved=receiver["name"] != WATCHDOG)}
+        for receiver in result["receivers"]
+    ]
+    return result
+
+
+def _channels(receivers: Iterable[AlertReceiver], *, resolved: bool) -> dict[str, object]:
+    mails = [{"to": each.email, "send_resolved": resolved} for each in receivers if each.email]
+    hooks = [
+        {"url_file": _secret(each.webhook_url_file, each.name), "send_resolved": resolved}
+        for each in receivers
+        if each.webhook_url_file
+    ]
+    return {name: configs for name, configs in (("email_configs", mails), ("webhook_configs", hooks)) if configs}
+
+
+def _relay(relay: MailRelay) -> dict[str, object]:
+    settings: dict[str, object] = {
+        "smtp_smarthost": relay.smarthost,
+        "smtp_from": relay.sender,
+        "smtp_require_tls": relay.require_tls,
+    }
+    if relay.username is not None:
+        settings["smtp_auth_username"] = relay.username
+    if relay.password_file is not None:
+        settings["smtp_auth_password_file"] = _secret(relay.password_file, "the mail relay")
+    return settings
+
+
+def _secret(path: str, whose: str) -> str:
+    """Only the path: what is in the file is read by Alertmanager alone."""
+    there = PurePosixPath(path)
+    if there.parent != SECRETS or there.name in ("", "..") or not there.name.startswith("alert-"):
+        raise FleetError(
+            f"{whose}: the file {path}: expected {SECRETS}/alert-…: put the secret into the secrets file under that "
+            "name, and its path here"
+        )
+    return str(there)
+
+
+def _yaml(document: object) -> bytes:
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120).encode()

@@ -1,0 +1,351 @@
+"""All that a monitoring host gets: what its programs read, and how they are started."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fleet.errors import FleetError
+from fleet.images.image import LocalImage
+from fleet.inventory.hosts import Inventory
+from fleet.inventory.secrets import GRAFANA, Secrets
+from fleet.monitoring import monitoring
+from fleet.release import compose
+from fleet.release.config_hash import LENGTH, config_hash
+
+COMPOSE_FILE, SITE_FILE, HOST_FILE = "monitoring.yaml", "site.yaml", "host.yaml"
+ENVIRONMENT_FILE, MANIFEST_FILE = "monitoring.env", "release.json"
+RELOADED = {"prometheus": "prometheus/", "alertmanager": "alertmanager/"}
+"""Programs that read their files again when they are told to, and the directory of those files."""
+READ_AT_START = {"grafana": "grafana/provisioning/"}
+_OURS = {
+    "prometheus/prometheus.yml": "deploy/prometheus/prometheus.yml",
+    "prometheus/rules": "deploy/prometheus/rules",
+    "grafana/provisioning": "grafana/provisioning",
+    "grafana/dashboards": "grafana/dashboards",
+}
+_IMAGE = re.compile(r"\$\{(VOXYARD_[A-Z_]+_IMAGE):-([^}]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image of one of the programs: one that is here and is sent, or one that the host pulls by its digest."""
+
+    reference: str  # what the compose file names on the host
+    local: LocalImage | None = None
+
+    @property
+    def identity(self) -> str:
+        """The same for the same image."""
+        return self.reference if self.local is None else self.local.id
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One container of the monitoring project, as it must run."""
+
+    name: str
+    config: str  # 12 hex digits over everything that it is made of
+    files: str  # the same over what it reads again when it is told to; empty where it never does
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a release says of itself in its release.json: enough to go back to it with what is on the host."""
+
+    id: str
+    compose_files: tuple[str, ...]
+    programs: tuple[Program, ...]
+    targets: frozenset[tuple[str, str]]  # job and instance, that Prometheus must know
+    groups: frozenset[tuple[str, str]]  # file and name of the groups of rules
+
+    def program(self, name: str) -> Program | None:
+        """The program of this name."""
+        return next((each for each in self.programs if each.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A manifest, and what it speaks of; the same content always has the same id."""
+
+    manifest: Manifest
+    files: tuple[tuple[str, bytes], ...]
+    pictures: tuple[Picture, ...]
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    @property
+    def id(self) -> str:
+        """12 hex digits."""
+        return self.manifest.id
+
+    @property
+    def checksums(self) -> Mapping[str, str]:
+        """SHA-256 of each file, by name."""
+        return {name: hashlib.sha256(content).hexdigest() for name, content in self.files}
+
+    def archive(self) -> bytes:
+        """The files as a tar archive, for nobody but their owner."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for name, content in self.files:
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(content), 0o600
+                archive.addfile(member, io.BytesIO(content))
+        return buffer.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class Supplies:
+    """What lies here and goes into a release, whichever the host is."""
+
+    files: Mapping[str, bytes]  # as they are on the host
+    compose: Mapping[str, bytes]  # in the order in which they are merged
+    alertmanager: Mapping[str, Any]  # its configuration without receivers
+    variables: Mapping[str, str]  # of the site
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The services of the merged compose files, but for those that the site takes out."""
+        documents = [compose.parse(content, name).get("services") or {} for name, content in self.compose.items()]
+        found: dict[str, bool] = {}
+        for document in documents:
+            found |= {name: not (isinstance(entry, dict) and "!reset" in entry) for name, entry in document.items()}
+        return tuple(name for name, there in found.items() if there)
+
+    @property
+    def images(self) -> Mapping[str, str]:
+        """Which image each of our programs wants, as the compose file or the site says."""
+        services = compose.parse(self.compose[COMPOSE_FILE], COMPOSE_FILE)["services"]
+        found = {}
+        for name in self.programs:
+            if name in services and (match := _IMAGE.fullmatch(services[name]["image"])):
+                found[name] = self.variables.get(match[1], match[2])
+        return found
+
+
+def gather(root: Path, site: Path) -> Supplies:
+    """Read the repository `root`, and what the operator adds in the directory `site`, which need not be there.
+
+    There: rules/*.yaml and targets/*.yaml for Prometheus, compose.yaml, merged after ours, and monitoring.env with
+    values for the variables of the compose files. Raises FleetError.
+    """
+    files: dict[str, bytes] = {}
+    for name, source in _OURS.items():
+        files |= _ours(root / source, name)
+    for name, folder in (("prometheus/site", site / "rules"), (monitoring.TARGETS, site / "targets")):
+        files |= _read(folder, name) if folder.is_dir() else {}
+    sources = {COMPOSE_FILE: root / "deploy/compose/monitoring.yaml", SITE_FILE: site / "compose.yaml"}
+    texts = {name: path.read_bytes() for name, path in sources.items() if name == COMPOSE_FILE or path.is_file()}
+    _refuse_strangers(texts)
+    known = compose.variables([compose.parse(content, name) for name, content in texts.items()])
+    alertmanager = monitoring.base(root / "deploy/alertmanager/alertmanager.yml")
+    return Supplies(files, texts, alertmanager, _variables(site / "monitoring.env", known))
+
+
+def render(
+    inventory: Inventory, supplies: Supplies, secrets: Secrets, pictures: Mapping[str, Picture], uid: int, gid: int
+) -> Release:
+    """The release of a monitoring host, whose login is `uid` and `gid`; `pictures` by program.
+
+    Raises FleetError for a secret that is missing, or files that are none.
+    """
+    programs = supplies.programs
+    owned = _secrets(inventory, secrets, programs)
+    relay, made = monitoring.mail_relay(secrets.of("alertmanager"))
+    owned["alertmanager"] |= made
+    files = dict(supplies.files)
+    for name, content in monitoring.render(inventory, supplies.alertmanager, relay).items():
+        if name in files:
+            raise FleetError(f"site/targets/{Path(name).name}: this file is made from the inventory: take another name")
+        files[name] = content
+    texts = dict(supplies.compose)
+    if own := _alertmanagers_secrets(owned["alertmanager"]):
+        texts[HOST_FILE] = own
+    variables = {**supplies.variables, "VOXYARD_UID": str(uid), "VOXYARD_GID": str(gid)}
+    made_of = _programs(programs, texts, variables, files, owned, pictures)
+    variables |= {f"VOXYARD_{_upper(name)}_IMAGE": picture.reference for name, picture in pictures.items()}
+    left_out = dict.fromkeys(compose.parse(texts[COMPOSE_FILE], COMPOSE_FILE)["services"], "none")
+    configs = left_out | {each.name: each.config for each in made_of}
+    variables |= {f"VOXYARD_{_upper(name)}_CONFIG": config for name, config in configs.items()}
+    files |= texts
+    release = _digest({**files, "": json.dumps([variables, [each.config for each in made_of]]).encode()})
+    files[ENVIRONMENT_FILE] = _environment({"VOXYARD_RELEASE": release, **variables})
+    manifest = Manifest(release, tuple(texts), made_of, frozenset(_targets(files)), frozenset(_groups(files)))
+    files[MANIFEST_FILE] = _written(manifest)
+    held = {name: value for values in owned.values() for name, value in values.items()}
+    return Release(manifest, tuple(sorted(files.items())), tuple(dict.fromkeys(pictures.values())), held)
+
+
+def parse(text: str | bytes) -> Manifest:
+    """The manifest that is in a release.json. Raises FleetError for one that is not understood."""
+    try:
+        found = json.loads(text)
+        return Manifest(
+            str(found["id"]),
+            tuple(found["compose_files"]),
+            tuple(Program(name, **each) for name, each in found["programs"].items()),
+            frozenset((job, instance) for job, instance in found["targets"]),
+            frozenset((file, name) for file, name in found["groups"]),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise FleetError(
+            f"{MANIFEST_FILE} of monitoring is not understood ({error}): run fab monitoring again"
+        ) from None
+
+
+def _written(manifest: Manifest) -> bytes:
+    document = {
+        "id": manifest.id,
+        "compose_files": manifest.compose_files,
+        "programs": {
+            each.name: {"config": each.config, "files": each.files, "image": each.image} for each in manifest.programs
+        },
+        "targets": sorted(manifest.targets),
+        "groups": sorted(manifest.groups),
+    }
+    return json.dumps(document, indent=1).encode()
+
+
+def _programs(
+    names: tuple[str, ...],
+    texts: Mapping[str, bytes],
+    variables: Mapping[str, str],
+    files: Mapping[str, bytes],
+    secrets: Mapping[str, Mapping[str, bytes]],
+    pictures: Mapping[str, Picture],
+) -> tuple[Program, ...]:
+    plain = {name: value for name, value in variables.items() if not name.endswith(("_IMAGE", "_CONFIG"))}
+    found = []
+    for name in names:
+        picture = pictures.get(name)
+        config = config_hash(
+            name,
+            picture.identity if picture else "",
+            compose=tuple(texts.items()),
+            environment=plain,
+            files={},
+            secrets=secrets.get(name, {}),
+        )
+        if name in READ_AT_START:
+            config = _digest({"": config.encode(), **_below(files, READ_AT_START[name])})
+        again = _digest(_below(files, RELOADED[name])) if name in RELOADED else ""
+        found.append(Program(name, config, again, picture.reference if picture else ""))
+    return tuple(found)
+
+
+def _secrets(inventory: Inventory, secrets: Secrets, programs: tuple[str, ...]) -> dict[str, dict[str, bytes]]:
+    """The secrets by program. Raises FleetError for one that is not there."""
+    wanted: dict[str, tuple[str, ...]] = {"alertmanager": monitoring.webhook_secrets(inventory)}
+    if "grafana" in programs:
+        wanted["grafana"] = (GRAFANA,)
+    for program, names in wanted.items():
+        if missing := [name for name in names if name not in secrets.values]:
+            raise FleetError(
+                f"{program} needs the secret {', '.join(missing)}: put it into the file that the monitoring host "
+                "names as `secrets` in the inventory"
+            )
+    return {program: {name: secrets.values[name] for name in names} for program, names in wanted.items()}
+
+
+def _alertmanagers_secrets(secrets: Mapping[str, bytes]) -> bytes | None:
+    if not secrets:
+        return None
+    mounts = [{"source": name, "target": str(monitoring.SECRETS / name)} for name in sorted(secrets)]
+    document = {
+        "services": {"alertmanager": {"secrets": mounts}},
+        "secrets": {name: {"file": f"../../secrets/{name}"} for name in sorted(secrets)},
+    }
+    text = yaml.safe_dump(document, sort_keys=False)
+    return f"# The secrets of this host's Alertmanager; written by fab monitoring.\n{text}".encode()
+
+
+def _targets(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    """Job and instance of each target that a file of ours names; a site's own files are the site's."""
+    for job in ("exporter", "trainer", "bark", "node"):
+        for group in yaml.safe_load(files[f"{monitoring.TARGETS}/{job}.yaml"]):
+            yield from ((job, group["labels"]["host"]) for _ in group["targets"])
+
+
+def _groups(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    for path, content in {**_below(files, "prometheus/rules/"), **_below(files, "prometheus/site/")}.items():
+        try:
+            for group in yaml.safe_load(content)["groups"]:
+                yield path.removeprefix("prometheus/"), str(group["name"])
+        except (yaml.YAMLError, LookupError, TypeError) as error:
+            said = " ".join(str(error).split())
+            raise FleetError(f"{path}: not a file of Prometheus's rules: {said}: correct it") from None
+
+
+def _ours(path: Path, name: str) -> dict[str, bytes]:
+    found = _read(path, name)
+    if not found:
+        raise FleetError(f"{path}: nothing is there, and it is needed for {name}: is the repository whole?")
+    return found
+
+
+def _read(path: Path, name: str) -> dict[str, bytes]:
+    """A file, or the YAML and JSON files of a directory, by their names on the host. Raises FleetError."""
+    try:
+        if path.is_file():
+            return {name: path.read_bytes()}
+        found = sorted(each for each in path.rglob("*") if each.suffix in (".yaml", ".yml", ".json"))
+        return {f"{name}/{each.relative_to(path).as_posix()}": each.read_bytes() for each in found}
+    except OSError as error:
+        raise FleetError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _refuse_strangers(texts: Mapping[str, bytes]) -> None:
+    """Raises FleetError for a service of the site that is none of ours: nothing is known of how it should be."""
+    ours = compose.parse(texts[COMPOSE_FILE], COMPOSE_FILE)["services"]
+    more = compose.parse(texts[SITE_FILE], SITE_FILE).get("services") or {} if SITE_FILE in texts else {}
+    if strangers := [name for name in more if name not in ours]:
+        raise FleetError(
+            f"site/compose.yaml: {', '.join(strangers)}: it may change {', '.join(ours)}, and take one out with "
+            "`!reset null`; what else runs on the host belongs into a compose project of its own"
+        )
+
+
+def _variables(path: Path, known: set[str]) -> dict[str, str]:
+    """What the site says of the compose files' variables. Raises FleetError with file and line."""
+    if not path.is_file():
+        return {}
+    ours = {"VOXYARD_RELEASE", "VOXYARD_UID", "VOXYARD_GID"}
+    may = {name for name in known - ours if not name.endswith("_CONFIG")}
+    found = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, sign, value = line.partition("=")
+        if not sign or name.strip() not in may or not value.strip().isprintable() or "'" in value:
+            raise FleetError(f"{path}:{number}: expected NAME=VALUE, with a name of {', '.join(sorted(may))}")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _environment(variables: Mapping[str, str]) -> bytes:
+    return "".join(f"{name}='{value}'\n" for name, value in sorted(variables.items())).encode()
+
+
+def _below(files: Mapping[str, bytes], folder: str) -> dict[str, bytes]:
+    return {name: content for name, content in files.items() if name.startswith(folder)}
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    found = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        found.update(f"{name}\0{len(content)}\0".encode() + content)
+    return found.hexdigest()[:LENGTH]
+
+
+def _upper(name: str) -> str:
+    return name.upper().replace("-", "_")

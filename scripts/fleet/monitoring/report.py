@@ -1,0 +1,43 @@
+"""What `fab monitoring` tells: tables for people, a document for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from fleet.errors import FleetError
+from fleet.monitoring.state import Change
+
+
+def changes_table(changes: Mapping[str, Change]) -> Table:
+    """A row a step."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("host", no_wrap=True)
+    table.add_column("what will change", overflow="fold")
+    for name, change in changes.items():
+        for line in change.lines():
+            table.add_row(escape(name), escape(line))
+    return table
+
+
+def document(
+    names: Sequence[str], changes: Mapping[str, Change], failures: Mapping[str, FleetError], *, done: bool
+) -> dict[str, object]:
+    """`ok`, `changes`, and `hosts` with name, `error` (a text or null), both releases, `steps` and `done`."""
+    hosts: list[dict[str, object]] = []
+    for name in names:
+        error, change = failures.get(name), changes.get(name)
+        hosts.append(
+            {
+                "name": name,
+                "error": None if error is None else str(error),
+                "current": None if change is None else change.current,
+                "wanted": None if change is None else change.release.id,
+                "steps": [] if change is None or change.nothing else list(change.lines()),
+                "done": done and error is None,
+            }
+        )
+    changing = any(each["steps"] for each in hosts)
+    return {"ok": not failures, "changes": changing, "hosts": hosts}

@@ -1,0 +1,173 @@
+"""Changes monitoring on a host: what is checked first, what is started or only reloaded, and the way back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from fleet.audit import Entry, record
+from fleet.batch import Answer, Command
+from fleet.errors import FleetError, HostFailedError
+from fleet.images.archive import ImageCache
+from fleet.lock import locked
+from fleet.monitoring import commands
+from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT, ask, request
+from fleet.monitoring.check import CONFIGURATION, refusal
+from fleet.monitoring.gate import pass_gate
+from fleet.monitoring.release import Manifest, Release
+from fleet.monitoring.state import Change, change, read_manifest, read_state
+from fleet.remote import Session
+from fleet.rollout.commands import PULL_SECONDS, write_secrets
+from fleet.rollout.gate import Clock
+from fleet.rollout.transfer import Transfer, secrets_archive
+
+log = logging.getLogger("fleet")
+
+KEEP = 3
+_PORTS = {"prometheus": PROMETHEUS_PORT, "alertmanager": ALERTMANAGER_PORT}
+_TOOLS = {
+    "prometheus": ("promtool", ("check", "config"), CONFIGURATION),
+    "alertmanager": ("amtool", ("check-config",), "alertmanager/alertmanager.yml"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """Makes one host have what it should."""
+
+    host: str
+    session: Session
+    cache: ImageCache
+    clock: Clock = field(default_factory=Clock)
+
+    def carry_out(self, release: Release) -> Change:
+        """Compare, and do what differs; what was done, which may be nothing.
+
+        Raises HostFailedError when something fails; the release before it runs again then.
+        """
+        planned = change(release, read_state(self.session, self.host, release.id))
+        if planned.nothing:
+            return planned
+        with locked(self.session, self.host, f"monitoring {release.id}"):
+            planned = change(release, read_state(self.session, self.host, release.id))
+            before = planned.current or ""
+            try:
+                self._bring(planned)
+            except FleetError as error:
+                self._record(before, before, "failed", str(error))
+                raise
+            try:
+                self._switch(planned)
+            except FleetError as error:
+                back = self._go_back(planned)
+                self._record(release.id, before, "rolled back" if back else "failed", str(error))
+                raise
+            self._forget(planned)
+            self._record(before, release.id, "ok")
+        return planned
+
+    def _bring(self, planned: Change) -> None:
+        """Everything that is there before anything that runs is touched."""
+        release = planned.release
+        transfer = Transfer(self.host, self.session, self.cache)
+        for shipment in planned.shipments:
+            transfer.image(shipment)
+        for picture in planned.pulls:
+            log.info("%s: pulling %s", self.host, picture.reference)
+            self._do(Command("pull", f"docker pull --quiet '{picture.reference}'", PULL_SECONDS), "pull an image")
+        if planned.write:
+            log.info("%s: writing monitoring %s", self.host, release.id)
+            command = commands.write(release.id, release.checksums)
+            self._must("write monitoring", self.session.send(command, [release.archive()]))
+        for program, (tool, words, file) in _TOOLS.items():
+            if (wanted := release.manifest.program(program)) is not None:
+                arguments = [*words, f"{commands.INSIDE}/{release.id}/{file}"]
+                command = commands.check(program, tool, wanted.image, arguments)
+                answer = self.session.run([command])[command.name]
+                if not answer.ok:
+                    said = refusal(f"{answer.out}\n{answer.err}").replace(f"{commands.INSIDE}/{release.id}/", "")
+                    raise HostFailedError(f"{self.host}: {program} would refuse its configuration: {said}")
+
+    def _switch(self, planned: Change) -> None:
+        """The programs read the new files; those that differ are made anew. Ends when all are well."""
+        release = planned.release
+        if planned.secrets:
+            log.info("%s: writing secrets: %s", self.host, ", ".join(planned.secrets))
+            sent = self.session.send(write_secrets(), [secrets_archive(planned.secrets)])
+            self._must("write the secrets", sent)
+        self._do(commands.point("live", release.id), "change the link live")
+        for name in planned.removals:
+            log.info("%s: stopping %s", self.host, name)
+            self._do(commands.remove(name), f"stop {name}")
+        self._start(release.manifest, planned.starts)
+        self._reload(planned.reloads)
+        pass_gate(self.host, self.session, release.manifest, self.clock)
+        self._do(commands.point("current", release.id), "change the link current")
+
+    def _start(self, manifest: Manifest, names: Collection[str]) -> None:
+        for name in [each.name for each in manifest.programs if each.name in names]:
+            log.info("%s: starting %s", self.host, name)
+            self._do(commands.start(manifest.id, manifest.compose_files, name), f"start {name}")
+
+    def _reload(self, names: Sequence[str]) -> None:
+        for name in names:
+            log.info("%s: reloading %s", self.host, name)
+            found = ask(self.session, request(f"reload-{name}", _PORTS[name], "POST", "/-/reload"))
+            if not found.good:
+                raise HostFailedError(f"{self.host}: {name} refuses its configuration: {found.body.strip()[:1000]}")
+
+    def _go_back(self, planned: Change) -> bool:
+        """What ran before runs again, from what is on the host; whether there was something, and it does."""
+        before = planned.before
+        if before is None or read_manifest(self.session, before.id) is None:
+            log.warning("%s: nothing ran before: what is there now stays for you to look at", self.host)
+            return False
+        log.warning("%s: going back to monitoring %s", self.host, before.id)
+        try:
+            self._do(commands.restore_secrets(planned.secrets), "put the secrets back")
+            self._do(commands.point("live", before.id), "change the link live")
+            self._start(before, {*planned.starts, *planned.removals})
+            self._reload([name for name in planned.reloads if before.program(name) is not None])
+            pass_gate(self.host, self.session, before, self.clock)
+            self._do(commands.point("current", before.id), "change the link current")
+        except FleetError as error:
+            log.warning("%s: monitoring %s does not run again: %s", self.host, before.id, error)
+            return False
+        return True
+
+    def _forget(self, planned: Change) -> None:
+        """What nobody needs any more; that it stays is no failure."""
+        try:
+            if planned.secrets:
+                self._do(commands.forget_secrets(planned.secrets), "forget the old secrets")
+            self._prune(planned)
+        except FleetError as error:
+            log.warning("%s", error)
+
+    def _prune(self, planned: Change) -> None:
+        listed = commands.releases_there()
+        there = self.session.run([listed])[listed.name].out.split()
+        kept = list(dict.fromkeys([planned.release.id, *([planned.current] if planned.current else []), *there]))
+        kept = [each for each in kept if each in there][:KEEP]
+        old = [each for each in there if each not in kept]
+        if not old:
+            return
+        names = [commands.named_images(each) for each in (kept, old)]
+        needed, gone = (self.session.run([name])[name.name].out.split() for name in names)
+        unneeded = [name for name in gone if (name not in needed and name.startswith("voxyard-")) or "@" in name]
+        log.info("%s: removing %s", self.host, ", ".join([*old, *unneeded]))
+        self._do(commands.prune(old, unneeded), "remove what is old")
+
+    def _record(self, before: str, after: str, result: str, note: str = "") -> None:
+        try:
+            record(self.session, self.host, Entry("monitoring", before, after, result, note))
+        except FleetError as error:
+            log.warning("%s", error)
+
+    def _do(self, command: Command, what: str) -> None:
+        self._must(what, self.session.run([command])[command.name])
+
+    def _must(self, what: str, answer: Answer) -> None:
+        if not answer.ok:
+            raise HostFailedError(f"{self.host} could not {what}: {answer.said}")

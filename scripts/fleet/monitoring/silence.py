@@ -1,0 +1,131 @@
+"""Alerts of hosts on which work is done on purpose are silenced for the time of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from fleet.errors import FleetError
+from fleet.facts.machine import CLOCK
+from fleet.inventory.hosts import Host
+from fleet.lock import operator
+from fleet.monitoring.api import ALERTMANAGER_PORT, ask, request
+from fleet.remote import Session, connected
+
+log = logging.getLogger("fleet")
+
+LONGEST_SECONDS = 2 * 3600.0
+"""After so long a silence ends by itself: whoever made it may have died before it could end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A silence that an Alertmanager holds."""
+
+    watcher: str  # the monitoring host's name
+    host: str  # whose alerts it silences
+    id: str
+
+
+class Silencer:
+    """Makes and ends silences on all hosts with the role monitoring.
+
+    What is done to a host does not wait for its alerts: where an Alertmanager cannot be had, that is said, and the
+    work goes on with the alerts heard.
+    """
+
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        connect: Callable[[Host], AbstractContextManager[Session]] = connected,
+        *,
+        longest_seconds: float = LONGEST_SECONDS,
+    ) -> None:
+        """`hosts` are all of the inventory, not only those on which work is done."""
+        self._watchers = [host for host in hosts if "monitoring" in host.roles]
+        self._connect, self._longest = connect, longest_seconds
+        self._said = False
+
+    @contextmanager
+    def quiet(self, hosts: Sequence[str], reason: str) -> Iterator[tuple[Silence, ...]]:
+        """Alerts of these hosts, by their names, are silenced for the time of the block."""
+        silences = self.begin(hosts, reason)
+        try:
+            yield silences
+        finally:
+            self.end(silences)
+
+    def begin(self, hosts: Sequence[str], reason: str) -> tuple[Silence, ...]:
+        """Silence the alerts of these hosts; what could not be done is said, and left out of the answer."""
+        if not self._watchers and not self._said:
+            log.info("alerts are not silenced: no host of the inventory has the role monitoring")
+            self._said = True
+        return tuple(silence for watcher in self._watchers for silence in self._begin_on(watcher, hosts, reason))
+
+    def end(self, silences: Sequence[Silence]) -> None:
+        """End these silences; one that cannot be ended is said, and ends by itself later."""
+        for watcher in self._watchers:
+            if mine := [each for each in silences if each.watcher == watcher.name]:
+                self._end_on(watcher, mine)
+
+    def _begin_on(self, watcher: Host, hosts: Sequence[str], reason: str) -> list[Silence]:
+        made: list[Silence] = []
+        try:
+            with self._connect(watcher) as session:
+                now = CLOCK.read(session.run([CLOCK.command])[CLOCK.name])  # by its clock, not by ours
+                if not isinstance(now, float):
+                    raise FleetError(f"its clock: {now.why}")
+                for name in hosts:
+                    silence = _make(session, name, reason, now, self._longest)
+                    made.append(Silence(watcher.name, name, silence))  # at once: what is made is to be ended
+        except FleetError as error:
+            missed = ", ".join(name for name in hosts if name not in {each.host for each in made})
+            log.warning("alerts of %s are not silenced on %s: %s", missed, watcher.name, error)
+        return made
+
+    def _end_on(self, watcher: Host, silences: Sequence[Silence]) -> None:
+        left = {each.id: each.host for each in silences}
+        try:
+            with self._connect(watcher) as session:
+                for silence in silences:
+                    _expire(session, silence.id)
+                    del left[silence.id]
+        except FleetError as error:
+            log.warning(
+                "alerts of %s stay silenced on %s for up to %.0f minutes: %s. To end it there: docker exec "
+                "voxyard-monitoring-alertmanager-1 amtool --alertmanager.url=http://127.0.0.1:%d silence expire %s",
+                ", ".join(left.values()),
+                watcher.name,
+                self._longest / 60,
+                error,
+                ALERTMANAGER_PORT,
+                " ".join(left),
+            )
+
+
+def _make(session: Session, name: str, reason: str, now: float, seconds: float) -> str:
+    """A silence of all alerts about a host; its id. Prometheus's configuration names hosts by the label instance."""
+    begin = datetime.fromtimestamp(now, UTC)
+    document = {
+        "matchers": [{"name": "instance", "value": name, "isRegex": False, "isEqual": True}],
+        "startsAt": begin.isoformat(timespec="milliseconds"),
+        "endsAt": (begin + timedelta(seconds=seconds)).isoformat(timespec="milliseconds"),
+        "createdBy": operator(),
+        "comment": reason,
+    }
+    found = ask(session, request("silence", ALERTMANAGER_PORT, "POST", "/api/v2/silences", document))
+    try:
+        if found.good:
+            return str(found.document()["silenceID"])
+    except (ValueError, LookupError, TypeError):
+        pass  # said below, with what came instead
+    raise FleetError(f"Alertmanager answered {found.status}, expected a silence: {found.body.strip()[:300]}")
+
+
+def _expire(session: Session, silence: str) -> None:
+    found = ask(session, request("expire", ALERTMANAGER_PORT, "DELETE", f"/api/v2/silence/{silence}"))
+    if not found.good and found.status != 404:  # 404: it is gone already
+        raise FleetError(f"Alertmanager answered {found.status} when silence {silence} was to end: {found.body[:300]}")

@@ -1,0 +1,243 @@
+"""What a host has of monitoring, and what would change there. What asks the host changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet.errors import FleetError, HostFailedError
+from fleet.fact import Fact, Unknown
+from fleet.monitoring import commands
+from fleet.monitoring.release import RELOADED, Manifest, Picture, Release, parse
+from fleet.remote import Session
+from fleet.rollout.change import Shipment, layers_there
+from fleet.rollout.host_state import CONTAINERS, IMAGES, SECRETS, HostImage, ServiceContainer
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """As whom the programs run."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A monitoring host as it is found."""
+
+    live: str | None  # the release whose files the programs read
+    current: str | None  # the release that was last found good
+    manifest: Manifest | None  # of the current release
+    whole: bool  # the wanted release's files are there as they were written
+    checksums: Mapping[str, str]  # of the current release's files, by name
+    images: tuple[HostImage, ...]
+    secrets: Mapping[str, tuple[str, str]]  # mode and SHA-256, by name
+    containers: tuple[ServiceContainer, ...]
+
+    def container(self, program: str) -> ServiceContainer | None:
+        """The program's container, the running one where there are several."""
+        found = [each for each in self.containers if each.service == program]
+        return min(found, key=lambda each: each.state != "running", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is done on one host; nothing, where nothing is true."""
+
+    release: Release
+    current: str | None
+    before: Manifest | None  # of the current release
+    shipments: tuple[Shipment, ...] = ()
+    pulls: tuple[Picture, ...] = ()
+    write: bool = False
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # those that are not there so
+    starts: Mapping[str, str] = field(default_factory=dict)  # programs whose container is made anew, and why
+    reloads: tuple[str, ...] = ()
+    removals: tuple[str, ...] = ()
+    publish: bool = False
+    files: tuple[str, ...] = ()  # what differs from the current release's, in words
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the host is as it should be."""
+        steps = (self.shipments, self.pulls, self.write, self.secrets, self.starts, self.removals, self.publish)
+        return not any(steps)
+
+    def lines(self) -> tuple[str, ...]:
+        """The change in words, a line a step."""
+        if self.nothing:
+            return (f"nothing to do: monitoring {self.release.id} runs",)
+        return tuple(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from map(str, self.shipments)
+        yield from (f"pull image {each.reference}" for each in self.pulls)
+        if self.write:
+            yield f"write monitoring {self.release.id}"
+        yield from self.files
+        if self.secrets:
+            yield f"write secrets: {', '.join(self.secrets)}"  # their names alone
+        yield from (f"stop {name}: it is not wanted any more" for name in self.removals)
+        yield from (f"start {name}: {why}" for name, why in self.starts.items())
+        yield from (f"reload {name}" for name in self.reloads)
+        if self.publish:
+            yield f"make {self.release.id} the current one, after {self.current or 'none'}"
+
+
+def read_login(session: Session, host: str) -> Login:
+    """Who the login is. Raises HostFailedError, also for root: the programs would run as root."""
+    found = _IDENTITY.among(session.run([_IDENTITY.command]))
+    if isinstance(found, Unknown):
+        raise HostFailedError(f"{host}: its login cannot be read: {found.why}")
+    if found.uid == 0:
+        raise HostFailedError(
+            f"{host}: its login is root, and the programs run as the login: give it a user of its own in the group "
+            "docker, and name that one as `user` in the inventory"
+        )
+    return found
+
+
+def read_state(session: Session, host: str, release: str) -> State:
+    """Ask the host, beside the release that it should have. Raises HostFailedError."""
+    changed = Fact("changed", commands.changed(release).text, lambda text: text.split())
+    facts: tuple[Fact[Any], ...] = (_LIVE, _CURRENT, _MANIFEST, _CHECKSUMS, changed, IMAGES, SECRETS, _PROGRAMS)
+    answers = session.run([fact.command for fact in facts])
+    found: dict[str, Any] = {fact.name: fact.among(answers) for fact in facts}
+    for name, value in found.items():
+        if isinstance(value, Unknown):
+            raise HostFailedError(f"{host}: its {name} cannot be read: {value.why}")
+    return State(
+        live=found[_LIVE.name],
+        current=found[_CURRENT.name],
+        manifest=found[_MANIFEST.name],
+        whole=not found[changed.name],
+        checksums=found[_CHECKSUMS.name],
+        images=found[IMAGES.name],
+        secrets=found[SECRETS.name],
+        containers=found[_PROGRAMS.name],
+    )
+
+
+def read_manifest(session: Session, release: str) -> Manifest | None:
+    """What a release on the host says of itself; None where it is not there, or not understood."""
+    command = commands.manifest(release)
+    try:
+        return parse(session.run([command])[command.name].out)
+    except HostFailedError:
+        raise
+    except FleetError:
+        return None
+
+
+def read_containers(session: Session, host: str) -> tuple[ServiceContainer, ...]:
+    """The containers of monitoring. Raises HostFailedError."""
+    found = _PROGRAMS.among(session.run([_PROGRAMS.command]))
+    if isinstance(found, Unknown):
+        raise HostFailedError(f"{host}: its containers cannot be read: {found.why}")
+    return found
+
+
+def change(release: Release, state: State) -> Change:
+    """What makes the host have `release`."""
+    names = {each.name for each in release.manifest.programs}
+    starts = {each.name: why for each in release.manifest.programs if (why := _why_anew(release, each.name, state))}
+    publish = not (state.live == state.current == release.id)
+    return Change(
+        release=release,
+        current=state.current,
+        before=state.manifest,
+        shipments=tuple(_shipments(release, state)),
+        pulls=tuple(
+            each for each in release.pictures if each.local is None and not _named(each.reference, state.images)
+        ),
+        write=not state.whole,
+        secrets={name: value for name, value in release.secrets.items() if not _has(state, name, value)},
+        starts=starts,
+        reloads=tuple(_reloads(release, state, starts)),
+        removals=tuple(dict.fromkeys(each.service for each in state.containers if each.service not in names)),
+        publish=publish,
+        files=tuple(_files(release, state)) if state.current != release.id else (),
+    )
+
+
+def _why_anew(release: Release, name: str, state: State) -> str | None:
+    wanted, container = release.manifest.program(name), state.container(name)
+    if container is None or wanted is None:
+        return "it is not there"
+    if container.config != wanted.config:
+        return f"its configuration is {container.config or 'unknown'}, {wanted.config} is wanted"
+    if container.starting or (container.state == "running" and container.health in ("healthy", None)):
+        return None
+    return f"it is {container.said}"
+
+
+def _reloads(release: Release, state: State, starts: Mapping[str, str]) -> Iterator[str]:
+    """The programs that read their files again: those whose files differ, or all where that is not known."""
+    touched = state.live == release.id and not state.whole  # somebody changed what they read now
+    cut = state.live != state.current  # the last attempt did not come to its end
+    for name in RELOADED:
+        wanted = release.manifest.program(name)
+        before = state.manifest.program(name) if state.manifest else None
+        differs = before is None or wanted is None or before.files != wanted.files
+        if wanted is not None and name not in starts and (touched or cut or differs):
+            yield name
+
+
+def _shipments(release: Release, state: State) -> Iterator[Shipment]:
+    for picture in release.pictures:
+        image = picture.local
+        there = _named(picture.reference, state.images)
+        if image is not None and (there is None or there.layers != image.layers):
+            yield Shipment(image, layers_there(image, state.images))
+
+
+def _named(reference: str, images: tuple[HostImage, ...]) -> HostImage | None:
+    return next((each for each in images if reference in each.names), None)
+
+
+def _has(state: State, name: str, value: bytes) -> bool:
+    return state.secrets.get(name) == ("600", hashlib.sha256(value).hexdigest())
+
+
+def _files(release: Release, state: State) -> Iterator[str]:
+    """Which files differ; release.json and the environment are written by us and differ always."""
+    wanted, there = release.checksums, state.checksums
+    for name in sorted({*wanted, *there}):
+        if name in there and name not in wanted:
+            yield f"  without {name}"
+        elif name not in there and there:
+            yield f"  new {name}"
+        elif there and there[name] != wanted[name] and not name.endswith((".env", "release.json")):
+            yield f"  other {name}"
+
+
+def _login(text: str) -> Login:
+    uid, gid = text.split()
+    return Login(int(uid), int(gid))
+
+
+def _name(text: str) -> str | None:
+    return text.strip().rpartition("/")[2] or None
+
+
+def _manifest(text: str) -> Manifest | None:
+    try:
+        return parse(text) if text.strip() else None
+    except FleetError:
+        return None  # of another version of ours: as if there were none
+
+
+def _sums(text: str) -> Mapping[str, str]:
+    rows = (line.partition("  ") for line in text.splitlines())
+    return {name: checksum for checksum, _, name in rows}
+
+
+_IDENTITY = Fact("identity", commands.identity().text, _login)
+_LIVE = Fact("live", commands.link("live").text, _name)
+_CURRENT = Fact("current", commands.link("current").text, _name)
+_MANIFEST = Fact("manifest", commands.manifest("current").text, _manifest)
+_CHECKSUMS = Fact("checksums", commands.checksums("current").text, _sums)
+_PROGRAMS = Fact("programs", commands.programs().text, CONTAINERS.parse)

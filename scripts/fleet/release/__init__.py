@@ -1,0 +1,1 @@
+"""What a host should have: files, services, images and artefacts under one id."""

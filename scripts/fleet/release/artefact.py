@@ -1,0 +1,153 @@
+"""Weights and voices as artefacts of a release: files from a directory here, under a name that says what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.errors import FleetError
+from fleet.inventory.bark_settings import VOICE_NAMES
+from voxyard.bark import BarkError
+from voxyard.bark.checksums import SUMS
+from voxyard.bark.checksums import read as read_sums
+from voxyard.bark.sources import chosen, parts
+from voxyard.bark.weights import check
+
+LARGEST_VOICE = 8 << 20  # bytes, as the service takes them
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A directory of files that a host gets once, checks by their sums, and mounts read-only."""
+
+    kind: str  # weights, voices
+    id: str  # 12 hex digits over the checksums
+    source: Path  # the directory here
+    checksums: Mapping[str, str]  # SHA-256 by the file's name
+    size_bytes: int
+
+    @property
+    def name(self) -> str:
+        """Its directory on a host, below artefacts/."""
+        return f"{self.kind}-{self.id}"
+
+
+class Checksums:
+    """SHA-256 of files, kept in a file from run to run: gigabytes are read again only when they have changed."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """A file that is missing or damaged is one that knows nothing yet; without a path nothing is kept."""
+        self._path = path
+        self._known = _remembered(path) if path else {}
+
+    def of(self, file: Path) -> str:
+        """The file's SHA-256. Raises OSError."""
+        found = file.stat()
+        stamp = [found.st_size, found.st_mtime_ns, found.st_ino]
+        known = self._known.get(str(file))
+        if known is not None and known[:3] == stamp and isinstance(known[3], str):
+            return known[3]
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        self._known[str(file)] = [*stamp, digest]
+        self._keep()
+        return digest
+
+    def _keep(self) -> None:
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        unfinished.write_text(json.dumps(self._known), encoding="utf-8")
+        unfinished.replace(self._path)
+
+
+def weights(directory: Path, checksums: Checksums) -> Artefact:
+    """The model in a directory that `voxyard weights fetch` made. Raises FleetError where it is no usable one."""
+    _require_directory(directory, "weights")
+    try:
+        problems = check(directory)
+    except ImportError as error:
+        raise FleetError(
+            f"the weights in {directory} cannot be looked at: {error.name or error} is not installed here: "
+            "pip install 'voxyard[fleet]'"
+        ) from None
+    except OSError as error:
+        raise FleetError(f"{directory}: cannot be read: {error}") from None
+    if problems:
+        raise FleetError(f"{directory} is no usable Bark model: {'; '.join(problems)}: see `voxyard weights check`")
+    return _artefact("weights", directory, chosen(parts(directory)), checksums, _said_sums(directory))
+
+
+def voices(directory: Path, checksums: Checksums) -> Artefact:
+    """The voice files (.npz) in a directory, and voices.yaml with further names. Raises FleetError without any."""
+    _require_directory(directory, "voices")
+    names = {each.name for each in directory.iterdir() if each.suffix == ".npz" or each.name == VOICE_NAMES}
+    if not names:
+        raise FleetError(f"{directory}: no voices: expected files NAME.npz, or {VOICE_NAMES} with further names")
+    found = _artefact("voices", directory, names, checksums, {})
+    for name in sorted(names):
+        if (directory / name).stat().st_size > LARGEST_VOICE:
+            raise FleetError(f"{directory / name}: larger than {LARGEST_VOICE >> 20} MiB, which is no voice")
+    return found
+
+
+MAKERS: Mapping[str, Callable[[Path, Checksums], Artefact]] = {"weights": weights, "voices": voices}
+
+
+def _artefact(
+    kind: str, directory: Path, names: Iterable[str], checksums: Checksums, said: Mapping[str, str]
+) -> Artefact:
+    found: dict[str, str] = {}
+    size = 0
+    for name in sorted(names):
+        file = directory / name
+        _require_inside(file, directory)
+        try:
+            found[name] = checksums.of(file.resolve())
+            size += file.stat().st_size
+        except OSError as error:
+            raise FleetError(f"{file}: cannot be read: {error.strerror}") from None
+        if name in said and said[name] != found[name]:
+            raise FleetError(f"{file}: its SHA-256 is {found[name]}, {SUMS} says {said[name]}: fetch the {kind} again")
+    lines = "".join(f"{digest}  {name}\n" for name, digest in found.items())
+    return Artefact(kind, hashlib.sha256(lines.encode()).hexdigest()[:12], directory, found, size)
+
+
+def _require_directory(directory: Path, kind: str) -> None:
+    if not directory.is_dir():
+        how = ": voxyard weights fetch --out DIR makes one" if kind == "weights" else ""
+        raise FleetError(f"{directory}: no such directory, named as bark.{kind} in the inventory{how}")
+
+
+def _require_inside(file: Path, directory: Path) -> None:
+    """Raises FleetError for a link that leads out of the directory: what it means can change behind our back."""
+    if not file.is_file():
+        raise FleetError(f"{file}: expected a file, found {'a link to nothing' if file.is_symlink() else 'none'}")
+    if not file.resolve().is_relative_to(directory.resolve()):
+        raise FleetError(
+            f"{file}: a link to {file.resolve()}, outside of the directory: copy the files themselves (cp -rL)"
+        )
+
+
+def _said_sums(directory: Path) -> Mapping[str, str]:
+    """What the list beside the files says; nothing where there is none."""
+    try:
+        return read_sums(directory / SUMS) if (directory / SUMS).exists() else {}
+    except BarkError as error:
+        raise FleetError(str(error)) from None
+
+
+def _remembered(path: Path) -> dict[str, list[object]]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(document, dict):
+        return {}
+    return {name: row for name, row in document.items() if isinstance(row, list) and len(row) == 4}

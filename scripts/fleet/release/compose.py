@@ -1,0 +1,158 @@
+"""Compose files of a host: which there are, what only this host's says, and what of them concerns one service."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fleet.errors import FleetError
+from fleet.inventory.hosts import Host
+
+HOST_FILE = "host.yaml"
+TRAINER_FILE = "trainer.yaml"
+SITE = "site-"
+"""How the names of a site's own compose files begin in a release."""
+_NAMED = ("networks", "volumes", "secrets", "configs")
+_VARIABLE = re.compile(r"\$(?:\$|\{?([A-Za-z_][A-Za-z0-9_]*))")
+
+
+def sources(folder: Path, host: Host, *, gpus: bool, loopback: bool) -> dict[str, Path]:
+    """The compose files of a host's services that lie here, in the order in which they are merged: name → path.
+
+    `loopback` says that its speech service has no API keys. Raises FleetError for a missing one.
+    """
+    names = ["exporter.yaml"]
+    if "bark" in host.roles:
+        names += ["bark.yaml", *(["bark-loopback.yaml"] if loopback else [])]
+    names += [] if gpus else ["cpu.yaml"]
+    found = {name: folder / name for name in names}
+    found |= {f"{SITE}{number}-{path.name}": path for number, path in enumerate(host.compose_overrides, 1)}
+    return _present(found, host)
+
+
+def trainer_sources(folder: Path, host: Host) -> dict[str, Path]:
+    """The compose file of a host's training runs: name → path. Raises FleetError where it is missing."""
+    return _present({TRAINER_FILE: folder / TRAINER_FILE}, host) if "trainer" in host.roles else {}
+
+
+def host_file(*, gpus: Sequence[str], voices: str | None, secrets: Sequence[str]) -> dict[str, Any]:
+    """What the speech service of one host has beside what all have: its GPUs, an artefact with voices, its secrets."""
+    service: dict[str, Any] = {}
+    if gpus:
+        # A variable cannot hold a list of them.
+        devices = [{"driver": "nvidia", "device_ids": list(gpus), "capabilities": ["gpu", "compute", "utility"]}]
+        service["deploy"] = {"resources": {"reservations": {"devices": devices}}}
+    if voices is not None:
+        mount = {"type": "bind", "source": f"../../artefacts/{voices}", "target": "/var/lib/voxyard/voices"}
+        service["volumes"] = [{**mount, "read_only": True, "bind": {"create_host_path": False}}]
+    if secrets:
+        service["secrets"] = list(secrets)
+    document: dict[str, Any] = {"services": {"bark": service}} if service else {}
+    if secrets:
+        document["secrets"] = {name: {"file": f"../../secrets/{name}"} for name in secrets}
+    return document
+
+
+def written(document: Mapping[str, Any], what: str) -> bytes:
+    """A compose file of ours; `what` says in a line what is in it."""
+    return f"# {what}; written by fab deploy.\n{yaml.safe_dump(dict(document), sort_keys=False)}".encode()
+
+
+def parse(content: bytes, name: str) -> Mapping[str, Any]:
+    """A compose file as data, tags such as `!reset` kept. Raises FleetError with the line."""
+    try:
+        document = yaml.load(content, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        said = " ".join((error.problem or "not readable").split())
+        raise FleetError(f"{name}:{mark.line + 1 if mark else 1}: not YAML: {said}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise FleetError(f"{name}: not readable as YAML: {error}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict) or not isinstance(document.get("services", {}), dict | None):
+        raise FleetError(f"{name}: expected a compose file, with services as a mapping")
+    return document
+
+
+def concerning(document: Mapping[str, Any], service: str) -> Mapping[str, Any]:
+    """What of one file the container of a service is made of: its own entry, and what that names.
+
+    A file that brings in others concerns every service: what is in those cannot be seen here.
+    """
+    own = (document.get("services") or {}).get(service)
+    if "include" in document or (isinstance(own, dict) and "extends" in own):
+        return document
+    if own is None and not _default_network(document):
+        return {}
+    words = set(texts(own))
+    found: dict[str, Any] = {} if own is None else {"service": own}
+    for kind in _NAMED:
+        entries = document.get(kind)
+        if isinstance(entries, dict):
+            used = {name: entry for name, entry in entries.items() if name in words or _volume_named(name, words)}
+            found |= {kind: used} if used else {}
+    if _default_network(document):
+        found["default"] = document["networks"]["default"]
+    return found
+
+
+def variables(document: Any) -> set[str]:
+    """The variables that are put into the texts of a document."""
+    return {found[1] for text in texts(document) for found in _VARIABLE.finditer(text) if found[1]}
+
+
+def texts(document: Any) -> Iterator[str]:
+    """Every text in a document, keys too."""
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, Mapping):
+        for key, value in document.items():
+            yield str(key)
+            yield from texts(value)
+    elif isinstance(document, list | tuple):
+        for each in document:
+            yield from texts(each)
+
+
+def mounted(document: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """Which of these files of the release a document names."""
+    said = {text.removeprefix("./").partition(":")[0] for text in texts(document)}
+    return tuple(name for name in names if name in said)
+
+
+def _present(found: dict[str, Path], host: Host) -> dict[str, Path]:
+    for path in found.values():
+        if not path.is_file():
+            raise FleetError(f"{path}: no such compose file, needed for {host.name}")
+    return found
+
+
+def _default_network(document: Mapping[str, Any]) -> bool:
+    networks = document.get("networks")
+    return isinstance(networks, dict) and "default" in networks
+
+
+def _volume_named(name: str, words: set[str]) -> bool:
+    return any(word.startswith(f"{name}:") for word in words)
+
+
+class _Loader(yaml.SafeLoader):
+    """Knows every tag: what Compose makes of it is not our concern, only that it is there."""
+
+
+def _tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+    if isinstance(node, yaml.MappingNode):
+        value: Any = loader.construct_mapping(node, deep=True)
+    elif isinstance(node, yaml.SequenceNode):
+        value = loader.construct_sequence(node, deep=True)
+    else:
+        value = node.value
+    return {f"!{suffix}": value}
+
+
+_Loader.add_multi_constructor("!", _tagged)

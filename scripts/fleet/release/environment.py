@@ -1,0 +1,75 @@
+"""The variables that the compose files of a host are filled with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleet.images.image import LocalImage
+from fleet.inventory.bark_settings import start_seconds
+from fleet.inventory.hosts import Host
+from fleet.release.artefact import Artefact
+from fleet.release.assignment import Assignment
+from fleet.release.plan import plan_variables
+
+ENVIRONMENT_FILE = "voxyard.env"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a survey knows of a host, as far as its release depends on it."""
+
+    address: str  # over which the login came; the services listen there unless the inventory says otherwise
+    uid: int  # of the login: bark and trainer run as this user
+    gid: int
+    gpus: bool
+
+
+def exporter_address(host: Host, place: Place) -> str:
+    """Where the exporter listens."""
+    return host.exporter_address or place.address
+
+
+def bark_address(host: Host, place: Place) -> str:
+    """Where the speech service listens."""
+    return host.bark.address or place.address
+
+
+def variables(
+    host: Host,
+    assignment: Assignment,
+    place: Place,
+    images: Mapping[str, LocalImage],
+    artefacts: Mapping[str, Artefact],
+) -> dict[str, str]:
+    """All but the release's name and the services' hashes, by the names that the compose files use."""
+    found = {f"VOXYARD_{role.upper()}_IMAGE": image.reference for role, image in images.items()}
+    found |= {
+        "VOXYARD_UID": str(place.uid),
+        "VOXYARD_GID": str(place.gid),
+        "VOXYARD_EXPORTER_ADDRESS": exporter_address(host, place),
+        "VOXYARD_EXPORTER_PORT": str(host.exporter_port),
+    }
+    if "bark" in host.roles:
+        limits = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(assignment.bark_limits.items()))
+        found |= {
+            "VOXYARD_BARK_ADDRESS": bark_address(host, place),
+            "VOXYARD_BARK_PORT": str(host.bark.port),
+            "VOXYARD_BARK_STOP_SECONDS": str(host.bark.stop_seconds),
+            "VOXYARD_BARK_START_SECONDS": str(start_seconds(host.bark.settings)),
+            **({"VOXYARD_BARK_GPU_MEMORY": limits} if limits else {}),
+        }
+        found |= {f"VOXYARD_BARK_{kind.upper()}": each.name for kind, each in artefacts.items()}
+    if "trainer" in host.roles:
+        found |= {
+            "VOXYARD_TRAINER_METRICS_ADDRESS": exporter_address(host, place),
+            "VOXYARD_TRAINER_METRICS_PORT": str(host.trainer.metrics_port),
+            "VOXYARD_TRAINER_STOP_SECONDS": str(host.trainer.stop_seconds),
+            **plan_variables(assignment),
+        }
+    return found
+
+
+def written(values: Mapping[str, str]) -> bytes:
+    """The environment file."""
+    return "".join(f"{name}={value}\n" for name, value in values.items()).encode()

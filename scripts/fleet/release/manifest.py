@@ -1,0 +1,89 @@
+"""What a release says of itself in its release.json: enough to start it again with nothing but what is on the host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.errors import FleetError
+from fleet.release.release import Release
+
+MANIFEST_FILE = "release.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceEntry:
+    """One service, as it must run for the release to be the one that runs."""
+
+    name: str
+    config: str  # the label voxyard.config of its container
+    image: str  # as the compose file names it
+    address: str
+    port: int
+    ready: str
+    stop_seconds: int
+    healthy_seconds: int
+    gpu_limits: Mapping[str, int]  # MiB by UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One release."""
+
+    id: str
+    services: tuple[ServiceEntry, ...]  # in the order in which they start
+    images: tuple[str, ...]
+    artefacts: tuple[str, ...]  # names of directories below artefacts/
+    compose_files: tuple[str, ...]
+
+    def service(self, name: str) -> ServiceEntry | None:
+        """The service of this name."""
+        return next((each for each in self.services if each.name == name), None)
+
+    @property
+    def expected(self) -> bytes:
+        """state/expected.json: what the exporter compares with what runs."""
+        document = {"release": self.id, "services": {each.name: each.config for each in self.services}}
+        return json.dumps(document, sort_keys=True).encode() + b"\n"
+
+
+def of(release: Release) -> Manifest:
+    """The manifest of a release that was rendered here."""
+    return parse(dict(release.files)[MANIFEST_FILE])
+
+
+def parse(data: bytes | str) -> Manifest:
+    """The manifest that is in a release.json. Raises FleetError for one that is not understood."""
+    try:
+        found: dict[str, Any] = json.loads(data)
+        return Manifest(
+            id=str(found["id"]),
+            services=tuple(_service(name, each) for name, each in found["services"].items()),
+            images=tuple(_name(each, "image") for each in found["images"]),
+            artefacts=tuple(_name(each, "name") for each in found["artefacts"]),
+            compose_files=tuple(str(each) for each in found["compose_files"]),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise FleetError(
+            f"{MANIFEST_FILE} is not understood ({type(error).__name__}: {error}): deploy again with this voxyard"
+        ) from error
+
+
+def _service(name: str, found: Mapping[str, Any]) -> ServiceEntry:
+    return ServiceEntry(
+        name=name,
+        config=str(found["config"]),
+        image=str(found["image"]),
+        address=str(found["address"]),
+        port=int(found["port"]),
+        ready=str(found["ready"]),
+        stop_seconds=int(found["stop_seconds"]),
+        healthy_seconds=int(found["healthy_seconds"]),
+        gpu_limits={str(gpu): int(mib) for gpu, mib in found["gpu_limits"].items()},
+    )
+
+
+def _name(found: Any, key: str) -> str:
+    return str(found[key]) if isinstance(found, Mapping) else str(found)

@@ -1,0 +1,48 @@
+"""The plan of a host, which its programs read: what is to run on which GPU, and within which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleet.release.assignment import Assignment
+
+PLAN_FILE = "plan.yaml"
+
+
+def plan_document(assignment: Assignment) -> dict[str, object]:
+    """What the programs of a host read as their host plan: the workloads, and the trainer's settings."""
+    document: dict[str, object] = {
+        "workloads": [{"workload": each.workload, "role": each.role, "gpu": each.gpu} for each in assignment.workloads]
+    }
+    limits = assignment.limits
+    if limits is None:
+        return document
+    data: dict[str, object] = {
+        "prefetch_buffer_size": limits.ring_slots,
+        "pipeline_buffer_size": limits.buffer_size,
+    }
+    training: dict[str, object] = {
+        "batch_size": limits.batch_size,
+        "enable_memory_isolation": True,
+        "model_gpu_memory": limits.model.limit_mib,
+    }
+    if limits.data is not None:  # one GPU alone is the only one that its container sees
+        data |= {"data_gpu": limits.data.uuid, "model_gpu": limits.model.uuid}
+        training |= {"data_gpu_memory": limits.data.limit_mib}
+    return document | {"data": data, "training": training}
+
+
+def plan_variables(assignment: Assignment) -> Mapping[str, str]:
+    """The plan's GPUs and limits for the environment file, by the names that the trainer's settings have there."""
+    limits = assignment.limits
+    if limits is None:
+        return {}
+    cards = {"MODEL": limits.model} | ({} if limits.data is None else {"DATA": limits.data})
+    return {
+        name: value
+        for role, card in sorted(cards.items())
+        for name, value in (
+            (f"VOXYARD_{role}_GPU", card.uuid),
+            (f"VOXYARD_{role}_GPU_MEMORY", str(card.limit_mib)),
+        )
+    }

@@ -1,0 +1,281 @@
+"""What is put on a host: the rendered files of one release, under a name that says what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import ipaddress
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import yaml
+
+from fleet.errors import FleetError
+from fleet.images.image import LocalImage
+from fleet.inventory import bark_settings
+from fleet.inventory.bark_settings import VOICE_NAMES
+from fleet.inventory.hosts import Host
+from fleet.inventory.secrets import BARK_KEYS, BARK_WEBHOOK, Secrets
+from fleet.inventory.secrets import read as read_secrets
+from fleet.release import compose, environment
+from fleet.release.artefact import MAKERS, Artefact, Checksums
+from fleet.release.assignment import Assignment
+from fleet.release.config_hash import config_hash
+from fleet.release.environment import ENVIRONMENT_FILE, Place
+from fleet.release.plan import PLAN_FILE, plan_document
+from fleet.release.service import Service
+
+MANIFEST_FILE = "release.json"
+START_MARGIN = 60  # seconds that a start may take beside loading the model
+# The plan is read inside the container by a user of its own; around it is a directory that only the owner can enter.
+_MODES = {PLAN_FILE: 0o644}
+
+__all__ = [
+    "ENVIRONMENT_FILE",
+    "MANIFEST_FILE",
+    "PLAN_FILE",
+    "Place",
+    "Release",
+    "Supplies",
+    "gather",
+    "plan_document",
+    "render",
+    "wanted_images",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Supplies:
+    """What lies here and goes into a host's release."""
+
+    images: Mapping[str, LocalImage]  # by role: exporter, bark, trainer
+    compose: Mapping[str, bytes]  # files of the services, in the order in which they are merged
+    trainer: Mapping[str, bytes] = field(default_factory=dict)  # files of training runs
+    artefacts: Mapping[str, Artefact] = field(default_factory=dict)  # by kind
+    secrets: Secrets = field(default_factory=Secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """All that one host gets; the same content always has the same id."""
+
+    id: str
+    files: tuple[tuple[str, bytes], ...]
+    compose_files: tuple[str, ...]  # of the services, in the order in which they are merged
+    services: tuple[Service, ...]  # in the order in which they start
+    images: tuple[LocalImage, ...]  # the trainer's too
+    artefacts: tuple[Artefact, ...] = ()
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    @property
+    def checksums(self) -> Mapping[str, str]:
+        """SHA-256 of each file, by name."""
+        return {name: hashlib.sha256(content).hexdigest() for name, content in self.files}
+
+    def service(self, name: str) -> Service | None:
+        """The service of this name."""
+        return next((each for each in self.services if each.name == name), None)
+
+    def archive(self) -> bytes:
+        """The files as a tar archive, for nobody but their owner."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for name, content in self.files:
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(content), _MODES.get(name, 0o600)
+                archive.addfile(member, io.BytesIO(content))
+        return buffer.getvalue()
+
+
+def wanted_images(host: Host) -> tuple[str, ...]:
+    """The roles whose images a host needs."""
+    return ("exporter", *(role for role in ("bark", "trainer") if role in host.roles))
+
+
+def gather(
+    host: Host, place: Place, folder: Path, images: Mapping[str, LocalImage], checksums: Checksums | None = None
+) -> Supplies:
+    """Read what the release of a host is made of; `folder` holds our compose files.
+
+    `checksums` keeps what was computed of weights. Raises FleetError where something is missing, or no good.
+    """
+    secrets = Secrets() if host.secrets is None else read_secrets(host.secrets)
+    loopback = "bark" in host.roles and _without_keys(host, place, secrets)
+    sources = compose.sources(folder, host, gpus=place.gpus, loopback=loopback)
+    return Supplies(
+        images={role: images[role] for role in wanted_images(host)},
+        compose={name: path.read_bytes() for name, path in sources.items()},
+        trainer={name: path.read_bytes() for name, path in compose.trainer_sources(folder, host).items()},
+        artefacts=_artefacts(host, checksums or Checksums()),
+        secrets=secrets,
+    )
+
+
+def render(host: Host, assignment: Assignment, place: Place, supplies: Supplies) -> Release:
+    """The release of `host`. Raises FleetError where the inventory wants what the host cannot give."""
+    _require_gpus(host, assignment, place)
+    secrets = supplies.secrets.of("bark") if "bark" in host.roles else {}
+    files, compose_files = _files(host, assignment, supplies, secrets)
+    variables = environment.variables(host, assignment, place, supplies.images, supplies.artefacts)
+    ordered = [(name, files[name]) for name in compose_files]
+
+    def hashed(service: Service) -> Service:
+        bark = service.name == "bark"
+        config = config_hash(
+            service.name,
+            service.image.id,
+            compose=ordered,
+            environment=variables,
+            files=files,
+            artefacts=tuple(supplies.artefacts.values()) if bark else (),
+            secrets=secrets if bark else {},
+        )
+        return replace(service, config=config)
+
+    services = tuple(hashed(each) for each in _services(host, assignment, place, supplies))
+    variables |= {f"VOXYARD_{each.name.upper()}_CONFIG": each.config for each in services}
+    images, artefacts = tuple(supplies.images.values()), tuple(supplies.artefacts.values())
+    release = _id(files, variables)
+    files[ENVIRONMENT_FILE] = environment.written({"VOXYARD_RELEASE": release, **variables})
+    files[MANIFEST_FILE] = _manifest(release, compose_files, services, images, artefacts)
+    return Release(release, tuple(files.items()), compose_files, services, images, artefacts, secrets)
+
+
+def _artefacts(host: Host, checksums: Checksums) -> Mapping[str, Artefact]:
+    if "bark" not in host.roles:
+        return {}
+    if host.bark.weights is None:
+        raise FleetError(
+            f"{host.name}: the role bark needs weights: name a directory as bark.weights in the inventory; "
+            "voxyard weights fetch --out DIR makes one"
+        )
+    wanted = {"weights": host.bark.weights, "voices": host.bark.voices}
+    return {kind: MAKERS[kind](path, checksums) for kind, path in wanted.items() if path is not None}
+
+
+def _without_keys(host: Host, place: Place, secrets: Secrets) -> bool:
+    """Whether the speech service asks for no API keys, which it may on loopback alone. Raises FleetError elsewhere."""
+    if BARK_KEYS in secrets.values:
+        return False
+    address = environment.bark_address(host, place)
+    if not _is_loopback(address):
+        where = f"in {host.secrets}" if host.secrets else "in a file that the inventory names as secrets"
+        raise FleetError(
+            f"{host.name}: the speech service would listen on {address}, where others reach it, without API keys: "
+            f"put {BARK_KEYS} {where} (voxyard keys new NAME --file FILE writes what belongs there), or set "
+            "bark.address to 127.0.0.1"
+        )
+    return True
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _require_gpus(host: Host, assignment: Assignment, place: Place) -> None:
+    """Raises FleetError for a speech service on a host whose GPUs are all none for it."""
+    if "bark" in host.roles and place.gpus and not assignment.bark_limits:
+        why = assignment.problem or "none of them is fit, or left for it"
+        raise FleetError(f"{host.name}: no GPU for the speech service: {why}: take the role bark from this host")
+
+
+def _files(
+    host: Host, assignment: Assignment, supplies: Supplies, secrets: Mapping[str, bytes]
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """The files whose content does not depend on the release's name, and which are merged as compose files."""
+    ours = {name: body for name, body in supplies.compose.items() if not name.startswith(compose.SITE)}
+    theirs = {name: body for name, body in supplies.compose.items() if name.startswith(compose.SITE)}
+    files = {PLAN_FILE: yaml.safe_dump(plan_document(assignment), sort_keys=False).encode()}
+    if "bark" in host.roles:
+        voices = supplies.artefacts.get("voices")
+        own = compose.host_file(
+            gpus=sorted(assignment.bark_limits), voices=None if voices is None else voices.name, secrets=sorted(secrets)
+        )
+        if own:
+            ours[compose.HOST_FILE] = compose.written(own, "What the speech service of this host has to itself")
+        files[bark_settings.BARK_FILE] = bark_settings.render(
+            host.bark.settings,
+            bark_settings.Surroundings(
+                gpus=assignment.bark_limits,
+                keys=BARK_KEYS in secrets,
+                webhook_secret=BARK_WEBHOOK in secrets,
+                voices=voices is not None,
+                voice_names=voices is not None and VOICE_NAMES in voices.checksums,
+                stop_seconds=host.bark.stop_seconds,
+            ),
+        )
+    merged = ours | theirs
+    return {**merged, **supplies.trainer, **files}, tuple(merged)
+
+
+def _services(host: Host, assignment: Assignment, place: Place, supplies: Supplies) -> Sequence[Service]:
+    """The services in the order in which they start, their hashes still missing."""
+    exporter = Service(
+        name="exporter",
+        config="",
+        image=supplies.images["exporter"],
+        address=environment.exporter_address(host, place),
+        port=host.exporter_port,
+        ready="/readyz" if place.gpus else "/healthz",  # without a driver it is never ready, and wanted all the same
+    )
+    found = [exporter]
+    if "bark" in host.roles:
+        bark = Service(
+            name="bark",
+            config="",
+            image=supplies.images["bark"],
+            address=environment.bark_address(host, place),
+            port=host.bark.port,
+            stop_seconds=host.bark.stop_seconds,
+            healthy_seconds=bark_settings.start_seconds(host.bark.settings) + START_MARGIN,
+            gpu_limits=assignment.bark_limits,
+        )
+        found.append(bark)
+    return found
+
+
+def _id(files: Mapping[str, bytes], variables: Mapping[str, str]) -> str:
+    """The name of the content; what images, artefacts and secrets are is in the variables, as names and hashes."""
+    content = {
+        "files": {name: hashlib.sha256(body).hexdigest() for name, body in files.items()},
+        "variables": variables,
+        "modes": _MODES,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _manifest(
+    release: str,
+    compose_files: Sequence[str],
+    services: Sequence[Service],
+    images: Sequence[LocalImage],
+    artefacts: Sequence[Artefact],
+) -> bytes:
+    """All that a way back needs to know, from what is on the host alone."""
+    document = {
+        "id": release,
+        "services": {
+            each.name: {
+                "config": each.config,
+                "image": each.image.reference,
+                "image_id": each.image.id,
+                "address": each.address,
+                "port": each.port,
+                "ready": each.ready,
+                "stop_seconds": each.stop_seconds,
+                "healthy_seconds": each.healthy_seconds,
+                "gpu_limits": dict(sorted(each.gpu_limits.items())),
+            }
+            for each in services
+        },
+        "images": [{"image": each.reference, "image_id": each.id} for each in images],
+        "artefacts": [{"kind": each.kind, "id": each.id, "name": each.name} for each in artefacts],
+        "compose_files": list(compose_files),
+    }
+    return json.dumps(document, indent=2).encode() + b"\n"

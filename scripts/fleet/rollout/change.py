@@ -1,0 +1,189 @@
+"""What would change on a host: its state beside the release that it should have. Nothing here asks a host."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from fleet.images.image import LocalImage
+from fleet.release import manifest
+from fleet.release.artefact import Artefact
+from fleet.release.diff import file_diff, limit_changes
+from fleet.release.manifest import Manifest, ServiceEntry
+from fleet.release.release import Release
+from fleet.rollout.host_state import HostImage, HostState, ServiceContainer
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """An image that a host lacks, and how many of its layers, from the lowest on, are there already."""
+
+    image: LocalImage
+    layers_there: int
+
+    def __str__(self) -> str:
+        if self.image.digest is not None:
+            return f"pull image {self.image.digest}"
+        there = f", {self.layers_there} of {len(self.image.layers)} layers are there" if self.layers_there else ""
+        return f"send image {self.image.release_tag} ({megabytes(self.image.size_bytes)}{there})"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A service whose container must be made anew, or only be waited for, and why."""
+
+    service: ServiceEntry
+    why: str
+    wait_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{'wait for' if self.wait_only else 'start'} {self.service.name}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a deploy, or a way back, does on one host; nothing, where nothing is true."""
+
+    release: Release | None  # None: the release is on the host already, and only its manifest is known here
+    manifest: Manifest
+    current: str | None
+    current_manifest: Manifest | None
+    shipments: tuple[Shipment, ...] = ()
+    artefacts: tuple[Artefact, ...] = ()
+    write_files: bool = False
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # those that are not there so
+    starts: tuple[Start, ...] = ()
+    removals: tuple[ServiceEntry, ...] = ()  # services that the release has no more
+    publish: bool = False  # current, previous and state/expected.json
+    diff: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the host is as it should be."""
+        return not (
+            self.shipments
+            or self.artefacts
+            or self.write_files
+            or self.secrets
+            or self.starts
+            or self.removals
+            or self.publish
+        )
+
+    @property
+    def touches_services(self) -> bool:
+        """Whether anything that runs is stopped or started."""
+        return bool(self.starts or self.removals)
+
+    def lines(self) -> tuple[str, ...]:
+        """The change in words, a line a step."""
+        if self.nothing:
+            return (f"nothing to do: release {self.manifest.id} runs",)
+        return tuple(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from map(str, self.shipments)
+        for artefact in self.artefacts:
+            yield f"send {artefact.name} ({megabytes(artefact.size_bytes)})"
+        if self.write_files and self.release is not None:
+            yield f"write release {self.release.id}: {', '.join(name for name, _ in self.release.files)}"
+        if self.secrets:
+            yield f"write secrets: {', '.join(self.secrets)}"  # their names alone
+        yield from self.limits
+        for entry in self.removals:
+            yield f"stop {entry.name}: it is not in the release any more"
+        yield from map(str, self.starts)
+        if self.publish:
+            yield f"make {self.manifest.id} the current release, after {self.current or 'none'}"
+
+
+def change(release: Release, state: HostState) -> Change:
+    """What makes the host have `release`."""
+    wanted, current = manifest.of(release), state.manifest
+    return Change(
+        release=release,
+        manifest=wanted,
+        current=state.current,
+        current_manifest=current,
+        shipments=tuple(_shipments(release, state)),
+        artefacts=tuple(each for each in release.artefacts if each.name not in state.artefacts),
+        write_files=dict(state.checksums) != dict(release.checksums),
+        secrets={name: value for name, value in release.secrets.items() if not _has(state, name, value)},
+        starts=starts(wanted, state),
+        removals=tuple(removals(wanted, state)),
+        publish=state.current != release.id or state.expected != wanted.expected.strip(),
+        diff=file_diff(state.files, dict(release.files)) if state.files and state.current != release.id else (),
+        limits=limit_changes(current, wanted),
+    )
+
+
+def starts(wanted: Manifest, state: HostState) -> tuple[Start, ...]:
+    """The services of a release that do not run as it says."""
+    found = []
+    for service in wanted.services:
+        container = state.container(service.name)
+        why = _why_anew(service, container, state)
+        if why is not None:
+            found.append(Start(service, why))
+        elif container is not None and container.starting:
+            found.append(Start(service, "it is starting", wait_only=True))
+    return tuple(found)
+
+
+def removals(wanted: Manifest, state: HostState) -> Iterator[ServiceEntry]:
+    """The services that have a container, and are not in the release."""
+    for name in dict.fromkeys(each.service for each in state.containers):
+        if name and wanted.service(name) is None:
+            known = None if state.manifest is None else state.manifest.service(name)
+            yield known or ServiceEntry(name, "", "", "", 0, "", _STOP_SECONDS, 0, {})
+
+
+def layers_there(image: LocalImage, images: Iterable[HostImage]) -> int:
+    """How many of the image's layers, from the lowest on, a host with `images` has."""
+    return max((_common(each.layers, image.layers) for each in images), default=0)
+
+
+def megabytes(count: int) -> str:
+    """Bytes as people read them."""
+    return f"{count / 1e9:.1f} GB" if count >= 1_000_000_000 else f"{count / 1e6:.0f} MB"
+
+
+_STOP_SECONDS = 60  # for a service of which nothing is known
+
+
+def _why_anew(service: ServiceEntry, container: ServiceContainer | None, state: HostState) -> str | None:
+    """Why the service needs a new container; None where it does not."""
+    if container is None:
+        return "it is not there"
+    if container.config != service.config:
+        return f"its configuration is {container.config or 'unknown'}, {service.config} is wanted"
+    if container.image != service.image:
+        return f"it runs {container.image}, {service.image} is wanted"
+    if touched := [each for each in state.changed_files if each.startswith(f"{container.release}/")]:
+        return f"somebody changed {', '.join(touched)}"
+    if container.starting:
+        return None
+    if not container.healthy:
+        return f"it is {container.said}"
+    return state.unanswered.get(service.name)
+
+
+def _shipments(release: Release, state: HostState) -> Iterator[Shipment]:
+    for image in release.images:
+        there = state.image(image.reference)
+        if there is None or there.layers != image.layers:
+            yield Shipment(image, layers_there(image, state.images))
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """How many layers are the same, from the lowest on: the engine knows a layer by all that lies below it."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
+
+
+def _has(state: HostState, name: str, value: bytes) -> bool:
+    return state.secrets.get(name) == ("600", hashlib.sha256(value).hexdigest())

@@ -1,0 +1,257 @@
+"""What a host has of releases, images, artefacts and secrets, and how its services are; read in one exchange."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.batch import Answer, Command
+from fleet.errors import FleetError, HostFailedError
+from fleet.fact import Fact, Unknown, known
+from fleet.facts.machine import RELEASE_LABEL, ROLE_LABEL
+from fleet.lock import LOCK, Lock
+from fleet.release import manifest
+from fleet.release.manifest import Manifest
+from fleet.remote import Session
+from fleet.rollout import commands
+
+CONFIG_LABEL = "voxyard.config"
+HASH_LABEL = "com.docker.compose.config-hash"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContainer:
+    """A container of one of the compose project's services."""
+
+    id: str
+    service: str
+    release: str
+    config: str
+    image: str  # as the compose file named it
+    image_id: str
+    state: str  # running, exited, restarting, …
+    health: str | None  # starting, healthy, unhealthy; None: it has no health check
+    started: str
+    exit_code: int = 0
+    compose_hash: str = ""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it runs and its health check says so."""
+        return self.state == "running" and self.health == "healthy"
+
+    @property
+    def starting(self) -> bool:
+        """Whether it may still become healthy by itself."""
+        return self.state == "running" and self.health == "starting"
+
+    @property
+    def said(self) -> str:
+        """How it is, in words."""
+        ended = f", exit code {self.exit_code}" if self.state in ("exited", "dead", "restarting") else ""
+        return f"{self.state}, health: {self.health or 'no health check'}{ended}"
+
+
+@dataclass(frozen=True, slots=True)
+class HostImage:
+    """An image that the host's engine has."""
+
+    id: str
+    names: frozenset[str]  # tags, and references with a registry's digest
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """A host as a rollout finds it."""
+
+    current: str | None  # the release that was last found good
+    previous: str | None
+    checksums: Mapping[str, str]  # of the wanted release's files, by name
+    changed_files: tuple[str, ...]  # release/file: not as they were written
+    files: Mapping[str, bytes]  # of the current release
+    images: tuple[HostImage, ...]
+    artefacts: frozenset[str]
+    secrets: Mapping[str, tuple[str, str]]  # mode and SHA-256, by name
+    containers: tuple[ServiceContainer, ...]
+    unanswered: Mapping[str, str]  # services of the wanted release that do not answer, and why
+    expected: bytes  # state/expected.json
+    lock: Lock | None
+
+    def container(self, service: str) -> ServiceContainer | None:
+        """The service's container, the running one where there are several."""
+        return container_of(self.containers, service)
+
+    def image(self, name: str) -> HostImage | None:
+        """The image of this name."""
+        return next((each for each in self.images if name in each.names), None)
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The current release's, None where there is none that can be read."""
+        try:
+            return manifest.parse(self.files[manifest.MANIFEST_FILE])
+        except (KeyError, FleetError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a service answers."""
+
+    service: str
+    address: str
+    port: int
+    ready: str
+
+    @property
+    def questions(self) -> tuple[Command, Command]:
+        """What is asked there: whether it can work, and its metrics."""
+        ready = commands.http(f"ready-{self.service}", self.address, self.port, self.ready)
+        return ready, commands.http(f"metrics-{self.service}", self.address, self.port, "/metrics")
+
+    def problem(self, answers: Mapping[str, Answer]) -> str | None:
+        """Why the service cannot work, by the answers to the questions; None where it can."""
+        ready, metrics = (answers[command.name] for command in self.questions)
+        said = _not_good(ready)
+        if said is not None:
+            return f"{self.ready}: {said}"
+        said = _not_good(metrics)
+        if said is None and not any(line.startswith("voxyard_") for line in metrics.out.splitlines()):
+            said = "no metric of voxyard in it: something else listens there"
+        return None if said is None else f"/metrics: {said}"
+
+
+def endpoints(found: Manifest) -> tuple[Endpoint, ...]:
+    """Where the services of a release answer."""
+    return tuple(Endpoint(each.name, each.address, each.port, each.ready) for each in found.services)
+
+
+def container_of(containers: Iterable[ServiceContainer], service: str) -> ServiceContainer | None:
+    """The service's container, the running one where there are several."""
+    found = [each for each in containers if each.service == service]
+    return min(found, key=lambda each: each.state != "running", default=None)
+
+
+def read_state(session: Session, host: str, release: str, wanted: Iterable[Endpoint]) -> HostState:
+    """Ask the host for its state, beside the release `release` that it should have.
+
+    Raises HostFailedError when the connection breaks, or when what matters most cannot be known.
+    """
+    places = tuple(wanted)
+    checksums = Fact("checksums", commands.checksums(release).text, _checksums)
+    facts: tuple[Fact[Any], ...] = (
+        CURRENT, PREVIOUS, checksums, CHANGED_FILES, CURRENT_FILES, IMAGES, ARTEFACTS, SECRETS, CONTAINERS, LOCK,
+        EXPECTED,
+    )  # fmt: skip
+    questions = [command for place in places for command in place.questions]
+    answers = session.run([*(fact.command for fact in facts), *questions])
+    for fact in (CONTAINERS, IMAGES, CURRENT, CURRENT_FILES):
+        if isinstance(unknown := fact.among(answers), Unknown):
+            raise HostFailedError(f"{host}: its {fact.name} cannot be read: {unknown.why}")
+    problems = {place.service: place.problem(answers) for place in places}
+    return HostState(
+        current=known(CURRENT.among(answers), None),
+        previous=known(PREVIOUS.among(answers), None),
+        checksums=known(checksums.among(answers), {}),
+        changed_files=known(CHANGED_FILES.among(answers), ()),
+        files=known(CURRENT_FILES.among(answers), {}),
+        images=known(IMAGES.among(answers), ()),
+        artefacts=known(ARTEFACTS.among(answers), frozenset()),
+        secrets=known(SECRETS.among(answers), {}),
+        containers=known(CONTAINERS.among(answers), ()),
+        unanswered={service: said for service, said in problems.items() if said is not None},
+        expected=known(EXPECTED.among(answers), b""),
+        lock=known(LOCK.among(answers), None),
+    )
+
+
+def _not_good(answer: Answer) -> str | None:
+    """Why an answer over HTTP is not 200; None where it is."""
+    if not answer.ok:
+        return answer.said
+    head, _, body = answer.out.partition("\r\n\r\n")
+    words = head.split("\r\n")[0].split()
+    if len(words) < 2 or not words[0].startswith("HTTP/"):
+        return "what answers is no HTTP server"
+    return None if words[1] == "200" else f"answers {words[1]}: {' '.join(body.split())[:200]}"
+
+
+def _link(text: str) -> str | None:
+    return text.strip().rpartition("/")[2] or None
+
+
+def _checksums(text: str) -> Mapping[str, str]:
+    rows = (line.split(maxsplit=1) for line in text.splitlines())
+    return {name.lstrip("*"): checksum for checksum, name in rows}
+
+
+def _secrets(text: str) -> Mapping[str, tuple[str, str]]:
+    lines = text.splitlines()
+    rows = [(mode, line.split(maxsplit=1)) for mode, line in zip(lines[::2], lines[1::2], strict=True)]
+    return {name.lstrip("*"): (mode, checksum) for mode, (checksum, name) in rows}
+
+
+def _files(text: str) -> Mapping[str, bytes]:
+    if not text.strip():
+        return {}
+    found = {}
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(text))) as archive:
+        for member in archive:
+            body = archive.extractfile(member)
+            if body is not None:
+                found[member.name] = body.read()
+    return found
+
+
+def _archive(text: str) -> Mapping[str, bytes]:
+    try:
+        return _files(text)
+    except tarfile.TarError as error:
+        raise ValueError(str(error)) from error
+
+
+def _images(text: str) -> tuple[HostImage, ...]:
+    return tuple(_image(json.loads(line)) for line in text.splitlines() if line.strip())
+
+
+def _image(found: Mapping[str, Any]) -> HostImage:
+    names = frozenset([*(found["tags"] or ()), *(found["digests"] or ())])
+    return HostImage(found["id"], names, tuple(found["layers"] or ()))
+
+
+def _containers(text: str) -> tuple[ServiceContainer, ...]:
+    return tuple(_container(each) for each in json.loads(text or "[]"))
+
+
+def _container(found: Mapping[str, Any]) -> ServiceContainer:
+    labels, state = found["Config"]["Labels"], found["State"]
+    return ServiceContainer(
+        id=found["Id"],
+        service=labels.get(ROLE_LABEL, ""),
+        release=labels.get(RELEASE_LABEL, ""),
+        config=labels.get(CONFIG_LABEL, ""),
+        image=found["Config"]["Image"],
+        image_id=found["Image"],
+        state=state["Status"],
+        health=(state.get("Health") or {}).get("Status"),
+        started=state["StartedAt"],
+        exit_code=int(state.get("ExitCode", 0)),
+        compose_hash=labels.get(HASH_LABEL, ""),
+    )
+
+
+CURRENT: Fact[str | None] = Fact("current", commands.link("current").text, _link)
+PREVIOUS: Fact[str | None] = Fact("previous", commands.link("previous").text, _link)
+CHANGED_FILES = Fact("changed-files", commands.changed_files().text, lambda text: tuple(text.split()))
+CURRENT_FILES = Fact("current-files", commands.current_files().text, _archive)
+ARTEFACTS = Fact("artefacts", commands.artefacts_there().text, lambda text: frozenset(text.split()))
+SECRETS = Fact("secrets", commands.secrets_there().text, _secrets)
+EXPECTED = Fact("expected", commands.expected_state().text, lambda text: text.strip().encode())
+IMAGES = Fact("images", commands.images().text, _images, commands.images().seconds)
+CONTAINERS = Fact("services", commands.services().text, _containers)

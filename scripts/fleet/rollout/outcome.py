@@ -1,0 +1,29 @@
+"""What came of one host in a rollout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Result = Literal[
+    "deployed", "rolled back", "drained", "unchanged", "skipped", "failed", "interrupted", "not touched", "unlocked"
+]
+GOOD: frozenset[Result] = frozenset({"deployed", "rolled back", "drained", "unchanged", "unlocked"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One host, when all is over."""
+
+    host: str
+    result: Result
+    before: str = ""  # releases
+    after: str = ""
+    note: str = ""
+    limits: tuple[str, ...] = ()  # what was verified, in words
+    seconds: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing has to be done about it."""
+        return self.result in GOOD

@@ -1,0 +1,141 @@
+"""What a host does not need any more: old releases, and the images and artefacts that only they named."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.errors import FleetError, HostFailedError
+from fleet.fact import Fact, Unknown
+from fleet.facts.machine import RELEASE_LABEL
+from fleet.release import manifest
+from fleet.release.manifest import Manifest
+from fleet.remote import Session
+from fleet.rollout import commands
+from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, HostImage
+
+_OURS = re.compile(r"(.+/)?voxyard-(exporter|bark|trainer)(:[0-9a-f]{12}|@sha256:[0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What containers, running or not, and the files of runs name."""
+
+    releases: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()  # ids and names
+    mounts: tuple[str, ...] = ()  # directories of the host
+
+
+@dataclass(frozen=True, slots=True)
+class Needless:
+    """What can go."""
+
+    releases: tuple[str, ...] = ()
+    artefacts: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()  # names
+
+    @property
+    def nothing(self) -> bool:
+        """Whether all is needed."""
+        return not (self.releases or self.artefacts or self.images)
+
+
+def prune(host: str, session: Session, *, keep: int) -> tuple[str, ...]:
+    """Remove what `needless` finds; in words, what went. Raises HostFailedError where something did not."""
+    facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, ARTEFACTS, IMAGES, IN_USE, NAMED_BY_RUNS)
+    answers = session.run([fact.command for fact in facts])
+    found: list[Any] = []
+    for fact in facts:
+        value = fact.among(answers)
+        if isinstance(value, Unknown):
+            raise HostFailedError(f"{host}: its {fact.name} cannot be read: {value.why}")
+        found.append(value)
+    current, previous, releases, artefacts, images, used, named = found
+    used = Used(used.releases | named.releases, used.images | named.images, (*used.mounts, *named.mounts))
+    old = needless(releases, (current, previous), artefacts, images, used, keep=keep)
+    if old.nothing:
+        return ()
+    command = commands.remove(old.releases, old.artefacts, old.images)
+    answer = session.run([command])[command.name]
+    if not answer.ok:
+        raise HostFailedError(f"{host}: not all that is old could be removed: {answer.said}")
+    parts = {"releases": old.releases, "artefacts": old.artefacts, "images": old.images}
+    return tuple(f"removed old {kind}: {', '.join(names)}" for kind, names in parts.items() if names)
+
+
+def needless(
+    releases: Mapping[str, Manifest | None],
+    named: Sequence[str | None],
+    artefacts: frozenset[str],
+    images: Sequence[HostImage],
+    used: Used,
+    *,
+    keep: int,
+) -> Needless:
+    """What can go: `releases` are newest first, `named` those that are current and previous.
+
+    What a container or a run uses stays, and so does everything where a release that stays cannot be read.
+    """
+    kept = {name for name in named if name is not None} | (used.releases & set(releases))
+    for name in releases:
+        if len(kept) < keep:
+            kept.add(name)
+    manifests = [releases.get(name) for name in kept]
+    old = tuple(name for name in releases if name not in kept)
+    if None in manifests:
+        return Needless(old)
+    needed_images = {image for each in manifests if each is not None for image in each.images}
+    needed_artefacts = {name for each in manifests if each is not None for name in each.artefacts}
+    return Needless(
+        old,
+        tuple(sorted(name for name in artefacts - needed_artefacts if not _mounted(name, used))),
+        tuple(sorted(name for image in images for name in _free_names(image, needed_images, used))),
+    )
+
+
+def _free_names(image: HostImage, needed: set[str], used: Used) -> set[str]:
+    if image.id in used.images or image.names & (needed | used.images):
+        return set()
+    return {name for name in image.names if _OURS.fullmatch(name)}
+
+
+def _mounted(artefact: str, used: Used) -> bool:
+    return any(f"/artefacts/{artefact}" in f"{mount}/" for mount in used.mounts)
+
+
+def _releases(text: str) -> dict[str, Manifest | None]:
+    found: dict[str, Manifest | None] = {}
+    for line in text.splitlines():
+        name, _, body = line.partition(" ")
+        try:
+            found[name] = manifest.parse(base64.b64decode(body))
+        except FleetError:
+            found[name] = None
+    return found
+
+
+def _in_use(text: str) -> Used:
+    rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+    return Used(
+        frozenset(str((row["labels"] or {}).get(RELEASE_LABEL, "")) for row in rows) - {""},
+        frozenset(str(name) for row in rows for name in (row["image"], row["name"])),
+        tuple(str(mount.get("Source", "")) for row in rows for mount in row["mounts"] or ()),
+    )
+
+
+def _named_by_runs(text: str) -> Used:
+    words = text.split()
+    return Used(
+        frozenset(word.removeprefix("releases/") for word in words if word.startswith("releases/")),
+        frozenset(word for word in words if word.startswith("voxyard-")),
+        tuple(f"/artefacts/{word}" for word in words if word.startswith(("weights-", "voices-"))),
+    )
+
+
+RELEASES = Fact("releases", commands.releases_there().text, _releases)
+IN_USE = Fact("in-use", commands.in_use().text, _in_use, commands.in_use().seconds)
+NAMED_BY_RUNS = Fact("named-by-runs", commands.named_by_runs().text, _named_by_runs)

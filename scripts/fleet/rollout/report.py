@@ -1,0 +1,182 @@
+"""What the operator reads: tables for people, documents for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fleet.checks.finding import failed
+from fleet.checks.survey import Surveyed
+from fleet.errors import FleetError
+from fleet.remote import GroupResult
+from fleet.rollout.change import Change
+from fleet.rollout.outcome import Outcome
+from fleet.rollout.status import Status
+
+_COLOURS = {"FAIL": "bold red", "WARN": "yellow", "INFO": "dim"}
+_PIPED_WIDTH = 180
+_UNBROKEN = ("host", "level", "check", "current", "runs", "service", "result", "from", "to")
+
+
+def console(*, error: bool = False) -> Console:
+    """Standard output, or standard error for what stands beside a result; wide lines where no terminal breaks them."""
+    plain = Console(stderr=error)
+    return plain if plain.is_terminal else Console(stderr=error, width=_PIPED_WIDTH)
+
+
+def findings_table(result: GroupResult[Surveyed], names: Sequence[str]) -> Table:
+    """A row a finding, hosts in the order of the inventory; a host without findings says so."""
+    table = _table("host", "level", "check", "found", "what to do")
+    for name in names:
+        if name in result.failed:
+            _row(table, name, "FAIL", "connection", str(result.failed[name]), "as it says")
+            continue
+        findings = result.succeeded[name].findings
+        for each in findings:
+            level = "WARN, known" if each.acknowledged else each.level
+            _row(table, name, level, each.check, each.found, each.remedy)
+        if not findings:
+            _row(table, name, "ok", "", "nothing speaks against it", "")
+    return table
+
+
+def findings_document(result: GroupResult[Surveyed], names: Sequence[str], *, strict: bool) -> dict[str, object]:
+    """The same for programs: `ok`, and `hosts` with name, `ok`, `error` (a text or null) and `findings`."""
+    hosts: list[dict[str, object]] = []
+    for name in names:
+        error = result.failed.get(name)
+        findings = () if error else result.succeeded[name].findings
+        good = error is None and not failed(findings, strict=strict)
+        said = None if error is None else str(error)
+        hosts.append({"name": name, "ok": good, "error": said, "findings": [asdict(each) for each in findings]})
+    return {"ok": all(each["ok"] for each in hosts), "hosts": hosts}
+
+
+def status_table(result: GroupResult[Status], names: Sequence[str]) -> Table:
+    """A row a service, hosts in the order of the inventory."""
+    table = _table("host", "current", "service", "runs", "state", "answers", "drift")
+    for name in names:
+        if name in result.failed:
+            _row(table, name, "", "", "", str(result.failed[name]), "", "")
+            continue
+        status = result.succeeded[name]
+        if status.problem is not None:
+            _row(table, name, status.current or "", "", "", status.problem, "", "")
+        for each in status.services:
+            drift = "; ".join(each.drift) or "none"
+            _row(table, name, status.current or "", each.name, each.release, each.state, each.answers, drift)
+        for file in status.changed_files:
+            _row(table, name, "", "", "", "", "", f"{file} was changed on the host")
+        if status.lock is not None:
+            _row(table, name, "", "", "", f"locked by {status.lock}", "", "")
+    return table
+
+
+def status_document(result: GroupResult[Status], names: Sequence[str]) -> dict[str, object]:
+    """The same for programs: `ok`, and `hosts` with name, `ok`, `error`, and what the table has."""
+    hosts: list[dict[str, object]] = []
+    for name in names:
+        if name in result.failed:
+            hosts.append({"name": name, "ok": False, "error": str(result.failed[name])})
+            continue
+        status = result.succeeded[name]
+        lock = status.lock
+        hosts.append(
+            {
+                "name": name,
+                "ok": status.healthy,
+                "error": status.problem,
+                "current": status.current,
+                "previous": status.previous,
+                "services": [asdict(each) for each in status.services],
+                "drift": list(status.drift),
+                "lock": None if lock is None else {"owner": lock.owner, "reason": lock.reason, "age": lock.age},
+            }
+        )
+    return {"ok": all(each["ok"] for each in hosts), "hosts": hosts}
+
+
+def changes_table(changes: Mapping[str, Change]) -> Table:
+    """What will be done, a row a step."""
+    table = _table("host", "what will change")
+    for name, change in changes.items():
+        for line in change.lines():
+            _row(table, name, line)
+    return table
+
+
+def diff_text(changes: Mapping[str, Change]) -> str:
+    """What changes in the files of each host; hosts with the same difference stand together."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name, change in changes.items():
+        if change.diff:
+            alike.setdefault(change.diff, []).append(name)
+    return "\n".join(line for diff, names in alike.items() for line in (f"# {', '.join(names)}", *diff))
+
+
+def plan_document(result: GroupResult[Change], names: Sequence[str]) -> dict[str, object]:
+    """For programs: `ok`, `changes`, and `hosts` with name, `error`, releases, `steps` (none: all is well), `diff`."""
+    hosts: list[dict[str, object]] = []
+    for name in names:
+        if name in result.failed:
+            hosts.append({"name": name, "error": str(result.failed[name])})
+            continue
+        change = result.succeeded[name]
+        steps = [] if change.nothing else list(change.lines())
+        releases = {"current": change.current, "release": change.manifest.id}
+        hosts.append({"name": name, "error": None, **releases, "steps": steps, "diff": list(change.diff)})
+    changes = any(not each.nothing for each in result.succeeded.values())
+    return {"ok": not result.failed, "changes": changes, "hosts": hosts}
+
+
+def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
+    """What came of each host."""
+    table = _table("host", "result", "from", "to", "seconds", "note")
+    for each in outcomes:
+        said = "\n".join([each.note, *each.limits]).strip()
+        seconds = f"{each.seconds:.0f}" if each.seconds else ""
+        style = "" if each.good else _COLOURS["FAIL" if each.result == "failed" else "WARN"]
+        table.add_row(*map(escape, (each.host, each.result, each.before, each.after, seconds, said)), style=style)
+    return table
+
+
+def outcomes_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """The same for programs: `ok`, and `hosts` with what the table has."""
+    hosts = [
+        {
+            "name": each.host,
+            "ok": each.good,
+            "result": each.result,
+            "from": each.before,
+            "to": each.after,
+            "seconds": round(each.seconds, 1),
+            "note": each.note,
+            "limits": list(each.limits),
+        }
+        for each in outcomes
+    ]
+    return {"ok": all(each.good for each in outcomes), "hosts": hosts}
+
+
+def errors_table(failures: Mapping[str, FleetError]) -> Table:
+    """The hosts that failed, and why."""
+    table = _table("host", "failed")
+    for name, error in failures.items():
+        _row(table, name, str(error))
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column in _UNBROKEN)
+    return table
+
+
+def _row(table: Table, *cells: str) -> None:
+    level = cells[1] if len(cells) > 1 else ""
+    table.add_row(*(escape(cell) for cell in cells), style=_COLOURS.get(level.partition(",")[0], ""))

@@ -1,0 +1,142 @@
+"""What runs on a host now: which release, how its services are, and where it is not as its release says (drift)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.batch import Answer, Command
+from fleet.fact import Fact, Unknown, known
+from fleet.lock import LOCK, Lock
+from fleet.release import manifest
+from fleet.release.manifest import Manifest, ServiceEntry
+from fleet.release.release import ENVIRONMENT_FILE
+from fleet.remote import Session
+from fleet.rollout import commands
+from fleet.rollout.host_state import (
+    CHANGED_FILES,
+    CONTAINERS,
+    CURRENT,
+    IMAGES,
+    PREVIOUS,
+    HostImage,
+    ServiceContainer,
+    container_of,
+    endpoints,
+)
+from fleet.rollout.prune import RELEASES
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """One service of a host."""
+
+    name: str
+    release: str  # in which its container was made
+    state: str
+    well: bool  # it runs, is healthy, can work, has metrics
+    answers: str  # in words
+    address: str = ""
+    port: int = 0
+    drift: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One host."""
+
+    current: str | None  # the release that was last found good
+    previous: str | None = None
+    services: tuple[ServiceStatus, ...] = ()
+    changed_files: tuple[str, ...] = ()  # release/file
+    lock: Lock | None = None
+    problem: str | None = None  # why nothing can be said
+
+    @property
+    def drift(self) -> tuple[str, ...]:
+        """Everything that is not as the current release says."""
+        files = (f"{name} was changed on the host" for name in self.changed_files)
+        return (*files, *(f"{each.name}: {said}" for each in self.services for said in each.drift))
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the current release runs, is well and answers, and nothing has drifted."""
+        good = self.current is not None and self.problem is None and bool(self.services)
+        return good and all(each.well for each in self.services) and not self.drift
+
+
+def read_status(session: Session) -> Status:
+    """Ask the host. Raises HostFailedError when the connection breaks."""
+    facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, CHANGED_FILES, CONTAINERS, IMAGES, LOCK)
+    answers = session.run([fact.command for fact in facts])
+    if isinstance(containers := CONTAINERS.among(answers), Unknown):
+        return Status(None, problem=f"docker does not answer: {containers.why}")
+    current = known(CURRENT.among(answers), None)
+    if current is None:
+        return Status(None, problem="not deployed: make deploy")
+    releases = known(RELEASES.among(answers), {})
+    release = releases.get(current)
+    if release is None:
+        said = f"release {current} has no {manifest.MANIFEST_FILE} that can be read: deploy again"
+        return Status(current, problem=said)
+    hashes = [_hashes(name, releases) for name in dict.fromkeys(each.release for each in containers)]
+    questions = [command for place in endpoints(release) for command in place.questions]
+    more = session.run([*questions, *(command for command in hashes if command is not None)])
+    return Status(
+        current=current,
+        previous=known(PREVIOUS.among(answers), None),
+        services=tuple(_services(release, containers, known(IMAGES.among(answers), ()), more)),
+        changed_files=known(CHANGED_FILES.among(answers), ()),
+        lock=known(LOCK.among(answers), None),
+    )
+
+
+def _hashes(name: str, releases: Mapping[str, Manifest | None]) -> Command | None:
+    found = releases.get(name)
+    return None if found is None else commands.config_hashes(name, found.compose_files, ENVIRONMENT_FILE)
+
+
+def _services(
+    release: Manifest,
+    containers: tuple[ServiceContainer, ...],
+    images: tuple[HostImage, ...],
+    answers: Mapping[str, Answer],
+) -> Iterator[ServiceStatus]:
+    places = {each.service: each for each in endpoints(release)}
+    for entry in release.services:
+        container = container_of(containers, entry.name)
+        if container is None:
+            yield ServiceStatus(entry.name, "", "is not there", False, "", entry.address, entry.port)
+            continue
+        problem = places[entry.name].problem(answers)
+        yield ServiceStatus(
+            name=entry.name,
+            release=container.release,
+            state=f"{container.state}, {container.health or 'no health check'}",
+            well=container.healthy and problem is None,
+            answers="up" if problem is None else problem,
+            address=entry.address,
+            port=entry.port,
+            drift=tuple(_drift(entry, container, images, answers)),
+        )
+    for name in sorted({each.service for each in containers} - {each.name for each in release.services}):
+        yield ServiceStatus(name, "", "runs", False, "", drift=("it is not in the release",))
+
+
+def _drift(
+    entry: ServiceEntry,
+    container: ServiceContainer,
+    images: tuple[HostImage, ...],
+    answers: Mapping[str, Answer],
+) -> Iterator[str]:
+    if container.config != entry.config:
+        yield f"runs with configuration {container.config or 'unknown'}, {entry.config} is expected"
+    if container.image != entry.image:
+        yield f"runs {container.image}, {entry.image} is expected"
+    elif not any(container.image_id == image.id and entry.image in image.names for image in images):
+        yield f"the image {entry.image} is another one than it runs"
+    answer = answers.get(f"hashes-{container.release}")
+    hashes = dict(line.split()[:2] for line in answer.out.splitlines() if line.strip()) if answer and answer.ok else {}
+    if container.compose_hash and hashes.get(entry.name, container.compose_hash) != container.compose_hash:
+        yield "its container was not made from the files of its release"

@@ -1,0 +1,157 @@
+"""What a release needs is brought to its host before anything there stops: images, artefacts, files, secrets."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.batch import Answer
+from fleet.errors import FleetError, HostFailedError
+from fleet.fact import known
+from fleet.images import archive as image_archive
+from fleet.images.archive import ImageCache
+from fleet.images.image import LocalImage
+from fleet.release.artefact import Artefact
+from fleet.release.release import Release
+from fleet.remote import Session
+from fleet.rollout import commands
+from fleet.rollout.change import Shipment, layers_there, megabytes
+from fleet.rollout.host_state import IMAGES, HostImage
+
+log = logging.getLogger("fleet")
+
+SUMS = ".sha256"
+_CHUNK = 1 << 20
+
+
+def _nothing() -> None:
+    """What is called between two pieces where nobody wants to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Brings things to one host; `check` is called between two pieces, and may raise to stop."""
+
+    host: str
+    session: Session
+    cache: ImageCache
+    check: Callable[[], None] = _nothing
+
+    def image(self, shipment: Shipment) -> None:
+        """Puts an image in place, under its name, all its layers as wanted. Raises HostFailedError, FleetError."""
+        image = shipment.image
+        log.info("%s: %s", self.host, shipment)
+        if image.digest is not None:
+            command = commands.pull_image(image.digest, image.release_tag)
+            self._must(f"pull {image.digest}", self.session.run([command])[command.name])
+        else:
+            self._send_image(image)
+        there = self._image(image.reference)
+        if there is None or there.layers != image.layers:
+            raise HostFailedError(
+                f"{self.host} has no image {image.reference} as it is here, though it took one: "
+                "look with docker image inspect on both machines"
+            )
+
+    def artefact(self, artefact: Artefact) -> None:
+        """Puts an artefact in place; what a cut transfer left there is not sent again. Raises as `image` does."""
+        command = commands.artefact_files(artefact.name)
+        there = dict(_sums(self.session.run([command])[command.name]))
+        missing = [name for name, checksum in artefact.checksums.items() if there.get(name) != checksum]
+        kept = f", {len(artefact.checksums) - len(missing)} of its files are there" if there else ""
+        log.info("%s: sending %s (%s%s)", self.host, artefact.name, megabytes(artefact.size_bytes), kept)
+        sent = self._checked(_artefact_archive(artefact, missing))
+        self._must(f"take {artefact.name}", self.session.send(commands.receive_artefact(artefact.name), sent))
+
+    def files(self, release: Release) -> None:
+        """Writes the release's files. Raises HostFailedError."""
+        log.info("%s: writing release %s", self.host, release.id)
+        command = commands.write_release(release.id, release.checksums)
+        self._must("write the release", self.session.send(command, [release.archive()]))
+
+    def secrets(self, secrets: Mapping[str, bytes]) -> None:
+        """Writes secrets, through standard input alone. Raises HostFailedError."""
+        log.info("%s: writing secrets: %s", self.host, ", ".join(secrets))
+        self._must("write the secrets", self.session.send(commands.write_secrets(), [secrets_archive(secrets)]))
+
+    def _send_image(self, image: LocalImage) -> None:
+        path = self.cache.archive(image)
+        command = commands.load_image()
+        if count := layers_there(image, self._images()):  # looked at now: the image before may have brought some
+            size = megabytes(image_archive.size_without_layers(path, count))
+            log.info("%s: %d of %d layers are there, sending %s", self.host, count, len(image.layers), size)
+            answer = self.session.send(command, self._checked(image_archive.without_layers(path, count)))
+            there = self._image(image.reference) if answer.ok else None
+            if there is not None and there.layers == image.layers:
+                return
+            log.info("%s: it does not take the upper layers alone (%s): sending all", self.host, answer.said)
+        self._must("take the image", self.session.send(command, self._checked(image_archive.read(path))))
+
+    def _image(self, name: str) -> HostImage | None:
+        return next((each for each in self._images() if name in each.names), None)
+
+    def _images(self) -> tuple[HostImage, ...]:
+        return known(IMAGES.among(self.session.run([IMAGES.command])), ())
+
+    def _checked(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        for part in parts:
+            self.check()
+            yield part
+
+    def _must(self, what: str, answer: Answer) -> None:
+        if not answer.ok:
+            raise HostFailedError(f"{self.host} could not {what}: {answer.said}")
+
+
+def secrets_archive(secrets: Mapping[str, bytes]) -> bytes:
+    """Secrets and their checksums as a tar archive."""
+    sums = {name: hashlib.sha256(value).hexdigest() for name, value in secrets.items()}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, value in {**secrets, SUMS: commands.sums(sums).encode()}.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(value), 0o600
+            archive.addfile(member, io.BytesIO(value))
+    return buffer.getvalue()
+
+
+def _artefact_archive(artefact: Artefact, names: Iterable[str]) -> Iterator[bytes]:
+    """Files of an artefact, and last the checksums of all of them, as a tar archive. Raises FleetError."""
+    for name in names:
+        yield from _file(artefact.source / name, name)
+    sums = commands.sums(artefact.checksums).encode()
+    yield _header(SUMS, len(sums)) + sums + bytes(-len(sums) % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _file(path: Path, name: str) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            size = left = path.stat().st_size
+            yield _header(name, size)
+            while left:
+                chunk = file.read(min(_CHUNK, left))
+                if not chunk:
+                    raise FleetError(f"{path} became shorter while it was sent: deploy again when it is complete")
+                left -= len(chunk)
+                yield chunk
+            yield bytes(-size % tarfile.BLOCKSIZE)
+    except OSError as error:
+        raise FleetError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _header(name: str, size: int) -> bytes:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o444
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def _sums(answer: Answer) -> Iterator[tuple[str, str]]:
+    for line in answer.out.splitlines():
+        checksum, _, name = line.partition("  ")
+        yield name, checksum

@@ -1,0 +1,49 @@
+"""Which hosts get a release after which: a canary for each role, one at a time, then batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from fleet.inventory.hosts import Host
+from fleet.rollout.commands import EXPORTER
+from fleet.rollout.outcome import Outcome
+
+
+def waves(hosts: Sequence[Host], batch: int) -> list[tuple[Host, ...]]:
+    """The hosts in the order in which they are changed, side by side within a wave.
+
+    The canary of a role is the host that the inventory names as one, else one that is a canary for another role
+    already, else the first that has the role.
+    """
+    all_roles = dict.fromkeys(role for host in hosts for role in roles(host))
+    canaries: list[Host] = []
+    for role in all_roles:
+        named = [host for host in hosts if host.canary and role in roles(host)]
+        canaries += [host for host in named[:1] if host not in canaries]
+    for role in all_roles:
+        if not any(role in roles(host) for host in canaries):
+            canaries.append(next(host for host in hosts if role in roles(host)))
+    rest = [host for host in hosts if host not in canaries]
+    return [*((host,) for host in canaries), *(tuple(rest[at : at + batch]) for at in range(0, len(rest), batch))]
+
+
+def roles(host: Host) -> tuple[str, ...]:
+    """What a release can break on a host; the exporter runs everywhere."""
+    return host.roles or (EXPORTER,)
+
+
+def roll(
+    order: Sequence[Sequence[Host]],
+    work: Callable[[Sequence[Host]], Sequence[Outcome]],
+    go_on: Callable[[], bool],
+) -> Iterator[Outcome]:
+    """Wave after wave; after one in which a host failed, and when `go_on` says no, nobody is touched any more."""
+    stopped = False
+    for wave in order:
+        if stopped or not go_on():
+            stopped = True
+            yield from (Outcome(host.name, "not touched") for host in wave)
+            continue
+        for outcome in work(wave):
+            stopped = stopped or outcome.result in ("failed", "interrupted")
+            yield outcome

@@ -1,0 +1,169 @@
+"""Directories between here and a host: rsync over SSH, whose command line checks host keys as remote.py does."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.errors import FleetError, HostFailedError
+from fleet.inventory.hosts import Host
+
+CONNECT_SECONDS = 10
+STALL_SECONDS = 600  # without a byte: checksums of a large corpus take long; ssh itself hears of a dead host sooner
+VANISHED = 24  # files that were there when the list was made, and were gone when they were to be sent
+BUSY = 75  # EX_TEMPFAIL: somebody else sends there
+_BUSY = "voxyard-sends-here-already"
+_LOST = (10, 12, 30, 35, 255)  # rsync's codes for a connection that broke or was never made; the last one is ssh's
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What rsync said: its exit code, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+def ssh_command(host: Host) -> list[str]:
+    """The SSH command line to `host`, but for address and command: the keys, files and jumps that remote.py uses.
+
+    No configuration file is read, no unknown key is accepted, nothing is asked.
+    """
+    hops = [*((jump.address, jump.user or host.user, jump.port) for jump in host.jump)]
+    words = _words(host, host.user, host.port)
+    way: str | None = None
+    for number, (address, user, port) in enumerate(hops):
+        to = (host.address, host.port) if number == len(hops) - 1 else (hops[number + 1][0], hops[number + 1][2])
+        hop = [*_words(host, user, port), *_through(way), "-W", f"{_bracketed(to[0])}:{to[1]}", address]
+        way = shlex.join(hop)
+    return [*words, *_through(way)]
+
+
+def push_command(host: Host, source: Path, target: str, *, link_to: str | None, lock: str) -> list[str]:
+    """Makes the directory `target`, below the login's home, hold what `source` holds: contents by checksum.
+
+    A file appears under its name only when it is whole. What `link_to` (another directory beside it) holds already is
+    linked. One at a time: who comes second gets the code BUSY.
+    """
+    options = ["--delete", "--delay-updates", f"--rsync-path={_locked(lock)}"]
+    if link_to is not None:
+        options.append(f"--link-dest={link_to}")
+    return [*_rsync(host), *options, f"{source}/", f"{host.user}@{_bracketed(host.address)}:{target}/"]
+
+
+def compare_command(host: Host, source: Path, target: str) -> list[str]:
+    """Prints, without changing it, what differs between `target` on the host and `source`: a line a file."""
+    there = f"{host.user}@{_bracketed(host.address)}:{target}/"
+    return [*_rsync(host), "--dry-run", "--delete", "--itemize-changes", f"{source}/", there]
+
+
+def pull_command(host: Host, source: str, target: Path, *, exclude: Sequence[str] = ()) -> list[str]:
+    """Fetches what the directory `source`, below the login's home, holds into `target`; nothing is removed here."""
+    left_out = [f"--exclude={pattern}" for pattern in exclude]
+    there = f"{host.user}@{_bracketed(host.address)}:{source}/"
+    # Links stay what they are: `best` names a checkpoint beside it.
+    return [*_rsync(host, links="--links"), "--delay-updates", *left_out, there, f"{target}/"]
+
+
+def run(host: Host, command: Sequence[str], *, allowed: Sequence[int] = ()) -> Ended:
+    """Run rsync; with a terminal to look at, it shows how far it is.
+
+    Raises HostFailedError, with rsync's own words, for an exit code other than 0 and those that are `allowed`.
+    """
+    words = list(command)
+    watched = sys.stderr.isatty() and "--dry-run" not in words
+    if watched:
+        words.insert(1, "--info=progress2")
+    try:
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr if watched else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise FleetError("rsync is not installed here: it brings corpora to hosts (apt-get install rsync)") from None
+    out, err = ((part or b"").decode(errors="replace") for part in (done.stdout, done.stderr))
+    if done.returncode != 0 and done.returncode not in allowed:
+        raise HostFailedError(_why(host, done.returncode, err))
+    return Ended(done.returncode, out, err)
+
+
+def _why(host: Host, code: int, err: str) -> str:
+    said = " ".join(err.split())[-500:] or f"exit code {code}"
+    if code == BUSY or _BUSY in said:
+        return f"{host.name}: somebody else sends this corpus there now: wait for it, then run the same command again"
+    if "flock: not found" in said or "flock: command not found" in said:
+        return f"{host.name} has no flock: apt-get install util-linux there ({said})"
+    if "rsync: not found" in said or "rsync: command not found" in said or "failed to execute rsync" in said:
+        return f"{host.name} has no rsync: apt-get install rsync there ({said})"
+    if "Host key verification failed" in said or "host key" in said.lower():
+        return f"{host.name}: its host key is not known or not the known one, so nothing was sent: {said}"
+    advice = ": run the same command again, it goes on where it was" if code in _LOST else ""
+    return f"{host.name}: rsync failed ({said}){advice}"
+
+
+def _rsync(host: Host, *, links: str = "--copy-links") -> list[str]:
+    return [
+        "rsync",
+        "--recursive",
+        links,
+        "--checksum",
+        "--chmod=Du=rwx,Dgo=,Fu=rw,Fgo=",
+        "--partial-dir=.rsync-partial",
+        "-s",  # names with spaces and signs are names
+        f"--timeout={STALL_SECONDS}",
+        f"--rsh={shlex.join(ssh_command(host))}",
+    ]
+
+
+def _locked(lock: str) -> str:
+    """The rsync of the host, beside which no other writes there: the lock is the kernel's, and ends with it.
+
+    The rsync here may hear of the end before it hears of the exit code, so who is refused is told in words too.
+    """
+    script = (
+        f'flock -n -E {BUSY} "$0" rsync "$@" || {{ code=$?; [ $code -ne {BUSY} ] || echo {_BUSY} >&2; exit $code; }}'
+    )
+    return f"sh -c {shlex.quote(script)} {shlex.quote(lock)}"
+
+
+def _words(host: Host, user: str, port: int) -> list[str]:
+    options = {
+        "BatchMode": "yes",
+        "StrictHostKeyChecking": "yes",
+        "UpdateHostKeys": "no",
+        "PreferredAuthentications": "publickey",
+        "ConnectTimeout": str(CONNECT_SECONDS),
+        "ServerAliveInterval": "15",
+        "ServerAliveCountMax": "4",
+        "LogLevel": "ERROR",
+    }
+    if host.known_hosts is not None:
+        options |= {"UserKnownHostsFile": _path(host.known_hosts), "GlobalKnownHostsFile": "/dev/null"}
+    if host.identity_file is not None:
+        options |= {"IdentityFile": _path(host.identity_file), "IdentitiesOnly": "yes"}
+    return [
+        *("ssh", "-F", "/dev/null"),
+        *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
+        *("-p", str(port), "-l", user),
+    ]
+
+
+def _path(path: Path) -> str:
+    """A path as ssh reads it: it may hold spaces, and no sign of it is a token."""
+    return '"' + str(path).replace("%", "%%") + '"'
+
+
+def _through(way: str | None) -> list[str]:
+    return [] if way is None else ["-o", f"ProxyCommand={way.replace('%', '%%')}"]
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

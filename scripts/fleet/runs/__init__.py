@@ -1,0 +1,1 @@
+"""Training runs on hosts: begun, watched, stopped, fetched."""

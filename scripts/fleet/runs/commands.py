@@ -1,0 +1,210 @@
+"""The command lines with which runs on a host are looked at, started and stopped; built here, run elsewhere."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from fleet.batch import Command
+from fleet.rollout.commands import HOME, sums
+from fleet.runs.files import ENVIRONMENT, MANIFEST
+
+RUNS = f"{HOME}/runs"
+RELEASE_FILES = ("voxyard.env", "plan.yaml", "trainer.yaml")
+EXISTS = 73  # EX_CANTCREAT: a run of this name is there
+TAIL_LINES = 60
+_RUN_LABEL = "voxyard.run"
+
+
+def project(run: str) -> str:
+    """The compose project of a run."""
+    return f"voxyard-run-{run}"
+
+
+def release_there(release: str | None = None) -> Command:
+    """Prints the name of the current release, or of the one named; then what runs need of it, a line of base64 each."""
+    place = "current" if release is None else f"releases/{shlex.quote(release)}"
+    text = (
+        f'cd {HOME}/{place}/ 2>/dev/null || {{ echo "no release is there" >&2; exit 1; }}; pwd -P; '
+        f"for name in {' '.join(RELEASE_FILES)}; do "
+        'if [ -e "$name" ]; then base64 -w 0 "$name" || exit 1; fi; echo; done'
+    )
+    return Command("release", text)
+
+
+def has_image(image: str) -> Command:
+    """Answers 0 where the host has the image."""
+    return Command("has-image", f"docker image inspect --format '{{{{.Id}}}}' {shlex.quote(image)}")
+
+
+def listing() -> Command:
+    """Prints a line for each run: name, manifest and report (base64), newest checkpoint, start, drained, since when.
+
+    A report that is older than the manifest is of an earlier part of the run. The start is `begun` while Compose
+    works, then its exit code, and `-` where it was cut off.
+    """
+    lines = [
+        f"cd {RUNS} 2>/dev/null || exit 0",
+        f"for file in */{MANIFEST}; do",
+        '  [ -e "$file" ] || continue',
+        f"  run=${{file%/{MANIFEST}}}",
+        '  report=-; last="$run/checkpoints/report.json"',
+        '  if [ "$last" -nt "$file" ]; then report=$(base64 -w 0 "$last"); fi',
+        '  newest=$(ls -1d "$run"/checkpoints/step-* 2>/dev/null | tail -n 1)',
+        '  start=$(cat "$run/start.code" 2>/dev/null)',
+        '  if [ -z "$start" ] && ' + _starting('"$run"') + "; then start=begun; fi",
+        '  drained=no; [ ! -e "$run/drained" ] || drained=yes',
+        '  printf "%s %s %s %s %s %s %s\\n" "$run" "$(base64 -w 0 "$file")" "$report" "${newest##*/}-" '
+        '"${start:--}" "$drained" "$(stat -c %Y "$file")"',
+        "done",
+    ]
+    return Command("runs", "\n".join(lines), 30)
+
+
+def containers() -> Command:
+    """Prints what the engine knows of the containers of runs, as JSON."""
+    lines = [
+        "for _ in 1 2 3 4 5; do",  # a container that is replaced meanwhile is no error
+        f"  found=$(docker ps -aq --no-trunc --filter label={_RUN_LABEL}) || exit 1",
+        "  if [ -z \"$found\" ]; then echo '[]'; exit 0; fi",
+        "  if said=$(docker inspect $found 2>/dev/null); then printf '%s\\n' \"$said\"; exit 0; fi",
+        "  sleep 0.5",
+        "done",
+        "docker inspect $found",
+    ]
+    return Command("run-containers", "\n".join(lines), 30)
+
+
+def tails() -> Command:
+    """Prints for each training container its id and the end of its log (base64), a line each."""
+    text = (
+        f"for id in $(docker ps -aq --no-trunc --filter label={_RUN_LABEL} --filter label=voxyard.role=trainer); do "
+        f'printf "%s %s\\n" "$id" "$(docker logs --tail {TAIL_LINES} "$id" 2>&1 | base64 -w 0)"; done'
+    )
+    return Command("run-logs", text, 30)
+
+
+def write_run(run: str, checksums: Mapping[str, str], *, again: bool) -> Command:
+    """Takes a run's files as a tar archive from standard input: a new directory as a whole, or `again` each file.
+
+    Answers EXISTS where a new run would have the name of another.
+    """
+    there, partial = shlex.quote(run), shlex.quote(f".{run}.partial")
+    lines = ["set -eu", "umask 077", f"mkdir -p {RUNS}", f"cd {RUNS}"]
+    if not again:
+        lines.append(f"if [ -e {there} ]; then exit {EXISTS}; fi")
+    lines += [
+        f"rm -rf {partial}",
+        f"mkdir {partial}",
+        f"tar -xpmf - -C {partial}",  # with the time of now: what a report is held against
+        f"printf %s {shlex.quote(sums(checksums))} | (cd {partial} && sha256sum --check --quiet --strict -)",
+    ]
+    if again:
+        lines += [f"mv -f {partial}/* {there}/", f"rmdir {partial}"]
+    else:
+        lines += [f"mkdir {partial}/checkpoints {partial}/logs", f"mv -T {partial} {there}"]
+    return Command("write-run", "\n".join(lines), 60)
+
+
+def run_files(run: str) -> Command:
+    """Prints the files of a run, a tar archive in base64."""
+    names = "find . -maxdepth 1 -type f -size -256k ! -name 'start.*' ! -name drained -printf '%P\\n'"
+    text = f"cd {RUNS}/{shlex.quote(run)} && {names} | tar -cf - -T - | base64 -w 0"
+    return Command("run-files", text)
+
+
+def has_shards(place: str, shards: str) -> Command:
+    """Answers 0 where recordings have been prepared in this way."""
+    return Command("has-shards", f'test -d "$HOME/.voxyard/corpora"/{shlex.quote(f"{place}/{shards}")}')
+
+
+def start(run: str, compose_files: Sequence[str], *, prepare: bool) -> Command:
+    """Begins a run, its logs of before kept; what Compose says goes to start.log, its exit code to start.code.
+
+    Compose waits until the corpus is prepared, which may take long: it goes on when the connection is gone.
+    """
+    files = " ".join(f"--file {shlex.quote(name)}" for name in compose_files)
+    deps = "" if prepare else " --no-deps"
+    compose = f"docker compose --project-name {project(run)} --env-file {ENVIRONMENT} {files}"
+    up = f"{compose} up --detach --force-recreate --no-build{deps} --quiet-pull train"
+    behind = f"echo $$ >.start.pid; mv .start.pid start.pid; {up} >start.log 2>&1; echo $? >.code; mv .code start.code"
+    lines = [
+        "set -eu",
+        "umask 077",
+        f"cd {RUNS}/{shlex.quote(run)}",
+        "mkdir -p checkpoints logs",
+        "rm -f start.code start.pid",
+        _keep_logs(run),
+        f"setsid nohup sh -c {shlex.quote(behind)} </dev/null >/dev/null 2>&1 &",
+        "for _ in 1 2 3 4 5 6 7 8 9 10; do [ ! -e start.pid ] || exit 0; sleep 0.2; done",
+        "echo 'nothing was started' >&2; exit 1",
+    ]
+    return Command("start-run", "\n".join(lines), 60)
+
+
+def keep_logs(run: str) -> Command:
+    """Writes what the containers of a run have said into its logs/, a file for each time that they were started."""
+    text = f"umask 077; cd {RUNS}/{shlex.quote(run)} && mkdir -p logs && {_keep_logs(run)}"
+    return Command("keep-logs", text, 120)
+
+
+def start_log(run: str) -> Command:
+    """Prints what Compose said when the run was started."""
+    return Command("start-log", f"tail -n 15 {RUNS}/{shlex.quote(run)}/start.log 2>/dev/null || true")
+
+
+def stop(run: str, seconds: int) -> Command:
+    """Ends the containers of a run, in order where they do so within `seconds`: a checkpoint is saved first.
+
+    A Compose that still waits for the corpus is ended before, so that it starts nothing afterwards.
+    """
+    name = shlex.quote(run)
+    lines = [
+        f"cd {RUNS} || exit 1",
+        f'if {_starting(name)}; then kill -s TERM -- "-$(cat {name}/start.pid)"; fi',
+        f"for _ in 1 2 3 4 5 6 7 8 9 10; do if {_starting(name)}; then sleep 0.5; else break; fi; done",
+        f"ids=$(docker ps -q --filter label=com.docker.compose.project={project(run)}) || exit 1",
+        f'if [ -n "$ids" ]; then docker stop -t {seconds} $ids >/dev/null; fi',
+    ]
+    return Command("stop-run", "\n".join(lines), seconds + 60)
+
+
+def mark_drained(run: str) -> Command:
+    """Says on the host that the run is to go on after the deployment."""
+    return Command("mark-drained", f"umask 077; : > {RUNS}/{shlex.quote(run)}/drained")
+
+
+def unmark_drained(run: str) -> Command:
+    """The run is not to go on by itself."""
+    return Command("unmark-drained", f"rm -f {RUNS}/{shlex.quote(run)}/drained")
+
+
+def logs(filters: Mapping[str, str], *, lines: int, since: str = "") -> Command:
+    """Prints what the containers with these labels wrote, each line with its time in front; the last `lines` of each.
+
+    `since` is such a time: only what was written then or later.
+    """
+    labels = " ".join(f"--filter {shlex.quote(f'label={name}={value}')}" for name, value in filters.items())
+    after = f" --since {shlex.quote(since)}" if since else f" --tail {lines}"
+    text = f'for id in $(docker ps -aq {labels}); do docker logs --timestamps{after} "$id" 2>&1 || exit 1; done'
+    return Command("logs", text, 60)
+
+
+def still_there(filters: Mapping[str, str]) -> Command:
+    """Prints the ids of the containers with these labels that run."""
+    labels = " ".join(f"--filter {shlex.quote(f'label={name}={value}')}" for name, value in filters.items())
+    return Command("still-there", f"docker ps -q {labels}")
+
+
+def _starting(run: str) -> str:
+    """A condition: Compose works at this run. A process id alone may be another's by now."""
+    return f'grep -qs voxyard-run- "/proc/$(cat {run}/start.pid 2>/dev/null || echo none)/cmdline"'
+
+
+def _keep_logs(run: str) -> str:
+    name = '$(docker inspect --format \'{{index .Config.Labels "voxyard.role"}}-{{.State.StartedAt}}\' "$id")'
+    return (
+        f"for id in $(docker ps -aq --filter label={_RUN_LABEL}={shlex.quote(run)}); do "
+        f'name=$(printf %s "{name}" | tr -c A-Za-z0-9- _); '
+        'docker logs "$id" > "logs/.$name.part" 2>&1 && mv "logs/.$name.part" "logs/$name.log"; done'
+    )

@@ -1,0 +1,181 @@
+"""What a run reads (corpora, a checkpoint to begin from): named by its content, on a host once, then never changed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fleet import rsync
+from fleet.batch import Command
+from fleet.errors import FleetError, HostFailedError
+from fleet.inventory.hosts import Host
+from fleet.remote import Session
+
+log = logging.getLogger("fleet")
+
+Kind = Literal["recordings", "shards", "checkpoint"]
+
+FOLDER = ".voxyard/corpora"  # below the login's home
+SOURCE = "source"  # what was sent, below a content's directory; what is made of it there lies beside
+_METADATA = ("metadata.csv", "metadata_train.csv")
+_SHARDS = ("index.json", "index.npz")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A directory that a run reads, by what is in it; the same content has the same place on every host."""
+
+    name: str
+    id: str  # 12 hex digits over names and contents of all files
+    kind: Kind
+    files: int = 0
+    size_bytes: int = 0
+
+    @property
+    def place(self) -> str:
+        """Its directory on a host, below corpora/."""
+        return f"{self.name}/{self.id}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For the run's manifest."""
+        return {"name": self.name, "id": self.id, "kind": self.kind}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Content:
+        """What `to_json` wrote."""
+        return cls(str(found["name"]), str(found["id"]), found["kind"])
+
+
+def kind_of(folder: Path) -> Kind:
+    """What lies in `folder`. Raises FleetError for a directory that no run can read."""
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise FleetError(f"{folder} {what}: expected a corpus in LJSpeech layout (metadata.csv, wavs/), or shards")
+    if any((folder / name).is_file() for name in _SHARDS):
+        return "shards"
+    if any((folder / name).is_file() for name in _METADATA):
+        return "recordings"
+    if any(folder.glob("step-*/meta.json")) or (folder / "meta.json").is_file():
+        return "checkpoint"
+    found = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+    raise FleetError(
+        f"{folder} holds no {' or '.join(_METADATA)} and no shards (made by `voxyard corpus prepare`); it holds {found}"
+    )
+
+
+def read_content(folder: Path) -> Content:
+    """The content of `folder`: every file is read once. Raises FleetError for what cannot be read or sent."""
+    kind = kind_of(folder)
+    digest, files, size = hashlib.sha256(), 0, 0
+    for name, path in _files(folder):
+        try:
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+                size += os.fstat(file.fileno()).st_size
+        except OSError as error:
+            raise FleetError(f"{path} cannot be read ({error.strerror}), and what is not whole is not sent") from None
+        digest.update(f"{content}  {name}\n".encode(errors="surrogateescape"))
+        files += 1
+    return Content(_slug(folder.resolve().name), digest.hexdigest()[:12], kind, files, size)
+
+
+def send(session: Session, host: Host, folder: Path, content: Content, busy: Callable[[], str | None]) -> bool:
+    """Have `content`, which lies in `folder` here, on the host; whether anything had to be sent.
+
+    It is written beside its place and put there when it is whole, so that a cut leaves nothing half, and the next try
+    goes on. What is there is compared by checksums; where it differs it is replaced, but not while a run reads it
+    (`busy` names the run). Raises HostFailedError.
+    """
+    there = f"{FOLDER}/{content.place}/{SOURCE}"
+    state = _answer(host, session, look_command(content)).split()
+    if "whole" in state:
+        differs = rsync.run(host, rsync.compare_command(host, folder, there)).out.strip()
+        if not differs:
+            return False
+        if user := busy():
+            raise HostFailedError(
+                f"{host.name}: the corpus {content.name} ({content.id}) was changed on the host ({_first(differs)}), "
+                f"and the run {user} reads it: stop that first (fab stop --host {host.name} --run {user})"
+            )
+        log.info("%s: the corpus %s was changed there (%s): sending it anew", host.name, content.name, _first(differs))
+    size = f"{content.files} files, {content.size_bytes / 1e6:.0f} MB"
+    log.info("%s: sending corpus %s, version %s (%s)", host.name, content.name, content.id, size)
+    partial = f"{FOLDER}/{content.name}/.{content.id}.partial"
+    lock = f"{FOLDER}/{content.name}/.{content.id}.lock"
+    newest = next((word.removeprefix("beside:") for word in state if word.startswith("beside:")), None)
+    link = None if newest is None else f"../{newest}/{SOURCE}"
+    rsync.run(host, rsync.push_command(host, folder, partial, link_to=link, lock=lock))
+    _answer(host, session, put_in_place_command(content))
+    return True
+
+
+def look_command(content: Content) -> Command:
+    """Prints `whole` where the content is there, and `beside:ID` for the newest other version of the same name."""
+    name, id_ = shlex.quote(content.name), shlex.quote(content.id)
+    lines = [
+        "set -eu",
+        "umask 077",
+        f'mkdir -p "$HOME/{FOLDER}"/{name}',
+        f'cd "$HOME/{FOLDER}"/{name}',
+        f"if [ -d {id_}/{SOURCE} ]; then echo whole; fi",
+        f'for other in $(ls -1t); do if [ -d "$other/{SOURCE}" ]; then echo beside:$other; break; fi; done',
+    ]
+    return Command("look-at-corpus", "\n".join(lines))
+
+
+def put_in_place_command(content: Content) -> Command:
+    """Gives what was sent its name, in one step; what was there under it goes."""
+    id_ = shlex.quote(content.id)
+    lines = [
+        "set -eu",
+        "umask 077",
+        f'cd "$HOME/{FOLDER}"/{shlex.quote(content.name)}',
+        f"rm -rf .{id_}.partial/.rsync-partial",
+        f"mkdir -p {id_}",
+        f"rm -rf .{id_}.replaced",
+        # What was made of changed recordings is not to be trusted either.
+        f"if [ -e {id_}/{SOURCE} ]; then mv -T {id_}/{SOURCE} .{id_}.replaced; rm -rf {id_}/shards-*; fi",
+        f"mv -T .{id_}.partial {id_}/{SOURCE}",
+        f"rm -rf .{id_}.replaced",
+    ]
+    return Command("put-corpus-in-place", "\n".join(lines), 300)
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Every file below `folder`, links followed, by its name below it, in one order everywhere."""
+    found: list[tuple[str, Path]] = []
+    for place, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+        folders.sort()
+        found += [(str((Path(place) / name).relative_to(folder)), Path(place) / name) for name in names]
+    for name, path in sorted(found):
+        if not path.is_file():
+            raise FleetError(f"{path} is no file, or a link to nowhere: take it out of the corpus")
+        yield name, path
+
+
+def _raise(error: OSError) -> None:
+    raise FleetError(f"{error.filename} cannot be read ({error.strerror}), and what is not whole is not sent")
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40] or "corpus"
+
+
+def _first(differs: str) -> str:
+    lines = differs.splitlines()
+    return f"{lines[0].split()[-1]}" + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")
+
+
+def _answer(host: Host, session: Session, command: Command) -> str:
+    answer = session.run([command])[command.name]
+    if not answer.ok:
+        raise HostFailedError(f"{host.name} could not {command.name.replace('-', ' ')}: {answer.said}")
+    return answer.out

@@ -1,0 +1,104 @@
+"""A run brought here: its checkpoints, samples, report and logs, each checkpoint held against its own checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet import rsync
+from fleet.audit import Entry, record
+from fleet.errors import FleetError, HostFailedError
+from fleet.inventory.hosts import Host
+from fleet.remote import Session
+from fleet.runs import commands
+from fleet.runs.files import MANIFEST
+from fleet.runs.state import Run
+
+log = logging.getLogger("fleet")
+
+CHECKPOINTS = "checkpoints"
+_STATE, _META = "state.safetensors", "meta.json"
+_LEFT_OUT = (".lock", ".*.unfinished", ".*.part", "start.*", "drained", "clips.cache*", "run.env")
+_TRIES = 3  # a run that goes on may remove an old checkpoint while it is being fetched
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What is here now."""
+
+    folder: Path
+    checkpoints: tuple[int, ...]  # steps
+    samples: int
+    report: bool
+    logs: int
+
+
+def fetch(session: Session, host: Host, run: Run, out: Path) -> Fetched:
+    """Bring the run into the directory `out`, which is made, or holds an earlier state of the same run.
+
+    Raises FleetError where `out` holds something else; HostFailedError where a checkpoint did not come over whole.
+    """
+    _refuse_other(out, run.id)
+    out.mkdir(parents=True, exist_ok=True)
+    keep = commands.keep_logs(run.id)
+    kept = session.run([keep])[keep.name]
+    if not kept.ok:
+        raise HostFailedError(f"{host.name} could not write the logs of {run.id}: {kept.said}")
+    source = f".voxyard/runs/{run.id}"
+    command = rsync.pull_command(host, source, out, exclude=_LEFT_OUT)
+    for _ in range(_TRIES):
+        ended = rsync.run(host, command, allowed=(rsync.VANISHED,))
+        if ended.code == 0:
+            break
+    steps = _checked(host.name, out / CHECKPOINTS)
+    note = f"run {run.id}: checkpoints {', '.join(map(str, steps)) or 'none'}"
+    record(session, host.name, Entry("fetch", run.release, run.release, "ok", note))
+    return Fetched(
+        folder=out,
+        checkpoints=steps,
+        samples=len(list((out / CHECKPOINTS / "samples").glob("*.wav"))),
+        report=(out / CHECKPOINTS / "report.json").is_file(),
+        logs=len(list((out / "logs").glob("*.log"))),
+    )
+
+
+def _refuse_other(out: Path, run: str) -> None:
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise FleetError(f"--out {out} is a file: name a directory")
+    if not any(out.iterdir()):
+        return
+    try:
+        there = json.loads((out / MANIFEST).read_bytes())["run"]
+    except (OSError, ValueError, LookupError, TypeError):
+        there = None
+    if there != run:
+        what = f"the run {there}" if there else "something else"
+        raise FleetError(f"--out {out} holds {what}: name a directory that is new, or holds {run} from before")
+
+
+def _checked(host: str, folder: Path) -> tuple[int, ...]:
+    """The steps of the checkpoints. Raises HostFailedError naming one that is not what was written."""
+    good: list[int] = []
+    for path in sorted(folder.glob("step-*")):
+        if not path.is_dir():
+            continue
+        if not (path / _STATE).is_file() or not (path / _META).is_file():
+            log.info("%s: %s was removed there meanwhile", host, path.name)
+            shutil.rmtree(path)
+            continue
+        meta = json.loads((path / _META).read_bytes())
+        with (path / _STATE).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != meta["sha256"]:
+            raise HostFailedError(
+                f"{path} is not what the trainer wrote on {host} (SHA-256 {found[:12]}…, expected "
+                f"{meta['sha256'][:12]}…): fetch again; if it stays so, the disk there is to be looked at"
+            )
+        good.append(int(meta["step"]))
+    return tuple(good)

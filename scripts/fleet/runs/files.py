@@ -1,0 +1,297 @@
+"""What a training run is made of on a host: files, from what the operator wants and what the host's release gives."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from fleet.errors import FleetError
+from fleet.runs.config import Settings, judge, shards_key
+from fleet.runs.corpus_sync import SOURCE, Content
+from voxyard.settings import Loaded
+from voxyard.trainer.config import TrainConfig
+
+COMPOSE, RUN_COMPOSE = "trainer.yaml", "run.yaml"  # the release's, and what differs between runs
+ENVIRONMENT, MANIFEST = "run.env", "run.json"
+SETTINGS, PLAN = "train.yaml", "plan.yaml"
+_INPUTS = {  # where a run finds what it reads beside its corpus: role → setting's variable, place in the container
+    "validation": ("VOXYARD_VAL_DATA", "/validation"),
+    "init": ("VOXYARD_INIT_FROM", "/init"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """What the current release of a host gives to its runs."""
+
+    release: str
+    image: str
+    uid: int
+    gid: int
+    address: str  # where metrics are published
+    port: int
+    stop_seconds: int  # what a checkpoint may take
+    plan: bytes
+    compose: bytes  # trainer.yaml
+    gpus: tuple[str, ...] = ()  # all UUIDs of the host, in nvidia-smi's order
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a run is to be; kept with the run, so that it can go on under another release."""
+
+    run: str
+    host: str  # its name in the inventory
+    settings: Settings
+    inputs: Mapping[str, Content]  # by role: train, validation, init
+    overrides: tuple[tuple[str, bytes], ...]  # compose files of the site, merged after ours
+    by: str  # who began it
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """A run, ready to be written: the same wishes under the same release always have the same `config`."""
+
+    wanted: Wanted
+    deployed: Deployed
+    config: str
+    gpus: tuple[str, ...]
+    limits: Mapping[str, int]  # MiB by UUID
+    device: str  # as the settings say: auto, gpu, cpu
+    files: tuple[tuple[str, bytes], ...]
+    shards: str | None  # below the corpus, where recordings are prepared; None: it is shards already
+    notes: tuple[str, ...] = ()
+
+    @property
+    def checksums(self) -> Mapping[str, str]:
+        """SHA-256 of each file, by name."""
+        return {name: hashlib.sha256(content).hexdigest() for name, content in self.files}
+
+    @property
+    def compose_files(self) -> tuple[str, ...]:
+        """In the order in which they are merged; what the site gives comes last."""
+        return (COMPOSE, RUN_COMPOSE, *(name for name, _ in self.wanted.overrides))
+
+    def archive(self) -> bytes:
+        """The files as a tar archive, for nobody but their owner."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for name, content in self.files:
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(content), 0o600
+                archive.addfile(member, io.BytesIO(content))
+        return buffer.getvalue()
+
+
+def render(wanted: Wanted, deployed: Deployed) -> RunFiles:
+    """The files of a run. Raises FleetError for settings that the trainer refuses on this host, or GPUs it has not."""
+    loaded = judge(wanted.settings, name=SETTINGS, plan=deployed.plan)
+    gpus = reserved(loaded, deployed)
+    corpus = wanted.inputs["train"]
+    shards = f"shards-{shards_key(loaded.config)}" if corpus.kind == "recordings" else None
+    compose = _run_compose(wanted, loaded, deployed, gpus)
+    parts = {
+        COMPOSE: deployed.compose,
+        **dict(wanted.overrides),
+        RUN_COMPOSE: yaml.safe_dump(compose, sort_keys=False).encode(),
+        SETTINGS: wanted.settings.file or b"{}\n",
+        PLAN: deployed.plan,
+    }
+    variables = {
+        "VOXYARD_RUN": wanted.run,
+        "VOXYARD_TRAINER_IMAGE": deployed.image,
+        "VOXYARD_UID": str(deployed.uid),
+        "VOXYARD_GID": str(deployed.gid),
+        "VOXYARD_TRAINER_METRICS_ADDRESS": deployed.address,
+        "VOXYARD_TRAINER_METRICS_PORT": str(deployed.port),
+        "VOXYARD_TRAINER_STOP_SECONDS": str(deployed.stop_seconds),
+        "VOXYARD_TRAINER_CORPUS": f"../../corpora/{corpus.place}",
+        "VOXYARD_TRAINER_DATA": f"/corpus/{shards or SOURCE}",
+    }
+    config = _hash(parts, variables)
+    limits = _limits(loaded.config, deployed, gpus)
+    made = RunFiles(
+        wanted=wanted,
+        deployed=deployed,
+        config=config,
+        gpus=gpus,
+        limits=limits,
+        device=loaded.config.training.device,
+        files=(),
+        shards=shards,
+        notes=loaded.notes,
+    )
+    environment = {"VOXYARD_RELEASE": deployed.release, "VOXYARD_TRAINER_CONFIG": config, **variables}
+    parts[ENVIRONMENT] = "".join(f"{name}={value}\n" for name, value in environment.items()).encode()
+    parts[MANIFEST] = json.dumps(_manifest(made), indent=1).encode() + b"\n"
+    return replace(made, files=tuple(parts.items()))
+
+
+def deployed_of(answer: str, gpus: tuple[str, ...]) -> Deployed:
+    """What a release gives to runs, from what `run_commands.release_there` prints. Raises FleetError."""
+    place, *bodies = answer.split("\n")
+    environment, plan, compose = (base64.b64decode(body) for body in bodies[:3])
+    pairs = (line.partition("=") for line in environment.decode().splitlines())
+    found = {name: value for name, _, value in pairs}
+    release = place.rpartition("/")[2]
+    if "VOXYARD_TRAINER_IMAGE" not in found or not compose:
+        raise FleetError(
+            f"release {release} has nothing for training runs: give the host the role trainer in the inventory, and "
+            "deploy (fab deploy)"
+        )
+    try:
+        return Deployed(
+            release=release,
+            image=found["VOXYARD_TRAINER_IMAGE"],
+            uid=int(found["VOXYARD_UID"]),
+            gid=int(found["VOXYARD_GID"]),
+            address=found["VOXYARD_TRAINER_METRICS_ADDRESS"],
+            port=int(found["VOXYARD_TRAINER_METRICS_PORT"]),
+            stop_seconds=int(found["VOXYARD_TRAINER_STOP_SECONDS"]),
+            plan=plan,
+            compose=compose,
+            gpus=gpus,
+        )
+    except (LookupError, ValueError) as error:
+        raise FleetError(f"release {release} is not understood ({error}): deploy again with this voxyard") from error
+
+
+def wanted_again(files: Mapping[str, bytes]) -> Wanted:
+    """What a run was to be, from its files on a host. Raises FleetError for files that are not understood."""
+    try:
+        found = json.loads(files[MANIFEST])
+        names = [name for name in found["compose_files"] if name not in (COMPOSE, RUN_COMPOSE)]
+        return Wanted(
+            run=str(found["run"]),
+            host=str(found["host"]),
+            settings=Settings(files[SETTINGS], tuple((str(key), str(value)) for key, value in found["flags"])),
+            inputs={role: Content.from_json(each) for role, each in found["inputs"].items()},
+            overrides=tuple((name, files[name]) for name in names),
+            by=str(found["by"]),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise FleetError(
+            f"the files of the run are not understood ({type(error).__name__}: {error}): "
+            "start it anew with `fab train`, from its checkpoint (training.init_from)"
+        ) from error
+
+
+def reserved(loaded: Loaded[TrainConfig], deployed: Deployed) -> tuple[str, ...]:
+    """The UUIDs of the GPUs that the run gets: the settings' ids, else all that the plan gives to the trainer.
+
+    Raises FleetError for ids that name no GPU of the host.
+    """
+    config = loaded.config
+    planned = trainer_gpus(deployed.plan)
+    if config.training.device == "cpu" or not deployed.gpus:
+        return ()
+    ids = (config.data.model_gpu, config.data.data_gpu)
+    if all(each is None for each in ids):
+        return planned
+    return tuple(dict.fromkeys(_uuid(each, deployed) for each in ids if each is not None))
+
+
+def trainer_gpus(plan: bytes) -> tuple[str, ...]:
+    """The GPUs that a host's plan gives to the trainer, the model's first."""
+    found = yaml.safe_load(plan) or {}
+    roles = {each["role"]: each["gpu"] for each in found.get("workloads", ()) if each["workload"] == "trainer"}
+    return tuple(roles[role] for role in ("model", "data") if role in roles)
+
+
+def _uuid(asked: int | str, deployed: Deployed) -> str:
+    text = str(asked).strip()
+    if text.isdigit() and int(text) < len(deployed.gpus):
+        return deployed.gpus[int(text)]
+    found = next((each for each in deployed.gpus if each.lower() == text.lower()), None)
+    if found is None:
+        there = ", ".join(f"{index} = {uuid}" for index, uuid in enumerate(deployed.gpus))
+        raise FleetError(f"{text} is no GPU of the host: it has {there}; leave the ids out to take the plan's")
+    return found
+
+
+def _limits(config: TrainConfig, deployed: Deployed, gpus: Sequence[str]) -> dict[str, int]:
+    """What the trainer may hold on each of its GPUs."""
+    training = config.training
+    if not gpus or not training.enable_memory_isolation:
+        return {}
+    data = config.data
+    by_role = ((data.data_gpu, training.data_gpu_memory), (data.model_gpu, training.model_gpu_memory))
+    found = {_uuid(asked, deployed): limit for asked, limit in by_role if asked is not None and limit is not None}
+    if not found and training.model_gpu_memory is not None:  # one GPU without an id, or a model on each of them
+        found = dict.fromkeys(gpus, training.model_gpu_memory)
+    return found
+
+
+def _run_compose(
+    wanted: Wanted, loaded: Loaded[TrainConfig], deployed: Deployed, gpus: Sequence[str]
+) -> dict[str, Any]:
+    """What differs between runs: the command line, the GPUs, further directories."""
+    service: dict[str, Any] = {"command": ["train", *wanted.settings.words(), *_ids_as_uuids(loaded, deployed, gpus)]}
+    environment = {_INPUTS[role][0]: _INPUTS[role][1] for role in wanted.inputs if role in _INPUTS}
+    if loaded.config.data.cache_file is not None:
+        environment["VOXYARD_CACHE_FILE"] = "/var/lib/voxyard/run/clips.cache"
+    if environment:
+        service["environment"] = environment
+    volumes = [
+        {
+            "type": "bind",
+            "source": f"../../corpora/{content.place}/{SOURCE}",
+            "target": _INPUTS[role][1],
+            "read_only": True,
+            "bind": {"create_host_path": False},
+        }
+        for role, content in wanted.inputs.items()
+        if role in _INPUTS
+    ]
+    if volumes:
+        service["volumes"] = volumes
+    if gpus:
+        device = {"driver": "nvidia", "device_ids": list(gpus), "capabilities": ["gpu", "compute", "utility"]}
+        service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    return {"services": {"train": service}}
+
+
+def _ids_as_uuids(loaded: Loaded[TrainConfig], deployed: Deployed, gpus: Sequence[str]) -> list[str]:
+    """Flags for ids that were given as indices: in a container the GPUs are counted anew."""
+    data = loaded.config.data
+    if not gpus:
+        return []
+    pairs = (("--data-gpu", data.data_gpu), ("--model-gpu", data.model_gpu))
+    return [f"{flag}={_uuid(asked, deployed)}" for flag, asked in pairs if asked is not None and str(asked).isdigit()]
+
+
+def _manifest(made: RunFiles) -> dict[str, Any]:
+    wanted, deployed = made.wanted, made.deployed
+    return {
+        "run": wanted.run,
+        "host": wanted.host,
+        "by": wanted.by,
+        "release": deployed.release,
+        "image": deployed.image,
+        "config": made.config,
+        "gpus": list(made.gpus),
+        "limits": dict(made.limits),
+        "device": made.device,
+        "address": deployed.address,
+        "port": deployed.port,
+        "stop_seconds": deployed.stop_seconds,
+        "inputs": {role: content.to_json() for role, content in wanted.inputs.items()},
+        "shards": made.shards,
+        "flags": [list(pair) for pair in wanted.settings.flags],
+        "compose_files": list(made.compose_files),
+    }
+
+
+def _hash(parts: Mapping[str, bytes], variables: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(variables, sort_keys=True).encode())
+    for name, body in sorted(parts.items()):
+        digest.update(f"\0{name}\0{len(body)}\0".encode() + body)
+    return digest.hexdigest()[:12]

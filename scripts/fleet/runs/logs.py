@@ -1,0 +1,72 @@
+"""What services and runs write, over the connection that is there: the last lines, and what comes after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fleet.errors import HostFailedError
+from fleet.remote import Session
+from fleet.runs import commands
+from fleet.runs.runs import Clock
+
+FOLLOW_SECONDS = 2.0
+
+
+def of_service(service: str) -> Mapping[str, str]:
+    """The labels of a service's container."""
+    return {"com.docker.compose.project": "voxyard", "voxyard.role": service}
+
+
+def of_run(run: str) -> Mapping[str, str]:
+    """The labels of a run's containers."""
+    return {"voxyard.run": run}
+
+
+def show(
+    session: Session,
+    host: str,
+    labels: Mapping[str, str],
+    say: Callable[[str], None],
+    *,
+    lines: int,
+    follow: bool = False,
+    clock: Clock | None = None,
+) -> None:
+    """Say the last `lines` of what the containers with these labels wrote, in the order in which it was written.
+
+    With `follow`, what comes after them too, until none of the containers runs any more. Raises HostFailedError.
+    """
+    clock = clock or Clock()
+    newest, written = _written(session, host, labels, lines=lines)
+    if not newest:
+        there = commands.still_there(labels)
+        if not session.run([there])[there.name].out.strip() and not follow:
+            raise HostFailedError(f"{host}: nothing is there that wrote a log ({_shown(labels)}): fab status, fab runs")
+    for line in written[-lines:]:
+        say(line)
+    while follow:
+        there = commands.still_there(labels)
+        runs = bool(session.run([there])[there.name].out.strip())
+        newest, written = _written(session, host, labels, lines=lines, since=newest)
+        for line in written:
+            say(line)
+        if not runs:
+            return
+        clock.wait(FOLLOW_SECONDS)
+
+
+def _written(
+    session: Session, host: str, labels: Mapping[str, str], *, lines: int, since: str = ""
+) -> tuple[str, list[str]]:
+    """The time of the newest line, and the lines after `since`, without their times."""
+    command = commands.logs(labels, lines=lines, since=since)
+    answer = session.run([command])[command.name]
+    if not answer.ok:
+        raise HostFailedError(f"{host} could not show its logs: {answer.said}")
+    rows = [line.partition(" ") for line in answer.out.splitlines()]
+    dated = sorted(((time, text) for time, _, text in rows if time > since), key=lambda row: row[0])
+    return (dated[-1][0] if dated else since), [text for _, text in dated]
+
+
+def _shown(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in labels.items())

@@ -1,0 +1,125 @@
+"""What the operator reads of runs: tables and lines for people, documents for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fleet.remote import GroupResult
+from fleet.runs.fetch import CHECKPOINTS, Fetched
+from fleet.runs.files import RunFiles
+from fleet.runs.state import Run
+
+_PIPED_WIDTH = 180
+_COLUMNS = ("host", "run", "state", "step", "loss", "checkpoint", "since", "release", "GPUs")
+
+
+def print_table(result: GroupResult[tuple[Run, ...]], names: Sequence[str]) -> None:
+    """A row a run on standard output, hosts in the order of the inventory."""
+    plain = Console()
+    console = plain if plain.is_terminal else Console(width=_PIPED_WIDTH)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in _COLUMNS:
+        table.add_column(column, overflow="fold", no_wrap=column in ("host", "run", "step", "since", "release"))
+    for name in names:
+        if name in result.failed:
+            table.add_row(*(escape(cell) for cell in (name, "", str(result.failed[name]), "", "", "", "", "", "")))
+            continue
+        runs = result.succeeded[name]
+        for run in runs:
+            table.add_row(*(escape(cell) for cell in (name, *_cells(run))))
+        if not runs:
+            table.add_row(escape(name), "", "no runs", "", "", "", "", "", "")
+    console.print(table)
+
+
+def document(result: GroupResult[tuple[Run, ...]], names: Sequence[str]) -> dict[str, Any]:
+    """The same for programs: `ok`, and `hosts` with name, `error` (a text or null) and `runs`."""
+    hosts: list[dict[str, Any]] = []
+    for name in names:
+        error = result.failed.get(name)
+        runs = [] if error else [run.to_json() for run in result.succeeded[name]]
+        hosts.append({"name": name, "error": None if error is None else str(error), "runs": runs})
+    return {"ok": not result.failed, "hosts": hosts}
+
+
+def begun(files: RunFiles) -> str:
+    """What was started, before its first step."""
+    wanted, given = files.wanted, files.deployed
+    gpus = [f"{gpu}, {_limit(files.limits.get(gpu))}" for gpu in files.gpus] or ["none: it trains on the CPU"]
+    corpus = wanted.inputs["train"]
+    rows = [
+        ("run", f"{wanted.run} on {wanted.host}, release {given.release}, image {given.image}"),
+        *(("GPU", text) for text in gpus),
+        ("corpus", f"{corpus.name}, version {corpus.id}" + (", prepared on the host once" if files.shards else "")),
+        ("metrics", f"http://{_bracketed(given.address)}:{given.port}/metrics"),
+        ("logs", f"fab logs --host {wanted.host} --run {wanted.run} --follow"),
+    ]
+    return "\n".join(f"{name:<9} {text}" for name, text in rows)
+
+
+def trains(run: Run, limits: Sequence[str]) -> str:
+    """That it trains, and what it holds."""
+    return "\n".join([f"{'state':<9} {run.state}{_at(run)}", *(f"{'verified':<9} {line}" for line in limits)])
+
+
+def stopped(run: Run) -> str:
+    """How a run ended."""
+    checkpoint = "no checkpoint" if run.checkpoint is None else f"checkpoint at step {run.checkpoint}"
+    return (
+        f"{run.id} on {run.host}: {run.state}, {checkpoint}; go on with: fab train --host {run.host} --resume {run.id}"
+    )
+
+
+def fetched(found: Fetched) -> str:
+    """What is here now, and what to do with it."""
+    checkpoints = ", ".join(map(str, found.checkpoints)) or "none"
+    lines = [
+        f"{found.folder}: checkpoints at step {checkpoints}, each as the trainer wrote it; {found.samples} samples, "
+        f"{'a report' if found.report else 'no report yet'}, {found.logs} logs",
+    ]
+    if found.checkpoints:
+        where = found.folder / CHECKPOINTS
+        lines.append(f'listen to it: voxyard synthesize --checkpoint {where} --text "…" --out spoken.wav')
+    return "\n".join(lines)
+
+
+def fetched_document(found: Fetched) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "folder": str(found.folder),
+        "checkpoints": list(found.checkpoints),
+        "samples": found.samples,
+        "report": found.report,
+        "logs": found.logs,
+    }
+
+
+def _cells(run: Run) -> tuple[str, ...]:
+    step = "" if run.step is None else f"{run.step}" + (f"/{run.last_step}" if run.last_step else "")
+    return (
+        run.id,
+        run.state,
+        step,
+        "" if run.loss is None else f"{run.loss:.4g}",
+        "" if run.checkpoint is None else str(run.checkpoint),
+        run.since,
+        run.release,
+        ", ".join(run.gpus) or "CPU",
+    )
+
+
+def _at(run: Run) -> str:
+    return "" if run.step is None else f", step {run.step}"
+
+
+def _limit(mib: int | None) -> str:
+    return "no limit" if mib is None else f"limit {mib} MiB"
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,273 @@
+"""How the runs of a host are: their files, containers and last words, read into one frozen thing a run."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from fleet.errors import HostFailedError
+from fleet.fact import Fact, Unknown
+from fleet.remote import Session
+from fleet.runs import commands
+
+T = TypeVar("T")
+
+_STEP = re.compile(r"^step (\d+)(?:/(\d+))?: .*?\bloss (\S+?),", re.MULTILINE)
+_RESUMED = re.compile(r"^Resuming from \S+ at step (\d+)", re.MULTILINE)
+NOT_ENFORCEABLE = "Memory limits are not enforceable on a CPU device"  # the trainer's own words
+KILLED, TERMINATED = 137, 143
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A container of a run."""
+
+    id: str
+    role: str  # prepare, trainer
+    state: str  # created, running, restarting, exited, …
+    health: str | None
+    code: int
+    started: str
+    finished: str
+    out_of_memory: bool
+    log: str = ""  # its end
+
+    @property
+    def alive(self) -> bool:
+        """Whether it works."""
+        return self.state in ("running", "restarting", "paused")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One training run of a host, as it is now."""
+
+    id: str
+    host: str  # its name in the inventory
+    release: str  # under which it was started last
+    image: str
+    config: str
+    gpus: tuple[str, ...]
+    limits: Mapping[str, int]  # MiB by UUID
+    device: str
+    address: str
+    port: int
+    stop_seconds: int
+    corpora: tuple[str, ...]  # what it reads, as places below corpora/
+    by: str
+    drained: bool  # stopped for a deployment, to go on after it
+    started: float  # when its files were written, in the host's seconds since the epoch
+    begun: bool  # Compose is starting it
+    start_code: int | None  # of Compose; None: it has not ended
+    checkpoint: int | None  # step of the newest
+    report: Mapping[str, Any] | None
+    prepare: Process | None
+    train: Process | None
+
+    @property
+    def active(self) -> bool:
+        """Whether it holds its GPUs, or will as soon as its corpus is ready."""
+        return self.begun or any(each is not None and each.alive for each in (self.prepare, self.train))
+
+    @property
+    def state(self) -> str:
+        """preparing, starting, running, finished, stopped, drained, or failed and why."""
+        if self.active:
+            return self._working()
+        if self.drained:
+            return "drained"
+        train, prepare = self.train, self.prepare
+        if train is None or train.state == "created":
+            if prepare is not None and prepare.code not in (0, TERMINATED):
+                return f"failed: the corpus was not prepared (exit code {prepare.code})"
+            if prepare is not None and prepare.code == TERMINATED:
+                return "stopped"
+            if self.start_code:
+                return f"failed to start (exit code {self.start_code})"
+            return self._ended() if self.report is not None else "not started"
+        if train.code == 0:
+            return self._ended()
+        if train.code == TERMINATED:
+            return "stopped"
+        memory = ", out of memory" if train.out_of_memory else ", killed" if train.code == KILLED else ""
+        return f"failed (exit code {train.code}{memory})"
+
+    @property
+    def step(self) -> int | None:
+        """The last step that is known."""
+        said = _STEP.findall(self.train.log) if self.train is not None else ()
+        resumed = _RESUMED.findall(self.train.log) if self.train is not None else ()
+        known = [int(found[0]) for found in said] + [int(found) for found in resumed]
+        if not self.active and self.report is not None:
+            known.append(int(self.report["last_step"]))
+        if self.checkpoint is not None:
+            known.append(self.checkpoint)
+        return max(known, default=None)
+
+    @property
+    def last_step(self) -> int | None:
+        """The step at which it ends, where its log says so."""
+        said = _STEP.findall(self.train.log) if self.train is not None else ()
+        return int(said[-1][1]) if said and said[-1][1] else None
+
+    @property
+    def loss(self) -> float | None:
+        """The last total loss that is known."""
+        if not self.active and self.report is not None:
+            loss = (self.report.get("losses") or {}).get("total")
+            return None if loss is None else float(loss)
+        said = [found[2] for found in _STEP.findall(self.train.log)] if self.train is not None else []
+        return next((float(text) for text in reversed(said) if re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", text)), None)
+
+    @property
+    def since(self) -> str:
+        """Since when it is as it is: the host's time, ISO 8601 in UTC."""
+        train = self.train or self.prepare
+        if train is None or train.state == "created":
+            return datetime.fromtimestamp(self.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{(train.started if train.alive else train.finished)[:19]}Z"
+
+    @property
+    def resumed_at(self) -> int | None:
+        """The step at which it went on, as its log says; None for a run from the beginning."""
+        found = _RESUMED.findall(self.train.log) if self.train is not None else ()
+        return int(found[-1]) if found else None
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "run": self.id,
+            "state": self.state,
+            "active": self.active,
+            "step": self.step,
+            "last_step": self.last_step,
+            "loss": self.loss,
+            "checkpoint": self.checkpoint,
+            "since": self.since,
+            "release": self.release,
+            "gpus": list(self.gpus),
+            "limits": dict(self.limits),
+            "metrics": f"http://{_bracketed(self.address)}:{self.port}/metrics",
+            "by": self.by,
+        }
+
+    def _working(self) -> str:
+        if self.train is None or not self.train.alive:
+            return "preparing" if self.prepare is not None and self.prepare.alive else "starting"
+        return "running" if _STEP.search(self.train.log) or self.train.health == "healthy" else "starting"
+
+    def _ended(self) -> str:
+        if self.report is None:  # there was nothing left to do
+            return "finished"
+        return "stopped" if str(self.report.get("ended", "")).startswith("SIG") else "finished"
+
+
+def read_runs(session: Session) -> tuple[Run, ...]:
+    """All runs of a host, by their names. Raises HostFailedError when it does not answer."""
+    answers = session.run([fact.command for fact in (LISTING, CONTAINERS, TAILS)])
+    listed = _known(LISTING.among(answers))
+    containers, tails = _known(CONTAINERS.among(answers)), _known(TAILS.among(answers))
+    return tuple(_run(each, containers, tails) for each in listed)
+
+
+def _known(found: T | Unknown) -> T:
+    if isinstance(found, Unknown):
+        raise HostFailedError(f"the runs of the host cannot be read: {found.why}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    name: str
+    manifest: Mapping[str, Any]
+    report: Mapping[str, Any] | None
+    checkpoint: int | None
+    start: str
+    drained: bool
+    written: float
+
+
+def _listed(text: str) -> tuple[_Listed, ...]:
+    rows = (line.split(" ") for line in text.splitlines())
+    return tuple(
+        _Listed(
+            name,
+            json.loads(base64.b64decode(manifest)),
+            None if report == "-" else json.loads(base64.b64decode(report)),
+            int(newest.strip("-").removeprefix("step-")) if newest != "-" else None,
+            start,
+            drained == "yes",
+            float(written),
+        )
+        for name, manifest, report, newest, start, drained, written in rows
+    )
+
+
+def _containers(text: str) -> dict[str, list[Process]]:
+    """By run."""
+    found: dict[str, list[Process]] = {}
+    for each in json.loads(text or "[]"):
+        labels, state = each["Config"]["Labels"], each["State"]
+        process = Process(
+            id=each["Id"],
+            role=labels.get("voxyard.role", ""),
+            state=state["Status"],
+            health=(state.get("Health") or {}).get("Status"),
+            code=int(state.get("ExitCode", 0)),
+            started=state["StartedAt"],
+            finished=state.get("FinishedAt", ""),
+            out_of_memory=bool(state.get("OOMKilled")),
+        )
+        found.setdefault(labels["voxyard.run"], []).append(process)
+    return found
+
+
+def _tails(text: str) -> dict[str, str]:
+    """By container."""
+    rows = (line.partition(" ") for line in text.splitlines())
+    return {name: base64.b64decode(body).decode(errors="replace") for name, _, body in rows}
+
+
+def _run(listed: _Listed, containers: Mapping[str, list[Process]], tails: Mapping[str, str]) -> Run:
+    found = listed.manifest
+    of_role = {each.role: each for each in containers.get(listed.name, ())}
+    train = of_role.get("trainer")
+    if train is not None:
+        train = replace(train, log=tails.get(train.id, ""))
+    return Run(
+        id=listed.name,
+        host=str(found["host"]),
+        release=str(found["release"]),
+        image=str(found["image"]),
+        config=str(found["config"]),
+        gpus=tuple(found["gpus"]),
+        limits={str(gpu): int(mib) for gpu, mib in found["limits"].items()},
+        device=str(found["device"]),
+        address=str(found["address"]),
+        port=int(found["port"]),
+        stop_seconds=int(found["stop_seconds"]),
+        corpora=tuple(f"{each['name']}/{each['id']}" for each in found["inputs"].values()),
+        by=str(found["by"]),
+        drained=listed.drained,
+        started=listed.written,
+        begun=listed.start == "begun",
+        start_code=int(listed.start) if listed.start.isdigit() else None,
+        checkpoint=listed.checkpoint,
+        report=listed.report,
+        prepare=of_role.get("prepare"),
+        train=train,
+    )
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+LISTING: Fact[tuple[_Listed, ...]] = Fact("runs", commands.listing().text, _listed, 30)
+CONTAINERS: Fact[dict[str, list[Process]]] = Fact("run-containers", commands.containers().text, _containers, 30)
+TAILS: Fact[dict[str, str]] = Fact("run-logs", commands.tails().text, _tails, 30)
