@@ -14,9 +14,13 @@ if str(HERE.parents[1]) not in sys.path:  # as `python -m pytest` has it
     sys.path.insert(0, str(HERE.parents[1]))
 
 from tests.fleet.bed import engine as engines
-from tests.fleet.bed import gpus, images, programs
+from tests.fleet.bed import gpus, images, programs, voxyard_images
+from tests.fleet.bed import registry as registries
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import HostFactory
+from tests.fleet.bed.registry import Registry
+
+from fleet.images.image import LocalImage
 
 FIRST_RUN_SECONDS = 1800  # packages are fetched and images made
 
@@ -69,6 +73,19 @@ def host_image(base_image: str) -> str:
 
 
 @pytest.fixture(scope="session")
+def registry(engine: Engine, host_image: str) -> Iterator[Registry]:
+    """Debian's docker-registry, which engine and hosts reach at `registry.address`; `push` gives real digests."""
+    with registries.running(engine) as started:
+        yield started
+
+
+@pytest.fixture(scope="session", name="images")
+def voxyards_images(engine: Engine, base_image: str, say: Callable[[str], None]) -> dict[str, LocalImage]:
+    """voxyard's own images by role, for CPUs: the engine has each under `voxyard-ROLE:built` and its release tag."""
+    return voxyard_images.built(engine, base_image, say)
+
+
+@pytest.fixture(scope="session")
 def nvml_library(engine: Engine) -> Path:
     """The libnvidia-ml.so.1 of the hosts, compiled."""
     path = engine.folder / "library" / "libnvidia-ml.so.1"
@@ -84,7 +101,7 @@ def gpu_host(
     say: Callable[[str], None],
     request: pytest.FixtureRequest,
 ) -> Iterator[HostFactory]:
-    """`gpu_host("gpu-01", gpus=…)` starts a host, `gpu_host.several("a", "b")` some; they end with the module."""
+    """Starts hosts, which end with the module: `gpu_host("gpu-01", gpus=…)`, `gpu_host.several(*three())`."""
     factory = HostFactory(engine, nvml_library, engine.folder / "hosts" / request.path.stem, say)
     yield factory
     factory.stop_all()

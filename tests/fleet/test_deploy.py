@@ -1,104 +1,73 @@
-"""`fab check`, `fab deploy`, `fab status` as typed, on a host with sshd, a Docker engine of its own and GPUs to see."""
+"""`fab` as typed, with the real images: the exporter on a host with GPUs, a speech service on one without."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
-import sys
 import time
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from scenario import GpuState
+from tests.fleet import operators
 from tests.fleet.bed.engine import Engine
-from tests.fleet.bed.host import GpuHost, HostFactory
-from tests.fleet.bed.machine import build_secrets
-from tests.fleet.bed.programs import SEARCH
+from tests.fleet.bed.host import GpuHost, HostFactory, HostSpec
+from tests.fleet.operators import KEY, ROOT, Operator, audit, current, stand_in
 
-from fleet.image import Build, LocalImage, build_image
+from fleet.images.image import LocalImage
 
-ROOT = Path(__file__).resolve().parents[2]
-IMAGE = "voxyard-exporter:built"
 Said = dict[str, str]
 
 
-@dataclass(frozen=True)
-class Operator:
-    """Who types the commands: a fleet's file, and the environment in which docker is the outer engine."""
-
-    inventory: Path
-    environment: dict[str, str]
-
-    def fab(self, task: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        program = str(Path(sys.executable).with_name("fab"))
-        command = [program, "--search-root", str(ROOT / "scripts"), task, "--inventory", str(self.inventory)]
-        return subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=ROOT, env=self.environment)
-
-    def good(self, task: str, *arguments: str) -> str:
-        done = self.fab(task, *arguments)
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr
-        return done.stdout
-
-    def json(self, task: str, *arguments: str) -> Any:
-        return json.loads(self.fab(task, "--json", *arguments).stdout)
-
-
-def write_inventory(folder: Path, host: GpuHost, **more: Any) -> Path:
-    """A fleet of one trainer's host."""
-    entry = {
-        "address": host.address,
-        "port": host.port,
-        "user": host.user,
-        "identity_file": str(host.key_path),
-        "known_hosts": str(host.known_hosts),
-        "roles": ["trainer"],
-        "gpus": 2,
-    } | more
-    path = folder / "hosts.yaml"
-    path.write_text(yaml.safe_dump({"hosts": {"gpu-01": entry}}))
-    return path
-
-
-def operators_environment(engine: Engine) -> dict[str, str]:
-    """An operator whose docker is the bed's engine."""
-    return os.environ | dict(engine.environment) | {"PATH": SEARCH}
+@pytest.fixture(scope="module")
+def hosts(gpu_host: HostFactory) -> list[GpuHost]:
+    """One host with two GPUs, whose toolkit brings the driver's library into containers, and one without GPUs."""
+    return gpu_host.several(HostSpec("gpu-01", mount_driver=True), HostSpec("cpu-01", gpus=[], toolkit=False))
 
 
 @pytest.fixture(scope="module")
-def host(gpu_host: HostFactory) -> GpuHost:
-    """One host with two GPUs, whose container toolkit brings the driver's library into containers."""
-    return gpu_host("gpu-01", mount_driver=True)
+def host(hosts: list[GpuHost]) -> GpuHost:
+    """The one with GPUs."""
+    return hosts[0]
 
 
 @pytest.fixture(scope="module")
-def image(engine: Engine, base_image: str) -> LocalImage:
-    """The exporter's image, built by the task's own code on the base of the tests."""
-    secrets = build_secrets(engine.folder)
-    how = Build(base_image, secrets["pip_config"], secrets["ca_bundle"], network="host")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in operators_environment(engine).items():
-            patch.setenv(name, value)
-        return build_image(ROOT, how)
-
-
-@pytest.fixture(scope="module")
-def operator(engine: Engine, host: GpuHost, tmp_path_factory: pytest.TempPathFactory) -> Operator:
-    """An operator whose fleet is that host."""
+def operator(
+    engine: Engine,
+    base_image: str,
+    hosts: list[GpuHost],
+    images: dict[str, LocalImage],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Operator:
+    """An operator of both, with weights that the image itself made: a tiny model of random numbers."""
     folder = tmp_path_factory.mktemp("operator")
-    return Operator(write_inventory(folder, host), operators_environment(engine))
+    for role in ("exporter", "bark"):
+        engine.docker("tag", images[role].id, f"voxyard-{role}:built")
+    stand_in(engine, base_image, "trainer")
+    gpu, cpu = hosts
+    entries = {
+        "gpu-01": operators.entry(gpu, roles=["trainer"], gpus=2),
+        "cpu-01": operators.entry(cpu, roles=["bark"], gpus=0),
+    }
+    inventory = operators.write_fleet(folder, entries)
+    (folder / "tiny").mkdir(mode=0o777)
+    (folder / "tiny").chmod(0o777)
+    made = ("--network", "none", "--volume", f"{folder / 'tiny'}:/tiny", images["bark"].id)
+    engine.docker("run", "--rm", *made, "weights", "tiny", "/tiny/bark")
+    document = yaml.safe_load(inventory.read_text())
+    document["hosts"]["cpu-01"]["bark"]["weights"] = "tiny/bark"
+    inventory.write_text(yaml.safe_dump(document, sort_keys=False))
+    return Operator(inventory, operators.environment(engine))
 
 
 @pytest.fixture(scope="module")
-def first(operator: Operator, image: LocalImage) -> Said:
-    """What each task said of a host that had nothing: check, status, deploy, status, deploy."""
+def first(operator: Operator) -> Said:
+    """What each task said of hosts that had nothing: check, status, deploy, status, deploy."""
     said = {"check": operator.good("check"), "status before": operator.fab("status").stdout}
     began = time.monotonic()
     said["deploy"] = operator.good("deploy")
@@ -109,11 +78,7 @@ def first(operator: Operator, image: LocalImage) -> Said:
 
 
 def told(host: GpuHost, command: str) -> str:
-    return host.run(command).stdout
-
-
-def release_of(host: GpuHost) -> str:
-    return str(told(host, "basename $(readlink ~voxyard/.voxyard/current)")).strip()
+    return str(host.run(command).stdout)
 
 
 def traces(host: GpuHost) -> tuple[str, ...]:
@@ -133,39 +98,32 @@ def test_check_finds_nothing_wrong_and_says_which_pair_and_limits(first: Said) -
 
 
 def test_a_host_that_has_nothing_yet_is_said_to_have_nothing(first: Said) -> None:
-    assert "not deployed" in first["status before"]
+    assert first["status before"].count("not deployed") == 2
 
 
 def test_deploy_shows_what_will_change_before_it_does_it(first: Said) -> None:
-    for step in ("send image", "write release", "start exporter", "make"):
+    for step in ("send image", "send weights-", "write release", "start exporter", "start bark", "make"):
         assert step in first["deploy"]
 
 
 def test_status_says_that_the_release_runs_well(first: Said, host: GpuHost) -> None:
-    assert first["status"].count(release_of(host)) == 2
-    assert "running, healthy" in first["status"]
+    assert first["status"].count(current(host)) == 2
+    assert first["status"].count("running, healthy") == 3
 
 
-def test_a_second_deploy_has_nothing_to_do_and_changes_nothing(first: Said, operator: Operator, host: GpuHost) -> None:
-    assert "nothing to do" in first["again"]
-    before = container(host)["State"]["StartedAt"], told(host, "find ~voxyard/.voxyard -printf '%p %T@ %m\\n'")
-    assert "nothing to do" in operator.good("deploy")
-    assert before == (
-        container(host)["State"]["StartedAt"],
-        told(host, "find ~voxyard/.voxyard -printf '%p %T@ %m\\n'"),
-    )
-
-
-def test_make_check_deploy_status_do_the_same(first: Said, operator: Operator, host: GpuHost) -> None:
+def test_make_check_plan_deploy_status_do_the_same(first: Said, operator: Operator, hosts: list[GpuHost]) -> None:
+    assert "unchanged" in first["again"]
+    before = [traces(each) for each in hosts]
     command = ["make", "--no-print-directory", "check", "deploy", "status", f"ARGS=--inventory {operator.inventory}"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=operator.environment)
     assert done.returncode == 0, done.stderr
-    for words in ("limits (recommended)", "nothing to do", "running, healthy", release_of(host)):
+    for words in ("limits (recommended)", "nothing to do", "running, healthy", *map(current, hosts)):
         assert words in done.stdout
+    assert before == [traces(each) for each in hosts]
 
 
 def test_the_exporter_is_scraped_over_the_network_and_tells_of_both_gpus(first: Said, operator: Operator) -> None:
-    (status,) = operator.json("status")["hosts"]
+    status = operator.json("status", "--host", "gpu-01")["hosts"][0]["services"][0]
     with urllib.request.urlopen(f"http://{status['address']}:{status['port']}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     assert "voxyard_exporter_collect_success 1.0" in text
@@ -173,155 +131,137 @@ def test_the_exporter_is_scraped_over_the_network_and_tells_of_both_gpus(first: 
     assert 'voxyard_workload_expected{role="model",workload="trainer"} 1.0' in text
 
 
-def test_the_container_has_no_rights(first: Said, host: GpuHost) -> None:
-    found = container(host)
+def test_the_service_speaks_a_sentence_to_those_who_have_a_key(first: Said, operator: Operator) -> None:
+    status = operator.json("status", "--host", "cpu-01")["hosts"][0]["services"][1]
+    body = {"model": "bark", "input": "The old sailor opens the door.", "voice": "alloy", "response_format": "wav"}
+    url = f"http://{status['address']}:{status['port']}/v1/audio/speech"
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - an address of the bed
+        sound = answer.read()
+    assert sound[:4] == b"RIFF"
+    assert len(sound) > 24_000  # half a second at 24 kHz and 16 bits
+    assert "not enforceable on CPU" in first["deploy"]
+
+
+def test_the_containers_have_no_rights(first: Said, hosts: list[GpuHost]) -> None:
+    found = container(hosts[0])
     assert found["HostConfig"]["ReadonlyRootfs"] is True
     assert found["HostConfig"]["CapDrop"] == ["ALL"]
     assert not found["HostConfig"]["Privileged"]
     assert found["Config"]["User"] == "65532:65532"
     assert found["HostConfig"]["DeviceRequests"][0]["Capabilities"] == [["utility"]]
-    status = told(host, "docker exec voxyard-exporter-1 cat /proc/1/status")
-    assert re.search(r"CapEff:\s+0+$", status, re.MULTILINE)
-    assert re.search(r"NoNewPrivs:\s+1$", status, re.MULTILINE)
+    for each, name in ((hosts[0], "voxyard-exporter-1"), (hosts[1], "voxyard-bark-1")):
+        status = told(each, f"docker exec {name} cat /proc/1/status")
+        assert re.search(r"CapEff:\s+0+$", status, re.MULTILINE)
+        assert re.search(r"NoNewPrivs:\s+1$", status, re.MULTILINE)
 
 
 def test_the_release_is_for_its_owner_alone_and_the_plan_is_in_the_container(first: Said, host: GpuHost) -> None:
     modes = told(host, "cd ~voxyard/.voxyard/current && stat -c '%n %a' . *").split("\n")
     assert {". 700", "voxyard.env 600", "exporter.yaml 600"} <= set(modes)
     plan = yaml.safe_load(told(host, "docker exec voxyard-exporter-1 cat /etc/voxyard/plan.yaml"))
-    assert plan["release"] == release_of(host)
     assert [each["role"] for each in plan["workloads"]] == ["data", "model"]
     assert plan["training"]["data_gpu_memory"] > 0
 
 
-def test_the_image_has_neither_tensorflow_nor_torch_nor_pip(first: Said, host: GpuHost) -> None:
-    program = "import importlib.util as u; print([n for n in ('tensorflow', 'torch', 'pip') if u.find_spec(n)])"
-    assert told(host, f'docker exec voxyard-exporter-1 python -c "{program}"').strip() == "[]"
+def test_the_exporter_knows_what_should_run(first: Said, host: GpuHost) -> None:
+    expected = json.loads(told(host, "docker exec voxyard-exporter-1 cat /var/lib/voxyard/state/expected.json"))
+    labels = container(host)["Config"]["Labels"]
+    assert expected == {"release": current(host), "services": {"exporter": labels["voxyard.config"]}}
 
 
-def test_nothing_of_the_build_is_left_in_the_image(first: Said, engine: Engine) -> None:
-    history = engine.docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", IMAGE).stdout
-    assert "pip install" not in history
-    command = ("run", "--rm", "--network", "none", "--entrypoint", "sh", IMAGE)
-    assert engine.docker(*command, "-c", "ls -A /run/secrets /source 2>/dev/null || true").stdout.strip() == ""
-
-
-def test_the_image_and_its_size_are_said(first: Said, engine: Engine) -> None:
-    size = int(engine.docker("image", "inspect", "--format", "{{.Size}}", IMAGE).stdout)
-    print(f"\nimage: {size / 1e6:.0f} MB with its base; first deploy: {float(first['seconds']):.0f} s")
+def test_the_size_and_the_time_are_said(first: Said, images: dict[str, LocalImage]) -> None:
+    size = images["exporter"].size_bytes
+    print(f"\nexporter: {size / 1e6:.0f} MB with its base; first deploy of both: {float(first['seconds']):.0f} s")
     assert f"({size / 1e6:.0f} MB)" in first["deploy"]
 
 
 def test_one_changed_setting_makes_a_new_release_and_keeps_the_image(
     first: Said, operator: Operator, host: GpuHost
 ) -> None:
-    before, text = release_of(host), operator.inventory.read_text()
+    before, text = current(host), operator.inventory.read_text()
     operator.inventory.write_text(text + "defaults: {memory_policy: full}\n")
     try:
-        said = operator.good("deploy")
+        said = operator.good("deploy", "--host", "gpu-01")
         assert "send image" not in said
         assert "write release" in said
-        assert release_of(host) != before
-        assert set(told(host, "ls ~voxyard/.voxyard/releases").split()) == {before, release_of(host)}
+        assert current(host) != before
+        assert set(told(host, "ls ~voxyard/.voxyard/releases").split()) == {before, current(host)}
     finally:
         operator.inventory.write_text(text)
-        operator.good("deploy")
-    assert release_of(host) == before
+        operator.good("deploy", "--host", "gpu-01")
+    assert current(host) == before
 
 
 def test_a_container_that_was_removed_is_started_again_and_nothing_else_is_done(
     first: Said, operator: Operator, host: GpuHost
 ) -> None:
     told(host, "docker rm -f voxyard-exporter-1")
-    assert operator.fab("status").returncode == 1
-    said = operator.good("deploy")
-    assert "start exporter" in said
+    assert operator.fab("status", "--host", "gpu-01").returncode == 1
+    said = operator.good("deploy", "--host", "gpu-01")
+    assert "start exporter: it is not there" in said
     assert "send image" not in said
     assert "write release" not in said
 
 
 def test_a_file_that_was_changed_on_the_host_is_put_right(first: Said, operator: Operator, host: GpuHost) -> None:
     told(host, "echo 'workloads: []' > ~voxyard/.voxyard/current/plan.yaml")
-    assert "write release" in operator.good("deploy")
+    assert "write release" in operator.good("deploy", "--host", "gpu-01")
     assert "model" in told(host, "docker exec voxyard-exporter-1 cat /etc/voxyard/plan.yaml")
 
 
-def test_a_release_that_is_never_well_is_said_with_its_last_words_and_is_not_current(
+def test_a_release_that_is_never_well_is_said_with_its_last_words_and_taken_back(
     first: Said, operator: Operator, host: GpuHost, engine: Engine
 ) -> None:
-    before = release_of(host)
-    broken = f'FROM {IMAGE}\nCMD ["exporter", "--no-such-option"]\n'
-    engine.docker("build", "--tag", "voxyard-exporter:broken", "-", text_in=broken)
-    done = operator.fab("deploy", "--image", "voxyard-exporter:broken")
+    before = current(host)
+    broken = 'FROM voxyard-exporter:built\nCMD ["exporter", "--no-such-option"]\n'
+    engine.docker("build", "--network", "none", "--tag", "voxyard-exporter:broken", "-", text_in=broken)
+    done = operator.fab("deploy", "--image", "exporter=voxyard-exporter:broken", "--host", "gpu-01")
     assert done.returncode == 1
     assert "--no-such-option" in done.stdout
-    assert "Traceback" not in done.stderr
-    assert release_of(host) == before
-    assert operator.fab("status").returncode == 1
-    operator.good("deploy")
-    assert operator.fab("status").returncode == 0
+    assert f"rolled back to release {before}" in " ".join(done.stdout.split())
+    assert current(host) == before
+    assert audit(host)[-1]["result"] == "failed"
+    assert operator.fab("status", "--host", "gpu-01").returncode == 0
 
 
 def test_a_host_that_is_not_ready_stops_the_deploy_before_anything_changes(
-    first: Said, operator: Operator, host: GpuHost, tmp_path: Path
+    first: Said, operator: Operator, hosts: list[GpuHost]
 ) -> None:
-    bad = Operator(write_inventory(tmp_path, host, gpus=3, exporter_port=9411), operator.environment)
-    before = traces(host)
-    done = bad.fab("deploy")
+    document = yaml.safe_load(operator.inventory.read_text())
+    document["hosts"]["gpu-01"]["gpus"] = 3
+    path = operator.inventory.with_name("bad.yaml")
+    path.write_text(yaml.safe_dump(document))
+    before = [traces(each) for each in hosts]
+    done = replace(operator, inventory=path).fab("deploy")
     assert done.returncode == 1
-    assert "2 GPUs, the inventory says 3" in " ".join(done.stdout.split())
-    assert "nothing was changed" in done.stderr
-    assert traces(host) == before
+    assert "2 GPUs, the inventory says 3" in " ".join(done.stderr.split())
+    assert "nothing was changed: not ready: gpu-01" in done.stderr
+    assert [traces(each) for each in hosts] == before
 
 
-def test_a_taken_port_is_found_and_our_own_is_not(
-    first: Said, operator: Operator, host: GpuHost, tmp_path: Path
-) -> None:
-    assert "taken" not in operator.good("check")
-    bad = Operator(write_inventory(tmp_path, host, exporter_port=22), operator.environment)
-    done = bad.fab("check", "--json")
-    assert done.returncode == 1
-    findings = json.loads(done.stdout)["hosts"][0]["findings"]
-    assert [each["check"] for each in findings if each["level"] == "FAIL"] == ["port"]
-
-
-def test_an_unknown_host_key_is_refused(operator: Operator, host: GpuHost, tmp_path: Path) -> None:
+def test_an_unknown_host_key_is_refused_by_every_task(operator: Operator, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
-    stranger = Operator(write_inventory(tmp_path, host, known_hosts="empty"), operator.environment)
-    for task in ("check", "status", "deploy"):
+    document = yaml.safe_load(operator.inventory.read_text())
+    document["hosts"] = {"gpu-01": document["hosts"]["gpu-01"] | {"known_hosts": str(tmp_path / "empty")}}
+    path = operator.inventory.with_name("stranger.yaml")
+    path.write_text(yaml.safe_dump(document))
+    stranger = replace(operator, inventory=path)
+    for task in ("check", "status", "plan", "deploy", "rollback"):
         done = stranger.fab(task)
-        assert done.returncode in (1, 2)
+        assert done.returncode == 1
         assert "ssh-keyscan" in done.stdout + done.stderr
+    for task in ("unlock", "drain"):
+        assert "ssh-keyscan" in stranger.fab(task, "--host", "gpu-01").stdout
     assert (tmp_path / "empty").read_text() == ""
 
 
-def test_planted_faults_are_found(operator: Operator, host: GpuHost) -> None:
-    healthy = [GpuState.consumer(0), GpuState.consumer(1)]
-    host.set_gpus([GpuState.consumer(0), GpuState.consumer(1, mig=1)])
-    try:
-        (found,) = operator.json("check")["hosts"]
-        assert {"mig"} <= {each["check"] for each in found["findings"] if each["level"] == "FAIL"}
-        host.set_gpus(healthy, links={(0, 1): "SYS"})
-        (found,) = operator.json("check")["hosts"]
-        (warning,) = [each for each in found["findings"] if each["level"] == "WARN"]
-        assert (found["ok"], warning["check"]) == (True, "pair_link")
-        assert "no better pair exists" in warning["found"]
-        assert operator.fab("check", "--strict").returncode == 1
-        host.break_driver()
-        (found,) = operator.json("check")["hosts"]
-        assert "couldn't communicate with the NVIDIA driver" in found["findings"][0]["found"]
-    finally:
-        host.repair_driver()
-        host.set_gpus(healthy, links={(0, 1): "PHB"})
-
-
-def test_the_compose_files_of_a_host_without_gpus_reserve_none(host: GpuHost, first: Said) -> None:
-    told(host, "mkdir -p /tmp/compose")
-    for name in ("exporter.yaml", "cpu.yaml"):
-        text = shlex.quote((ROOT / "deploy/compose" / name).read_text())
-        told(host, f"printf %s {text} > /tmp/compose/{name}")
-    command = "cd /tmp/compose && docker compose --env-file ~voxyard/.voxyard/current/voxyard.env"
-    texts = [told(host, f"{command} -f exporter.yaml {more} config") for more in ("", "-f cpu.yaml")]
+def test_the_compose_files_of_a_host_without_gpus_reserve_none(hosts: list[GpuHost], first: Said) -> None:
+    texts = []
+    for each, files in ((hosts[0], "-f exporter.yaml"), (hosts[1], "-f exporter.yaml -f bark.yaml -f cpu.yaml")):
+        place = f"cd ~voxyard/.voxyard/releases/{shlex.quote(current(each))}"
+        texts.append(told(each, f"{place} && docker compose --env-file voxyard.env {files} config"))
     with_gpus, without = (yaml.safe_load(text)["services"]["exporter"] for text in texts)
     assert with_gpus["deploy"]["resources"]["reservations"]["devices"][0]["driver"] == "nvidia"
     assert "deploy" not in without

@@ -17,7 +17,7 @@ import pytest
 
 from fleet.batch import Command
 from fleet.errors import FleetError, HostFailedError
-from fleet.inventory import Host, Jump
+from fleet.inventory.hosts import Host, Jump
 from fleet.remote import connected, on_every_host
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -205,6 +205,17 @@ def test_a_session_that_is_cut_off_is_a_sentence(server: Server) -> None:
         ask(server.host(), "kill -9 $(ps -o ppid= -p $PPID)")  # the shell that runs the batch
 
 
+def test_a_connection_that_broke_is_not_opened_anew_in_silence(server: Server) -> None:
+    """What an old command still does on the host would go on beside the new one."""
+    up = 'case "$(ps -o comm= -p $p)" in sshd*) break;; esac; p=$(ps -o ppid= -p $p | tr -d " ")'
+    with connected(server.host()) as session:
+        for text in (f"p=$$; while :; do {up}; done; kill -9 $p; sleep 5", "true"):
+            with pytest.raises(HostFailedError, match="the connection to here broke"):
+                session.run([Command("a", text, seconds=30)])
+        with pytest.raises(HostFailedError, match="the connection to here broke"):
+            session.send(Command("a", "cat"), [b"x"])
+
+
 # -- the tasks, as they are typed ----------------------------------------------------------------------------
 
 
@@ -253,9 +264,11 @@ def test_the_table_goes_to_standard_output_and_has_a_row_a_host(inventory: Path)
         (["check", "--inventory", "/no/such/file"], "no such inventory"),
         (["check", "--inventory", "deploy/hosts.example.yaml", "--host", "nobody"], "no host nobody"),
         (["status", "--inventory"], "needed value"),
-        (["deploy", "--inventory", "deploy/hosts.example.yaml", "--base", "x"], "add --build"),
-        (["deploy", "--inventory", "deploy/hosts.example.yaml", "--build", "--image", "x"], "exclude each other"),
-        (["deploy", "--inventory", "deploy/hosts.example.yaml", "--build", "--pip-config", "/none"], "no such file"),
+        (["status", "--inventory", "deploy/hosts.example.yaml", "--host", "gpu-01,nobody"], "no host nobody"),
+        (["deploy", "--inventory", "deploy/hosts.example.yaml", "--image", "x"], "expected ROLE=REFERENCE"),
+        (["plan", "--inventory", "deploy/hosts.example.yaml", "--image", "grafana=x"], "expected ROLE=REFERENCE"),
+        (["unlock", "--inventory", "deploy/hosts.example.yaml"], "name the hosts whose lock"),
+        (["drain", "--inventory", "deploy/hosts.example.yaml"], "name the hosts that are to be drained"),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_a_sentence(arguments: list[str], said: str) -> None:
@@ -267,5 +280,5 @@ def test_wrong_use_is_exit_code_2_and_a_sentence(arguments: list[str], said: str
 
 def test_the_list_of_tasks_says_what_each_does() -> None:
     listed = fab("--list").stdout
-    for task in ("check", "deploy", "status"):
+    for task in ("check", "deploy", "drain", "plan", "rollback", "status", "unlock"):
         assert f"\n  {task} " in listed

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from alert_rules import ROOT
 
-from fleet.inventory import load
-from fleet.monitoring import webhook_secrets
-from fleet.monitoring_commands import DATA
-from fleet.monitoring_release import gather, render
-from fleet.secrets import Secrets
+from fleet.inventory.hosts import load
+from fleet.inventory.secrets import Secrets
+from fleet.monitoring.commands import DATA
+from fleet.monitoring.monitoring import webhook_secrets
+from fleet.monitoring.release import gather, render
 
 FILE = ROOT / "deploy/compose/monitoring.yaml"
 DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))

@@ -12,9 +12,9 @@ from exporters import free_port
 from local_session import LocalSession
 from monitoring_programs import Alertmanager, alertmanager
 
-from fleet import silence
-from fleet.inventory import Host
-from fleet.silence import Silencer
+from fleet.inventory.hosts import Host
+from fleet.monitoring import silence
+from fleet.monitoring.silence import Silencer
 
 WATCHER = Host("watch-01", "192.0.2.20", "voxyard", roles=("monitoring",), gpus=0)
 WORKER = Host("gpu-01", "192.0.2.11", "voxyard", roles=("trainer",))

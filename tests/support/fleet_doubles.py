@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleet.batch import Answer, Command
-from fleet.facts import HostFacts
-from fleet.gpu_facts import HostGpu
-from fleet.image import LocalImage
-from fleet.inventory import Host
-from fleet.machine_facts import Container, Disk, Docker, Login, Toolkit
+from fleet.facts.gpu_use import GpuProcess, Numa
+from fleet.facts.gpus import HostGpu
+from fleet.facts.host import HostFacts
+from fleet.facts.machine import TOOLS, Container, Disk, Docker, EngineLimits, Login, Toolkit
+from fleet.images.image import LocalImage
+from fleet.inventory.hosts import Host
 
 PIX = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-15\t0\nGPU1\tPIX\t X \t0-15\t0\n"
 P2P = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n"
@@ -27,7 +28,7 @@ def gpu(index: int = 0, **other: Any) -> HostGpu:
         index=index,
         uuid=uuid(index),
         name="NVIDIA GeForce RTX 4090",
-        driver_version="550.54.14",
+        driver_version="580.65.06",
         pci_bus_id=f"00000000:0{index + 1}:00.0",
         memory_total_mib=24564,
         memory_free_mib=24200,
@@ -52,11 +53,20 @@ def facts(**other: Any) -> HostFacts:
         gpus=(gpu(0), gpu(1)),
         topology=PIX,
         p2p=P2P,
-        docker=Docker("27.3.1", "27.3.1", "/var/lib/docker", "systemd"),
+        processes=(),
+        xids=(),
+        numa=Numa(2, {"0000:01:00.0": 0, "0000:02:00.0": 0}),
+        docker=Docker("27.3.1", "27.3.1", "/var/lib/docker", "systemd", "x86_64"),
         compose="2.29.7",
-        toolkit=Toolkit(hook=True, runtime=True, cdi=False),
+        toolkit=Toolkit(hook=True, runtime=True, cdi=True),
         disk=Disk("/", 900 << 30, 400 << 30),
+        images=frozenset(),
+        engine_limits=EngineLimits(None, raises=True),
+        home_disk=Disk("/home", 900 << 30, 400 << 30),
+        kept_bytes=0,
+        shared_memory=Disk("/dev/shm", 32 << 30, 32 << 30),
         ports=frozenset({22}),
+        programs=frozenset(TOOLS),
         containers=(),
         clock_skew=0.0,
     )
@@ -74,8 +84,15 @@ def container(**other: Any) -> Container:
         health="healthy",
         started="2026-01-05T08:00:00Z",
         ports=(9410,),
+        id="c0ffee",
     )
     return replace(healthy, **other)
+
+
+def process(**other: Any) -> GpuProcess:
+    """Somebody's program on the first GPU, in no container."""
+    foreign = GpuProcess(uuid(0), 4711, "/usr/bin/python3", 3072, "alice", "0::/user.slice/user-1001.slice")
+    return replace(foreign, **other)
 
 
 IMAGE = LocalImage("sha256:" + "ab" * 32, ("sha256:11", "sha256:22"), 180_000_000)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ from tests.fleet.bed.machine import build_secrets
 from tests.fleet.bed.programs import find, run, wait_until
 
 NETWORK = "voxyard-bed"
+PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+"""Where Docker puts its networks, and so the bed's registry, which speaks plain HTTP."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +119,12 @@ def _start(engine: Engine) -> subprocess.Popen[bytes]:
         *("--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", names.cgroup),
         *("--containerd-namespace", names.containerd, "--containerd-plugins-namespace", f"{names.containerd}-plugins"),
     ]
-    (folder / "daemon.json").write_text("{}\n", encoding="utf-8")
+    (folder / "daemon.json").write_text(json.dumps({"insecure-registries": PRIVATE}), encoding="utf-8")
+    environment = os.environ | {"NO_PROXY": ",".join(PRIVATE), "no_proxy": ",".join(PRIVATE)}
     with (folder / "dockerd.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment
+        )
 
     def answers() -> bool:
         if process.poll() is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from scenario import GpuState, Scenario
@@ -28,6 +29,7 @@ _CONFINEMENT = (
     *("--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"),
     *("--security-opt", "systempaths=unconfined"),
     *("--volume", "/var/lib/docker"),  # overlay does not lie on overlay
+    *("--shm-size", "2g"),
 )
 
 
@@ -41,6 +43,45 @@ class HookCall:
 
 
 @dataclass(frozen=True)
+class HostSpec:
+    """How a host is to begin; without `gpus`, it has two consumer cards that are PHB apart.
+
+    Without `toolkit` its engine gives no GPUs to containers. With `mount_driver` the hook puts the library and
+    nvidia-smi into containers that ask for GPUs, as the real one does. `docker_disk`, such as `2g`, is the size of a
+    file system of its own under Docker's root, in memory: `faults.low_disk` can make it smaller.
+    """
+
+    name: str = "gpu-01"
+    gpus: Scenario | Sequence[GpuState] | None = None
+    links: Links | None = None
+    p2p: Links | None = None
+    toolkit: bool = True
+    mount_driver: bool = False
+    docker_disk: str | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        """Its GPUs."""
+        if isinstance(self.gpus, Scenario):
+            return self.gpus
+        return Scenario([GpuState.consumer(0), GpuState.consumer(1)] if self.gpus is None else self.gpus)
+
+    @property
+    def pairs(self) -> Links:
+        """What lies between its GPUs."""
+        return ({(0, 1): "PHB"} if self.gpus is None else {}) if self.links is None else self.links
+
+
+def three(*, mount_driver: bool = True, docker_disk: str | None = None) -> tuple[HostSpec, HostSpec, HostSpec]:
+    """The fleet of three that a rollout is tried on: a PIX pair, a SYS pair, and a host with one GPU."""
+    cards = [GpuState.consumer(0), GpuState.consumer(1)]
+    pix = HostSpec("gpu-pix", cards, {(0, 1): "PIX"})
+    others = HostSpec("gpu-sys", cards, {(0, 1): "SYS"}), HostSpec("gpu-one", cards[:1])
+    one, two, last = (replace(each, mount_driver=mount_driver, docker_disk=docker_disk) for each in (pix, *others))
+    return one, two, last
+
+
+@dataclass(frozen=True)
 class GpuHost:
     """A running host. It is reached at `address` with `key_path` as `user`; `known_hosts` holds its key."""
 
@@ -50,6 +91,7 @@ class GpuHost:
     key_path: Path
     known_hosts: Path
     nvidia: Path  # on this machine; in the host it is /opt/nvidia
+    began: HostSpec = field(default_factory=HostSpec, repr=False)
     user: str = USER
     port: int = PORT
 
@@ -99,6 +141,12 @@ class GpuHost:
             raise BedError(f"{self.name} did not load {image}: {loaded.stderr.strip()[-1000:]}")
         return loaded.stdout
 
+    def write(self, path: str, text: str, *, mode: str = "0644") -> None:
+        """Put a file into the host, as root, in one step. Raises BedError."""
+        place, part = shlex.quote(path), shlex.quote(f"{path}.part")
+        command = f"umask 077; cat > {part} && chmod {mode} {part} && mv -f {part} {place}"
+        self.engine.docker("exec", "--interactive", self.container, "sh", "-c", command, text_in=text)
+
     def set_gpus(
         self,
         host: Scenario | Sequence[GpuState],
@@ -110,6 +158,11 @@ class GpuHost:
         """Other GPUs from now on, for the library and nvidia-smi alike: see `gpus.write_scenario`."""
         scenario = host if isinstance(host, Scenario) else Scenario(host)
         gpus.write_scenario(self.nvidia, scenario, links=links, p2p=p2p, unknown_fields=unknown_fields)
+
+    def heal_gpus(self) -> None:
+        """The GPUs are those with which the host began, and nvidia-smi answers."""
+        self.set_gpus(self.began.scenario, links=self.began.pairs, p2p=self.began.p2p)
+        self.repair_driver()
 
     def break_driver(self, failure: Failure = gpus.DRIVER_GONE) -> None:
         """nvidia-smi fails like this from now on."""
@@ -169,69 +222,60 @@ class HostFactory:
         p2p: Links | None = None,
         toolkit: bool = True,
         mount_driver: bool = False,
+        docker_disk: str | None = None,
     ) -> GpuHost:
-        """Start a host and wait until it can be used; without `gpus`, it has two consumer cards that are PHB apart.
+        """Start a host as a HostSpec says it and wait until it can be used. Raises BedError with the host's logs."""
+        return self.several(HostSpec(name, gpus, links, p2p, toolkit, mount_driver, docker_disk))[0]
 
-        Without `toolkit` its engine gives no GPUs to containers. With `mount_driver` the hook puts the library and
-        nvidia-smi into containers that ask for GPUs, as the real one does. Raises BedError with the host's logs.
-        """
-        return self._wait(self._run(name, gpus, links, p2p, toolkit, mount_driver))
-
-    def several(self, *names: str) -> list[GpuHost]:
-        """Start hosts with two GPUs each, side by side. Raises BedError."""
-        started = [self._run(name, None, None, None, True, False) for name in names]
-        with ThreadPoolExecutor(max_workers=max(1, len(started))) as pool:
-            return list(pool.map(self._wait, started))
-
-    def stop(self, host: GpuHost) -> None:
-        """Remove a host, with all that runs on it."""
-        self._engine.docker("rm", "--force", "--volumes", host.container)
-        self._hosts.pop(host.name, None)
-        self._keys.pop(host.address, None)
+    def several(self, *specs: HostSpec | str) -> list[GpuHost]:
+        """Start hosts side by side, in the order given; a name alone is a host with two GPUs. Raises BedError."""
+        wanted = [HostSpec(spec) if isinstance(spec, str) else spec for spec in specs]
+        for spec in wanted:
+            if spec.name in self._hosts or [each.name for each in wanted].count(spec.name) > 1:
+                raise BedError(f"there is a host {spec.name} already: choose another name, or stop it first")
+        self._say(f"starting {', '.join(each.name for each in wanted)}")
+        with ThreadPoolExecutor(max_workers=max(1, len(wanted))) as pool:
+            started = list(pool.map(self._wait, pool.map(self._run, wanted)))
         self._write_known_hosts()
-        shutil.rmtree(host.nvidia, ignore_errors=True)
+        return started
+
+    def stop(self, *hosts: GpuHost) -> None:
+        """Remove hosts side by side, with all that runs on them."""
+        with ThreadPoolExecutor(max_workers=max(1, len(hosts))) as pool:
+            list(pool.map(lambda host: self._engine.docker("rm", "--force", "--volumes", host.container), hosts))
+        for host in hosts:
+            self._hosts.pop(host.name, None)
+            self._keys.pop(host.address, None)
+            shutil.rmtree(host.nvidia, ignore_errors=True)
+        self._write_known_hosts()
 
     def stop_all(self) -> None:
         """Remove all hosts that are left."""
-        for host in list(self._hosts.values()):
-            self.stop(host)
+        self.stop(*self._hosts.values())
 
-    def _run(
-        self,
-        name: str,
-        scenario: Scenario | Sequence[GpuState] | None,
-        links: Links | None,
-        p2p: Links | None,
-        toolkit: bool,
-        mount_driver: bool,
-    ) -> GpuHost:
-        if name in self._hosts:
-            raise BedError(f"there is a host {name} already: choose another name, or stop it first")
-        nvidia = self._folder / name
+    def _run(self, spec: HostSpec) -> GpuHost:
+        nvidia = self._folder / spec.name
         (nvidia / "lib").mkdir(parents=True)
         shutil.copy(self._library, nvidia / "lib")
-        if mount_driver:
+        if spec.mount_driver:
             (nvidia / "mount-driver").touch()
-        engine = self._engine
-        words = ["run", "--detach", "--init", "--name", container_name(name), "--hostname", name, "--network", NETWORK]
-        words += ["--env", f"BED_CGROUP={engine.names.cgroup}/{name}", "--env", f"BED_TOOLKIT={_yes(toolkit)}"]
+        engine, name = self._engine, container_name(spec.name)
+        words = ["run", "--detach", "--init", "--name", name, "--hostname", spec.name, "--network", NETWORK]
+        for key, value in {
+            "BED_CGROUP": f"{engine.names.cgroup}/{spec.name}",
+            "BED_TOOLKIT": "yes" if spec.toolkit else "no",
+            "BED_DOCKER_DISK": spec.docker_disk or "machine",
+        }.items():
+            words += ["--env", f"{key}={value}"]
         for source, target in ((INSIDE, "/opt/bed"), (self._folder / "key", "/opt/bed-key")):
             words += ["--volume", f"{source}:{target}:ro"]
         words += ["--volume", f"{nvidia}:/opt/nvidia"]
-        self._say(f"starting the host {name}")
         engine.docker(*words, *_CONFINEMENT, images.HOST, "/opt/bed/start.sh")
-        address = engine.docker(
-            "inspect",
-            "--format",
-            f'{{{{(index .NetworkSettings.Networks "{NETWORK}").IPAddress}}}}',
-            container_name(name),
-        ).stdout.strip()
-        host = GpuHost(name, engine, address, self.key_path, self.known_hosts, nvidia)
-        self._hosts[name] = host
-        if scenario is None:
-            scenario = [GpuState.consumer(0), GpuState.consumer(1)]
-            links = {(0, 1): "PHB"} if links is None else links
-        host.set_gpus(scenario, links=links, p2p=p2p)
+        place = f'{{{{(index .NetworkSettings.Networks "{NETWORK}").IPAddress}}}}'
+        address = engine.docker("inspect", "--format", place, name).stdout.strip()
+        host = GpuHost(spec.name, engine, address, self.key_path, self.known_hosts, nvidia, spec)
+        self._hosts[spec.name] = host
+        host.heal_gpus()
         return host
 
     def _wait(self, host: GpuHost) -> GpuHost:
@@ -241,22 +285,17 @@ class HostFactory:
         except BedError as error:
             raise BedError(f"{error}\n{host.logs()}") from error
         self._keys[host.address] = " ".join(host.run("cat /etc/ssh/ssh_host_ed25519_key.pub").stdout.split()[:2])
-        self._write_known_hosts()
         return host
 
     def _write_known_hosts(self) -> None:
         """An address is given to the next host when its host is gone: only those that run are in the file."""
-        lines = [f"{address} {key}\n" for address, key in self._keys.copy().items()]
+        lines = [f"{address} {key}\n" for address, key in self._keys.items()]
         self.known_hosts.write_text("".join(lines), encoding="utf-8")
 
 
 def container_name(host: str) -> str:
     """What the outer engine calls a host's container."""
     return f"voxyard-bed-{host}"
-
-
-def _yes(true: bool) -> str:
-    return "yes" if true else "no"
 
 
 def _listens(host: GpuHost) -> bool:

@@ -6,9 +6,11 @@ more: they dominate whatever else the machine does.
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +73,34 @@ def advice(found: Found, flag: str, value: str | None = None) -> Found:
     return one
 
 
+class GainMissedError(AssertionError):
+    """The rate did not grow as predicted."""
+
+
 def assert_gain(before: Found, after: Found, predicted: Found) -> None:
     """The rate grew as predicted, within a fifth."""
     rates = [found["overlapped"]["samples_per_second"] for found in (before, after)]
-    assert rates[1] / rates[0] == pytest.approx(predicted["gain"], rel=WITHIN)
+    if rates[1] / rates[0] != pytest.approx(predicted["gain"], rel=WITHIN):
+        raise GainMissedError(f"predicted {predicted['gain']:.2f}, found {rates[1] / rates[0]:.2f}")
 
 
+def measured_thrice_at_most(test: Callable[[Path], None]) -> Callable[[Path], None]:
+    """On a shared machine another program may begin between before and after: that spoils one try, not three."""
+
+    @functools.wraps(test)
+    def tried(corpus: Path) -> None:
+        for _ in range(2):
+            try:
+                return test(corpus)
+            except GainMissedError:
+                continue
+        return test(corpus)
+
+    return tried
+
+
+@pytest.mark.timeout(900)
+@measured_thrice_at_most
 def test_a_slow_disk_is_named_and_cured_by_more_threads(corpus: Path) -> None:
     """D2: a throttled reader."""
     slow: Found = {"SLOW_READ": 0.1, "SLOW_TRAIN": 0.1}
@@ -91,6 +115,8 @@ def test_a_slow_disk_is_named_and_cured_by_more_threads(corpus: Path) -> None:
     assert_gain(found, follow(shards, corpus, **slow), shards)
 
 
+@pytest.mark.timeout(900)
+@measured_thrice_at_most
 def test_slow_features_are_named_and_cured_by_preparing_them(corpus: Path) -> None:
     """D2: the data device is the limit."""
     slow: Found = {"SLOW_FEATURES": 0.3, "SLOW_TRAIN": 0.1}
@@ -105,6 +131,8 @@ def test_slow_features_are_named_and_cured_by_preparing_them(corpus: Path) -> No
     assert after["verdict"]["bottleneck"] is None
 
 
+@pytest.mark.timeout(900)
+@measured_thrice_at_most
 def test_a_slow_link_is_named_and_cured_by_one_device(corpus: Path) -> None:
     """D2: the copy between the devices."""
     slow: Found = {"SLOW_TRANSFER": 1.0, "SLOW_TRAIN": 0.3}
@@ -118,6 +146,8 @@ def test_a_slow_link_is_named_and_cured_by_one_device(corpus: Path) -> None:
     assert_gain(found, after, single)
 
 
+@pytest.mark.timeout(900)
+@measured_thrice_at_most
 def test_a_slow_model_is_named_and_cured_by_more_devices_that_train(corpus: Path) -> None:
     """D2: no bottleneck; bound by the model."""
     slow: Found = {"SLOW_TRAIN": 0.5}
@@ -129,6 +159,8 @@ def test_a_slow_model_is_named_and_cured_by_more_devices_that_train(corpus: Path
     assert_gain(found, after, mirrored)
 
 
+@pytest.mark.timeout(900)
+@measured_thrice_at_most
 def test_a_ring_of_one_slot_is_cured_by_three(corpus: Path) -> None:
     """D2, T5: nothing overlaps with one slot."""
     slow: Found = {"SLOW_FEATURES": 0.2, "SLOW_TRAIN": 0.25}

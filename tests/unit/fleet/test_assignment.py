@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from fleet_doubles import facts, gpu, host, uuid
 
-from fleet.assignment import Workload, assign
 from fleet.fact import Unknown
+from fleet.release.assignment import Workload, assign
+from voxyard.host.limits import BARK_WORKER_MIB, HEADROOM_MIB
 
 FOUR = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
 GPU0\t X \tSYS\tNV4\tSYS\t0-7\t0
@@ -46,10 +47,45 @@ def test_one_gpu_is_shared_and_leaves_room_for_bark() -> None:
     assert alone.limits.data is None
 
 
-def test_a_host_whose_second_gpu_is_broken_trains_on_the_first() -> None:
+def test_a_host_whose_second_gpu_is_broken_shares_the_first() -> None:
     found = facts(gpus=(gpu(0), gpu(1, remap_failed=True)))
+    assert assign(found, host()).workloads == (Workload("trainer", "model", uuid(0)),)
     assignment = assign(found, host(roles=("trainer", "bark")))
-    assert assignment.workloads == (Workload("trainer", "model", uuid(0)),)
+    assert assignment.workloads == (Workload("trainer", "model", uuid(0)), Workload("bark", "bark", uuid(0)))
+    assert assignment.bark_limits == {uuid(0): BARK_WORKER_MIB["large"] - HEADROOM_MIB}
+
+
+def test_of_two_gpus_without_room_for_both_each_gets_one() -> None:
+    assignment = assign(facts(), host(roles=("trainer", "bark")))
+    assert assignment.workloads == (Workload("trainer", "model", uuid(0)), Workload("bark", "bark", uuid(1)))
+    assert assignment.bark_limits == {uuid(1): 16384}
+    assert assignment.reason == "GPU0 trains alone: the others are for Bark"
+
+
+def test_a_pair_with_room_for_both_is_shared() -> None:
+    large = (gpu(0, memory_total_mib=81559), gpu(1, memory_total_mib=81559))
+    assignment = assign(facts(gpus=large), host(roles=("trainer", "bark")))
+    assert [each.gpu for each in assignment.workloads if each.workload == "bark"] == [uuid(0), uuid(1)]
+    assert assignment.limits is not None
+    for card in (assignment.limits.data, assignment.limits.model):
+        assert card is not None
+        assert card.limit_mib + assignment.bark_limits[card.uuid] + 2 * HEADROOM_MIB <= card.memory_total_mib
+
+
+@pytest.mark.parametrize(("policy", "limit"), [("recommended", 16384), ("full", 24564 - 1024)])
+def test_bark_alone_is_limited_by_the_policy(policy: str, limit: int) -> None:
+    assignment = assign(facts(), host(roles=("bark",), memory_policy=policy))
+    assert assignment.bark_limits == {uuid(0): limit, uuid(1): limit}
+
+
+def test_beside_a_trainer_bark_has_what_the_trainer_leaves() -> None:
+    assignment = assign(facts(gpus=(gpu(0),)), host(roles=("trainer", "bark"), memory_policy="full"))
+    assert assignment.bark_limits == {uuid(0): BARK_WORKER_MIB["large"] - HEADROOM_MIB}
+
+
+def test_a_card_that_does_not_tell_its_memory_is_not_for_bark() -> None:
+    unknown = facts(gpus=(gpu(0, memory_total_mib=None), gpu(1)))
+    assert assign(unknown, host(roles=("bark",))).bark_limits == {uuid(1): 16384}
 
 
 @pytest.mark.parametrize("free", [200, 24000])

@@ -2,90 +2,160 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fleet_doubles import IMAGE, RememberingSession, container
+from release_doubles import BASE_LAYERS, artefact, image, release
 
-from fleet.batch import Answer
-from fleet.change import Change, HostState, change, exporter_of, read_state
-from fleet.fact import Unknown
-from fleet.release import Release
+from fleet.release.manifest import of
+from fleet.release.release import Release
+from fleet.rollout.change import Change, change
+from fleet.rollout.host_state import HostImage, HostState, ServiceContainer
 
-RELEASE = Release("0123456789ab", IMAGE, ("exporter.yaml",), (("exporter.yaml", b"a"),), "192.0.2.11", 9410)
-GOOD = HostState(RELEASE.id, RELEASE.checksums, IMAGE.layers, container(), metrics=True)
+SECRET = b"alice: 0123456789\n"
+WANTED = release(9410, secrets={"bark-api-keys": SECRET}, gpu_limits={"GPU-1": 4096})
 
 
-def steps(found: Change) -> list[str]:
-    names = ("send_image", "write_files", "start", "set_current")
-    return [name for name in names if getattr(found, name)]
+def container(service: str, config: str, **other: Any) -> ServiceContainer:
+    found = ServiceContainer(
+        id=f"id of {service}",
+        service=service,
+        release=WANTED.id,
+        config=config,
+        image=image(service).reference,
+        image_id=image(service).id,
+        state="running",
+        health="healthy",
+        started="",
+    )
+    return replace(found, **other)
+
+
+def good(wanted: Release = WANTED) -> HostState:
+    """A host on which all is as `wanted` says."""
+    return HostState(
+        current=wanted.id,
+        previous=None,
+        checksums=wanted.checksums,
+        changed_files=(),
+        files=dict(wanted.files),
+        images=tuple(HostImage(each.id, frozenset({each.reference}), each.layers) for each in wanted.images),
+        artefacts=frozenset(each.name for each in wanted.artefacts),
+        secrets={name: ("600", hashlib.sha256(value).hexdigest()) for name, value in wanted.secrets.items()},
+        containers=(container("exporter", "e-1"), container("bark", "b-1")),
+        unanswered={},
+        expected=of(wanted).expected.strip(),
+        lock=None,
+    )
+
+
+def nothing_there() -> HostState:
+    return HostState(None, None, {}, (), {}, (), frozenset(), {}, (), {"exporter": "x", "bark": "x"}, b"", None)
+
+
+def bark(**other: Any) -> dict[str, Any]:
+    return {
+        "containers": (
+            container("exporter", "e-1"),
+            container("bark", "b-1") if not other else container("bark", **other),
+        )
+    }
 
 
 def test_nothing_is_done_where_everything_is_as_it_should_be() -> None:
-    found = change(RELEASE, GOOD)
+    found = change(WANTED, good())
     assert found.nothing
-    assert found.lines() == ("nothing to do: release 0123456789ab runs",)
+    assert found.lines() == (f"nothing to do: release {WANTED.id} runs",)
 
 
-def test_a_new_host_gets_everything() -> None:
-    found = change(RELEASE, HostState(None, {}, None, None, metrics=False))
-    assert steps(found) == ["send_image", "write_files", "start", "set_current"]
+def test_a_new_host_gets_everything_and_the_words_tell_no_secret(tmp_path: Path) -> None:
+    weights = artefact(tmp_path)
+    wanted = release(9410, secrets={"bark-api-keys": SECRET}, artefacts=[weights], gpu_limits={"GPU-1": 4096})
+    found = change(wanted, nothing_there())
     assert found.lines() == (
-        "send image voxyard-exporter:abababababab (180 MB)",
-        "write release 0123456789ab: exporter.yaml",
-        "start exporter, wait until it is healthy",
-        "make 0123456789ab the current release, after none",
+        f"send image {image('exporter').release_tag} (3 MB)",
+        f"send image {image('bark').release_tag} (3 MB)",
+        f"send {weights.name} (0 MB)",
+        f"write release {wanted.id}: services.yaml, voxyard.env, release.json",
+        "write secrets: bark-api-keys",
+        "bark: limit on GPU-1: none → 4096 MiB",
+        "start exporter: it is not there",
+        "start bark: it is not there",
+        f"make {wanted.id} the current release, after none",
     )
+    assert found.diff == (), "a first release would be one long diff"
+    assert "0123456789" not in repr(found)
 
 
 @pytest.mark.parametrize(
-    ("other", "expected"),
+    ("other", "said"),
     [
-        ({"layers": ("sha256:99",)}, ["send_image"]),
-        ({"checksums": {"exporter.yaml": "0" * 64}}, ["write_files", "start"]),
-        ({"checksums": {**RELEASE.checksums, "more.yaml": "0" * 64}}, ["write_files", "start"]),
-        ({"container": None}, ["start"]),
-        ({"container": container(release="ba9876543210")}, ["start"]),
-        ({"container": container(state="exited")}, ["start"]),
-        ({"container": container(health="starting")}, ["start"]),
-        ({"container": container(health=None)}, ["start"]),
-        ({"metrics": False}, ["start"]),
-        ({"current": "ba9876543210"}, ["set_current"]),
-        ({"current": None}, ["set_current"]),
+        (bark(config="b-0"), "start bark: its configuration is b-0, b-1 is wanted"),
+        (bark(config="b-1", image="voxyard-bark:older"), "start bark: it runs voxyard-bark:older"),
+        (bark(config="b-1", state="exited", exit_code=3), "start bark: it is exited, health: healthy, exit code 3"),
+        (bark(config="b-1", health="unhealthy"), "start bark: it is running, health: unhealthy"),
+        (bark(config="b-1", health="starting"), "wait for bark: it is starting"),
+        ({"unanswered": {"bark": "/readyz: answers 503"}}, "start bark: /readyz: answers 503"),
+        ({"containers": (container("exporter", "e-1"),)}, "start bark: it is not there"),
+        ({"secrets": {}}, "write secrets: bark-api-keys"),
+        ({"secrets": {"bark-api-keys": ("644", hashlib.sha256(SECRET).hexdigest())}}, "write secrets: bark-api-keys"),
+        ({"expected": b"{}"}, f"make {WANTED.id} the current release, after {WANTED.id}"),
     ],
 )
-def test_only_what_differs_is_changed(other: dict[str, Any], expected: list[str]) -> None:
-    assert steps(change(RELEASE, replace(GOOD, **other))) == expected
+def test_only_what_is_not_as_it_should_be_changes(other: dict[str, Any], said: str) -> None:
+    found = change(WANTED, replace(good(), **other))
+    assert len(found.lines()) == 1
+    assert said in found.lines()[0]
 
 
-def test_the_state_is_read_in_one_exchange() -> None:
-    running = {
-        "Name": "/voxyard-exporter-1",
-        "Image": "sha256:aa",
-        "State": {"Status": "running", "StartedAt": "2026-01-05T08:00:00Z", "Health": {"Status": "healthy"}},
-        "Config": {"Labels": {"voxyard.role": "exporter", "voxyard.release": RELEASE.id}},
-        "HostConfig": {"PortBindings": {"9410/tcp": [{"HostIp": "", "HostPort": "9410"}]}},
-    }
-    session = RememberingSession(
-        {
-            "current": Answer("releases/0123456789ab\n"),
-            "checksums": Answer("".join(f"{value}  {name}\n" for name, value in RELEASE.checksums.items())),
-            "layers": Answer(json.dumps(IMAGE.layers)),
-            "containers": Answer(json.dumps([running])),
-            "metrics": Answer("HTTP/1.0 200 OK\r\n\r\nvoxyard_exporter_collect_success 1.0\n"),
-        }
+def test_a_service_may_run_from_an_older_release() -> None:
+    state = replace(good(), containers=(container("exporter", "e-1", release="older"), container("bark", "b-1")))
+    assert change(WANTED, state).nothing
+
+
+def test_a_service_whose_release_somebody_changed_is_made_anew() -> None:
+    state = replace(
+        good(),
+        containers=(container("exporter", "e-1", release="older"), container("bark", "b-1")),
+        changed_files=("older/plan.yaml",),
     )
-    assert change(RELEASE, read_state(session, RELEASE)).nothing
+    assert [str(each) for each in change(WANTED, state).starts] == ["start exporter: somebody changed older/plan.yaml"]
 
 
-def test_a_host_that_has_nothing_yet_is_no_error() -> None:
-    session = RememberingSession({"layers": Answer("null\n"), "metrics": Answer("", "nothing listens", 1)})
-    assert read_state(session, RELEASE) == HostState(None, {}, None, None, metrics=False)
+def test_a_service_that_the_release_has_no_more_is_stopped() -> None:
+    state = replace(good(), containers=(*good().containers, container("old", "o-1")))
+    assert change(WANTED, state).lines() == ("stop old: it is not in the release any more",)
 
 
-def test_of_two_exporters_the_running_one_counts() -> None:
-    old, new = container(state="exited", release="old"), container(release="new")
-    assert exporter_of((old, new, container(role="trainer"))) == new
-    assert exporter_of(Unknown("x")) is None
+def test_the_layers_that_are_there_are_counted_from_below() -> None:
+    newer = image("bark", "2")
+    wanted = release(9410, images={"bark": newer}, configs={"exporter": "e-1", "bark": "b-2"})
+    (shipment,) = change(wanted, good()).shipments
+    assert (shipment.image, shipment.layers_there) == (newer, len(BASE_LAYERS))
+    assert str(shipment) == f"send image {newer.release_tag} (3 MB, 2 of 3 layers are there)"
+
+
+def test_an_image_whose_name_means_another_one_is_sent() -> None:
+    other = HostImage("sha256:other", frozenset({image("bark").reference}), ("sha256:else",))
+    state = replace(good(), images=(good().images[0], other))
+    assert [each.image for each in change(WANTED, state).shipments] == [image("bark")]
+
+
+def test_an_image_of_a_registry_is_pulled() -> None:
+    digest = f"registry.example:5000/voxyard-bark@sha256:{'a' * 64}"
+    wanted = release(9410, images={"bark": replace(image("bark"), digest=digest)})
+    assert f"pull image {digest}" in change(wanted, good()).lines()
+
+
+def test_the_diff_is_that_of_the_files_and_leaves_the_manifest_out() -> None:
+    older = release(9410, configs={"exporter": "e-1", "bark": "b-0"}, more="old: 1", gpu_limits={"GPU-1": 2048})
+    newer = release(9410, more="new: 2", gpu_limits={"GPU-1": 4096})
+    found: Change = change(newer, replace(good(older), checksums={}))
+    assert "-old: 1" in found.diff
+    assert "+new: 2" in found.diff
+    assert "--- a/voxyard.env" in found.diff
+    assert not [line for line in found.diff if "release.json" in line]
+    assert found.limits == ("bark: limit on GPU-1: 2048 MiB → 4096 MiB",)

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fleet_doubles import IMAGE
+from release_doubles import packed, release
 
-from fleet import commands
 from fleet.batch import Command
-from fleet.release import Release
+from fleet.rollout import commands
+from fleet.rollout.transfer import secrets_archive
 
-FILES = (("exporter.yaml", b"services: {}\n"), ("plan.yaml", b"workloads: []\n"))
-RELEASE = Release("0123456789ab", IMAGE, ("exporter.yaml",), FILES, "127.0.0.1", 9410)
+RELEASE = release(9410)
 
 
 def run(command: Command, home: Path, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -25,44 +24,108 @@ def run(command: Command, home: Path, data: bytes = b"") -> subprocess.Completed
     return subprocess.run(["sh", "-c", command.text], env=environment, input=data, capture_output=True)
 
 
+def good(command: Command, home: Path, data: bytes = b"") -> str:
+    done = run(command, home, data)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def write(home: Path, name: str = RELEASE.id) -> Path:
+    good(commands.write_release(name, RELEASE.checksums), home, RELEASE.archive())
+    return home / ".voxyard/releases" / name
+
+
 def modes(folder: Path) -> dict[str, str]:
     return {path.name: oct(path.stat().st_mode & 0o777) for path in folder.iterdir()}
 
 
 def test_a_release_is_written_for_its_owner_alone(tmp_path: Path) -> None:
-    assert run(commands.write_release(RELEASE.id, RELEASE.checksums), tmp_path, RELEASE.archive()).returncode == 0
-    written = tmp_path / ".voxyard/releases" / RELEASE.id
-    assert {path.name: path.read_bytes() for path in written.iterdir()} == dict(FILES)
-    assert modes(written) == {"exporter.yaml": "0o600", "plan.yaml": "0o644"}
+    written = write(tmp_path)
+    assert {path.name: path.read_bytes() for path in written.iterdir() if path.name != ".sha256"} == dict(RELEASE.files)
+    assert set(modes(written).values()) == {"0o600"}
     assert modes(tmp_path) == {".voxyard": "0o700"}
     assert modes(written.parent) == {RELEASE.id: "0o700"}
 
 
 def test_a_release_that_was_cut_off_is_not_there(tmp_path: Path) -> None:
     archive = RELEASE.archive()
-    assert run(commands.write_release(RELEASE.id, RELEASE.checksums), tmp_path, archive[:1100]).returncode != 0
+    cut = run(commands.write_release(RELEASE.id, RELEASE.checksums), tmp_path, archive[:1100])
+    assert cut.returncode != 0
     assert not (tmp_path / ".voxyard/releases" / RELEASE.id).exists()
-    assert run(commands.checksums(RELEASE.id), tmp_path).stdout == b""
-    assert run(commands.write_release(RELEASE.id, RELEASE.checksums), tmp_path, archive).returncode == 0
+    assert good(commands.checksums(RELEASE.id), tmp_path) == ""
+    write(tmp_path)
     assert [path.name for path in (tmp_path / ".voxyard/releases").iterdir()] == [RELEASE.id]
 
 
-def test_a_release_that_was_tampered_with_is_written_anew(tmp_path: Path) -> None:
-    run(commands.write_release(RELEASE.id, RELEASE.checksums), tmp_path, RELEASE.archive())
-    (tmp_path / ".voxyard/releases" / RELEASE.id / "plan.yaml").write_text("workloads: [x]\n")
-    run(commands.write_release(RELEASE.id, RELEASE.checksums), tmp_path, RELEASE.archive())
-    sums = run(commands.checksums(RELEASE.id), tmp_path).stdout.decode().split()
+def test_a_release_that_was_tampered_with_is_found_and_written_anew(tmp_path: Path) -> None:
+    written = write(tmp_path)
+    assert good(commands.changed_files(), tmp_path) == ""
+    (written / "services.yaml").write_text("services: {x: {}}\n")
+    (written / "voxyard.env").unlink()
+    changed = good(commands.changed_files(), tmp_path).split()
+    assert sorted(changed) == [f"{RELEASE.id}/services.yaml", f"{RELEASE.id}/voxyard.env"]
+    assert run(commands.whole(RELEASE.id), tmp_path).returncode == 1
+    write(tmp_path)
+    sums = good(commands.checksums(RELEASE.id), tmp_path).split()
     assert dict(zip(sums[1::2], sums[::2], strict=True)) == RELEASE.checksums
+    assert run(commands.whole(RELEASE.id), tmp_path).returncode == 0
 
 
-def test_the_current_release_is_a_link_that_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    assert run(commands.current_release(), tmp_path).stdout == b""
-    for release in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
-        run(commands.write_release(release, RELEASE.checksums), tmp_path, RELEASE.archive())
-        assert run(commands.set_current(release), tmp_path).returncode == 0
-        assert run(commands.current_release(), tmp_path).stdout.decode() == f"releases/{release}\n"
-    assert (tmp_path / ".voxyard/current/plan.yaml").exists()
-    assert sorted(path.name for path in (tmp_path / ".voxyard").iterdir()) == ["current", "releases"]
+def test_the_current_release_and_the_one_before_it_are_links_that_are_replaced_as_a_whole(tmp_path: Path) -> None:
+    assert good(commands.link("current"), tmp_path) == ""
+    before = None
+    for name in ("aaaaaaaaaaaa", "bbbbbbbbbbbb", "bbbbbbbbbbbb"):
+        write(tmp_path, name)
+        good(commands.set_current(name, before=before, expected=f'{{"release": "{name}"}}\n'.encode()), tmp_path)
+        assert good(commands.link("current"), tmp_path) == f"releases/{name}\n"
+        assert good(commands.expected_state(), tmp_path) == f'{{"release": "{name}"}}\n'
+        before = name
+    assert good(commands.link("previous"), tmp_path) == "releases/aaaaaaaaaaaa\n"
+    names = sorted(path.name for path in (tmp_path / ".voxyard").iterdir())
+    assert names == ["current", "previous", "releases", "state"]
+    assert modes(tmp_path / ".voxyard/state") == {"expected.json": "0o644"}
+
+
+def test_secrets_are_replaced_and_can_be_put_back(tmp_path: Path) -> None:
+    folder = tmp_path / ".voxyard/secrets"
+    for value in (b"one", b"two", b"three"):
+        good(commands.write_secrets(), tmp_path, secrets_archive({"key": value, "it's": value}))
+    assert (folder / "key").read_bytes() == b"three"
+    assert modes(folder) == {"key": "0o600", "it's": "0o600", ".before": "0o700"}
+    assert good(commands.secrets_there(), tmp_path).splitlines()[::2] == ["600", "600"]
+    good(commands.restore_secrets(["key", "it's", "none"]), tmp_path)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"key": b"one", "it's": b"one"}
+
+
+def test_secrets_that_were_cut_off_replace_nothing(tmp_path: Path) -> None:
+    good(commands.write_secrets(), tmp_path, secrets_archive({"key": b"one", "other": b"one"}))
+    archive = secrets_archive({"key": b"two", "other": b"two"})
+    for end in (0, 700, 1100, 1600):
+        assert run(commands.write_secrets(), tmp_path, archive[:end]).returncode != 0
+        assert (tmp_path / ".voxyard/secrets/key").read_bytes() == b"one"
+
+
+def test_an_artefact_is_there_as_a_whole_and_read_only_or_not_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / ".voxyard/artefacts"
+    sums = b"2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae  model.bin\n"
+    archive = packed({"model.bin": b"foo", ".sha256": sums})
+    damaged = packed({"model.bin": b"fop", ".sha256": sums})
+    for broken in (archive[:600], damaged, packed({"model.bin": b"foo"})):
+        assert run(commands.receive_artefact("weights-1"), tmp_path, broken).returncode != 0
+        assert good(commands.artefacts_there(), tmp_path) == ""
+    good(commands.receive_artefact("weights-1"), tmp_path, archive)
+    assert good(commands.artefacts_there(), tmp_path) == "weights-1\n"
+    assert modes(folder) == {"weights-1": "0o555"}
+    assert modes(folder / "weights-1")["model.bin"] == "0o444"
+    good(commands.remove([], ["weights-1"], []), tmp_path)
+    assert list(folder.iterdir()) == []
+
+
+def test_what_a_cut_transfer_left_of_an_artefact_is_told(tmp_path: Path) -> None:
+    run(commands.receive_artefact("weights-1"), tmp_path, packed({"one.bin": b"foo", "two.bin": b"x" * 2000})[:1600])
+    lines = good(commands.artefact_files("weights-1"), tmp_path).splitlines()
+    assert "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae  one.bin" in lines
+    assert good(commands.artefact_files("weights-2"), tmp_path) == ""
 
 
 @pytest.fixture
@@ -89,18 +152,27 @@ def web_server() -> Iterator[int]:
         thread.join(5)
 
 
-def test_metrics_are_asked_for_without_curl(tmp_path: Path, web_server: int) -> None:
+def test_a_service_is_asked_without_curl(tmp_path: Path, web_server: int) -> None:
     for address in ("127.0.0.1", "0.0.0.0"):  # noqa: S104
-        done = run(commands.metrics(address, web_server), tmp_path)
-        assert done.stdout == b"HTTP/1.0 200 OK\r\n\r\nasked: GET /metrics HTTP/1.0"
+        done = run(commands.http("ready", address, web_server, "/readyz"), tmp_path)
+        assert done.stdout == b"HTTP/1.0 200 OK\r\n\r\nasked: GET /readyz HTTP/1.0"
 
 
 def test_nobody_listening_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    done = run(commands.metrics("127.0.0.1", port), tmp_path)
+    done = run(commands.http("metrics", "127.0.0.1", port, "/metrics"), tmp_path)
     assert done.returncode == 1
     assert done.stderr.decode() == f"nothing listens on 127.0.0.1:{port}\n"
+
+
+def test_the_service_is_started_by_exactly_this_command() -> None:
+    text = commands.start("0123456789ab", ["exporter.yaml", "bark.yaml"], "voxyard.env", "bark").text
+    assert text.splitlines()[-1] == (
+        'cd "$HOME/.voxyard"/releases/0123456789ab && docker compose --project-name voxyard --env-file voxyard.env '
+        "--file exporter.yaml --file bark.yaml "
+        "up --detach --force-recreate --no-build --no-deps --quiet-pull bark"
+    )
 
 
 def test_names_cannot_break_out_of_a_command() -> None:

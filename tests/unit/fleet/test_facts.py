@@ -11,24 +11,23 @@ from typing import Any
 import pytest
 from fleet_doubles import RememberingSession, gpu
 
-from fleet import gpu_facts, machine_facts
 from fleet.batch import Answer
-from fleet.change import CURRENT, metrics_fact
 from fleet.fact import Fact, Unknown
-from fleet.facts import collect
-from fleet.gpu_facts import Health, merged
+from fleet.facts import gpu_use as gpu_use_facts
+from fleet.facts import gpus as gpu_facts
+from fleet.facts import machine as machine_facts
+from fleet.facts.gpus import Health, merged
+from fleet.facts.host import collect
+from fleet.rollout.host_state import CURRENT
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures/facts"
 EVERY: dict[str, Fact[Any]] = {
     fact.name: fact
-    for fact in [
-        *(value for value in vars(gpu_facts).values() if isinstance(value, Fact)),
-        *(value for value in vars(machine_facts).values() if isinstance(value, Fact)),
-        CURRENT,
-        metrics_fact("192.0.2.11", 9410),
-    ]
+    for room in (gpu_facts, gpu_use_facts, machine_facts)
+    for fact in (*vars(room).values(), CURRENT)
+    if isinstance(fact, Fact)
 }
-CASES = sorted(CAPTURES.rglob("*.json"))
+CASES = sorted(path for name in EVERY for path in (CAPTURES / name).glob("*.json"))
 
 
 def plain(value: Any) -> Any:
@@ -56,7 +55,7 @@ def test_every_fact_has_a_case_that_is_known_and_one_that_is_not() -> None:
     for path in CASES:
         fact = json.loads(path.read_text())["fact"]
         known[path.parent.name].add(isinstance(fact, dict) and "unknown" in fact)
-    never_fail = {"toolkit", "containers", "current", "gpu-clocks", "gpu-remaps", "login", "clock"}
+    never_fail = {"toolkit", "containers", "gpu-clocks", "gpu-remaps", "login", "clock", "programs", "current"}
     assert {name for name, found in known.items() if found != {True, False}} <= never_fail
 
 
@@ -92,6 +91,21 @@ def test_a_slow_answer_is_no_clock_skew(clock: float, skew: float) -> None:
     times = iter([1000.0, 1005.0])
     session = RememberingSession({"clock": Answer(f"{clock}\n")})
     assert collect(session, now=lambda: next(times)).clock_skew == pytest.approx(skew)
+
+
+def test_a_driver_or_an_engine_that_hangs_is_asked_once() -> None:
+    hangs = Answer("", "", 124)
+    session = RememberingSession({"gpus": hangs, "docker": hangs, "clock": Answer("1000.0\n")})
+
+    found = collect(session, now=lambda: 1000.0)
+
+    assert found.gpus == found.topology == found.processes == Unknown("it did not end in time")
+    assert found.docker == found.compose == found.containers == Unknown("it did not end in time")
+    assert {"gpus", "docker", "xids"} <= set(session.asked)
+    assert {"compose", "toolkit", "disk", "images", "containers"}.isdisjoint(session.asked)
+    assert {"gpu-health", "gpu-remaps", "gpu-clocks", "topology", "p2p", "gpu-processes", "numa"}.isdisjoint(
+        session.asked
+    )
 
 
 def test_a_host_that_answers_nothing_has_only_unknown_facts() -> None:

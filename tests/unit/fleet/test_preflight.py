@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from fleet_doubles import container, facts, gpu, host, uuid
+from fleet_doubles import IMAGE, container, facts, gpu, host, process, uuid
 
-from fleet.assignment import assign
+from fleet.checks.finding import ALL_SERVICES, ON_GPUS, Finding, blocked, failed, failures
+from fleet.checks.needs import Needs
+from fleet.checks.preflight import preflight
 from fleet.fact import Unknown
-from fleet.facts import HostFacts
-from fleet.finding import Finding, failed
-from fleet.inventory import Host
-from fleet.machine_facts import Disk, Docker, Login, Toolkit
-from fleet.preflight import Needs, preflight
+from fleet.facts.gpu_use import Numa, XidError
+from fleet.facts.host import HostFacts
+from fleet.facts.machine import TOOLS, Disk, Docker, EngineLimits, Login, Toolkit
+from fleet.inventory.hosts import Host
+from fleet.release.assignment import assign
 
 SYS = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-7\t0\nGPU1\tSYS\t X \t8-15\t1\n"
 NO_P2P = " \tGPU0\tGPU1\t\n GPU0\tX\tCNS\t\n GPU1\tCNS\tX\t\n"
@@ -37,6 +40,10 @@ def test_nothing_speaks_against_a_healthy_host() -> None:
     assert not failed(findings, strict=True)
 
 
+SINGLE: dict[str, Any] = {"gpus": (gpu(0, compute_mode="Exclusive_Process"),)}
+BOTH = {"roles": ("trainer", "bark")}
+XID = XidError("0000:02:00", 79, 3 * 3600.0, "Xid 79, GPU has fallen off the bus.")
+SMALL = Disk("/dev/shm", 64 << 20, 64 << 20)
 FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"gpus": Unknown("no driver")}, {}, "FAIL", "nvidia_smi", "nvidia-smi fails: no driver"),
     ({"gpus": (gpu(0),)}, {"gpus": 2}, "FAIL", "gpu_inventory", "1 GPUs, the inventory says 2"),
@@ -46,18 +53,57 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"gpus": (gpu(0, driver_version="unknown"),)}, {}, "WARN", "driver", "version is not known"),
     ({"toolkit": Toolkit(hook=False, runtime=False, cdi=False)}, {}, "FAIL", "toolkit", "no NVIDIA container toolkit"),
     ({"toolkit": Unknown("x")}, {}, "FAIL", "toolkit", "no NVIDIA container toolkit"),
+    ({"toolkit": Toolkit(hook=True, runtime=False, cdi=False)}, {}, "WARN", "cgroup_driver", "a reload takes them"),
     ({"docker": Unknown("not found")}, {}, "FAIL", "docker", "docker does not answer: not found"),
     ({"docker": Docker("19.3", "19.03.15", "/", "")}, {}, "FAIL", "docker", "at least 20.10 is needed"),
+    (
+        {"docker": Docker("28.0", "28.0", "/", "", "aarch64")}, {},
+        "FAIL", "architecture", "the host is aarch64, the images are made for x86_64",
+    ),
+    (
+        {"docker": Docker("28.0", "28.0", "/", "", security=frozenset({"rootless"}))}, {},
+        "FAIL", "docker_users", "Docker runs without root",
+    ),
+    (
+        {"docker": Docker("28.0", "28.0", "/", "", security=frozenset({"userns"}))}, {},
+        "FAIL", "docker_users", "Docker maps users",
+    ),
+    (
+        {"docker": Docker("28.0", "28.0", "/", "", security=frozenset({"selinux"}))}, {},
+        "WARN", "selinux", "confines containers by SELinux",
+    ),
     ({"compose": Unknown("unknown flag: --short")}, {}, "FAIL", "compose", "docker has no command compose"),
     ({"compose": Unknown("not found")}, {}, "FAIL", "compose", "docker compose does not answer: not found"),
     ({"compose": "2.20.3"}, {}, "FAIL", "compose", "Compose 2.20.3, at least 2.24.4 is needed"),
     ({"disk": Disk("/", 10 << 30, 500 << 20)}, {}, "FAIL", "disk", "0.5 GiB free under Docker's root (/), 1.2 GiB"),
-    ({"disk": Unknown("x")}, {}, "WARN", "disk", "is not known: x"),
-    ({"ports": frozenset({9410})}, {}, "FAIL", "port", "port 9410 is taken"),
+    ({"disk": Unknown("x")}, {}, "WARN", "disk", "under Docker's root is not known: x"),
+    ({"home_disk": Disk("/home", 10 << 30, 500 << 20)}, {}, "FAIL", "disk", "0.5 GiB free in the home (/home)"),
+    ({"home_disk": Unknown("x")}, {}, "WARN", "disk", "in the home of voxyard is not known: x"),
+    ({"shared_memory": SMALL}, {}, "WARN", "shm", "0.1 GiB of shared memory"),
+    ({"shared_memory": Unknown("x")}, {}, "WARN", "shm", "there is no shared memory: x"),
+    ({"engine_limits": EngineLimits(8 << 20, raises=False)}, {}, "WARN", "memlock", "Docker may lock 8 MiB"),
+    ({"programs": frozenset(TOOLS) - {"rsync"}}, {}, "FAIL", "programs", "rsync is not there, with which a corpus"),
+    ({"programs": frozenset(TOOLS) - {"bash"}}, {"roles": ()}, "FAIL", "programs", "bash is not there"),
+    ({"programs": Unknown("x")}, {}, "WARN", "programs", "which programs are there: x"),
+    ({"ports": frozenset({9410})}, {}, "FAIL", "port", "port 9410, for the exporter, is taken"),
+    ({"ports": frozenset({8080})}, {"roles": ("bark",)}, "FAIL", "port", "port 8080, for the speech service, is"),
+    ({"ports": frozenset({9411})}, {}, "FAIL", "port", "port 9411, for a training run's metrics, is taken"),
+    ({"ports": frozenset({9090})}, {"roles": ("monitoring",)}, "FAIL", "port", "port 9090, for Prometheus, is taken"),
     ({"gpus": (gpu(0, mig=True), gpu(1))}, {}, "FAIL", "mig", "GPU 0 is in MIG mode"),
     ({"gpus": (gpu(0, ecc_uncorrected=3), gpu(1))}, {}, "FAIL", "ecc", "3 uncorrectable memory errors"),
     ({"gpus": (gpu(0), gpu(1, remap_pending=True))}, {}, "FAIL", "row_remap", "GPU 1 waits for a reset"),
     ({"gpus": (gpu(0), gpu(1, remap_failed=True))}, {}, "FAIL", "row_remap", "GPU 1 could not remap"),
+    ({"xids": (XID,)}, {}, "FAIL", "xid", "GPU 1, 3 h ago: Xid 79, GPU has fallen off the bus."),
+    ({"xids": Unknown("not allowed")}, {}, "INFO", "xid", "is not known: not allowed"),
+    (SINGLE, BOTH, "FAIL", "compute_mode", "GPU 0 lets one process compute (Exclusive_Process), bark and trainer are"),
+    ({"gpus": (gpu(0, compute_mode="Prohibited"),)}, {}, "FAIL", "compute_mode", "GPU 0 lets nobody compute"),
+    ({"processes": (process(),)}, {}, "FAIL", "gpu_process", "GPU 0: process 4711 of alice (/usr/bin/python3), not"),
+    ({"processes": (process(memory_mib=None),)}, {}, "FAIL", "gpu_process", "holds an unknown amount"),
+    ({"processes": (process(memory_mib=40),)}, {}, "INFO", "gpu_process", "holds 40 MiB"),
+    ({"processes": Unknown("x")}, {}, "WARN", "gpu_process", "who computes on the GPUs is not known: x"),
+    ({"gpus": (gpu(0, memory_free_mib=8000), gpu(1))}, {}, "FAIL", "gpu_memory", "8000 MiB free, the limits need 8192"),
+    ({"gpus": (gpu(0, memory_free_mib=8200), gpu(1))}, {}, "WARN", "gpu_memory", "8 MiB are free beside the limits"),
+    ({"numa": Numa(2, {"0000:02:00.0": -1})}, {}, "WARN", "numa", "GPU 1 has NUMA node -1 on a machine of 2 nodes"),
     ({"gpus": (gpu(0, persistence=False), gpu(1))}, {}, "WARN", "persistence", "persistence mode is off"),
     ({"gpus": (gpu(0, pcie_width=4), gpu(1))}, {}, "WARN", "pcie_width", "GPU 0 has 4 PCIe lanes of 16"),
     ({"gpus": (gpu(0, clock_events=0x48), gpu(1))}, {}, "WARN", "throttling", "hardware slowdown, heat (hardware)"),
@@ -65,26 +111,119 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"clock_skew": -9.0}, {}, "WARN", "clock", "the clock is 9.0 s behind yours"),
     ({"clock_skew": Unknown("x")}, {}, "WARN", "clock", "the clock cannot be read: x"),
     ({"login": Unknown("x")}, {}, "FAIL", "login", "the login is not understood: x"),
-    ({"login": Login(0, "/root", "192.0.2.1")}, {}, "INFO", "login", "the remote user is root"),
+    ({"login": Login(0, "/root", "192.0.2.1")}, {}, "FAIL", "login", "containers run as the remote user"),
+    ({"login": Login(0, "/root", "192.0.2.1")}, {"roles": ()}, "INFO", "login", "the remote user is root"),
     ({"topology": SYS}, {}, "WARN", "pair_link", "no better pair exists on this host"),
     ({"p2p": NO_P2P}, {}, "INFO", "p2p", "transfers go through the host"),
     ({"topology": Unknown("cut")}, {}, "WARN", "topology", "the links between the GPUs are not known: cut"),
     ({"topology": "hello\n"}, {}, "WARN", "topology", "the links between the GPUs are not known"),
     ({"p2p": Unknown("old")}, {}, "WARN", "topology", "peer access between the GPUs is not known: old"),
-    ({"gpus": (gpu(0, mig=True), gpu(1, mig=True))}, {}, "FAIL", "pair", "no GPUs for the trainer"),
-]
+    ({"gpus": (gpu(0, mig=True), gpu(1, mig=True))}, {}, "FAIL", "pair", "no GPUs for the workloads"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fault", "inventory", "level", "check", "said"), FAULTS, ids=[each[3] for each in FAULTS])
+@pytest.mark.parametrize(
+    ("fault", "inventory", "level", "check", "said"), FAULTS, ids=[f"{each[3]}: {each[4]}" for each in FAULTS]
+)
 def test_a_planted_fault_is_found_with_what_to_do(
     fault: dict[str, Any], inventory: dict[str, Any], level: str, check: str, said: str
 ) -> None:
-    findings = judged(facts(**fault), host(**inventory), Needs(image_bytes=200 << 20))
+    findings = judged(facts(**fault), host(**inventory), Needs(image_bytes=200 << 20, architecture="x86_64"))
     named = [each for each in findings if each.check == check and each.level == level]
     assert len(named) == 1
     assert said in named[0].found
     assert len(named[0].remedy) > 10
     assert failed(findings) == any(each.level == "FAIL" for each in findings)
+
+
+def test_what_is_wrong_with_gpus_does_not_speak_against_the_exporter_that_tells_of_it() -> None:
+    no_toolkit = Toolkit(hook=False, runtime=False, cdi=False)
+    on_gpus: list[dict[str, Any]] = [
+        {"gpus": Unknown("no driver")}, {"gpus": (gpu(0, mig=True), gpu(1, ecc_uncorrected=1))}, {"xids": (XID,)},
+        {"processes": (process(),)}, {"gpus": (gpu(0, driver_version="470.1"), gpu(1))}, {"toolkit": no_toolkit},
+    ]  # fmt: skip
+    for fault in on_gpus:
+        findings = judged(facts(**fault), host(gpus=2))
+        assert failed(findings)
+        assert not failed(findings, services=["exporter"])
+        assert blocked(findings) <= set(ON_GPUS)
+    assert blocked(judged(facts(docker=Unknown("gone")), host())) == set(ALL_SERVICES)
+
+
+def test_a_taken_port_speaks_against_its_own_service_alone() -> None:
+    findings = judged(facts(ports=frozenset({9411})), host(roles=("trainer", "bark")))
+    assert blocked(findings) == {"trainer"}
+    assert [each.check for each in failures(findings, services=["trainer"])] == ["port"]
+
+
+def test_our_own_processes_are_no_strangers_and_their_memory_counts_as_free() -> None:
+    own = process(cgroup="0::/system.slice/docker-c0ffee.scope", memory_mib=8000)
+    held = {"gpus": (gpu(0, memory_free_mib=16000), gpu(1)), "processes": (own,), "containers": (container(),)}
+    assert not failed(judged(facts(**held), host()))
+    assert failed(judged(facts(**held | {"containers": (container(id="beef"),)}), host()))
+    less = gpu(0, memory_free_mib=1000)
+    assert not failed(judged(facts(**held | {"gpus": (less, gpu(1))}), host()))
+    assert failed(judged(facts(**held | {"gpus": (less, gpu(1)), "processes": ()}), host()))
+
+
+def test_a_gpu_that_nothing_is_planned_on_may_be_used_by_others() -> None:
+    third = process(gpu=uuid(2))
+    cards = (gpu(0), gpu(1), gpu(2))
+    topology = BETTER_IS_IN_MIG
+    assert not failed(judged(facts(gpus=cards, topology=topology, processes=(third,)), host()))
+    assert failed(judged(facts(gpus=cards, topology=topology, processes=(third,)), host(roles=("trainer", "bark"))))
+
+
+def test_an_exclusive_gpu_is_good_enough_for_one_process() -> None:
+    assert not failed(judged(facts(**SINGLE), host()))
+
+
+@pytest.mark.parametrize("xid", [XidError("0000:02:00", 13, 60.0, "Xid 13"), XidError("0000:02:00", 79, 9e5, "Xid 79")])
+def test_an_xid_that_is_no_matter_or_long_ago_is_left_out(xid: XidError) -> None:
+    assert not failed(judged(facts(xids=(xid,)), host()))
+
+
+def test_a_node_of_minus_one_is_usual_on_a_machine_of_one_node() -> None:
+    assert judged(facts(numa=Numa(1, {"0000:02:00.0": -1})), host()) == judged(facts(), host())
+
+
+@pytest.mark.parametrize("toolkit", [Toolkit(True, True, cdi=True), Toolkit(True, False, cdi=False, links=True)])
+def test_gpus_that_systemd_knows_by_name_stay_in_their_containers(toolkit: Toolkit) -> None:
+    assert not failed(judged(facts(toolkit=toolkit), host()), strict=True)
+
+
+def test_an_engine_that_may_raise_its_limits_locks_as_much_as_is_asked() -> None:
+    for limits in (EngineLimits(8 << 20, raises=True), EngineLimits(None, raises=False), Unknown("elsewhere")):
+        assert not failed(judged(facts(engine_limits=limits), host()), strict=True)
+
+
+def test_a_host_that_trains_not_needs_no_rsync() -> None:
+    assert not failed(judged(facts(programs=frozenset(TOOLS) - {"rsync"}), host(roles=("bark",))))
+
+
+def test_room_is_needed_for_what_is_not_there_yet_and_twice_for_the_image_that_is_unpacked() -> None:
+    gib = 1 << 30
+    large = replace(IMAGE, id="sha256:large", size_bytes=10 * gib)
+    needs = Needs(images={"exporter": IMAGE, "trainer": large, "bark": replace(large, id="sha256:other")})
+    trains = host()
+    assert needs.docker_bytes(trains, ()) == IMAGE.size_bytes + 2 * large.size_bytes + gib
+    assert needs.docker_bytes(trains, {"sha256:large"}) == 2 * IMAGE.size_bytes + gib
+    assert needs.docker_bytes(replace(trains, registry="a.example/b"), ()) == IMAGE.size_bytes + 11 * gib
+    nearly = Disk("/var/lib/docker", 99 * gib, 20 * gib)
+    assert failed(judged(facts(disk=nearly), trains, needs))
+    assert not failed(judged(facts(disk=nearly, images=frozenset({"sha256:large"})), trains, needs))
+
+
+def test_room_for_artefacts_is_needed_in_the_home_or_beside_the_images_where_that_is_one_disk() -> None:
+    gib = 1 << 30
+    needs, speaks = Needs(artefact_bytes={"gpu-01": 30 * gib}), host(roles=("bark",))
+    small = Disk("/", 99 * gib, 20 * gib)
+    (finding,) = failures(judged(facts(home_disk=replace(small, path="/home")), speaks, needs))
+    assert "free in the home (/home), 31.0 GiB needed" in finding.found
+    (finding,) = failures(judged(facts(home_disk=small, disk=small), speaks, needs))
+    assert "under Docker's root (/), 32.0 GiB needed" in finding.found
+    assert not failed(judged(facts(home_disk=small, disk=small, kept_bytes=30 * gib), speaks, needs))
+    assert not failed(judged(facts(home_disk=small, disk=small), replace(speaks, name="gpu-02"), needs))
 
 
 def test_a_better_pair_that_cannot_be_used_is_named() -> None:
@@ -105,10 +244,20 @@ def test_our_own_exporter_may_have_the_port() -> None:
     assert failed(judged(facts(**taken, containers=(container(ports=(9999,)),)), host()))
 
 
-def test_cuda_13_wants_a_newer_driver() -> None:
+def test_a_speech_service_on_the_hosts_network_has_its_port() -> None:
+    taken, speaks = {"ports": frozenset({8080})}, host(roles=("bark",))
+    bark = container(role="bark", ports=(), host_network=True)
+    assert not failed(judged(facts(**taken, containers=(bark,)), speaks))
+    assert failed(judged(facts(**taken, containers=(replace(bark, role="exporter"),)), speaks))
+
+
+def test_each_image_wants_the_driver_of_its_cuda() -> None:
+    """PyPI's torch brings CUDA 13, NVIDIA's TensorFlow CUDA 12: a driver may do for the one alone."""
     found = facts(gpus=(gpu(0, driver_version="570.86.10"), gpu(1)))
-    assert not failed(judged(found, host(), Needs(cuda=12)))
-    assert failed(judged(found, host(), Needs(cuda=13)))
+    findings = judged(found, host(roles=("trainer", "bark")), Needs())
+    assert blocked(findings) == {"bark"}
+    assert not failed(judged(found, host(roles=("trainer",)), Needs()))
+    assert not failed(judged(found, host(roles=("trainer", "bark")), Needs(cuda={"trainer": 12, "bark": 12})))
 
 
 @pytest.mark.parametrize("roles", [(), ("monitoring",)])

@@ -1,144 +1,453 @@
-"""Acting: the order of the steps, the gate, and what a failure leaves behind."""
+"""One host is brought to a release: the order of the steps, failures that are taken back, and cuts at every step."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
-from fleet_doubles import IMAGE, RememberingSession
+from release_doubles import artefact, image, release, saved
+from shell_host import Endpoint, ShellHost
 
-from fleet.batch import Answer
-from fleet.change import Change
-from fleet.errors import HostFailedError
-from fleet.release import Release
-from fleet.rollout import HEALTHY_SECONDS, apply
+from fleet.errors import FleetError, HostFailedError
+from fleet.images.archive import ImageCache
+from fleet.inventory.hosts import Host
+from fleet.lock import break_lock, locked
+from fleet.release.manifest import of
+from fleet.release.release import Release
+from fleet.remote import Connections
+from fleet.rollout.change import change
+from fleet.rollout.deploy import Task, carry_out
+from fleet.rollout.host_state import endpoints, read_state
+from fleet.rollout.outcome import Outcome
+from fleet.rollout.rollback import way_back
+from fleet.rollout.site import Site, Stopping
 
-FILES = (("exporter.yaml", b"services: {}\n"), ("voxyard.env", b"A=b\n"))
-RELEASE = Release("0123456789ab", IMAGE, ("exporter.yaml",), FILES, "192.0.2.11", 9410)
-EVERYTHING = Change(RELEASE, None, send_image=True, write_files=True, start=True, set_current=True)
-METRICS = Answer("HTTP/1.0 200 OK\r\n\r\nvoxyard_exporter_collect_success 1.0\n")
-
-
-def running(health: str = "healthy", *, release: str = RELEASE.id, state: str = "running") -> Answer:
-    found = {
-        "Name": "/voxyard-exporter-1",
-        "Image": "sha256:aa",
-        "State": {"Status": state, "StartedAt": "2026-01-05T08:00:00Z", "Health": {"Status": health}},
-        "Config": {"Labels": {"voxyard.role": "exporter", "voxyard.release": release}},
-        "HostConfig": {},
-    }
-    return Answer(json.dumps([found]))
+HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
+GPU = "GPU-00000000-aaaa-bbbb-cccc-000000000000"
 
 
-def carry_out(session: RememberingSession, change: Change = EVERYTHING) -> list[float]:
-    """Applies the change on a clock that only waiting moves; the waits."""
-    waits: list[float] = []
-    apply("gpu-01", session, change, image, wait=waits.append, now=lambda: sum(waits))
-    return waits
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """Where the services answer."""
+    found = Endpoint()
+    yield found
+    found.close()
 
 
-def image() -> Iterable[bytes]:
-    yield b"layer one"
-    yield b"layer two"
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[ShellHost]:
+    """A host that has nothing yet."""
+    found = ShellHost(tmp_path / "host")
+    yield found
+    found.close()
 
 
-def test_the_steps_come_in_order_and_the_release_becomes_current_last() -> None:
-    session = RememberingSession({"containers": running(), "metrics": METRICS})
-    carry_out(session)
-    assert session.asked == ["load-image", "write-release", "start", "containers", "metrics", "set-current"]
-    assert session.received["load-image"] == b"layer onelayer two"
-    assert session.received["write-release"] == RELEASE.archive()
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """Surroundings in which nothing trains."""
+    return Site(cache=ImageCache(tmp_path / "cache", saved))
+
+
+def state(host: ShellHost, wanted: Release) -> Any:
+    return read_state(host, "gpu-01", wanted.id, endpoints(of(wanted)))
+
+
+def deploy(host: ShellHost, wanted: Release, site: Site) -> Outcome:
+    """As `fab deploy` does it, the lock included."""
+    with Connections(host.connect) as connections:
+        task = Task(
+            "deploy", lambda _, session: change(wanted, read_state(session, "gpu-01", wanted.id, endpoints(of(wanted))))
+        )
+        (outcome,) = carry_out([HOST], connections, task, site)
+    return outcome
+
+
+def go_back(host: ShellHost, site: Site, name: str | None = None) -> Outcome:
+    with Connections(host.connect) as connections:
+        task = Task("rollback", lambda each, session: way_back(session, each.name, name))
+        (outcome,) = carry_out([HOST], connections, task, site)
+    return outcome
+
+
+def everything(folder: Path, port: int, **other: Any) -> Release:
+    """Two services, weights, a secret."""
+    return release(port, artefacts=[artefact(folder)], secrets={"bark-api-keys": b"alice: 0123456789\n"}, **other)
+
+
+def test_a_host_that_has_nothing_gets_everything(
+    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+) -> None:
+    wanted = everything(tmp_path, endpoint.port)
+    outcome = deploy(host, wanted, site)
+    assert (outcome.result, outcome.before, outcome.after) == ("deployed", "", wanted.id)
+    assert host.services() == {"exporter": "e-1", "bark": "b-1"}
+    assert host.current == wanted.id
+    assert change(wanted, state(host, wanted)).nothing
+    weights = host.folder / "artefacts" / wanted.artefacts[0].name
+    assert {path.name for path in weights.iterdir()} == {"config.json", "model.safetensors", ".sha256"}
+    assert all(not path.stat().st_mode & 0o222 for path in [weights, *weights.iterdir()])
+    secret = host.folder / "secrets/bark-api-keys"
+    assert (secret.read_bytes(), secret.stat().st_mode & 0o777) == (b"alice: 0123456789\n", 0o600)
+    assert secret.parent.stat().st_mode & 0o777 == 0o700
+    expected = host.folder / "state/expected.json"
+    assert expected.read_bytes() == of(wanted).expected
+    assert (expected.stat().st_mode & 0o777, expected.parent.stat().st_mode & 0o777) == (0o644, 0o755)
+
+
+def test_what_is_needed_is_there_before_anything_stops(
+    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+) -> None:
+    deploy(host, everything(tmp_path, endpoint.port), site)
+    host.mend()
+    newer = everything(
+        tmp_path / "new",
+        endpoint.port,
+        configs={"exporter": "e-1", "bark": "b-2"},
+        images={"bark": image("bark", "2")},
+        more="x",
+    )
+    deploy(host, newer, site)
+    steps = [
+        name for name in host.names if name in {"load-image", "write-release", "stop", "start", "set-current", "prune"}
+    ]
+    assert steps == ["load-image", "write-release", "stop", "start", "set-current"]
+    assert host.engine.stopped[-1] == ("bark", 7)
+    assert host.services() == {"exporter": "e-1", "bark": "b-2"}
+
+
+def test_only_the_changed_service_is_touched(host: ShellHost, endpoint: Endpoint, site: Site) -> None:
+    deploy(host, release(endpoint.port), site)
+    before = {each["Name"]: each["Id"] for each in host.engine.containers}
+    newer = release(endpoint.port, configs={"exporter": "e-1", "bark": "b-2"})
+    assert deploy(host, newer, site).result == "deployed"
+    after = {each["Name"]: each["Id"] for each in host.engine.containers}
+    assert after["/voxyard-exporter-1"] == before["/voxyard-exporter-1"]
+    assert after["/voxyard-bark-1"] != before["/voxyard-bark-1"]
+
+
+def test_a_second_deploy_changes_nothing(host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path) -> None:
+    wanted = everything(tmp_path, endpoint.port)
+    deploy(host, wanted, site)
+    before = host.tree(), host.engine.copy()
+    assert change(wanted, state(host, wanted)).lines() == (f"nothing to do: release {wanted.id} runs",)
+    assert before == (host.tree(), host.engine)
+
+
+def test_no_secret_is_in_a_command_or_the_audit_log(
+    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+) -> None:
+    deploy(host, everything(tmp_path, endpoint.port), site)
+    assert not [text for text in [*host.texts, str(host.audit())] if "0123456789" in text]
 
 
 @pytest.mark.parametrize(
-    ("missing", "left_out"),
+    ("mode", "said"),
     [
-        ("send_image", {"load-image"}),
-        ("write_files", {"write-release"}),
-        ("start", {"start", "containers", "metrics"}),
-        ("set_current", {"set-current"}),
+        ("unhealthy", "bark (b-2) is running, health: unhealthy. It wrote last:\nlast words"),
+        ("starting", "bark (b-2) is running, health: starting"),
+        ("ends", "bark (b-2) is exited, health: healthy, exit code 3"),
+        ("refused", "could not start bark: Error response from daemon: port is already allocated"),
     ],
 )
-def test_what_need_not_change_is_left_alone(missing: str, left_out: set[str]) -> None:
-    session = RememberingSession({"containers": running(), "metrics": METRICS})
-    less: Any = {missing: False}
-    carry_out(session, replace(EVERYTHING, **less))
-    assert left_out.isdisjoint(session.asked)
-
-
-def test_the_service_is_started_by_exactly_this_command() -> None:
-    session = RememberingSession({"containers": running(), "metrics": METRICS})
-    carry_out(session)
-    assert session.texts["start"] == (
-        'cd "$HOME/.voxyard"/releases/0123456789ab && docker compose --project-name voxyard --env-file voxyard.env '
-        "--file exporter.yaml up --detach --force-recreate --no-build --no-deps --quiet-pull exporter"
+def test_a_release_that_is_not_well_is_taken_back(
+    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path, mode: str, said: str
+) -> None:
+    old = everything(tmp_path, endpoint.port)
+    deploy(host, old, site)
+    bad = release(
+        endpoint.port,
+        configs={"exporter": "e-2", "bark": "b-2"},
+        images={"bark": image("bark", "bad")},
+        artefacts=old.artefacts,
+        secrets={"bark-api-keys": b"mallory: 9876543210\n"},
     )
-    assert session.texts["set-current"] == (
-        'cd "$HOME/.voxyard" && ln -sfn releases/0123456789ab .current.next && mv -T .current.next current'
+    host.engine.modes = {image("bark", "bad").reference: mode}
+    outcome = deploy(host, bad, site)
+    assert outcome.result == "failed"
+    assert said in outcome.note
+    assert f"rolled back to release {old.id}" in outcome.note
+    assert host.services() == {"exporter": "e-1", "bark": "b-1"}
+    assert host.current == old.id
+    assert (host.folder / "state/expected.json").read_bytes() == of(old).expected
+    assert (host.folder / "secrets/bark-api-keys").read_bytes() == b"alice: 0123456789\n"
+    assert not (host.folder / "secrets/.before").exists()
+    assert host.audit()[-1]["result"] == "failed"
+    assert "rolled back" in host.audit()[-1]["note"]
+    assert not (host.folder / "lock").exists()
+
+
+def test_a_secret_that_a_service_writes_comes_into_no_message_and_no_log(
+    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+) -> None:
+    host.engine.log = "this is no key: alice: 0123456789"
+    host.engine.modes = {image("bark").reference: "unhealthy"}
+    outcome = deploy(host, everything(tmp_path, endpoint.port), site)
+    assert "this is no key: [secret]" in outcome.note
+    assert "0123456789" not in f"{outcome}{host.audit()}"
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/metrics"])
+def test_a_service_that_cannot_work_does_not_pass(host: ShellHost, endpoint: Endpoint, site: Site, path: str) -> None:
+    endpoint.bad.add(path)
+    outcome = deploy(host, release(endpoint.port), site)
+    assert outcome.result == "failed"
+    assert f"{path}: answers 503" in outcome.note
+    assert "taken away again" in outcome.note
+    assert host.services() == {}
+    assert host.current is None
+
+
+def test_a_service_that_holds_more_than_its_limit_does_not_pass(
+    host: ShellHost, endpoint: Endpoint, site: Site
+) -> None:
+    wanted = release(endpoint.port, gpu_limits={GPU: 4096})
+    (host.home / "compute-apps.csv").write_text(f"{GPU}, 4711, 3000\n{GPU}, 4712, 2500\n{GPU}, 99, 9000\n")
+    outcome = deploy(host, wanted, site)
+    assert outcome.result == "failed"
+    assert f"{GPU}: holds 5500 MiB, 4096 + 1024 MiB are allowed" in outcome.note
+    (host.home / "compute-apps.csv").write_text(f"{GPU}, 4711, 3000\n")
+    assert deploy(host, wanted, site).limits == (f"bark: {GPU}: verified 3000 of 4096 MiB",)
+
+
+def test_a_service_that_the_release_has_no_more_is_stopped(host: ShellHost, endpoint: Endpoint, site: Site) -> None:
+    deploy(host, release(endpoint.port), site)
+    deploy(host, release(endpoint.port, configs={"exporter": "e-1"}), site)
+    assert host.services() == {"exporter": "e-1"}
+    assert host.engine.stopped == [("bark", 7)]
+
+
+def test_a_file_that_was_changed_on_the_host_is_written_again_and_its_services_are_started_anew(
+    host: ShellHost, endpoint: Endpoint, site: Site
+) -> None:
+    wanted = release(endpoint.port)
+    deploy(host, wanted, site)
+    (host.folder / "current/services.yaml").write_text("mine")
+    found = change(wanted, state(host, wanted))
+    assert found.write_files
+    assert [each.why for each in found.starts] == [f"somebody changed {wanted.id}/services.yaml"] * 2
+    assert deploy(host, wanted, site).result == "deployed"
+    assert change(wanted, state(host, wanted)).nothing
+
+
+def second(folder: Path, port: int) -> Release:
+    """Everything is another."""
+    return release(
+        port,
+        configs={"exporter": "e-2", "bark": "b-2"},
+        images={role: image(role, "2") for role in ("exporter", "bark")},
+        artefacts=[artefact(folder, content="others")],
+        secrets={"bark-api-keys": b"bob: abcdefghij\n"},
     )
 
 
-def test_the_gate_waits_until_container_and_metrics_are_well() -> None:
-    session = RememberingSession(
-        {
-            "containers": [Answer("[]"), running("starting"), running(release="older"), running()],
-            "metrics": [Answer("", "nothing listens", 1), Answer("", "nothing listens", 1), METRICS],
-        }
-    )
-    assert len(carry_out(session)) == 3
-    assert session.asked[-1] == "set-current"
+@pytest.fixture
+def deployed(host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path) -> ShellHost:
+    """A host on which everything is as it should be."""
+    deploy(host, everything(tmp_path / "a", endpoint.port), site)
+    host.mend()
+    return host
 
 
-@pytest.mark.parametrize(
-    ("answers", "said"),
-    [
-        ({"containers": running("unhealthy"), "metrics": METRICS}, "is running, health: unhealthy"),
-        (
-            {"containers": running(state="exited"), "metrics": Answer("", "refused", 1)},
-            "exited, health: healthy; /metrics",
-        ),
-        ({"containers": running("starting"), "metrics": METRICS}, "health: starting"),
-        ({"containers": running(), "metrics": Answer("", "nothing listens", 1)}, "/metrics: nothing listens"),
-        ({"containers": Answer("[]"), "metrics": METRICS}, "is not there"),
-        ({"containers": running(release="older"), "metrics": METRICS}, "is running"),
-    ],
-)
-def test_a_release_that_is_not_well_never_becomes_current(answers: dict[str, Answer], said: str) -> None:
-    session = RememberingSession({**answers, "logs": Answer("no driver\nlast words\n")})
-    with pytest.raises(HostFailedError) as caught:
-        carry_out(session)
-    assert said in str(caught.value)
-    assert "no driver\nlast words" in str(caught.value)
-    assert "set-current" not in session.asked
+@pytest.mark.parametrize("moment", ["before", "middle"])
+def test_a_cut_at_any_step_is_healed_by_the_next_deploy(
+    deployed: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path, moment: Literal["before", "middle"]
+) -> None:
+    newer = second(tmp_path / "b", endpoint.port)
+    counted = deployed.like(tmp_path / "counted")
+    deploy(counted, newer, site)
+    sends = {"load-image", "write-release", "receive-artefact", "write-secrets"}
+    steps = [number for number, name in enumerate(counted.names, 1) if moment == "before" or name in sends]
+    assert len(steps) >= (15 if moment == "before" else 5)
+    for step in steps:
+        host = deployed.like(tmp_path / f"{moment}-{step}")
+        host.break_at, host.moment = step, moment
+        with suppress(FleetError):  # before the host was locked, or looked at
+            assert deploy(host, newer, site).result in ("failed", "deployed"), step
+        names = host.names
+        host.mend()
+        if (host.folder / "lock").exists():
+            with pytest.raises(FleetError, match=r"is being changed by .* \(deploy\).*fab unlock --host gpu-01"):
+                deploy(host, newer, site)
+            assert break_lock(host, "gpu-01") is not None
+        if not change(newer, state(host, newer)).nothing:
+            assert deploy(host, newer, site).result == "deployed", (step, names)
+        assert change(newer, state(host, newer)).nothing, (step, names)
+        assert host.services() == {"exporter": "e-2", "bark": "b-2"}, (step, names)
+        assert not [name for name in host.tree() if "partial" in name or "next" in name or ".before" in name], step
+        host.close()
 
 
-def test_a_release_that_ended_is_not_waited_for() -> None:
-    session = RememberingSession({"containers": running("unhealthy"), "metrics": METRICS})
-    with pytest.raises(HostFailedError):
-        carry_out(session)
-    assert session.asked.count("containers") == 1
+def test_ctrl_c_stops_at_the_next_step_and_gives_the_lock_back(
+    host: ShellHost, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    stopping = Stopping()
+
+    def impatient(wanted: Any) -> Iterator[bytes]:
+        stopping.ask()
+        yield from saved(wanted)
+
+    site = Site(cache=ImageCache(tmp_path / "cache", impatient), stopping=stopping)
+    outcome = deploy(host, release(endpoint.port), site)
+    assert outcome.result == "interrupted"
+    assert "goes on where it ended" in outcome.note
+    assert not (host.folder / "lock").exists()
+    assert host.audit()[-1]["result"] == "interrupted"
 
 
-def test_the_gate_gives_up_after_its_time() -> None:
-    session = RememberingSession({"containers": running("starting"), "metrics": METRICS})
-    with pytest.raises(HostFailedError):
-        carry_out(session)
-    assert HEALTHY_SECONDS <= session.asked.count("containers") <= HEALTHY_SECONDS + 2
+def test_ctrl_c_ends_the_wait_at_the_gate(host: ShellHost, endpoint: Endpoint, tmp_path: Path) -> None:
+    stopping = Stopping()
+    endpoint.bad.add("/readyz")
+    site = Site(cache=ImageCache(tmp_path / "cache", saved), stopping=stopping)
+    timer = threading.Timer(2, stopping.ask)
+    timer.start()
+    assert deploy(host, release(endpoint.port, healthy_seconds=600), site).result == "interrupted"
 
 
-@pytest.mark.parametrize(
-    ("step", "said"),
-    [
-        ("load-image", "could not take the image: no space left"),
-        ("write-release", "could not write the release: no space left"),
-        ("start", "could not start exporter: no space left"),
-    ],
-)
-def test_a_step_that_fails_ends_the_rollout_on_this_host(step: str, said: str) -> None:
-    session = RememberingSession({step: Answer("", "no space left\n", 1)})
-    with pytest.raises(HostFailedError, match=f"gpu-01 {said}"):
-        carry_out(session)
-    assert session.asked[-1] == step
+class Training:
+    """A host on which a run trains until it is drained."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = ["r-1"]
+        self.drained: list[str] = []
+        self.did: list[str] = []
+
+    def active(self, _: Any) -> Sequence[str]:
+        return tuple(self.runs)
+
+    def stop(self, _: Any, run: str, *, drained: bool) -> None:
+        assert drained
+        self.did.append(f"stop {run}")
+        self.runs.remove(run)
+        self.drained.append(run)
+
+    def waiting(self, _: Any) -> Sequence[str]:
+        return tuple(self.drained)
+
+    def resume_drained(self, _: Any, release: str | None) -> None:
+        self.did += [f"resume {run}" for run in self.drained]
+        self.runs, self.drained = self.drained, []
+
+
+def test_a_host_that_trains_is_skipped_and_left_as_it_is(host: ShellHost, endpoint: Endpoint, tmp_path: Path) -> None:
+    site = Site(runs=Training(), cache=ImageCache(tmp_path / "cache", saved))
+    outcome = deploy(host, release(endpoint.port), site)
+    assert outcome.result == "skipped"
+    assert "run r-1 trains here: use --drain" in outcome.note
+    assert host.engine.images == {}
+    assert [each["result"] for each in host.audit()] == ["skipped"]
+
+
+@pytest.mark.parametrize("mode", ["healthy", "unhealthy"])
+def test_a_run_is_drained_and_started_again_however_the_deploy_ends(
+    host: ShellHost, endpoint: Endpoint, tmp_path: Path, mode: str
+) -> None:
+    training = Training()
+    site = Site(runs=training, drain=True, cache=ImageCache(tmp_path / "cache", saved))
+    host.engine.modes = {image("bark").reference: mode}
+    outcome = deploy(host, release(endpoint.port), site)
+    assert outcome.result == ("deployed" if mode == "healthy" else "failed")
+    assert "started again" in outcome.note
+    assert training.did == ["stop r-1", "resume r-1"]
+
+
+class Quietly:
+    """Remembers when alerts were silenced."""
+
+    def __init__(self, host: ShellHost) -> None:
+        self.host = host
+        self.spans: list[tuple[int, int]] = []
+
+    @contextmanager
+    def quiet(self, hosts: Sequence[str], reason: str) -> Iterator[None]:
+        begin = self.host.exchanges
+        yield
+        self.spans.append((begin, self.host.exchanges))
+
+    def begin(self, hosts: Sequence[str], reason: str) -> None:
+        raise AssertionError
+
+
+def test_alerts_are_silenced_while_services_are_stopped_and_not_before(
+    host: ShellHost, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    quietly = Quietly(host)
+    site = Site(silencer=quietly, cache=ImageCache(tmp_path / "cache", saved))
+    deploy(host, release(endpoint.port), site)
+    ((begin, end),) = quietly.spans
+    during = host.names[begin:end]
+    assert "write-release" in host.names[:begin]
+    assert {"stop", "start"} <= set(during)
+    assert {"load-image", "write-release"}.isdisjoint(during)
+
+
+def test_rollback_goes_to_the_release_before_with_what_is_on_the_host(
+    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+) -> None:
+    old, newer = everything(tmp_path / "a", endpoint.port), second(tmp_path / "b", endpoint.port)
+    deploy(host, old, site)
+    deploy(host, newer, site)
+    host.mend()
+    outcome = go_back(host, site)
+    assert (outcome.result, outcome.before, outcome.after) == ("rolled back", newer.id, old.id)
+    assert host.services() == {"exporter": "e-1", "bark": "b-1"}
+    assert host.current == old.id
+    assert {"load-image", "write-release", "receive-artefact"}.isdisjoint(host.names)
+    assert host.audit()[-1]["what"] == "rollback"
+    assert go_back(host, site).after == newer.id
+
+
+def test_rollback_names_what_it_cannot_do(host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path) -> None:
+    old, newer = everything(tmp_path / "a", endpoint.port), second(tmp_path / "b", endpoint.port)
+    deploy(host, old, site)
+    with pytest.raises(HostFailedError, match="no release before the current one"):
+        way_back(host, "gpu-01", None)
+    with pytest.raises(HostFailedError, match=f"no release 0123: it has {old.id}"):
+        way_back(host, "gpu-01", "0123")
+    deploy(host, newer, site)
+    (host.folder / "releases" / old.id / "services.yaml").write_text("mine")
+    with pytest.raises(HostFailedError, match="not as it was written"):
+        way_back(host, "gpu-01", None)
+
+
+def test_rollback_needs_the_image(host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path) -> None:
+    old, newer = everything(tmp_path / "a", endpoint.port), second(tmp_path / "b", endpoint.port)
+    deploy(host, old, site)
+    deploy(host, newer, site)
+    del host.engine.images[image("bark").id]
+    with pytest.raises(HostFailedError, match=f"any more: image {image('bark').reference}"):
+        way_back(host, "gpu-01", None)
+
+
+def test_what_is_old_goes_and_what_is_in_use_stays(
+    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+) -> None:
+    versions = [
+        release(
+            endpoint.port,
+            configs={"exporter": "e-1", "bark": f"b-{number}"},
+            images={"bark": image("bark", str(number))},
+            artefacts=[artefact(tmp_path / str(number), content=str(number))],
+        )
+        for number in range(5)
+    ]
+    for each in versions:
+        assert deploy(host, each, site).result == "deployed"
+    left = {path.name for path in (host.folder / "releases").iterdir()}
+    assert left == {versions[0].id, versions[3].id, versions[4].id}, "the exporter runs from the first one"
+    artefacts = {path.name for path in (host.folder / "artefacts").iterdir()}
+    assert artefacts == {versions[number].artefacts[0].name for number in (0, 3, 4)}
+    tags = {tag for each in host.engine.images.values() for tag in each["tags"]}
+    assert tags == {image("exporter").reference, *(image("bark", str(number)).reference for number in (0, 3, 4))}
+
+
+def test_two_at_once_are_refused_with_who_and_why(host: ShellHost, endpoint: Endpoint, site: Site) -> None:
+    with (
+        locked(host, "gpu-01", "deploy of somebody"),
+        pytest.raises(HostFailedError, match=r"@.* for \d+ s \(deploy of somebody\).*\nnothing was changed"),
+    ):
+        deploy(host, release(endpoint.port), site)
+    assert host.engine.images == {}

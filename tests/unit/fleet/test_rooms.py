@@ -1,4 +1,4 @@
-"""Who does what in scripts/fleet: one file opens connections, one changes a host, the rest only thinks."""
+"""Who does what in scripts/fleet: one file opens connections, few change a host, the rest only thinks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import ast
 from pathlib import Path
 
 FLEET = Path(__file__).resolve().parents[3] / "scripts/fleet"
-CHANGES = {"load_image", "write_release", "start", "set_current"}
 
 
 def trees() -> dict[str, ast.Module]:
-    return {path.name: ast.parse(path.read_text(encoding="utf-8")) for path in FLEET.glob("*.py")}
+    """Every file by its place below scripts/fleet."""
+    found = {str(path.relative_to(FLEET)): path for path in FLEET.rglob("*.py")}
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in found.items()}
 
 
 def imports(tree: ast.Module) -> set[str]:
@@ -23,27 +24,70 @@ def imports(tree: ast.Module) -> set[str]:
     return found
 
 
+def modules(tree: ast.Module) -> set[str]:
+    """What a file takes out of the rooms: `from fleet.rollout import commands` is fleet.rollout.commands."""
+    return {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "fleet"
+        for alias in node.names
+        if alias.asname is None
+    }
+
+
+# Room → those that it may take from; everybody may take from what lies at the top: a connection, the lock, ….
+ROOMS: dict[str, set[str]] = {
+    "inventory": set(),
+    "facts": set(),
+    "images": set(),
+    "release": {"inventory", "facts", "images"},
+    "checks": {"inventory", "facts", "images", "release"},
+    "rollout": {"inventory", "facts", "images", "release", "checks"},
+    "runs": {"inventory", "facts", "rollout"},
+    "monitoring": {"inventory", "facts", "images", "release", "rollout"},
+}
+TOP = {"inventory"}  # what a connection needs to know of a host
+
+
+def test_the_arrows_between_rooms_go_one_way() -> None:
+    for name, tree in trees().items():
+        room = name.partition("/")[0] if "/" in name else None
+        used = {
+            parts[1]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module and (parts := node.module.split("."))[0] == "fleet"
+            if len(parts) > 1 and parts[1] in ROOMS
+        }
+        assert used - {room} <= (TOP if room is None else ROOMS[room]), name
+
+
 def test_only_remote_opens_connections() -> None:
     network = {"fabric", "paramiko", "invoke", "socket"}
     assert {name for name, tree in trees().items() if network & imports(tree)} == {"remote.py", "host_keys.py"}
 
 
-def test_only_rollout_changes_a_host() -> None:
+def test_releases_are_brought_by_one_file_and_services_started_by_another() -> None:
     used = {
-        name
+        (name, node.attr)
         for name, tree in trees().items()
+        if "fleet.rollout.commands" in modules(tree)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and (isinstance(node.value, ast.Name) and node.value.id == "commands" and node.attr in CHANGES)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "commands"
     }
-    sending = {
-        name
-        for name, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "send"
-    }
-    assert used == sending == {"rollout.py"}
+    brought = {"load_image", "pull_image", "write_release", "write_secrets", "receive_artefact"}
+    assert {name for name, command in used if command in brought} == {"rollout/transfer.py"}
+    assert {name for name, command in used if command == "start"} == {"rollout/switch.py"}
+    assert {name for name, command in used if command == "set_current"} == {"rollout/rollout.py"}
+    assert {name for name, command in used if command == "remove"} == {"rollout/prune.py"}
 
 
-def test_only_the_image_starts_programs_here() -> None:
-    assert {name for name, tree in trees().items() if "subprocess" in imports(tree)} == {"image.py"}
+def test_few_start_programs_here() -> None:
+    found = {name for name, tree in trees().items() if "subprocess" in imports(tree)}
+    assert found <= {
+        "images/image.py",
+        "images/pins.py",
+        "images/push.py",
+        "monitoring/check.py",
+        "rsync.py",
+        "inventory/secrets.py",
+    }

@@ -28,7 +28,7 @@ ROOMS: dict[str, set[str]] = {  # room → the rooms that it may import
     "__main__": {"cli"},
 }
 SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms that it may import
-    "fleet": {"host"},
+    "fleet": {"host", "settings", "service", "speech", "bark", "trainer"},
     "tasks": set(),
     "fabfile.py": set(),
     "install_torch.py": set(),
@@ -116,7 +116,7 @@ def test_every_import_follows_the_arrows() -> None:
         ("runtime/voxyard/corpus/text.py", "from .. import cli", "corpus must not import cli"),
         ("runtime/voxyard/trainer/x.py", "import fleet.plan", "runtime imports scripts"),
         ("runtime/voxyard/cellar/x.py", "import os", "the room 'cellar' is not in the table"),
-        ("scripts/fleet/plan.py", "from voxyard.trainer import train", "fleet must not import trainer"),
+        ("scripts/fleet/plan.py", "from voxyard.cli import main", "fleet must not import cli"),
         ("scripts/fleet/plan.py", "from voxyard.host.limits import recommended", None),
         ("runtime/voxyard/trainer/loop.py", "from voxyard.corpus import Example\nfrom . import step", None),
     ],

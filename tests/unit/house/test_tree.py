@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 TOP = {
-    ".ci", ".gitignore", "LICENSE", "Makefile", "README.md", "constraints.txt", "constraints-tf217.txt",
-    "deploy", "grafana", "images", "pyproject.toml", "runtime", "scripts", "tests",
+    ".ci", ".dockerignore", ".gitignore", "LICENSE", "Makefile", "README.md", "constraints.txt",
+    "constraints-tf217.txt", "deploy", "grafana", "images", "pyproject.toml", "runtime", "scripts", "tests",
 }  # fmt: skip
 TESTS = {"bench", "browser", "captures", "conftest.py", "fleet", "integration", "monitoring", "nvml", "support", "unit"}
 BANNED_NAMES = {"utils", "helper", "helpers", "manager", "common", "misc", "v2", "new"}

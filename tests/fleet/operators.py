@@ -1,0 +1,189 @@
+"""Who types the commands in tests of the fleet: an inventory, an environment, and small images that stand in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.fleet.bed.engine import Engine
+from tests.fleet.bed.host import GpuHost
+from tests.fleet.bed.programs import SEARCH
+from tiny_model import write_model
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = "a-key-for-tests-0123456789"
+SERVER = """
+import http.server, os, sys, time
+role, mode = os.environ["ROLE"], os.environ["MODE"]
+if mode == "ends":
+    sys.exit("no such option: --fly")
+port = int(os.environ["VOXYARD_EXPORTER_PORT" if role == "exporter" else "VOXYARD_PORT"])
+metrics = f"voxyard_{role}_stand_in 1.0\\nvoxyard_exporter_collect_success 1.0\\n"
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        good = mode == "works" or (mode == "unready" and self.path != "/readyz")
+        self.send_response(200 if good else 503)
+        self.end_headers()
+        self.wfile.write((metrics if self.path == "/metrics" else "no model").encode())
+print(role, "stands in", flush=True)
+http.server.ThreadingHTTPServer(("0.0.0.0", port), Answers).serve_forever()
+"""
+PROBE = """
+import os, sys, urllib.request
+port = os.environ["VOXYARD_EXPORTER_PORT" if os.environ["ROLE"] == "exporter" else "VOXYARD_PORT"]
+try:
+    urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=3)
+except OSError as error:
+    sys.exit(str(error))
+"""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Who types: a fleet's file, and the environment in which docker is the outer engine."""
+
+    inventory: Path
+    environment: Mapping[str, str]
+
+    def words(self, task: str, *arguments: str) -> list[str]:
+        """The command line of a task."""
+        program = str(Path(sys.executable).with_name("fab"))
+        return [program, "--search-root", str(ROOT / "scripts"), task, "--inventory", str(self.inventory), *arguments]
+
+    def fab(self, task: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a task to its end, whatever that is."""
+        words = self.words(task, *arguments)
+        done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=self.environment, timeout=600)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    def begin(self, task: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start a task."""
+        pipe = subprocess.PIPE
+        words = self.words(task, *arguments)
+        return subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, env=self.environment)
+
+    def good(self, task: str, *arguments: str) -> str:
+        """Run a task that succeeds; what it wrote to standard output."""
+        done = self.fab(task, *arguments)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def json(self, task: str, *arguments: str) -> Any:
+        """The document of a task."""
+        done = self.fab(task, "--json", *arguments)
+        try:
+            return json.loads(done.stdout)
+        except ValueError:
+            raise AssertionError(f"no JSON: {done.stdout}\n{done.stderr}") from None
+
+    def results(self, task: str, *arguments: str) -> dict[str, str]:
+        """What came of each host in a rollout."""
+        return {each["name"]: each["result"] for each in self.json(task, *arguments)["hosts"]}
+
+    def change(self, **keys: Any) -> None:
+        """Set keys under `defaults` of the inventory."""
+        document = yaml.safe_load(self.inventory.read_text())
+        document.setdefault("defaults", {}).update(keys)
+        self.inventory.write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+def environment(engine: Engine) -> dict[str, str]:
+    """An operator whose docker is the bed's engine."""
+    cache = {"VOXYARD_IMAGES_CACHE": str(engine.folder / "images-cache")}
+    return os.environ | dict(engine.environment) | {"PATH": SEARCH} | cache
+
+
+def entry(host: GpuHost, **more: Any) -> dict[str, Any]:
+    """A host of the inventory."""
+    return {
+        "address": host.address,
+        "port": host.port,
+        "user": host.user,
+        "identity_file": str(host.key_path),
+        "known_hosts": str(host.known_hosts),
+        **more,
+    }
+
+
+def write_fleet(folder: Path, entries: Mapping[str, Mapping[str, Any]], **top: Any) -> Path:
+    """An inventory with weights, secrets, and a compose file that makes its services fit for the bed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    quick: dict[str, Any] = {"interval": "1s", "timeout": "5s", "retries": 30, "start_period": "20s"}
+    services = {"exporter": {"healthcheck": quick}, "bark": {"healthcheck": quick}}
+    with_bark = yaml.safe_dump({"services": services}, sort_keys=False) + "    ulimits: !reset null\n"
+    (folder / "quick.yaml").write_text(yaml.safe_dump({"services": {"exporter": {"healthcheck": quick}}}))
+    (folder / "quick-bark.yaml").write_text(with_bark)
+    write_model(folder / "weights")
+    secrets = folder / "secrets.yaml"
+    secrets.touch(mode=0o600)
+    keys = f"tester: {hashlib.sha256(KEY.encode()).hexdigest()}\n"
+    secrets.write_text(yaml.safe_dump({"bark-api-keys": keys, "bark-webhook-secret": KEY}))
+    for each in entries.values():
+        roles = each.get("roles", [])
+        assert isinstance(each, dict)
+        each.setdefault("compose_overrides", ["quick-bark.yaml" if "bark" in roles else "quick.yaml"])
+        if "bark" in roles:
+            each.setdefault("bark", {"weights": "weights", "stop_seconds": 5})
+            each.setdefault("secrets", "secrets.yaml")
+    path = folder / "hosts.yaml"
+    path.write_text(yaml.safe_dump({"hosts": dict(entries), **top}, sort_keys=False))
+    return path
+
+
+def stand_in(engine: Engine, base: str, role: str, mode: str = "works", *, extra: str = "") -> str:
+    """An image that answers as a service of this role does; its tag. Modes: works, unready, unhealthy, ends."""
+    folder = engine.folder / "stand-ins" / role
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "serve.py").write_text(textwrap.dedent(SERVER))
+    (folder / "probe.py").write_text(textwrap.dedent(PROBE))
+    place = "/usr/lib/python3/dist-packages/voxyard"
+    lines = [
+        f"FROM {base}",
+        "RUN ln -sf python3 /usr/bin/python",
+        f"COPY probe.py {place}/telemetry/probe.py",
+        f"COPY probe.py {place}/service/probe.py",
+        f"RUN touch {place}/__init__.py {place}/telemetry/__init__.py {place}/service/__init__.py",
+        "COPY serve.py /serve.py",
+        f"ENV ROLE={role}",
+        *([f"RUN echo {shlex.quote(extra)} > /extra"] if extra else []),
+        f"ENV MODE={mode}",
+        'ENTRYPOINT ["python3", "/serve.py"]',
+    ]
+    (folder / "Dockerfile").write_text("\n".join(lines) + "\n")
+    tag = f"voxyard-{role}:{'built' if (mode, extra) == ('works', '') else f'{mode}{len(extra) or str()}'}"
+    engine.docker("build", "--quiet", "--network", "none", "--tag", tag, str(folder))
+    return tag
+
+
+def audit(host: GpuHost) -> list[dict[str, str]]:
+    """The lines of the host's audit log."""
+    text = host.run("cat ~voxyard/.voxyard/audit.jsonl 2>/dev/null || true").stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def current(host: GpuHost) -> str:
+    """The host's current release."""
+    return str(host.run("basename $(readlink ~voxyard/.voxyard/current)").stdout).strip()
+
+
+def containers(host: GpuHost) -> dict[str, str]:
+    """The id of each service's container."""
+    shape = "'{{.Label \"voxyard.role\"}} {{.ID}}'"
+    lines = host.run(f"docker ps --format {shape}").stdout.splitlines()
+    return dict(line.split() for line in lines if line.strip())
+
+
+def releases(hosts: Sequence[GpuHost]) -> list[str]:
+    """The current releases of several hosts."""
+    return [current(host) for host in hosts]

@@ -1,0 +1,242 @@
+"""Compose files of every combination of roles, GPUs, keys and voices, read by the Compose of a host without a word."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleet_doubles import IMAGE, facts, gpu, host, uuid
+from tests.fleet.bed.host import GpuHost, HostFactory
+
+from fleet.images.image import LocalImage
+from fleet.inventory.hosts import Bark, Host
+from fleet.inventory.secrets import Secrets
+from fleet.release.artefact import Artefact
+from fleet.release.assignment import assign
+from fleet.release.compose import sources, trainer_sources
+from fleet.release.release import Place, Release, Supplies, render, wanted_images
+from fleet.runs.config import Settings
+from fleet.runs.corpus_sync import Content
+from fleet.runs.files import Deployed, Wanted
+from fleet.runs.files import render as render_run
+
+COMPOSE = Path(__file__).resolve().parents[2] / "deploy/compose"
+OVERRIDE = b"services:\n  bark:\n    ulimits: !reset {}\n    mem_limit: 64g\n"
+ROLES: tuple[tuple[Any, ...], ...] = ((), ("monitoring",), ("trainer",), ("bark",), ("trainer", "bark"))
+KEYS = Secrets({"bark-api-keys": b"alice: " + b"0" * 64, "bark-webhook-secret": b"0123456789abcdef"})
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One host as an inventory may want it."""
+
+    roles: tuple[Any, ...]
+    gpus: int
+    keys: bool = True
+    voices: bool = False
+    override: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its directory."""
+        words = [*self.roles, f"{self.gpus}gpus", "keys" * self.keys, "voices" * self.voices, "own" * self.override]
+        return "-".join(word for word in words if word)
+
+    @property
+    def place(self) -> Place:
+        return Place("192.0.2.11" if self.keys else "127.0.0.1", 1000, 1000, gpus=self.gpus > 0)
+
+    def release(self) -> Release:
+        on: Host = host(roles=self.roles, bark=Bark())
+        compose = sources(COMPOSE, on, gpus=self.gpus > 0, loopback="bark" in self.roles and not self.keys)
+        bodies = {name: path.read_bytes() for name, path in compose.items()}
+        kinds = ("weights", "voices") if self.voices else ("weights",)
+        supplies = Supplies(
+            images={role: LocalImage(IMAGE.id, (), 1, f"voxyard-{role}") for role in wanted_images(on)},
+            compose=bodies | ({"site-1-own.yaml": OVERRIDE} if self.override else {}),
+            trainer={name: path.read_bytes() for name, path in trainer_sources(COMPOSE, on).items()},
+            artefacts={kind: Artefact(kind, "0" * 12, Path("/"), {}, 1) for kind in kinds if "bark" in self.roles},
+            secrets=KEYS if self.keys else Secrets(),
+        )
+        known = facts(gpus=tuple(gpu(index) for index in range(self.gpus)))
+        return render(on, assign(known, on), self.place, supplies)
+
+
+CASES = (
+    *(Case(roles, gpus) for roles, gpus in product(ROLES, (0, 1, 2))),
+    *(Case(("bark",), gpus, keys=keys, voices=True) for gpus, keys in product((0, 2), (True, False))),
+    *(Case(("trainer", "bark"), gpus, keys=False) for gpus in (0, 1, 2)),
+    Case(("bark",), 2, override=True),
+)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What Compose made of a case's files."""
+
+    code: int
+    said: str
+    document: Document
+
+
+@pytest.fixture(scope="module")
+def machine(gpu_host: HostFactory) -> GpuHost:
+    """A host with a Compose."""
+    return gpu_host("gpu-01")
+
+
+@pytest.fixture(scope="module")
+def read(machine: GpuHost) -> dict[str, Read]:
+    """Every case through `docker compose config`, all in one go; training runs as NAME-run."""
+    folders: dict[str, dict[str, bytes]] = {}
+    for case in CASES:
+        made = case.release()
+        folders[case.name] = dict(made.files) | {"arguments": arguments("voxyard.env", made.compose_files)}
+        if "trainer" in case.roles:
+            folders[f"{case.name}-run"] = run_of(case, made)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for folder, files in folders.items():
+            for name, content in files.items():
+                member = tarfile.TarInfo(f"{folder}/{name}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    back = over_ssh(
+        machine,
+        "umask 077; mkdir -p try/releases && cd try/releases && tar -xf - && for folder in */; do (cd $folder && "
+        "docker compose $(cat arguments) config --format json >out 2>err; echo $? >code); done; tar -cf - */out */err "
+        "*/code",
+        archive.getvalue(),
+    )
+    with tarfile.open(fileobj=io.BytesIO(back)) as tar:
+        texts = {each.name: tar.extractfile(each).read().decode() for each in tar}  # type: ignore[union-attr]
+    return {
+        folder: Read(int(texts[f"{folder}/code"]), texts[f"{folder}/err"], json.loads(texts[f"{folder}/out"] or "{}"))
+        for folder in folders
+    }
+
+
+def arguments(environment: str, files: tuple[str, ...]) -> bytes:
+    return " ".join(["--env-file", environment, *(word for name in files for word in ("--file", name))]).encode()
+
+
+def run_of(case: Case, made: Release) -> dict[str, bytes]:
+    """A training run under a release."""
+    files = dict(made.files)
+    deployed = Deployed(
+        made.id, "voxyard-trainer:x", 1000, 1000, "127.0.0.1", 9411, 120, files["plan.yaml"], files["trainer.yaml"],
+        tuple(uuid(index) for index in range(case.gpus)),
+    )  # fmt: skip
+    settings = Settings(b"", (("training.device", "cpu"),) if not case.gpus else ())
+    run = render_run(
+        Wanted("r1", "gpu-01", settings, {"train": Content("c", "0" * 12, "recordings")}, (), "me"), deployed
+    )
+    return dict(run.files) | {"arguments": arguments("run.env", run.compose_files)}
+
+
+def over_ssh(machine: GpuHost, command: str, data: bytes) -> bytes:
+    words = [*machine.ssh_words(), f"sh -c {shlex.quote(command)}"]
+    return subprocess.run(words, input=data, capture_output=True, check=True, timeout=600).stdout
+
+
+def reserved(document: Document, service: str) -> list[str]:
+    devices = (
+        document["services"][service].get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+    )
+    return [uuid for each in devices for uuid in each.get("device_ids", ["all"])]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_compose_has_nothing_to_say_against_it(read: dict[str, Read], case: Case) -> None:
+    for name in (case.name, *([f"{case.name}-run"] if "trainer" in case.roles else [])):
+        assert (read[name].code, read[name].said) == (0, ""), name
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_only_a_host_with_gpus_reserves_any_and_bark_by_uuid(read: dict[str, Read], case: Case) -> None:
+    document = read[case.name].document
+    assert set(document["services"]) == {"exporter", *({"bark"} & set(case.roles))}
+    assert reserved(document, "exporter") == (["all"] if case.gpus else [])
+    if "bark" not in case.roles:
+        return
+    wanted = (
+        [] if not case.gpus else [uuid(case.gpus - 1)] if "trainer" in case.roles else list(map(uuid, range(case.gpus)))
+    )
+    assert reserved(document, "bark") == wanted
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if "trainer" in each.roles], ids=lambda case: case.name)
+def test_a_run_reserves_the_gpus_of_the_plan(read: dict[str, Read], case: Case) -> None:
+    expected = {0: 0, 1: 1, 2: 1 if "bark" in case.roles else 2}[case.gpus]
+    assert len(reserved(read[f"{case.name}-run"].document, "train")) == expected
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_every_container_is_confined_and_changes_nothing_but_its_data(read: dict[str, Read], case: Case) -> None:
+    for name, service in read[case.name].document["services"].items():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["init"] is True
+        assert service["user"].split(":")[0] not in ("", "0", "root")
+        assert not service.get("privileged")
+        assert service["logging"]["options"] == {"max-size": "10m", "max-file": "3"}
+        writable = [each["target"] for each in service["volumes"] if not each.get("read_only")]
+        assert writable == (["/var/lib/voxyard/bark"] if name == "bark" else [])
+
+
+def test_bark_listens_where_it_is_asked_to(read: dict[str, Read]) -> None:
+    open_, alone = (
+        read[Case(("bark",), 2, keys=keys, voices=True).name].document["services"]["bark"] for keys in (True, False)
+    )
+    (port,) = open_["ports"]
+    assert (port["host_ip"], port["published"], port["target"]) == ("192.0.2.11", "8080", 8080)
+    assert open_["environment"]["VOXYARD_HOST"] == "0.0.0.0"  # noqa: S104 - inside its container
+    assert alone["network_mode"] == "host"
+    assert not alone.get("ports")
+    assert alone["environment"]["VOXYARD_HOST"] == "127.0.0.1"
+    assert alone["environment"]["VOXYARD_PORT"] == "8080"
+
+
+def test_bark_gets_secrets_weights_and_voices_as_files(read: dict[str, Read]) -> None:
+    document = read[Case(("bark",), 2, voices=True).name].document
+    bark = document["services"]["bark"]
+    assert {each["source"] for each in bark["secrets"]} == {"bark-api-keys", "bark-webhook-secret"}
+    assert {Path(each["file"]).name for each in document["secrets"].values()} == {
+        "bark-api-keys",
+        "bark-webhook-secret",
+    }
+    sources_of = {each["target"]: each["source"] for each in bark["volumes"]}
+    home = sources_of["/etc/voxyard/bark.yaml"].partition("/releases/")[0]
+    assert sources_of["/var/lib/voxyard/weights"].startswith(home.rpartition("/")[0])
+    assert Path(sources_of["/var/lib/voxyard/weights"]).parts[-2:] == ("artefacts", "weights-000000000000")
+    assert Path(sources_of["/var/lib/voxyard/voices"]).parts[-2:] == ("artefacts", "voices-000000000000")
+    assert bark["ulimits"] == {"memlock": -1, "stack": 67108864}
+    assert bark["stop_grace_period"] == "1m0s"
+
+
+def test_a_container_knows_its_release_and_its_configuration(read: dict[str, Read]) -> None:
+    case = Case(("bark",), 2)
+    made = case.release()
+    for service in made.services:
+        entry = read[case.name].document["services"][service.name]
+        assert entry["environment"]["VOXYARD_CONFIG_HASH"] == entry["labels"]["voxyard.config"] == service.config
+        assert entry["environment"]["VOXYARD_RELEASE"] == entry["labels"]["voxyard.release"] == made.id
+        assert entry["labels"]["voxyard.role"] == service.name
+        assert entry["labels"]["voxyard.port"] == str(service.port)
+
+
+def test_a_sites_own_file_wins(read: dict[str, Read]) -> None:
+    bark = read[Case(("bark",), 2, override=True).name].document["services"]["bark"]
+    assert not bark.get("ulimits")
+    assert bark["mem_limit"] == str(64 << 30)

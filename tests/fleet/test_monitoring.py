@@ -1,0 +1,362 @@
+"""`fab monitoring` as typed, onto a host that watches another: scrapes, alerts, silences, changes, the way back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import yaml
+from hastened import hasten, hastened_rules
+from tests.fleet.bed import watchers
+from tests.fleet.bed.engine import Engine
+from tests.fleet.bed.host import GpuHost, HostFactory
+from tests.fleet.bed.programs import SEARCH
+from tests.fleet.bed.registry import Registry
+
+from fleet.inventory.hosts import load
+from fleet.monitoring.silence import Silencer
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSWORD = "relay-Secret-4711"
+EXPORTER_PAGE = """voxyard_exporter_collect_success 1
+voxyard_configuration_expected_info{workload="bark",config="aaaaaaaaaaaa",release="r1"} 1
+"""
+SITE_COMPOSE = """services:
+  grafana: !reset null  # its image is in no Debian package
+  node-exporter:
+    volumes: !override ["/:/host:ro"]  # the root of a host of the bed is shared with nobody
+"""
+Answer = subprocess.CompletedProcess[str]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Who types: a copy of the repository with faster rules, and a fleet's file with a directory of additions."""
+
+    tree: Path
+    folder: Path
+    environment: dict[str, str]
+
+    @property
+    def inventory(self) -> Path:
+        return self.folder / "hosts.yaml"
+
+    def fab(self, *arguments: str, path: str | None = None) -> Answer:
+        program = str(Path(sys.executable).with_name("fab"))
+        command = [program, "--search-root", str(self.tree / "scripts"), "monitoring"]
+        environment = self.environment | ({"PATH": path} if path else {})
+        command += ["--inventory", str(self.inventory), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+
+    def good(self, *arguments: str) -> Answer:
+        done = self.fab(*arguments)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+    @contextmanager
+    def changed(self, name: str, text: str) -> Iterator[None]:
+        """A file beside the inventory is another for a while."""
+        path = self.folder / name
+        before = path.read_text() if path.exists() else None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        try:
+            yield
+        finally:
+            path.unlink() if before is None else path.write_text(before)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A host that watches, and one that is watched."""
+
+    watcher: GpuHost
+    watched: GpuHost
+    operator: Operator
+
+    def ask(self, port: int, path: str) -> Any:
+        """What Prometheus or Alertmanager answers on the loopback of its host."""
+        program = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{port}{path}').read().decode())"
+        return json.loads(self.watcher.run(f'python3 -c "{program}"').stdout)
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask(9090, f"/api/v1/query?query={quote(expression)}")["data"]["result"]
+        return found
+
+    def alerts(self, name: str) -> list[dict[str, Any]]:
+        return [each for each in self.ask(9093, "/api/v2/alerts") if each["labels"]["alertname"] == name]
+
+    def traces(self) -> tuple[str, dict[str, str]]:
+        """All that `fab monitoring` leaves: files with times and modes, and when each container was started."""
+        found = "find monitoring secrets audit.jsonl lock* -printf '%p %T@ %m %l\\n' 2>/dev/null; true"
+        return self.watcher.run(f"cd ~voxyard/.voxyard && {found}", check=False).stdout, self.started()
+
+    def started(self) -> dict[str, str]:
+        ids = "$(docker ps -q --filter label=com.docker.compose.project=voxyard-monitoring)"
+        shape = '{{index .Config.Labels "voxyard.role"}} {{.State.StartedAt}}'
+        lines = self.watcher.run(f"docker inspect --format '{shape}' {ids}", check=False).stdout.splitlines()
+        return dict(line.split() for line in lines)
+
+    def current(self) -> str:
+        return self.watcher.run("readlink ~voxyard/.voxyard/monitoring/current").stdout.strip()
+
+    def audit(self) -> list[dict[str, str]]:
+        return [json.loads(line) for line in self.watcher.run("cat ~voxyard/.voxyard/audit.jsonl").stdout.splitlines()]
+
+
+def until(holds: Callable[[], object], what: str, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
+        time.sleep(1)
+
+
+def write_tree(folder: Path) -> Path:
+    """The repository's own files, with rules and scrapes that are in a hurry."""
+    for name in ("scripts", "deploy", "grafana"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "hosts.yaml"))
+    for path in (folder / "deploy/prometheus/rules").glob("*.yaml"):
+        path.write_text(yaml.safe_dump(hastened_rules(path)), encoding="utf-8")
+    for name in ("prometheus/prometheus.yml", "compose/monitoring.yaml"):  # scrapes, and health checks
+        path = folder / "deploy" / name
+        text = re.sub(r"(interval|timeout): .*", lambda found: hasten(found[0]), path.read_text("utf-8"))
+        path.write_text(text.replace("timeout: 333ms", "timeout: 5s"), "utf-8")
+    return folder
+
+
+def write_inventory(folder: Path, watcher: GpuHost, watched: GpuHost, **more: Any) -> None:
+    def entry(host: GpuHost, **own: Any) -> dict[str, Any]:
+        login = {"address": host.address, "port": host.port, "user": host.user}
+        return login | {"identity_file": str(host.key_path), "known_hosts": str(host.known_hosts)} | own
+
+    document = {
+        "hosts": {
+            "gpu-01": entry(watched, **{"roles": ["trainer"], **more}),
+            "watch-01": entry(watcher, roles=["monitoring"], gpus=0, secrets="secrets.yaml"),
+        },
+        "alert_receivers": [{"name": "on-call", "email": "on-call@lab.example"}],
+    }
+    (folder / "hosts.yaml").write_text(yaml.safe_dump(document))
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    engine: Engine, base_image: str, registry: Registry, gpu_host: HostFactory, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """Two hosts, one of which tells metrics where its exporter would."""
+    names = watchers.build(engine)
+    pinned = f"{registry.address}/node-exporter@{registry.push(names['NODE_EXPORTER'], 'node-exporter')}"
+    watcher, watched = gpu_host.several("watch-01", "gpu-01")
+    folder, tree = tmp_path_factory.mktemp("operator"), write_tree(tmp_path_factory.mktemp("tree"))
+    (folder / "site").mkdir()
+    (folder / "site/compose.yaml").write_text(SITE_COMPOSE)
+    (folder / "site/monitoring.env").write_text(f"VOXYARD_NODE_EXPORTER_IMAGE={pinned}\n")
+    secrets = folder / "secrets.yaml"
+    secrets.touch(0o600)
+    secrets.write_text(f"alert-mail-relay: smtp://voxyard:{PASSWORD}@127.0.0.1:2525?from=v@lab.example&tls=no\n")
+    write_inventory(folder, watcher, watched)
+    operator = Operator(tree, folder, os.environ | dict(engine.environment) | {"PATH": SEARCH})
+    found = Fleet(watcher, watched, operator)
+    start_exporter(watched)
+    yield found
+    shutil.rmtree(tree / "build")  # saved images
+
+
+def start_exporter(host: GpuHost) -> None:
+    """Something that answers where the exporter would."""
+    host.write("/srv/metrics", EXPORTER_PAGE)
+    server = "python3 -m http.server 9410 --directory /srv"
+    host.run(f"cd / && {{ setsid {server} >/dev/null 2>&1 </dev/null & echo $! > /run/exporter.pid; }}")
+
+
+def stop_exporter(host: GpuHost) -> None:
+    host.run("kill $(cat /run/exporter.pid)")
+
+
+@pytest.fixture(scope="module")
+def said(fleet: Fleet) -> dict[str, Answer]:
+    """What was said of a host that had nothing: a look, the deed, the deed again."""
+    before = fleet.traces()
+    looked = fleet.operator.fab("--check", "--exit-code")
+    assert fleet.traces() == before
+    return {"check": looked, "first": fleet.operator.good(), "again": fleet.operator.good()}
+
+
+def test_check_shows_what_would_change_and_changes_nothing(said: dict[str, Answer]) -> None:
+    assert said["check"].returncode == 1
+    for step in (
+        "send image voxyard-prometheus:",
+        "pull image",
+        "/node-exporter@sha256:",
+        "write monitoring",
+        "alert-mail-password",
+        "start prometheus",
+    ):
+        assert step in said["check"].stdout
+    assert "grafana" not in said["check"].stdout
+
+
+def test_prometheus_knows_the_targets_of_the_inventory_and_scrapes_them(said: dict[str, Answer], fleet: Fleet) -> None:
+    known = {(each["metric"]["job"], each["metric"]["instance"]) for each in fleet.query("up")}
+    ours = {("exporter", "gpu-01"), ("trainer", "gpu-01"), ("node", "gpu-01"), ("node", "watch-01")}
+    assert ours <= known
+    up = ('up{job="exporter",instance="gpu-01"} == 1', 'up{job="node",instance="watch-01"} == 1')
+    for expression in up:
+        until(lambda: fleet.query(expression), expression)  # noqa: B023 - called at once
+    assert fleet.query('voxyard_configuration_expected_info{instance="gpu-01",workload="bark"}')
+
+
+def test_a_second_time_there_is_nothing_to_do_and_nothing_is_done(said: dict[str, Answer], fleet: Fleet) -> None:
+    assert "nothing to do" in said["again"].stdout
+    before = fleet.traces()
+    assert "nothing to do on any host" in fleet.operator.good().stderr
+    assert fleet.operator.fab("--check", "--exit-code").returncode == 0
+    assert fleet.traces() == before
+
+
+def test_an_exporter_that_stops_reaches_alertmanager_and_is_silenced_for_a_while(
+    said: dict[str, Answer], fleet: Fleet
+) -> None:
+    silencer = Silencer(load(fleet.operator.inventory).hosts)
+    stop_exporter(fleet.watched)
+    try:
+        until(lambda: fleet.alerts("ExporterDown"), "ExporterDown in Alertmanager")
+        (alert,) = fleet.alerts("ExporterDown")
+        assert alert["labels"]["instance"] == "gpu-01"
+        with silencer.quiet(["gpu-01"], "a deploy") as made:
+            assert fleet.alerts("ExporterDown")[0]["status"]["silencedBy"] == [each.id for each in made]
+        assert fleet.alerts("ExporterDown")[0]["status"]["silencedBy"] == []
+    finally:
+        start_exporter(fleet.watched)
+
+
+def test_other_targets_are_a_reload_and_no_restart(said: dict[str, Answer], fleet: Fleet) -> None:
+    before = fleet.started()
+    write_inventory(fleet.operator.folder, fleet.watcher, fleet.watched, roles=["trainer", "bark"])
+    try:
+        done = fleet.operator.good()
+    finally:
+        write_inventory(fleet.operator.folder, fleet.watcher, fleet.watched)
+    assert "reload prometheus" in done.stdout
+    assert "reload alertmanager" not in done.stdout
+    assert "start" not in done.stdout
+    assert fleet.query('up{job="bark",instance="gpu-01"}')
+    fleet.operator.good()
+    assert fleet.started() == before
+    until(lambda: not fleet.query('up{job="bark",instance="gpu-01"}'), "the target is gone")
+
+
+BROKEN = "groups:\n  - name: mine\n    rules:\n      - {record: 'a:b:c', expr: 'sum(up'}\n"
+
+
+@pytest.mark.parametrize("tool_here", [True, False])
+def test_rules_that_prometheus_would_refuse_never_get_there(
+    said: dict[str, Answer], fleet: Fleet, tmp_path: Path, tool_here: bool
+) -> None:
+    current, started = fleet.current(), fleet.started()
+    path = fleet.operator.environment["PATH"]
+    if not tool_here:
+        (tmp_path / "docker").symlink_to(str(shutil.which("docker", path=path)))
+        path = str(tmp_path)
+    with fleet.operator.changed("site/rules/mine.yaml", BROKEN):
+        done = fleet.operator.fab(path=path)
+    assert done.returncode == (2 if tool_here else 1)
+    assert "unclosed left parenthesis" in done.stderr
+    assert (fleet.current(), fleet.started()) == (current, started)
+    assert fleet.watcher.run("readlink ~voxyard/.voxyard/monitoring/live").stdout.strip() == current
+    assert fleet.query("up")
+    assert "nothing to do" in fleet.operator.good().stdout
+
+
+def test_a_program_that_is_never_well_is_put_back(said: dict[str, Answer], fleet: Fleet) -> None:
+    current, settings = fleet.current(), (fleet.operator.folder / "site/monitoring.env").read_text()
+    with fleet.operator.changed("site/monitoring.env", f"{settings}VOXYARD_PROMETHEUS_URL=http://[nowhere\n"):
+        done = fleet.operator.fab()
+    assert done.returncode == 1
+    assert "nowhere" in done.stderr
+    assert fleet.current() == current
+    until(lambda: fleet.query("up"), "Prometheus answers as before")
+    last = fleet.audit()[-1]
+    assert (last["what"], last["to"], last["result"]) == ("monitoring", current, "rolled back")
+    assert "nothing to do" in fleet.operator.good().stdout
+
+
+def test_secrets_are_their_owners_alone_and_nowhere_else(said: dict[str, Answer], fleet: Fleet) -> None:
+    listed = fleet.watcher.run("cd ~voxyard/.voxyard/secrets && stat -c '%n %a %U' . *").stdout.split("\n")
+    assert {". 700 voxyard", "alert-mail-password 600 voxyard"} <= set(listed)
+    inside = "docker exec voxyard-monitoring-alertmanager-1 cat /etc/voxyard/alert-mail-password"
+    assert fleet.watcher.run(inside).stdout == PASSWORD
+    found = fleet.watcher.run(
+        f"cd ~voxyard/.voxyard && grep -rlF {PASSWORD} . || true; "
+        f"docker inspect $(docker ps -aq) | grep -cF {PASSWORD} || true; "
+        f"for each in $(docker ps -aq); do docker logs $each 2>&1; done | grep -cF {PASSWORD} || true"
+    ).stdout.split()
+    assert found == ["./secrets/alert-mail-password", "0", "0"]
+    assert not any(PASSWORD in each.stdout + each.stderr for each in said.values())
+
+
+def test_programs_run_as_the_login_and_are_confined(said: dict[str, Answer], fleet: Fleet) -> None:
+    uid = fleet.watcher.run("id -u voxyard").stdout.strip()
+    assert set(fleet.started()) == {"prometheus", "alertmanager", "node-exporter"}
+    for program in ("prometheus", "alertmanager"):
+        status = fleet.watcher.run(f"docker exec voxyard-monitoring-{program}-1 cat /proc/1/status").stdout
+        assert re.search(rf"^Uid:\s+{uid}\s", status, re.MULTILINE)
+        assert re.search(r"^CapEff:\s+0+$", status, re.MULTILINE)
+    owners = fleet.watcher.run("stat -c %U ~voxyard/.voxyard/data/prometheus/*").stdout.split()
+    assert set(owners) == {"voxyard"}
+
+
+def test_a_container_that_was_removed_is_started_again_and_no_other(said: dict[str, Answer], fleet: Fleet) -> None:
+    before = fleet.started()
+    fleet.watcher.run("docker rm -f voxyard-monitoring-alertmanager-1")
+    done = fleet.operator.good()
+    assert "start alertmanager: it is not there" in done.stdout
+    after = fleet.started()
+    assert {name for name in before if before[name] != after[name]} == {"alertmanager"}
+
+
+def test_a_cut_between_link_and_reload_is_made_good(said: dict[str, Answer], fleet: Fleet) -> None:
+    current = fleet.current()
+    fleet.watcher.run(
+        "cd ~voxyard/.voxyard/monitoring && cp -a current/ 0123456789ab && ln -sfn 0123456789ab live && "
+        "chown -hR voxyard: 0123456789ab live"
+    )
+    done = fleet.operator.good()
+    assert "reload prometheus" in done.stdout
+    assert "reload alertmanager" in done.stdout
+    assert fleet.watcher.run("readlink ~voxyard/.voxyard/monitoring/live").stdout.strip() == current
+
+
+def test_a_second_operator_is_refused_and_told_who(said: dict[str, Answer], fleet: Fleet) -> None:
+    lock = '{"owner": "ann@desk", "reason": "deploy abc", "token": "t", "at": 1}'
+    with fleet.operator.changed("site/rules/mine.yaml", BROKEN.replace("sum(up", "sum(up)")):
+        fleet.watcher.run(f"echo '{lock}' > ~voxyard/.voxyard/lock && chown voxyard: ~voxyard/.voxyard/lock")
+        done = fleet.operator.fab()
+        fleet.watcher.run("rm -f ~voxyard/.voxyard/lock")
+    assert done.returncode == 1
+    assert "ann@desk" in done.stderr
+
+
+def test_old_ones_are_removed_and_three_stay(said: dict[str, Answer], fleet: Fleet) -> None:
+    for number in range(3):
+        rules = BROKEN.replace("sum(up", f"sum(up) + {number}")
+        with fleet.operator.changed("site/rules/mine.yaml", rules):
+            assert "new prometheus/site/mine.yaml" in fleet.operator.good().stdout or number
+    there = fleet.watcher.run("ls ~voxyard/.voxyard/monitoring").stdout.split()
+    assert len(there) == 5
+    assert {"live", "current", fleet.current()} <= set(there)
+    assert fleet.query("a:b:c")
+    fleet.operator.good()

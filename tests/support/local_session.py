@@ -1,0 +1,44 @@
+"""A session whose host is this machine: commands are run by the same script as over SSH, without the network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fleet.batch import Answer, Command, script, split
+from fleet.inventory.hosts import Host
+
+
+class LocalSession:
+    """Runs what it is asked to; `home` is the login's home directory."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self._environment = dict(os.environ) | ({"HOME": str(home)} if home else {})
+        self.asked: list[str] = []
+
+    def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
+        """One after the other."""
+        self.asked += [command.text for command in commands]
+        text, marker = script(commands)
+        done = subprocess.run(["sh", "-c", text], capture_output=True, env=self._environment, check=False)
+        return split(done.stdout.decode(), done.stderr.decode(), marker)
+
+    def send(self, command: Command, data: Iterable[bytes]) -> Answer:
+        """With something to read."""
+        self.asked.append(command.text)
+        done = subprocess.run(
+            ["sh", "-c", command.text],
+            input=b"".join(data),
+            capture_output=True,
+            env=self._environment,
+            check=False,
+        )
+        return Answer(done.stdout.decode(), done.stderr.decode(), done.returncode)
+
+    @contextmanager
+    def connect(self, host: Host) -> Iterator[LocalSession]:
+        """In the place of `connected`."""
+        yield self

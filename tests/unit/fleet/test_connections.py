@@ -1,0 +1,113 @@
+"""One connection a host for a whole command, several hosts at a time, and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from fleet_doubles import RememberingSession
+
+from fleet.errors import HostFailedError
+from fleet.inventory.hosts import Host
+from fleet.remote import Connections, Session, on_every_host
+from fleet.rollout.site import StoppedError, Stopping
+from tasks.frame import stopping_in_order
+
+HOSTS = [Host(f"gpu-{number}", "192.0.2.1", "voxyard") for number in range(6)]
+
+
+class Doors:
+    """Counts what is opened and closed."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self.closed: list[str] = []
+
+    @contextmanager
+    def connect(self, host: Host) -> Iterator[Session]:
+        if host.name == "gpu-5":
+            raise HostFailedError("gpu-5 cannot be reached")
+        self.opened.append(host.name)
+        time.sleep(0.05)
+        yield RememberingSession()
+        self.closed.append(host.name)
+
+
+def test_a_host_is_connected_once_however_often_it_is_needed() -> None:
+    doors = Doors()
+    with Connections(doors.connect) as connections:
+        found = on_every_host(HOSTS[:3] * 4, lambda host: id(connections.to(host)), parallel=12)
+        with connections.shared(HOSTS[0]) as again:
+            assert id(again) == found.succeeded["gpu-0"]
+        assert doors.closed == []
+    assert sorted(doors.opened) == sorted(doors.closed) == ["gpu-0", "gpu-1", "gpu-2"]
+
+
+def test_a_host_that_cannot_be_reached_is_tried_anew_and_is_no_matter_of_the_others() -> None:
+    doors = Doors()
+    with Connections(doors.connect) as connections:
+        for _ in range(2):
+            with pytest.raises(HostFailedError, match="cannot be reached"):
+                connections.to(HOSTS[5])
+        connections.to(HOSTS[0])
+    assert doors.closed == ["gpu-0"]
+
+
+def test_all_are_closed_when_the_command_fails() -> None:
+    doors = Doors()
+
+    def command() -> None:
+        with Connections(doors.connect) as connections:
+            on_every_host(HOSTS[:5], connections.to)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        command()
+    assert sorted(doors.closed) == sorted(doors.opened) == [f"gpu-{number}" for number in range(5)]
+
+
+def test_after_ctrl_c_no_other_host_is_begun_and_those_at_work_come_to_their_end() -> None:
+    began: list[str] = []
+    ended: list[str] = []
+
+    def work(host: Host) -> None:
+        began.append(host.name)
+        time.sleep(0.3)
+        if host.name == "gpu-1":
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.3)
+        ended.append(host.name)
+
+    with pytest.raises(KeyboardInterrupt):
+        on_every_host(HOSTS, work, parallel=2)
+    assert sorted(began) == sorted(ended)
+    assert len(began) < len(HOSTS)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_stops_in_order_and_the_second_at_once(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    stopping = Stopping()
+    with stopping_in_order(stopping):
+        os.kill(os.getpid(), number)
+        assert stopping.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert "stopping after the steps that are under way" in capsys.readouterr().err
+    assert signal.getsignal(number) == before
+
+
+def test_a_wait_ends_when_somebody_wants_to_stop() -> None:
+    stopping = Stopping()
+    threading.Timer(0.2, stopping.ask).start()
+    with pytest.raises(StoppedError):
+        stopping.wait(600)
+    with pytest.raises(StoppedError):
+        stopping.check()

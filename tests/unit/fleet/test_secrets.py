@@ -1,0 +1,131 @@
+"""The secrets file: who may read it, what may stand in it, and that nothing of it is ever said."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fleet.errors import FleetError
+from fleet.inventory.secrets import Secrets, fingerprint, read
+
+HASH = "0123456789abcdef" * 4
+PLANTED = "hunter2-hunter2-hunter2"
+GOOD = f"""
+bark-api-keys: |
+  # API keys of voxyard
+  alice: {HASH}
+  "bob.b": '{HASH}'
+bark-webhook-secret: {PLANTED}
+grafana-admin-password: 'correct: horse'
+alert-chat: https://chat.example/hook
+"""
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a text as a secrets file of the owner's."""
+
+    def text_to_file(text: str) -> Path:
+        path = tmp_path / "secrets.yaml"
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    return text_to_file
+
+
+def test_each_service_gets_its_own(write: Write) -> None:
+    secrets = read(write(GOOD))
+    assert set(secrets.of("bark")) == {"bark-api-keys", "bark-webhook-secret"}
+    assert secrets.of("grafana") == {"grafana-admin-password": b"correct: horse"}
+    assert secrets.of("alertmanager") == {"alert-chat": b"https://chat.example/hook"}
+    assert secrets.of("exporter") == {}
+    assert secrets.values["bark-webhook-secret"] == PLANTED.encode()
+    assert f"alice: {HASH}\n".encode() in secrets.values["bark-api-keys"]
+
+
+def test_no_value_shows_in_a_representation(write: Write) -> None:
+    secrets = read(write(GOOD))
+    assert PLANTED not in f"{secrets!r} {secrets}"
+    assert repr(Secrets({"bark-webhook-secret": b"x"})) == "Secrets()"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666, 0o601])
+def test_a_file_that_others_reach_is_refused(write: Write, mode: int) -> None:
+    path = write(GOOD)
+    path.chmod(mode)
+    with pytest.raises(FleetError, match=rf"others can read or write it \(mode {mode:04o}\): chmod 600"):
+        read(path)
+
+
+def test_a_link_is_judged_by_the_file_behind_it(write: Write, tmp_path: Path) -> None:
+    path = write(GOOD)
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    assert read(link).values
+    path.chmod(0o644)
+    with pytest.raises(FleetError, match="others can read"):
+        read(link)
+
+
+def test_a_file_that_git_tracks_is_refused(write: Write, tmp_path: Path) -> None:
+    path = write(GOOD)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    assert read(path).values
+    subprocess.run(["git", "-C", tmp_path, "add", "secrets.yaml"], check=True)
+    with pytest.raises(FleetError, match=r"git tracks it: git rm --cached"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"bark-api-key: {PLANTED}", ":1: no secret has this name, expected one of bark-api-keys, bark-webhook"),
+        (f"{PLANTED}: x", ":1: no secret has this name"),
+        (PLANTED, ":1: expected a name and a value on each line"),
+        ("", ":1: expected a name and a value"),
+        (f"a: b\n{PLANTED}", ":2: not readable as YAML"),
+        (f"bark-webhook-secret: *{PLANTED}", ":1: not readable as YAML"),
+        (f"bark-webhook-secret: !{PLANTED} x", ":1: bark-webhook-secret: expected a text"),
+        (f"bark-webhook-secret: '{PLANTED}", "not readable as YAML"),
+        (f"\nbark-webhook-secret: [{PLANTED}]", ":2: bark-webhook-secret: expected a text that is not empty: put it"),
+        ("bark-webhook-secret: 1234567890123456", ":1: bark-webhook-secret: expected a text"),
+        ("bark-webhook-secret:", ":1: bark-webhook-secret: expected a text"),
+        ("bark-webhook-secret: short", ":1: bark-webhook-secret: expected at least 16 characters"),
+        (f"bark-webhook-secret: |\n  {PLANTED}\n  more", ":1: bark-webhook-secret: expected one line"),
+        (f'bark-webhook-secret: "{PLANTED}\\a"', ":1: bark-webhook-secret: there is a control character in it"),
+        (
+            f"bark-webhook-secret: {PLANTED}\nbark-webhook-secret: {PLANTED}",
+            ":2: bark-webhook-secret stands here a sec",
+        ),
+        (f"bark-api-keys: 'alice: {PLANTED}'", ":1: bark-api-keys: expected lines with a name and the hash of a key"),
+        ("bark-webhook-secret: a\x01b", ":1: not readable as YAML"),
+    ],
+)
+def test_a_wrong_file_is_named_by_line_and_without_a_piece_of_it(write: Write, text: str, said: str) -> None:
+    with pytest.raises(FleetError) as caught:
+        read(write(text))
+    assert said in str(caught.value)
+    assert PLANTED not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_missing_file_says_who_names_it(tmp_path: Path) -> None:
+    with pytest.raises(FleetError, match="no such file, named as secrets in the inventory"):
+        read(tmp_path / "none")
+    with pytest.raises(FleetError, match="expected a file with the secrets"):
+        read(tmp_path)
+
+
+def test_a_fingerprint_tells_values_and_names_apart_and_holds_neither() -> None:
+    one = fingerprint("bark-webhook-secret", PLANTED.encode())
+    assert one == fingerprint("bark-webhook-secret", PLANTED.encode())
+    assert one != fingerprint("bark-webhook-secret", PLANTED.encode() + b"!")
+    assert one != fingerprint("grafana-admin-password", PLANTED.encode())
+    assert PLANTED not in one
