@@ -9,6 +9,7 @@ PYTHON ?= python3
 TORCH  ?= cpu
 CORPUS ?=
 TESTS  ?=
+JOBS   ?= 1
 ARGS   ?=
 MODEL  ?=
 MINUTES ?= 3.5
@@ -21,6 +22,8 @@ VENV     := .venv
 VENV217  := .venv-tf217
 BIN      := $(VENV)/bin
 FAB      := $(BIN)/fab --search-root scripts
+# With several at a time, the output of each comes when it has ended.
+SIDE_BY_SIDE = $(if $(filter-out 1,$(JOBS)),--jobs=$(JOBS) --keep-going --output-sync=line)
 HOSTS     = $(if $(HOST),--host $(HOST))
 DEMO     := build/demo
 # The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
@@ -63,8 +66,8 @@ ifeq ($(MODEL),)
 endif
 	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
 
-test: setup  ## all tests, two suites at a time: fleet, integration, unit, browser, monitoring
-	@$(MAKE) --jobs=2 --keep-going --output-sync=line test-fleet test-integration test-unit test-browser test-monitoring
+test: setup  ## all tests: fleet, integration, unit, browser, monitoring (JOBS=2: two suites at a time)
+	@$(MAKE) $(SIDE_BY_SIDE) test-fleet test-integration test-unit test-browser test-monitoring
 
 test-unit: $(VENV)/stamps/voices  ## the tests that need neither TensorFlow nor torch (some minutes)
 	$(SAY) "unit tests"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fabric import task
@@ -31,6 +29,7 @@ from fleet.runs.drained import TrainingRuns
 from tasks.frame import (
     COMPOSE,
     HELP,
+    IMAGES_CACHE,
     ROOT,
     answering,
     fleet_of,
@@ -43,7 +42,6 @@ from tasks.frame import (
     stopping_in_order,
 )
 
-CACHE = Path(os.environ.get("VOXYARD_IMAGES_CACHE", ROOT / "build/images-cache"))  # as large as all images together
 CHECKSUMS = ROOT / "build/checksums.json"
 DRAIN = "training runs write a checkpoint and stop, and are started again afterwards; without it, their host is skipped"
 IMAGE = f"ROLE=REFERENCE: another image than the last built one; the roles are {', '.join(ROLES)}"
@@ -262,7 +260,7 @@ def _sum_up(outcomes: Sequence[Outcome], *, json: bool) -> None:
 
 def _site(fleet: Inventory, connections: Connections, *, drain: bool) -> Site:
     silencer = Silencer(fleet.hosts, connections.shared)
-    return Site(runs=TrainingRuns(), silencer=silencer, cache=ImageCache(CACHE), drain=drain)
+    return Site(runs=TrainingRuns(), silencer=silencer, cache=ImageCache(IMAGES_CACHE), drain=drain)
 
 
 def _references(images: Sequence[str] | None) -> dict[str, str]:

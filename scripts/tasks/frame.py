@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,9 @@ from fleet.rollout.site import Stopping
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / "deploy/hosts.yaml"
 COMPOSE = ROOT / "deploy/compose"
+IMAGES_CACHE = Path(
+    os.environ.get("VOXYARD_IMAGES_CACHE", ROOT / "build/images-cache")
+)  # as large as all images together
 CHECK_FAILED = 1
 WRONG_USE = 2
 

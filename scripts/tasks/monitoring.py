@@ -24,9 +24,7 @@ from fleet.monitoring.state import Change, change, read_login, read_state
 from fleet.monitoring.write import write
 from fleet.remote import Connections, GroupResult, on_every_host
 from fleet.rollout import report
-from tasks.frame import HELP, ROOT, answering, fleet_of, leave, path_of, print_json, say, stop
-
-IMAGE_CACHE = ROOT / "build/images-cache"
+from tasks.frame import HELP, IMAGES_CACHE, ROOT, answering, fleet_of, leave, path_of, print_json, say, stop
 
 
 @task(
@@ -108,7 +106,7 @@ def _plan(
 
 
 def _carry_out(hosts: Sequence[Host], planned: dict[str, Change], connections: Connections) -> GroupResult[Change]:
-    cache = ImageCache(IMAGE_CACHE)
+    cache = ImageCache(IMAGES_CACHE)
 
     def act(each: Host) -> Change:
         return Rollout(each.name, connections.to(each), cache).carry_out(planned[each.name].release)
