@@ -133,11 +133,12 @@ def _left(narration: Narration, sound: SoundFile, why: str, code: int) -> NoRetu
 def _partial(narration: Narration, sound: SoundFile) -> str:
     """Close the unfinished file, and say what is in it."""
     kept = sound.abandon()
-    if not narration.chunks:
+    if not sound.samples:  # of the sound itself: an interrupt may come between a chunk and its count
         kept.unlink(missing_ok=True)
         return "nothing was written"
+    chunks = max(1, narration.chunks)
     return (
-        f"{kept} holds the first {narration.chunks} of {narration.total} chunks, {_clock(narration.audio_seconds)}; "
+        f"{kept} holds the first {chunks} of {narration.total} chunks, {_clock(sound.seconds)}; "
         "the same command with the same --seed speaks all of it again"
     )
 
