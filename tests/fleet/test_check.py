@@ -38,7 +38,9 @@ class Fault:
 
 ALL = ("exporter", "bark", "trainer", "monitoring")
 FAULTS = {
-    "an old driver": Fault("gpu-pix", faults.old_driver, "FAIL", "driver", "470.239.06; CUDA 12 needs at least 525"),
+    "an old driver": Fault(
+        "gpu-pix", faults.old_driver, "FAIL", "driver", "470.239.06; CUDA 12 needs at least 525", ("trainer",)
+    ),
     "a SYS link": Fault("gpu-pix", faults.link, "WARN", "pair_link", "no better pair exists", ("trainer",)),
     "a low disk": Fault("gpu-pix", faults.low_disk, "FAIL", "disk", "0.3 GiB free under Docker's root", ALL),
     "a taken port": Fault(
