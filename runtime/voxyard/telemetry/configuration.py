@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from voxyard.telemetry.errors import TelemetryError
+from voxyard.telemetry.watched import WatchedFile
 
 log = logging.getLogger("voxyard.telemetry")
 
@@ -58,8 +59,7 @@ class ExpectedConfigurations(Collector):
 
     def __init__(self, state: Path) -> None:
         """`state` is the directory in which a deployment leaves the file; neither need be there yet."""
-        self._path = state / EXPECTED_FILE
-        self._stamp: tuple[int, int] | None = None
+        self._file = WatchedFile(state / EXPECTED_FILE)
         self._expected: tuple[tuple[str, str, str], ...] = ()
 
     def collect(self) -> Iterator[Metric]:
@@ -79,19 +79,10 @@ class ExpectedConfigurations(Collector):
         yield from ()
 
     def _read_again(self) -> None:
-        stamp = self._look()
-        if stamp == self._stamp:
+        if not self._file.replaced():
             return
-        self._stamp = stamp
         try:
-            self._expected = expected_configurations(self._path)
+            self._expected = expected_configurations(self._file.path)
         except TelemetryError as error:
             self._expected = ()
             log.warning("it is not known what should run here: %s", error)
-
-    def _look(self) -> tuple[int, int]:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return 0, 0
-        return found.st_mtime_ns, found.st_ino

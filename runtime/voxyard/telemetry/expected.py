@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from voxyard.telemetry.errors import TelemetryError
+from voxyard.telemetry.watched import WatchedFile
 
 log = logging.getLogger("voxyard.telemetry")
 
@@ -36,8 +37,8 @@ class ExpectedWorkloads(Collector):
 
     def __init__(self, plan: Path) -> None:
         """Raises TelemetryError where the plan cannot be read now; a later one that is broken changes nothing."""
-        self._plan = plan
-        self._stamp = self._look()
+        self._file = WatchedFile(plan)
+        self._file.replaced()  # what is read now is not new later
         self._expected = expected_workloads(plan)
 
     def collect(self) -> Iterator[Metric]:
@@ -55,21 +56,12 @@ class ExpectedWorkloads(Collector):
         yield from ()
 
     def _read_again(self) -> None:
-        stamp = self._look()
-        if stamp == self._stamp:
+        if not self._file.replaced():
             return
-        self._stamp = stamp
         try:
-            self._expected = expected_workloads(self._plan)
+            self._expected = expected_workloads(self._file.path)
         except TelemetryError as error:
             log.warning("the plan that was read before stays in force: %s", error)
-
-    def _look(self) -> tuple[int, int]:
-        try:
-            found = self._plan.stat()
-        except OSError:
-            return 0, 0
-        return found.st_mtime_ns, found.st_ino
 
 
 def _is_entry(entry: Any) -> bool:
