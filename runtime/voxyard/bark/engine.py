@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -231,13 +232,30 @@ def placed(config: BarkConfig) -> tuple[str, Precision]:
     """
     seen = torch.cuda.is_available()
     if config.device == "cuda" and not seen:
-        raise BarkError(
-            "device is cuda, but torch sees no GPU: check the driver and torch's build, or take --device cpu"
-        )
+        raise BarkError(f"torch sees no GPU, but one was given or asked for: {_why_no_gpu()}, or take --device cpu")
     device = "cuda" if seen and config.device != "cpu" else "cpu"
     if config.precision != "auto":
         return device, config.precision
     return device, "bfloat16" if device == "cuda" else "float32"
+
+
+def _why_no_gpu() -> str:
+    """What torch and the driver say of it, and what to do."""
+    if torch.version.cuda is None:
+        return (
+            f"torch {torch.__version__} is a build without CUDA; install one with it (`make setup TORCH=cuda`, or "
+            "PyPI's own for Linux)"
+        )
+    try:
+        torch.cuda.init()
+        complaint = "it could be initialised nevertheless"
+    except (RuntimeError, AssertionError) as error:
+        complaint = " ".join(str(error).split())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return (
+        f"torch {torch.__version__}, built for CUDA {torch.version.cuda}, CUDA_VISIBLE_DEVICES={visible}: {complaint}; "
+        "see what nvidia-smi says, install a driver for this CUDA or a torch for this driver"
+    )
 
 
 def _key(request: Request, stage: Stage) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from voxyard.bark.config import BarkConfig
 from voxyard.bark.engine import BarkEngine
 from voxyard.bark.requests import Request, Voice
 from voxyard.speech import engine, requests
+from voxyard.speech.process import given_gpu
 
 
 class Speaker:
@@ -56,6 +57,11 @@ class Speaker:
 
 
 def speaker(settings: Mapping[str, object]) -> engine.Engine:
-    """The factory that a pool names: `voxyard.bark.speaker:speaker`, with the fields of BarkConfig as its settings."""
+    """The factory that a pool names: `voxyard.bark.speaker:speaker`, with the fields of BarkConfig as its settings.
+
+    A worker that was given a GPU speaks there or not at all: for it, the device `auto` means cuda.
+    """
     config = BarkConfig.model_validate(dict(settings))
+    if config.device == "auto" and given_gpu():
+        config = config.model_copy(update={"device": "cuda"})
     return Speaker(config, functools.partial(voices.load, directory=config.voices))

@@ -123,6 +123,11 @@ class WorkerProcess:
                 _log.debug("process %d has ended before it was told %s", self.pid, type(message).__name__)
 
 
+def given_gpu() -> bool:
+    """Whether the pool gave this process, a worker's, a GPU."""
+    return bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
 def _environment(device: Device) -> dict[str, str]:
     path = os.pathsep.join(folder for folder in sys.path if folder)
     return {

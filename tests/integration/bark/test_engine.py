@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -246,3 +247,23 @@ def test_on_a_gpu_a_chunk_does_not_depend_on_its_batch_mates(tmp_path: Path, his
     asked = requests(history)
 
     assert sounds(speaker.speak(asked[::-1])) == sounds(speaker.speak(asked))
+
+
+def test_a_torch_without_cuda_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", None)
+
+    with pytest.raises(BarkError, match=f"torch {re.escape(torch.__version__)} is a build without CUDA; install one"):
+        placed(BarkConfig(device="cuda"))
+
+
+def test_the_drivers_own_complaint_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RuntimeError("The NVIDIA driver on your system is too old\n(found version 11040).")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "init", refuse)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+
+    with pytest.raises(BarkError, match=r"built for CUDA 13.0, .*: The NVIDIA .* too old \(found version 11040\)"):
+        placed(BarkConfig(device="cuda"))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from voxyard.speech.engine import EngineName
+from voxyard.speech.job import ChunkFailedError
 from voxyard.speech.limits import Limits
 from voxyard.speech.pool import Pool
 from voxyard.speech.process import Device
@@ -59,3 +60,16 @@ def test_a_worker_killed_in_mid_batch_changes_no_byte(engine: EngineName, expect
 
     assert processes > 2
     assert heard == expected
+
+
+def test_a_worker_with_a_gpu_that_torch_does_not_see_speaks_nothing_and_says_why(tiny_model: Path) -> None:
+    as_shipped = EngineName("voxyard.bark.speaker:speaker", {"model": str(tiny_model)})
+
+    with Pool(as_shipped, [Device("0", "GPU-that-torch-does-not-see")], limits=Limits(starts=1)) as speaking:
+        job = speaking.submit([Request(0, "Good morning.")])
+        assert job.wait(120)
+        with pytest.raises(ChunkFailedError) as failed:
+            list(job.results())
+
+    assert "torch sees no GPU, but one was given or asked for: torch 2" in failed.value.reason
+    assert "--device cpu" in failed.value.reason
