@@ -6,7 +6,7 @@
  *   topology[.GPU.GPU] = LEVEL, xid.SEQUENCE = GPU XID
  *   gpu.N.FIGURE = VALUE                                 symbols.h lists the figures, series.c reads the values
  *   gpu.N.{uuid,name,pci_bus_id,pci_device_id,pci_subsystem_id,compute_capability} = TEXT
- *   gpu.N.code.FUNCTION = CODE, gpu.N.field_code.ID = CODE
+ *   gpu.N.code.FUNCTION = CODE, gpu.N.field_code.ID = CODE, gpu.N.every_code = CODE (of all of them; the next may differ)
  *   gpu.N.[graphics_]process.PID = BYTES|- NAME, gpu.N.nvlink.LANE = down | BUS_ID | switch [BUS_ID]
  */
 #include <stdarg.h>
@@ -64,6 +64,14 @@ static const char *set_symbol(int *of, const char *name, const char *text) {
     return symbol < 0 ? "no such function here" : set_int(&of[symbol], text);
 }
 
+static const char *set_every_code(Gpu *gpu, const char *text) {
+    long code;
+    const char *fault = read_whole(text, 0, 999, &code);
+    for (int i = 0; !fault && i < SYMBOL_COUNT; i++) gpu->code[i] = (int)code;
+    for (int i = 0; !fault && i < MOST_FIELDS; i++) gpu->field_code[i] = (short)code;
+    return fault;
+}
+
 static const char *set_field_code(Gpu *gpu, const char *id, const char *text) {
     long field, code;
     const char *fault = read_whole(id, 0, MOST_FIELDS - 1, &field);
@@ -112,6 +120,7 @@ static const char *set_gpu(World *in, Gpu *gpu, const char *key, const char *tex
     if (!strcmp(key, "pci_device_id")) return set_text(gpu->device_id, sizeof gpu->device_id, text);
     if (!strcmp(key, "pci_subsystem_id")) return set_text(gpu->subsystem_id, sizeof gpu->subsystem_id, text);
     if (!strcmp(key, "compute_capability")) return set_text(gpu->capability, sizeof gpu->capability, text);
+    if (!strcmp(key, "every_code")) return set_every_code(gpu, text);
     if ((rest = behind(key, "code."))) return set_symbol(gpu->code, rest, text);
     if ((rest = behind(key, "field_code."))) return set_field_code(gpu, rest, text);
     if ((rest = behind(key, "process."))) return add_process(gpu, 0, rest, text);

@@ -46,7 +46,7 @@ class GpuState:
     """A GPU in NVML's own units: percent, bytes, mW, mJ, °C, MHz, KB/s, KiB. None is what the card does not support.
 
     `nvlinks` holds for each link a PCI bus id, `switch`, `switch BUS_ID` or `down`; `codes` are return codes of NVML's
-    functions, by name, `field_codes` those of single fields, by id.
+    functions, by name, `field_codes` those of single fields, by id, `every_code` that of all which these do not name.
     """
 
     uuid: str
@@ -105,6 +105,7 @@ class GpuState:
     event_types: Series = XID_EVENTS
     lost: bool = False
     lost_after_calls: int | None = None
+    every_code: int | None = None
     processes: Sequence[Process] = ()
     graphics_processes: Sequence[Process] = ()
     nvlinks: Sequence[str] = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from voxyard.host.nvml import GpuLostError, Session, same_bus
+from voxyard.host.nvml import UNSUPPORTED, GpuLostError, Session, same_bus
 
 _LEVELS = {0: "PSB", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}  # nvml.h, enum nvmlGpuTopologyLevel_t
 _MOST_LANES = 36  # nvml.h, NVML_NVLINK_MAX_LINKS
@@ -39,8 +39,8 @@ def _lanes(session: Session, handle: Any, buses: Sequence[str]) -> dict[str, int
     found: dict[str, int] = {}
     try:
         for lane in range(_MOST_LANES):
-            supported, active = session.supports("nvmlDeviceGetNvLinkState", handle, lane)
-            if not supported:
+            code, active = session.attempt("nvmlDeviceGetNvLinkState", handle, lane)
+            if code in UNSUPPORTED:
                 break
             if active:
                 end = _other_end(session, handle, lane, buses)

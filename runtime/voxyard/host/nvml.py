@@ -14,7 +14,7 @@ _MIB = 1024 * 1024
 
 # nvml.h, enum nvmlReturn_t: what each group of codes means for a reader.
 _NO_LIBRARY, _NO_DRIVER = 12, 9
-_UNSUPPORTED = frozenset({2, 3, 13, 21, 25, 26})  # argument, not supported, no function, no data, version, deprecated
+UNSUPPORTED = frozenset({2, 3, 13, 21, 25, 26})  # argument, not supported, no function, no data, version, deprecated
 _NOTHING = frozenset({("", 6), ("nvmlEventSetWait_v2", 10)})  # nothing was sampled; nothing happened
 _LOST = frozenset({15, 16, 28})  # GPU is lost, needs a reset, is not found
 _SESSION_LOST = frozenset({1, 9, 12, 18})  # uninitialized, no driver, no library, driver and library differ
@@ -100,13 +100,17 @@ class Session:
             self._refused(function, error)
             return None
 
-    def supports(self, function: str, *arguments: Any) -> tuple[bool, Any]:
-        """Whether `function` is supported, and its answer as `ask` gives it."""
+    def attempt(self, function: str, *arguments: Any) -> tuple[int, Any]:
+        """NVML's code (nvmlReturn_t, 0: success) for `function`, and its answer as `ask` gives it."""
         try:
-            return True, self._function(function)(*arguments)
+            return 0, self._function(function)(*arguments)
         except self._nvml.NVMLError as error:
             self._refused(function, error)
-            return error.value not in _UNSUPPORTED, None
+            return error.value, None
+
+    def refusal(self, function: str, code: int) -> str:
+        """A refused call in NVML's words: function, sentence and code."""
+        return f"{function}: {self._nvml.NVMLError(code)}, NVML code {code}"
 
     def handles(self) -> tuple[tuple[int, Any], ...]:
         """Index and handle of every GPU; None is the handle of one that is lost."""
@@ -119,13 +123,14 @@ class Session:
         return tuple(found)
 
     def gpu(self, index: int, handle: Any) -> Gpu:
-        """What the GPU is. Raises GpuLostError."""
+        """What the GPU is; one that refuses to say its UUID has that as its problem. Raises GpuLostError."""
         memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
         bus = self.ask("nvmlDeviceGetPciInfo", handle)
         mig = self.ask("nvmlDeviceGetMigMode", handle)
+        code, uuid = self.attempt("nvmlDeviceGetUUID", handle)
         return Gpu(
             index=index,
-            uuid=self.ask("nvmlDeviceGetUUID", handle) or "",
+            uuid=uuid or "",
             name=self.ask("nvmlDeviceGetName", handle) or "unknown",
             pci_bus_id="" if bus is None else _text(bus.busId),
             memory_total_mib=None if memory is None else memory.total // _MIB,
@@ -134,11 +139,12 @@ class Session:
             mig=None if mig is None else bool(mig[0]),
             display_active=_switch(self.ask("nvmlDeviceGetDisplayActive", handle)),
             numa_node=self.ask("nvmlDeviceGetNumaNodeId", handle),
+            problem=None if uuid else f"does not say its UUID ({self.refusal('nvmlDeviceGetUUID', code)})",
         )
 
     def _refused(self, function: str, error: Any) -> None:
         code: int = error.value
-        if code in _UNSUPPORTED or _NOTHING & {("", code), (function, code)}:
+        if not refuses(function, code):
             return
         self.errors[function, code] += 1
         if code in _LOST:
@@ -150,6 +156,11 @@ class Session:
         if name not in self._functions:
             self._functions[name] = getattr(self._nvml, name)
         return self._functions[name]
+
+
+def refuses(function: str, code: int) -> bool:
+    """Whether this nvmlReturn_t is a refusal: no answer, and neither unsupported nor empty."""
+    return code != 0 and code not in UNSUPPORTED and not _NOTHING & {("", code), (function, code)}
 
 
 def every_gpu() -> tuple[Gpu, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from voxyard.host.nvml import Session
+from voxyard.host.nvml import UNSUPPORTED, Session, refuses
 
 SLOW_SECONDS = 10.0
 """How long a value that seldom changes (limits, link width) is kept before it is asked for again."""
@@ -45,6 +45,7 @@ _FIELDS: tuple[tuple[str, Any, float], ...] = (  # name, nvml.h's NVML_FI_DEV_â€
     ("remapped_failure", 145, 1),
 )
 _FIELD_IDS = [field for _, field, _ in _FIELDS]
+_FIELD_VALUES = "nvmlDeviceGetFieldValues"  # its own success says nothing: each value has a code
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # nvml.h, enum nvmlValueType_t
 
 
@@ -95,6 +96,7 @@ class Reading:
     pcie_link: Mapping[str, int]  # width, width_max, generation, generation_max
     totals: Mapping[str, float]  # the counters: energy, bytes, ECC errors, remapped rows
     processes: tuple[Process, ...]
+    refusal: str | None = None  # where NVML refused to measure anything at all: one such call, and its code
 
 
 class GpuReader:
@@ -106,11 +108,14 @@ class GpuReader:
         self._slow: tuple[float, dict[str, Any]] | None = None
         self._last_sample_us = 0
         self._throughput = _Throughput()
+        self._answered = False
+        self._refusal: str | None = None
 
     def read(self) -> Reading:
         """One pass. Raises GpuLostError or SessionLostError."""
-        rates = self._ask("nvmlDeviceGetUtilizationRates")
         slow = self._slow_values()
+        self._answered, self._refusal = False, None  # limits and links do not count: a dead GPU's are in the library
+        rates = self._ask("nvmlDeviceGetUtilizationRates")
         power = self._ask("nvmlDeviceGetPowerUsage")
         fan = self._ask("nvmlDeviceGetFanSpeed")
         return Reading(
@@ -130,6 +135,7 @@ class GpuReader:
             pcie_link=slow["pcie_link"],
             totals=self._totals(),
             processes=self._processes() if self._with_processes else (),
+            refusal=None if self._answered else self._refusal,
         )
 
     def _ask(self, function: str, *arguments: Any, key: str = "") -> Any:
@@ -138,12 +144,20 @@ class GpuReader:
         until = self._unsupported.get(key)
         if until is not None and time.monotonic() < until:
             return None
-        supported, answer = self._session.supports(function, self._handle, *arguments)
-        if supported:
-            self._unsupported.pop(key, None)
-        else:
+        code, answer = self._session.attempt(function, self._handle, *arguments)
+        if code in UNSUPPORTED:
             self._unsupported[key] = time.monotonic() + ASK_AGAIN_SECONDS
+        else:
+            self._unsupported.pop(key, None)
+        if code != 0 or function != _FIELD_VALUES:
+            self._note(function, code)
         return answer
+
+    def _note(self, function: str, code: int) -> None:
+        if code == 0:
+            self._answered = True
+        elif self._refusal is None and refuses(function, code):
+            self._refusal = self._session.refusal(function, code)
 
     def _samples(self) -> tuple[Sample, ...] | None:
         function = "nvmlDeviceGetSamples"
@@ -204,9 +218,10 @@ class GpuReader:
         }
 
     def _totals(self) -> dict[str, float]:
-        values = self._ask("nvmlDeviceGetFieldValues", _FIELD_IDS)
+        values = self._ask(_FIELD_VALUES, _FIELD_IDS)
         totals: dict[str, float] = {}
         for (name, _, factor), value in zip(_FIELDS, values or (), strict=False):
+            self._note(_FIELD_VALUES, value.nvmlReturn)
             if value.nvmlReturn == 0 and value.valueType < len(_VALUE_MEMBERS):
                 totals[name] = getattr(value.value, _VALUE_MEMBERS[value.valueType]) * factor
         for name, counter in (("pcie_transmit_bytes", 0), ("pcie_receive_bytes", 1)):

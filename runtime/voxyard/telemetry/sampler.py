@@ -6,30 +6,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
 from voxyard.host.links import read_links
 from voxyard.host.nvml import Gpu, GpuLostError, Session, SessionLostError, handle_key, lost_gpu
-from voxyard.host.readings import GpuReader, Reading, Sample
+from voxyard.host.readings import GpuReader, Reading
 from voxyard.host.xid import XidEvents
+from voxyard.telemetry.known import Busy, KnownGpu, Xid
+
+__all__ = ["REOPEN_SECONDS", "Busy", "GpuState", "Sampler", "Snapshot", "Xid"]
 
 log = logging.getLogger("voxyard.telemetry")
 
 REOPEN_SECONDS = 15.0
 """How often a lost GPU is looked for again, with a new session: NVML does not find it in the old one."""
-
-_LAST_SECOND_US = 1_000_000
-_NO_SAMPLES_SECONDS = 5.0  # the driver's windows end every 1/6 to 1 s
-
-
-@dataclass(frozen=True, slots=True)
-class Xid:
-    """How often an Xid error was seen since the sampler began, and when last (Unix time)."""
-
-    count: int
-    last: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,55 +51,6 @@ class Snapshot:
     cuda_version: str | None
     errors: Mapping[tuple[str, int], int]  # (function, nvmlReturn_t) → how often
     problem: str | None = None  # why the pass failed
-
-
-@dataclass(slots=True)
-class Busy:
-    """Integrates the utilization of one GPU; `ratio` is its mean over the last second."""
-
-    seconds: float = 0.0
-    ratio: float | None = None
-    measured: bool = False
-    _last_us: int | None = None  # end of the newest sample that was integrated, in the driver's clock
-    _last_seen: float | None = None  # when that was, in ours
-
-    def take(self, reading: Reading, now: float) -> None:
-        """One pass: its samples, or the driver's own latest window where there are none to be had."""
-        if reading.samples:
-            self._integrate(reading.samples)
-            newest = reading.samples[-1].time_us
-            latest = [each.ratio for each in reading.samples if each.time_us > newest - _LAST_SECOND_US]
-            self.ratio = sum(latest) / len(latest)
-        elif reading.samples is None or self._last_seen is None or now - self._last_seen > _NO_SAMPLES_SECONDS:
-            self.ratio = reading.utilization_ratio
-            if self.ratio is not None and self._last_seen is not None:
-                self.seconds += self.ratio * (now - self._last_seen)
-            self._last_us = None
-        else:
-            return  # between two samples
-        self._last_seen = now
-        self.measured = self.ratio is not None
-
-    def interrupt(self) -> None:
-        """Nothing was seen from here to the next sample, and nothing is made up."""
-        self._last_us = self._last_seen = self.ratio = None
-
-    def _integrate(self, samples: tuple[Sample, ...]) -> None:
-        if self._last_us is None:  # what the driver kept from before we looked
-            self._last_us = samples[-1].time_us
-        for sample in samples:
-            if sample.time_us > self._last_us:
-                self.seconds += sample.ratio * (sample.time_us - self._last_us) / 1e6
-                self._last_us = sample.time_us
-
-
-@dataclass(slots=True)
-class _Known:
-    """What outlives a session: a GPU that was seen once is missed when it goes."""
-
-    gpu: Gpu
-    busy: Busy = field(default_factory=Busy)
-    xids: dict[int, Xid] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -141,7 +84,7 @@ class Sampler:
     ) -> None:
         self.interval = interval
         self._only, self._processes, self._on_snapshot = only, processes, on_snapshot
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, KnownGpu] = {}
         self._nameless: tuple[Gpu, ...] = ()  # lost before they said who they are
         self._open: _Open | None = None
         self._errors: dict[tuple[str, int], int] = {}
@@ -193,28 +136,26 @@ class Sampler:
 
     def _pass(self) -> None:
         begun = time.monotonic()
-        readings: dict[str, Reading] = {}
         problem = None
         try:
             opened = self._session()
             self._take_xids(opened)
-            readings = self._read(opened)
+            self._read(opened)
             self._last_success = time.time()
         except SessionLostError as error:
             problem = str(error)
             self._close()
+            for known in self._known.values():
+                known.pause()
         self._tell(problem)
-        for uuid, known in self._known.items():
-            if uuid not in readings:
-                known.busy.interrupt()
-        self.snapshot = self._snapshot(begun, readings, problem)
+        self.snapshot = self._snapshot(begun, problem)
         if self._on_snapshot is not None:
             self._on_snapshot(self.snapshot)
 
     def _session(self) -> _Open:
         """The open session, a new one where a GPU is missing and it is time to look for it again."""
         if self._open is not None:
-            missing = self._nameless or any(uuid not in self._open.readers for uuid in self._known)
+            missing = self._nameless or any(known.reading is None for known in self._known.values())
             if not missing or time.monotonic() - self._open.since < REOPEN_SECONDS:
                 return self._open
             self._close()
@@ -259,11 +200,9 @@ class Sampler:
     def _remember(self, gpu: Gpu) -> None:
         known = self._known.get(gpu.uuid)
         if known is None:
-            self._known[gpu.uuid] = _Known(gpu)
-            return
-        if known.gpu.problem is not None:
-            log.info("GPU %d (%s) answers again", gpu.index, gpu.uuid)
-        known.gpu = gpu
+            self._known[gpu.uuid] = KnownGpu(gpu)
+        else:
+            known.gpu = replace(gpu, problem=known.gpu.problem)  # that it has a name does not mean that it answers
 
     def _take_xids(self, opened: _Open) -> None:
         for handle, number in opened.xids.poll():
@@ -275,25 +214,22 @@ class Sampler:
             xids[number] = Xid(before + 1, time.time())
             log.warning("GPU %d (%s): Xid %d", self._known[uuid].gpu.index, uuid, number)
 
-    def _read(self, opened: _Open) -> dict[str, Reading]:
-        readings = {}
+    def _read(self, opened: _Open) -> None:
         for uuid, (_, reader) in list(opened.readers.items()):
-            known = self._known[uuid]
             try:
-                readings[uuid] = reader.read()
-                known.busy.take(readings[uuid], time.monotonic())
+                self._known[uuid].take(reader.read(), time.monotonic())
             except GpuLostError as error:
                 del opened.readers[uuid]
-                known.gpu = replace(known.gpu, problem=str(error))
-                log.warning("GPU %d (%s) does not answer any more: %s", known.gpu.index, uuid, error)
+                self._known[uuid].goes(str(error))
+        for uuid in self._known.keys() - opened.readers.keys():
+            self._known[uuid].pause()
         if opened.links is None:
             present = [(uuid, self._known[uuid].gpu.pci_bus_id, handle) for uuid, (handle, _) in opened.readers.items()]
             opened.links = read_links(opened.session, present)
-        return readings
 
-    def _snapshot(self, begun: float, readings: Mapping[str, Reading], problem: str | None) -> Snapshot:
+    def _snapshot(self, begun: float, problem: str | None) -> Snapshot:
         opened = self._open
-        states = [self._state(known, readings.get(uuid)) for uuid, known in self._known.items()]
+        states = [self._state(known) for known in self._known.values()]
         states += [GpuState(gpu, False, None, None, None, {}) for gpu in self._nameless]
         errors = dict(self._errors)
         for refusal, count in (opened.session.errors if opened else {}).items():
@@ -314,14 +250,14 @@ class Sampler:
         )
 
     @staticmethod
-    def _state(known: _Known, reading: Reading | None) -> GpuState:
-        up = reading is not None
+    def _state(known: KnownGpu) -> GpuState:
+        up = known.reading is not None
         busy = known.busy
         return GpuState(
             gpu=known.gpu,
             up=up,
-            reading=reading,
-            utilization_ratio=busy.ratio if up else None,
+            reading=known.reading,
+            utilization_ratio=busy.ratio if up and not known.silent else None,
             busy_seconds=busy.seconds if up and busy.measured else None,
             xids=dict(known.xids),
         )

@@ -27,7 +27,7 @@ def tell(snapshot):
         "links": {f"{one} {other}": link for (one, other), link in snapshot.links.items()},
         "gpus": {
             str(state.gpu.index): {
-                "uuid": state.gpu.uuid, "up": state.up, "ratio": state.utilization_ratio,
+                "uuid": state.gpu.uuid, "up": state.up, "problem": state.gpu.problem, "ratio": state.utilization_ratio,
                 "busy": state.busy_seconds, "xids": {str(n): x.count for n, x in state.xids.items()},
                 "reading": None if state.reading is None else dataclasses.asdict(state.reading),
             }

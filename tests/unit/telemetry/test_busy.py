@@ -7,30 +7,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from readings import reading
 
-from voxyard.host.readings import Reading, Sample
-from voxyard.telemetry.sampler import Busy
+from voxyard.host.readings import Sample
+from voxyard.telemetry.known import Busy
 
 WINDOW_US = 166_667
-
-
-def reading(samples: tuple[Sample, ...] | None, ratio: float | None = None) -> Reading:
-    nothing = dict.fromkeys(
-        (
-            "memory_activity_ratio",
-            "encoder_ratio",
-            "decoder_ratio",
-            "memory",
-            "power_watts",
-            "power_limit_watts",
-            "temperature_celsius",
-            "fan_ratio",
-        )
-    )
-    maps: dict[str, dict[str, float]] = {
-        name: {} for name in ("clocks_hertz", "clocks_max_hertz", "clock_events", "pcie_link", "totals")
-    }
-    return Reading(samples=samples, utilization_ratio=ratio, processes=(), **nothing, **maps)  # type: ignore[arg-type]
 
 
 def wave(windows: int) -> list[Sample]:

@@ -10,6 +10,7 @@ import pytest
 from scenario import GpuState, Process, Scenario, counter, wave
 
 Start = Callable[..., Any]
+UNKNOWN_ERROR = 999
 
 
 def three() -> Scenario:
@@ -91,6 +92,52 @@ def test_a_lost_gpu_is_missed_and_found_again_while_the_others_go_on(sampling: S
         told = sampler.until(lambda told: told["gpus"]["1"]["up"])
         assert told["gpus"]["1"]["xids"] == {"79": 1}
         assert told["gpus"]["1"]["reading"]["power_watts"] == 412
+
+
+def test_a_gpu_that_refuses_every_call_is_down_with_the_code_until_it_answers(sampling: Start) -> None:
+    """Unknown Error is the usual face of a card that fell off the bus; the field batch succeeds, none of its values."""
+    host = three()
+    dead = host.with_gpu(1, every_code=UNKNOWN_ERROR, codes={"nvmlDeviceGetFieldValues": 0})
+    with sampling(host) as sampler:
+        sampler.until(lambda told: all(gpu["busy"] for gpu in told["gpus"].values()))
+        sampler.change(dead)
+        told = sampler.until(lambda told: not told["gpus"]["1"]["up"])
+        gpu = told["gpus"]["1"]
+        assert (gpu["reading"], gpu["ratio"], gpu["busy"], gpu["uuid"]) == (None, None, None, host.gpus[1].uuid)
+        assert "Unknown Error, NVML code 999" in gpu["problem"]
+        assert told["success"]
+        assert all(told["gpus"][index]["up"] for index in "02")
+        since = told["gpus"]["0"]["busy"]
+        for _ in range(3):  # new sessions, in which it does not even say its name
+            told = sampler.until(lambda told, since=since: told["gpus"]["0"]["busy"] > since + 0.3)
+            assert not told["gpus"]["1"]["up"]
+            since = told["gpus"]["0"]["busy"]
+        sampler.change(host)
+        told = sampler.until(lambda told: told["gpus"]["1"]["up"] and told["gpus"]["1"]["busy"])
+    assert (told["gpus"]["1"]["problem"], told["gpus"]["1"]["reading"]["power_watts"]) == (None, 412)
+
+
+def test_a_gpu_that_says_its_name_and_measures_nothing_is_down(sampling: Start) -> None:
+    """Its name and limits are in the library's memory."""
+    remembered = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo_v3")
+    limits = ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetMaxPcieLinkWidth")
+    dead = three().with_gpu(1, every_code=UNKNOWN_ERROR, codes=dict.fromkeys(remembered + limits, 0))
+    with sampling(dead) as sampler:
+        told = sampler.until(lambda told: all(told["gpus"][index]["busy"] for index in "02"))
+    gpu = told["gpus"]["1"]
+    assert (gpu["up"], gpu["reading"], gpu["uuid"]) == (False, None, dead.gpus[1].uuid)
+    assert "NVML code 999" in gpu["problem"]
+
+
+def test_a_gpu_that_refuses_all_but_one_call_stays_up(sampling: Start) -> None:
+    host = three()
+    odd = host.with_gpu(1, every_code=UNKNOWN_ERROR, codes={"nvmlDeviceGetTemperatureV": 0})
+    with sampling(host) as sampler:
+        sampler.until(lambda told: told["gpus"]["1"]["busy"])
+        sampler.change(odd)
+        told = sampler.until(lambda told: told["errors"].get("nvmlDeviceGetPowerUsage 999", 0) > 5)
+    gpu = told["gpus"]["1"]
+    assert (gpu["up"], gpu["reading"]["temperature_celsius"], gpu["reading"]["power_watts"]) == (True, 61, None)
 
 
 def test_the_time_that_a_gpu_was_gone_is_not_counted_as_busy(sampling: Start) -> None:

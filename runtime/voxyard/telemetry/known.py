@@ -1,0 +1,106 @@
+"""What is known of one GPU: whether it answers, how busy it was, and its Xid errors."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+
+from voxyard.host.nvml import Gpu
+from voxyard.host.readings import Reading, Sample
+
+log = logging.getLogger("voxyard.telemetry")
+
+SILENT_PASSES = 3
+"""How many passes in a row a GPU may refuse everything before it is down: one bad moment pages nobody."""
+
+_LAST_SECOND_US = 1_000_000
+_NO_SAMPLES_SECONDS = 5.0  # the driver's windows end every 1/6 to 1 s
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """How often an Xid error was seen since the sampler began, and when last (Unix time)."""
+
+    count: int
+    last: float
+
+
+@dataclass(slots=True)
+class Busy:
+    """Integrates the utilization of one GPU; `ratio` is its mean over the last second."""
+
+    seconds: float = 0.0
+    ratio: float | None = None
+    measured: bool = False
+    _last_us: int | None = None  # end of the newest sample that was integrated, in the driver's clock
+    _last_seen: float | None = None  # when that was, in ours
+
+    def take(self, reading: Reading, now: float) -> None:
+        """One pass: its samples, or the driver's own latest window where there are none to be had."""
+        if reading.samples:
+            self._integrate(reading.samples)
+            newest = reading.samples[-1].time_us
+            latest = [each.ratio for each in reading.samples if each.time_us > newest - _LAST_SECOND_US]
+            self.ratio = sum(latest) / len(latest)
+        elif reading.samples is None or self._last_seen is None or now - self._last_seen > _NO_SAMPLES_SECONDS:
+            self.ratio = reading.utilization_ratio
+            if self.ratio is not None and self._last_seen is not None:
+                self.seconds += self.ratio * (now - self._last_seen)
+            self._last_us = None
+        else:
+            return  # between two samples
+        self._last_seen = now
+        self.measured = self.ratio is not None
+
+    def interrupt(self) -> None:
+        """Nothing was seen from here to the next sample, and nothing is made up."""
+        self._last_us = self._last_seen = self.ratio = None
+
+    def _integrate(self, samples: tuple[Sample, ...]) -> None:
+        if self._last_us is None:  # what the driver kept from before we looked
+            self._last_us = samples[-1].time_us
+        for sample in samples:
+            if sample.time_us > self._last_us:
+                self.seconds += sample.ratio * (sample.time_us - self._last_us) / 1e6
+                self._last_us = sample.time_us
+
+
+@dataclass(slots=True)
+class KnownGpu:
+    """One GPU, as long as we look: one that was seen once is missed when it goes, whatever session it was seen in."""
+
+    gpu: Gpu
+    busy: Busy = field(default_factory=Busy)
+    xids: dict[int, Xid] = field(default_factory=dict)
+    reading: Reading | None = None  # None: it is down
+    silent: int = 0  # passes in a row in which it refused everything
+
+    def take(self, reading: Reading, now: float) -> None:
+        """One pass in which it did not go: up, unless it refused everything for too long, or never answered yet."""
+        self.silent = 0 if reading.refusal is None else self.silent + 1
+        if reading.refusal is None:
+            self.answers()
+            self.busy.take(reading, now)
+            self.reading = reading
+        elif self.reading is not None and self.silent < SILENT_PASSES:
+            self.reading = reading
+        else:
+            self.goes(f"it refuses every call ({reading.refusal})")
+
+    def answers(self) -> None:
+        """It is up, whatever was the matter."""
+        if self.gpu.problem is not None:
+            log.info("GPU %d (%s) answers again", self.gpu.index, self.gpu.uuid)
+            self.gpu = replace(self.gpu, problem=None)
+
+    def goes(self, problem: str) -> None:
+        """It is down, for this reason."""
+        if self.gpu.problem != problem:
+            log.warning("GPU %d (%s) does not answer any more: %s", self.gpu.index, self.gpu.uuid, problem)
+            self.gpu = replace(self.gpu, problem=problem)
+        self.pause()
+
+    def pause(self) -> None:
+        """Nothing is known of it from here on."""
+        self.reading = None
+        self.busy.interrupt()
