@@ -128,10 +128,11 @@ class Sampler:
 
     def _run(self) -> None:
         next_pass = time.monotonic()
-        while not self._ended.is_set():
+        ended = False
+        while not ended:  # one pass at least, also where the end comes before this thread has run at all
             self._pass()
             next_pass = max(next_pass + self.interval, time.monotonic())
-            self._ended.wait(next_pass - time.monotonic())
+            ended = self._ended.wait(next_pass - time.monotonic())
         self._close()
 
     def _pass(self) -> None:
