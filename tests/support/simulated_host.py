@@ -184,7 +184,7 @@ class SimulatedHost:
         limits = {"data": LIMIT_MIB, "model": LIMIT_MIB}
         metrics = TrainMetrics(
             name, devices=cast("workloads.GpuRoles", SimpleNamespace(cards=cards, limits=limits)), ring_slots=4,
-            registry=registry,
+            registry=registry, clock=lambda: self.now,
         )  # fmt: skip
         for role, gpu in cards:
             metrics.gpu_memory_overhead(role, gpu, OVERHEAD)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -11,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 from voxyard.host import Gpu
 from voxyard.telemetry.configuration import tell_configuration
+from voxyard.telemetry.phases import Phase, Phases
 
 STEP_BUCKETS = (
     0.005,
@@ -126,10 +128,13 @@ class TrainMetrics:
         devices: GpuRoles | None = None,
         ring_slots: int | None = None,
         registry: CollectorRegistry | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clock` gives the seconds by which phases are measured."""
         self.registry = Registry() if registry is None else registry
         self._run = run
         self._make_run_metrics()
+        self._phases = Phases(self.registry, run, clock)
         self._gpus = WorkloadGpus(self.registry, WORKLOAD)
         if ring_slots is not None:
             self._ring_slots.labels(run).set(ring_slots)
@@ -144,12 +149,14 @@ class TrainMetrics:
         )
 
     def start(self) -> None:
-        """The run is active from here on."""
+        """The run is active from here on, and warms up until its first step has ended."""
         self._active.labels(self._run).set(1)
+        self._phases.enter("warm_up")
 
     def finish(self) -> None:
-        """The run has ended, well or not: it is no longer active and holds no GPU."""
+        """The run has ended, well or not: it is no longer active, in no phase, and holds no GPU."""
         self._active.labels(self._run).set(0)
+        self._phases.enter(None)
         self._gpus.release()
 
     def step(self, duration: float, wait: float, samples: int, ring_depth: int) -> None:
@@ -159,8 +166,17 @@ class TrainMetrics:
         clips.inc(samples)
         durations.observe(duration)
         waits.observe(wait)
+        self._phases.step()
         self._ring_depth.labels(self._run).set(ring_depth)
         self._last_step.labels(self._run).set(time.time())
+
+    def during(self, phase: Phase) -> AbstractContextManager[None]:
+        """The run is in this phase within the context, and then again in the one before."""
+        return self._phases.during(phase)
+
+    def progress(self) -> None:
+        """A part of a phase was done that is no training step, such as a batch of the validation."""
+        self._phases.progress()
 
     def variation(self, ratio: float) -> None:
         """Standard deviation ÷ mean of the last 200 steps' durations."""

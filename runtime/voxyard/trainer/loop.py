@@ -243,19 +243,30 @@ class Run:
         )
 
     def _validate(self, step: int, held_out: Validation, observer: Observer) -> None:
-        self._validation = held_out.run(self.step)
+        with self.metrics.during("validate"):
+            self._validation = held_out.run(self.step, self.metrics.progress)
         if self._validation:
             observer.validation(step, self._validation)
 
     def _show(self, step: int, held_out: Validation | None, observer: Observer) -> None:
         """Pictures for TensorBoard, where the trainable draws some."""
         draw = getattr(self.step.trainable, "pictures", None)
-        arrays = held_out.first() if held_out is not None and self.config.telemetry.tensorboard else None
-        if draw is not None and arrays is not None:
-            observer.pictures(step, draw(self.step.model, self.step.features_for_model(arrays)))
+        if draw is None or held_out is None or not self.config.telemetry.tensorboard:
+            return
+        with self.metrics.during("sample"):
+            arrays = held_out.first()
+            if arrays is not None:
+                observer.pictures(step, draw(self.step.model, self.step.features_for_model(arrays)))
 
     def _save(self, step: int, *, must: bool = False) -> int | None:
         """Saves a checkpoint; one that fails in mid-run is an error in the log, the last one an exception."""
+        with self.metrics.during("checkpoint"):
+            saved = self._write_checkpoint(step, must=must)
+        if saved is not None:
+            self._speak(step)
+        return saved
+
+    def _write_checkpoint(self, step: int, *, must: bool) -> int | None:
         training, begin = self.config.training, time.perf_counter()
         loss = self._validation.get("total", math.inf)
         better = loss < self._best
@@ -279,14 +290,13 @@ class Run:
             checkpoint.mark_best(training.checkpoint_dir, path)
         self.metrics.checkpoint(time.perf_counter() - begin)
         log.info("Checkpoint %s%s", path, " (best so far)" if better else "")
-        self._speak(step)
         return step
 
     def _speak(self, step: int) -> None:
         """A sample beside the checkpoint; none where somebody waits for the end."""
         training, text = self.config.training, self.config.telemetry.sample_text
         if text and self._stop is None:
-            with self.step.scope():
+            with self.metrics.during("sample"), self.step.scope():
                 write_sample(
                     training.checkpoint_dir,
                     step,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -36,14 +36,15 @@ class Validation:
         if left_out:
             log.warning("%d of %d validation clips are longer than any training clip: left out", left_out, len(source))
 
-    def run(self, step: TrainStep) -> dict[str, float]:
-        """Mean of each loss per clip; {} without a clip."""
+    def run(self, step: TrainStep, progress: Callable[[], None] = lambda: None) -> dict[str, float]:
+        """Mean of each loss per clip; {} without a clip. `progress` is called after each batch."""
         sums: dict[str, float] = {}
         clips = 0
         for batch, real in self._batches():
             for name, values in step.evaluate(batch.arrays).items():
                 sums[name] = sums.get(name, 0.0) + float(values[:real].sum())
             clips += real
+            progress()
         return {name: total / clips for name, total in sums.items()}
 
     def first(self) -> Arrays | None:

@@ -91,14 +91,18 @@ def test_metrics_of_a_run_are_served_while_it_goes(toy, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    arguments = command(*toy, "--max-steps", 100_000, "--metrics-port", port, "--run", "proof", "--log-every", 5)
+    arguments = command(*toy, "--max-steps", 100_000, "--metrics-port", port, "--run", "proof", "--log-every", 5,
+                        "--validate-every", 4, "--checkpoint-every", 4)  # fmt: skip
     with subprocess.Popen(
         arguments, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment()
     ) as process:
         try:
-            families = poll(port, "voxyard_train_loss")
+            families = poll(port, "voxyard_train_checkpoint_duration_seconds")
         finally:
             process.kill()
+    spent = {each.labels["phase"]: each.value for each in families["voxyard_train_phase_seconds"].samples}
+    assert all(spent[phase] > 0 for phase in ("warm_up", "train", "validate", "checkpoint")), spent
+    assert sum(each.value for each in families["voxyard_train_phase"].samples) == 1
     samples = {sample.name: sample for family in families.values() for sample in family.samples}
     assert samples["voxyard_train_active"].value == 1
     assert samples["voxyard_train_steps_total"].labels == {"run": "proof"}

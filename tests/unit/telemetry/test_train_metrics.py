@@ -23,6 +23,9 @@ from voxyard.telemetry.workloads import STEP_BUCKETS, TrainMetrics
 TRAIN = {
     "train_active": ("gauge", set()),
     "train_step_time_variation_ratio": ("gauge", set()),
+    "train_phase": ("gauge", {"phase"}),
+    "train_phase_seconds": ("counter", {"phase"}),
+    "train_progress": ("counter", set()),
     "train_steps": ("counter", set()),
     "train_samples": ("counter", set()),
     "train_step_duration_seconds": ("histogram", set()),
