@@ -40,7 +40,7 @@ BY_UID = {str(board.body["uid"]): board for board in BOARDS}
 RULE_FILES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yaml"))
 EXPORTING = {
     "service/metrics.py", "speech/metrics.py", "telemetry/configuration.py", "telemetry/expected.py",
-    "telemetry/gpu_collector.py", "telemetry/workloads.py",
+    "telemetry/gpu_collector.py", "telemetry/phases.py", "telemetry/workloads.py",
 }  # fmt: skip
 """The modules whose metrics `_exported` collects."""
 

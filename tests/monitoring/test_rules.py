@@ -11,7 +11,8 @@ import yaml
 from alert_rules import DCGM, PROMETHEUS, RULE_TESTS, RULES, RUNBOOK, alerts, groups, judged, rules, run
 
 SEVERITIES = {"critical", "warning", "info", "none"}
-ASKED_FOR = """GpuUtilizationLow DataGpuUtilizationLow WorkloadDown Watchdog TrainingStalled TrainingInputBound
+ASKED_FOR = """GpuUtilizationLow GpuWorkSmall DataGpuUtilizationLow WorkloadDown Watchdog
+TrainingStalled TrainingInputBound
 TrainingStepTimeUnstable TrainingLossNotFinite BarkQueueGrowing BarkChunksFailing BarkWorkersDown
 BarkSlowerThanRealTime GpuLost GpuXidCritical GpuXidWarning GpuEccUncorrectable GpuRowRemapFailure GpuRowRemapPending
 GpuThermalSlowdown GpuPowerBrake GpuTemperatureHigh GpuMemoryNearLimit PcieLinkDowngraded TrainingPairLinkSlow
@@ -166,6 +167,32 @@ def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_rea
             "",
         ),
         (
+            "a validation of half an hour that goes on is not stalled",
+            "increase(voxyard_train_progress_total[10m])",
+            "0 * up",
+        ),
+        ("a checkpoint of a quarter of an hour is not stalled", "warm_up|checkpoint|sample", "warm_up"),
+        (
+            "a validation of half an hour on an idle GPU pages nobody",
+            "* on (job, instance) group_left () max by (job, instance) (voxyard:train_steps_time:ratio10m)",
+            "",
+        ),
+        (
+            "a GPU that was busier earlier in its run is named though nothing waits for data",
+            "> 0.7 * max_over_time(voxyard:train_gpu_utilization:ratio10m[6h])",
+            "",
+        ),
+        (
+            "a gap of ten minutes pages nobody",
+            "1200 - 30 * count_over_time((time() - timestamp(up) < 120)[20m:30s]) > 120",
+            "up > 2",
+        ),
+        (
+            "a gap of half an hour pages nobody",
+            "1200 - 30 * count_over_time((time() - timestamp(up) < 120)[20m:30s]) > 120",
+            "up > 2",
+        ),
+        (
             "a Bark GPU without a queue pages nobody",
             "or min_over_time(voxyard_bark_queue_depth[15m]) > 0",
             "or voxyard_bark_queue_depth >= 0",
@@ -180,7 +207,7 @@ def test_the_rule_tests_see_what_is_broken(promtool: str, tmp_path: Path, test: 
         found += text.count(broken)
         file.write_text(text.replace(broken, by), encoding="utf-8")
     assert found == 1
-    only = tmp_path / "p/tests/utilization.yaml"
+    (only,) = (file for file in (tmp_path / "p/tests").glob("*.yaml") if f"name: {test}\n" in file.read_text("utf-8"))
     document = yaml.safe_load(only.read_text(encoding="utf-8"))
     document["tests"] = [each for each in document["tests"] if each["name"] == test]
     assert len(document["tests"]) == 1
