@@ -21,7 +21,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 FACTOR = 15
 SCRAPE_SECONDS = 1.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?<![\w.:])(\d+)(ms|[smhd])(?!\w)")
+_DURATION = re.compile(r"(?<![\w.])(\d+)(ms|[smhd])(?!\w)")
 
 
 def hasten(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The scenario behind the proof: a host with real programs, a sick one, one without an exporter; one Prometheus."""
+"""The scenario of the proof: a host with real programs, a sick one, one without an exporter, one with a small run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scenario import GIB, GpuState, Process, Scenario
 
 from voxyard.bark import tiny
 
-HOST, SICK, SILENT, RUN = "gpu-01", sick.HOST, "gpu-03", "proof"
+HOST, SICK, SILENT, SMALL, RUN = "gpu-01", sick.HOST, "gpu-03", sick.SMALL, "proof"
 DATA, MODEL, BARK, HOT, BROKEN, LOST = 0, 1, 2, 3, 4, 5
 PLAN = "workloads:\n" + "".join(
     f"  - {{workload: {workload}, role: {role}}}\n"
@@ -88,7 +88,10 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
         environment = driver.environment_of(host, path=path)
         exporting = stack.enter_context(exporter(environment, "--processes", "--plan", str(plan)))
         ill, ill_ports = stack.enter_context(sick.sick_host(plan, directory / "state"))
+        small_ports = stack.enter_context(sick.served(sick.SmallRunHost(directory / "small.yaml")))
         targets = {job: [(SICK, port)] for job, port in ill_ports.items()}
+        for job, port in small_ports.items():
+            targets[job].append((SMALL, port))
         targets["exporter"] += [(HOST, exporting.port), (SILENT, ports["silent"])]
         for job in ("trainer", "bark", "node"):
             targets[job].append((HOST, ports[job]))

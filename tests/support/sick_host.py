@@ -1,4 +1,4 @@
-"""A host on which everything goes wrong that a short run of the real programs cannot do, served on loopback.
+"""Hosts that a short run of the real programs cannot show, served on loopback: a sick one, and one with a small run.
 
 Its values come from voxyard's own collectors; only node_exporter's series are written here.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Protocol
 from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -21,6 +22,8 @@ from simulated_host import SimulatedHost
 from voxyard.telemetry.configuration import EXPECTED_FILE, HASH_VARIABLE, RELEASE_VARIABLE
 
 HOST, RUN = "gpu-02", "sick"
+SMALL, SMALL_RUN, SMALL_DATA, SMALL_MODEL = "gpu-04", "small", 0, 1
+SMALL_PLAN = "workloads:\n  - {workload: trainer, role: data}\n  - {workload: trainer, role: model}\n"
 DEPLOYED, STARTED = "0000deadbeef", "feed00000000"  # the configuration of bark that should run, and that does
 SILENT_SECONDS = 700.0
 DISK_FREE, MEMORY_FREE = 0.05, 0.02
@@ -75,25 +78,58 @@ class SickHost:
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
         """What each job serves."""
-        pages = {job: self._page(registry) for job, registry in self._host.registries.items()}
+        pages = {job: _page(registry, self._lock) for job, registry in self._host.registries.items()}
         return pages | {"node": self._node}
-
-    def _page(self, registry: CollectorRegistry) -> Callable[[], bytes]:
-        def page() -> bytes:
-            with self._lock:
-                return generate_latest(registry)
-
-        return page
 
     def _node(self) -> bytes:
         lines = [f"{series.removesuffix('{}')} {value}\n" for series, value in self._host.node().items()]
         return "".join(lines).encode()
 
 
+class SmallRunHost:
+    """A healthy host whose run never waits for data and fills a third of its model GPU."""
+
+    def __init__(self, plan: Path) -> None:
+        """`plan` is the host's plan, which expects the trainer alone."""
+        plan.write_text(SMALL_PLAN, encoding="utf-8")
+        self._host = SimulatedHost(plan, now=time.time())
+        self._host.start_run(SMALL_RUN, SMALL_DATA, SMALL_MODEL)
+        self._host.gpus[SMALL_DATA].utilization, self._host.gpus[SMALL_MODEL].utilization = 0.1, 0.3
+        self._lock = threading.Lock()
+
+    def second(self) -> None:
+        """A second goes by."""
+        with self._lock:
+            self._host.advance(1.0)
+            self._host.now = time.time()
+
+    def pages(self) -> dict[str, Callable[[], bytes]]:
+        """What each job serves."""
+        return {job: _page(registry, self._lock) for job, registry in self._host.registries.items()}
+
+
+class Host(Protocol):
+    """A simulated host that can be served."""
+
+    def second(self) -> None:
+        """A second goes by."""
+
+    def pages(self) -> dict[str, Callable[[], bytes]]:
+        """What each job serves."""
+
+
 @contextmanager
 def sick_host(plan: Path, state: Path) -> Iterator[tuple[SickHost, dict[str, int]]]:
-    """The host and the ports of its jobs; a second of it is a second."""
-    host, ended = SickHost(plan, state), threading.Event()
+    """The host and the ports of its jobs."""
+    host = SickHost(plan, state)
+    with served(host) as ports:
+        yield host, ports
+
+
+@contextmanager
+def served(host: Host) -> Iterator[dict[str, int]]:
+    """The ports of a host's jobs; a second of it is a second."""
+    ended = threading.Event()
     servers = {job: _serve(page) for job, page in host.pages().items()}
 
     def live() -> None:
@@ -105,7 +141,7 @@ def sick_host(plan: Path, state: Path) -> Iterator[tuple[SickHost, dict[str, int
     for thread in threads:
         thread.start()
     try:
-        yield host, {job: int(server.server_address[1]) for job, server in servers.items()}
+        yield {job: int(server.server_address[1]) for job, server in servers.items()}
     finally:
         ended.set()
         for server in servers.values():
@@ -113,6 +149,14 @@ def sick_host(plan: Path, state: Path) -> Iterator[tuple[SickHost, dict[str, int
             server.server_close()
         for thread in threads:
             thread.join(30)
+
+
+def _page(registry: CollectorRegistry, lock: threading.Lock) -> Callable[[], bytes]:
+    def page() -> bytes:
+        with lock:
+            return generate_latest(registry)
+
+    return page
 
 
 def _serve(page: Callable[[], bytes]) -> ThreadingHTTPServer:

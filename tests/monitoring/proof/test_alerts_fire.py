@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from monitoring_queries import rules
-from proof_run import BROKEN, DATA, GPUS, HOST, HOT, LOST, MODEL, RUN, SICK, SILENT, Proof
+from proof_run import BROKEN, DATA, GPUS, HOST, HOT, LOST, MODEL, RUN, SICK, SILENT, SMALL, Proof
 from sick_host import RUN as SICK_RUN
+from sick_host import SMALL_MODEL
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -21,6 +22,7 @@ SICK_TRAINING = {"instance": SICK, "run": SICK_RUN}
 PLANTED: dict[str, list[Labels]] = {
     "Watchdog": [{}],
     "GpuUtilizationLow": [gpu(MODEL, role="model")],
+    "GpuWorkSmall": [gpu(SMALL_MODEL, SMALL, role="model")],
     "DataGpuUtilizationLow": [gpu(DATA, role="data")],
     "GpuLost": [gpu(LOST), *(gpu(index, SICK) for index in range(8))],  # the sick host has no driver
     "GpuXidCritical": [gpu(LOST, xid="79")],

@@ -38,7 +38,11 @@ def test_every_rule_is_evaluated_without_an_error(proof: Proof) -> None:
     assert [(rule["name"], rule.get("lastError")) for rule in found if rule["health"] != "ok"] == []
 
 
-@pytest.mark.parametrize("name", rules("record"))
+IN_TROUBLE = {"voxyard:scrape_gap:seconds20m"}
+"""Recorded only where Prometheus was away, which here it is not."""
+
+
+@pytest.mark.parametrize("name", sorted({*rules("record")} - IN_TROUBLE))
 def test_every_recorded_series_has_data(proof: Proof, name: str) -> None:
     assert finite(proof.server.query_range(name, proof.start, proof.end))
 
