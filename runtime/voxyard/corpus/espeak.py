@@ -7,6 +7,7 @@ import difflib
 import os
 import re
 import threading
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -23,8 +24,13 @@ _RATE, _PITCH = 1, 3
 _DONT_EXIT = 0x8000
 
 _LANGUAGE_SWITCH = re.compile(r"\([a-z][a-z0-9-]*\)")  # a German text holds "(en)kˈuːl(de)" for "cool"
+_IPA_SIGNS = str.maketrans({"ε": "ɛ", "^": None, "#": None})  # Danish's vowel; marks of espeak-ng's own, no IPA
 _CLAUSE_END, _LAST_END = (re.compile(rf"([.,;:!?…—–])\W*{letter}$") for letter in (r"\w?", ""))
 _LONGEST_PATH = 140  # espeak-ng keeps 160 bytes for the path of its data and the names in it
+
+# Scripts of which a voice reads either words or, at best, the names of letters ("Cyrillic em", "Chinese letter").
+_WORDS = {"CYRILLIC": "мир", "ARABIC": "سلام", "HEBREW": "שלום"}
+_SYLLABLES = {"CJK": "一人", "HIRAGANA": "あか", "KATAKANA": "アカ"}
 
 _lock = threading.Lock()  # the library keeps one global state
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
@@ -51,7 +57,32 @@ def phonemes(text: str, language: str) -> str:
             for phonetic, clause, end in _clauses(library, text.encode())
             if phonetic
         ]
-    return _LANGUAGE_SWITCH.sub("", " ".join(clauses))
+    return _LANGUAGE_SWITCH.sub("", " ".join(clauses)).translate(_IPA_SIGNS)
+
+
+@cache
+def reads(character: str, language: str) -> bool:
+    """True where the voice has a sound for a letter, digit or symbol, and not only a letter's name as for foreign ones.
+
+    Punctuation may be silent. Raises CorpusError for unknown languages.
+    """
+    if character.isascii() or unicodedata.category(character)[0] not in "LNSC":
+        return True
+    script = unicodedata.name(character, "").partition(" ")[0]
+    return _reads_script(script, language) and phonemes(character, language) != ""
+
+
+@cache
+def _reads_script(script: str, language: str) -> bool:
+    """True where a word is more than the names of its letters, and two syllables are not called the same."""
+    word = _WORDS.get(script) or _SYLLABLES.get(script)
+    if word is None:
+        return True
+    names = [phonemes(letter, language) for letter in word]
+    if script in _SYLLABLES:
+        return names[0] != names[1]
+    spoken, spelled = (re.sub("[ ˈˌ]", "", text) for text in (phonemes(word, language), "".join(names)))
+    return spoken != spelled
 
 
 def _clauses(library: ctypes.CDLL, raw: bytes) -> Iterator[tuple[str, str, re.Pattern[str]]]:
