@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from voxyard.corpus import ExampleSource, open_source
+from voxyard.corpus import open_source
+from voxyard.corpus.ljspeech import Recordings
+from voxyard.corpus.shards import Shards
 
 RATE = 22050
 
@@ -49,11 +51,11 @@ class Corpus:
         (self.directory / name).write_text(text, encoding="utf-8")
         return self
 
-    def open(self, max_bad_share: float = 0.0, **settings: Any) -> ExampleSource:
+    def open(self, max_bad_share: float = 0.0, **settings: Any) -> Recordings | Shards:
         return open_corpus(self.directory, max_bad_share=max_bad_share, **settings)
 
 
-def open_corpus(path: Path, **settings: Any) -> ExampleSource:
+def open_corpus(path: Path, **settings: Any) -> Recordings | Shards:
     """With the model's defaults, and no clip allowed to be broken."""
     defaults: dict[str, Any] = {
         "sample_rate": RATE, "text_units": "characters", "language": "en-us", "max_bad_share": 0.0

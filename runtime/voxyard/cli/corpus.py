@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from voxyard.cli.frame import CHECK_FAILED, CONTEXT, JSON, PATH, LazyGroup, answering, progress_bar
+from voxyard.cli.frame import CONTEXT, PATH, LazyGroup, answering, progress_bar
 
 
 @click.command(context_settings=CONTEXT)
@@ -23,20 +22,6 @@ def demo(directory: Path, clips: int | None, seed: int) -> None:
     print(made)
 
 
-@click.command(context_settings=CONTEXT)
-@click.argument("directory", type=PATH)
-@JSON
-def check(directory: Path, as_json: bool) -> None:
-    """Read a whole corpus and say what is wrong with it; exit code 1 where clips are broken."""
-    with answering("corpus check"):
-        from voxyard.corpus import check as survey
-
-        found = survey(directory)
-    print(json.dumps(found.to_json(), indent=2) if as_json else found.render())
-    if found.bad:
-        raise click.exceptions.Exit(CHECK_FAILED)
-
-
 corpus = LazyGroup(
     "corpus",
     help="Make, prepare and check corpora of recorded speech.",
@@ -44,6 +29,6 @@ corpus = LazyGroup(
     entries={
         "demo": ("Make a small corpus with espeak-ng's voices; nothing is downloaded.", "voxyard.cli.corpus:demo"),
         "prepare": ("Write a corpus as shards, the fast way to train from.", "voxyard.cli.corpus_prepare:prepare"),
-        "check": ("Read a whole corpus and say what is wrong with it.", "voxyard.cli.corpus:check"),
+        "check": ("Read a whole corpus and say what is wrong with it.", "voxyard.cli.corpus_check:check"),
     },
 )

@@ -20,7 +20,7 @@ log = logging.getLogger("voxyard.cli")
 @click.argument("destination", type=PATH)
 @click.option("--features", is_flag=True, help="Store mel, pitch and energy too, as the data device makes them.")
 @CONFIG
-@options(TrainConfig, only=("model", "data.max_bad_share", "data.pre_emphasis"))
+@options(TrainConfig, only=("model", "data.max_bad_share", "data.max_dropped_text", "data.pre_emphasis"))
 def prepare(flags: dict[str, object], source: Path, destination: Path, features: bool, config: Path | None) -> None:
     """Write a corpus as shards, the fast way to train from."""
     with answering("corpus prepare"):
@@ -37,6 +37,7 @@ def prepare(flags: dict[str, object], source: Path, destination: Path, features:
                 text_units=loaded.model.text_units,
                 language=loaded.model.language,
                 max_bad_share=loaded.data.max_bad_share,
+                max_dropped_text=loaded.data.max_dropped_text,
                 hop_length=loaded.model.hop_length,
                 features=prepare_features(loaded) if features else None,
                 feature_settings=feature_settings(loaded),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage, corpus_advice, refuse_dropped, tell, total
 from voxyard.corpus.demo import Demo, make_demo
 from voxyard.corpus.directories import whole_directory
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource, allowed_bad
@@ -18,6 +19,7 @@ from voxyard.corpus.text import Units
 
 __all__ = [
     "CorpusError",
+    "Coverage",
     "Demo",
     "Example",
     "ExampleSource",
@@ -39,21 +41,28 @@ def open_source(
     text_units: Units,
     language: str,
     max_bad_share: float,
+    max_dropped_text: float = MAX_DROPPED_TEXT,
     split: Split = "train",
     hop_length: int = HOP_LENGTH,
     speakers: tuple[str, ...] | None = None,
     feature_settings: Mapping[str, Any] | None = None,
-) -> ExampleSource:
+) -> Recordings | Shards:
     """A corpus by what lies at `path`: shards, or recordings in LJSpeech layout.
 
     A clip needs a frame of `hop_length` samples for each token. `speakers` are those of the training corpus, so that
     a number means the same speaker in a validation corpus; the evaluation split of a corpus knows them by itself.
-    Precomputed features are refused where they were made with others than `feature_settings`. Raises CorpusError.
+    Precomputed features are refused where they were made with others than `feature_settings`, texts of which more than
+    the share `max_dropped_text` was dropped in any case; what was dropped or folded is told. Raises CorpusError.
     """
     shards = path / EVAL if split == "eval" else path
     if is_shards(shards):
-        return Shards(shards, Wanted(sample_rate, text_units, language, hop_length, speakers, feature_settings))
-    needs = Needs(sample_rate, hop_length, speakers)
+        found = Shards(shards, Wanted(sample_rate, text_units, language, hop_length, speakers, feature_settings))
+        if found.coverage is not None:
+            advice = f"{corpus_advice(text_units, language)}; then prepare the corpus again"
+            refuse_dropped(found.coverage, max_dropped_text, str(shards), advice)
+            tell(found.coverage, shards, text_units)
+        return found
+    needs = Needs(sample_rate, hop_length, speakers, max_dropped_text)
     return Recordings(path, split, needs, units=text_units, language=language, max_bad_share=max_bad_share)
 
 
@@ -70,6 +79,7 @@ def prepare(
     text_units: Units,
     language: str,
     max_bad_share: float,
+    max_dropped_text: float = MAX_DROPPED_TEXT,
     hop_length: int = HOP_LENGTH,
     workers: int = 4,
     features: Features | None = None,
@@ -81,7 +91,7 @@ def prepare(
     Raises CorpusError where the source cannot be used, the disk is full, or `destination` holds something else.
     """
     description = {"text_units": text_units, "language": language, "feature_settings": feature_settings}
-    needs = Needs(sample_rate, hop_length)
+    needs = Needs(sample_rate, hop_length, max_dropped_text=max_dropped_text)
 
     def write(split: Split, where: Path) -> Prepared:
         found = Recordings(
@@ -89,7 +99,7 @@ def prepare(
         )
         return write_shards(
             found, where, description, origin=source, max_bad_share=max_bad_share, already_bad=found.bad,
-            features=features, workers=workers, progress=progress,
+            coverage=found.coverage, features=features, workers=workers, progress=progress,
         )  # fmt: skip
 
     if Path(os.path.realpath(source)).is_relative_to(os.path.realpath(destination)):
@@ -105,4 +115,5 @@ def prepare(
         seconds=sum(one.seconds for one in made),
         bytes=sum(one.bytes for one in made),
         bad=tuple(clip for one in made for clip in one.bad),
+        coverage=total(one.coverage for one in made if one.coverage is not None),
     )

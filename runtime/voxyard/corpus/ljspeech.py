@@ -14,6 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus.audio import Header, read_header, read_pcm, resampled_length
+from voxyard.corpus.coverage import (
+    MAX_DROPPED_TEXT,
+    ONE_TEXT,
+    Coverage,
+    corpus_advice,
+    coverage_of,
+    refuse_dropped,
+    tell,
+    total,
+)
 from voxyard.corpus.examples import CorpusError, Example, allowed_bad
 from voxyard.corpus.text import Tokenizer, Units
 
@@ -36,6 +46,7 @@ class Line:
     clip: str
     text: str
     speaker: str
+    where: str  # such as: line 3 of metadata.csv
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +69,14 @@ class Contents:
     headers: tuple[Header, ...]
     tokens: tuple[NDArray[np.int32], ...]
     bad: tuple[BadClip, ...]
-    unknown: dict[str, int]
     speakers: tuple[str, ...]
+    coverage: Coverage  # of the good clips' texts
+    lost: Coverage  # of the texts of clips that are bad because too little of their text is left
+
+    @property
+    def texts(self) -> Coverage:
+        """Of both."""
+        return total((self.coverage, self.lost))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,7 @@ class Needs:
     sample_rate: int
     hop_length: int = HOP_LENGTH
     speakers: tuple[str, ...] | None = None  # those of the training corpus; None takes whoever speaks
+    max_dropped_text: float = MAX_DROPPED_TEXT  # share of the texts' characters; of one text ONE_TEXT times as much
 
 
 def find_metadata(directory: Path, split: Split) -> Path:
@@ -96,23 +114,34 @@ def read_contents(directory: Path, split: Split, tokenizer: Tokenizer, needs: Ne
     lines, bad = _lines(directory, split)
     speakers = needs.speakers or _speakers(directory, split, lines)
     good: list[tuple[Line, Header, NDArray[np.int32]]] = []
+    read: list[Coverage] = []
+    lost: list[Coverage] = []
     with ThreadPoolExecutor(workers) as pool:
         headers = pool.map(lambda line: _header(directory, line), lines)
         for line, header in zip(lines, headers, strict=True):
-            tokens = tokenizer.encode(line.text)
-            reason = header if isinstance(header, str) else _unusable(line, header, tokens, needs, speakers)
+            text = tokenizer.read(line.text)
+            coverage = coverage_of(text, line.clip, line.where, line.text)
+            if coverage.share > min(1.0, ONE_TEXT * needs.max_dropped_text) or len(text.tokens) == 0:
+                left = f"{coverage.lost} of {coverage.characters} characters are dropped" if len(text.tokens) else ""
+                what = f"{left or 'no known symbol'} in its text {line.text[:40]!r} ({line.where})"
+                bad.append(BadClip(line.clip, what))
+                lost.append(coverage)
+                continue
+            reason = header if isinstance(header, str) else _unusable(line, header, text.tokens, needs, speakers)
             if isinstance(header, str) or reason:
                 bad.append(BadClip(line.clip, str(reason)))
             else:
-                good.append((line, header, tokens))
+                good.append((line, header, text.tokens))
+                read.append(coverage)
     return Contents(
         directory,
         tuple(line for line, _, _ in good),
         tuple(header for _, header, _ in good),
         tuple(tokens for _, _, tokens in good),
         tuple(bad),
-        dict(tokenizer.unknown),
         speakers,
+        total(read),
+        total(lost),
     )
 
 
@@ -130,10 +159,15 @@ class Recordings:
         max_bad_share: float,
         tell_bad: bool = True,
     ) -> None:
-        """Raises CorpusError for an empty corpus, or where more clips are bad than `max_bad_share` allows."""
+        """Raises CorpusError for an empty corpus, or where more is bad, or dropped of the texts, than is allowed."""
         contents = read_contents(directory, split, Tokenizer(units, language), needs)
-        clips = len(contents.lines) + len(contents.bad)
-        refuse_bad(contents.bad, clips, max_bad_share, directory)
+        clips, advice = len(contents.lines) + len(contents.bad), corpus_advice(units, language)
+        more = [*contents.lost.told()[:1], advice] if contents.lost.dropped else []
+        refuse_bad(contents.bad, clips, max_bad_share, directory, more=more)
+        refuse_dropped(contents.coverage, needs.max_dropped_text, str(directory), advice)
+        if contents.bad and not contents.lines:
+            listing = "\n".join([*listed(contents.bad), *more])
+            raise CorpusError(f"none of the {clips} clips of {directory} can be used:\n{listing}")
         if not contents.lines:
             raise CorpusError(
                 f"{directory} holds no clip: expected id|text|normalized text on each line of its metadata"
@@ -141,9 +175,8 @@ class Recordings:
         if contents.bad and tell_bad:
             listing = "\n".join(listed(contents.bad))
             log.warning("%d of %d clips of %s are left out:\n%s", len(contents.bad), clips, directory, listing)
-        if contents.unknown:
-            left_out = ", ".join(f"{symbol!r} ×{count}" for symbol, count in list(contents.unknown.items())[:10])
-            log.warning("Symbols that the model does not know are left out of the texts: %s", left_out)
+        tell(contents.coverage, directory, units)
+        self.coverage = contents.coverage
         self.directory, self._lines, self._tokens = directory, contents.lines, contents.tokens
         self.bad = contents.bad
         self.sample_rate = sample_rate = needs.sample_rate
@@ -191,15 +224,15 @@ def fingerprint(
     return digest.hexdigest()[:32]
 
 
-def refuse_bad(bad: Sequence[BadClip], clips: int, share: float, directory: Path) -> None:
-    """Raises CorpusError, which names them, where more of the clips are bad than the share allows."""
+def refuse_bad(bad: Sequence[BadClip], clips: int, share: float, directory: Path, *, more: Sequence[str] = ()) -> None:
+    """Raises CorpusError, which names them and ends with `more`, where more clips are bad than the share allows."""
     allowed = allowed_bad(clips, share)
     if len(bad) > allowed:
         what = (
             f"{len(bad)} of {clips} clips of {directory} cannot be used, more than the {allowed} that "
             f"--max-bad-share {share:g} allows; mend them or allow more:"
         )
-        raise CorpusError("\n".join([what, *listed(bad)]))
+        raise CorpusError("\n".join([what, *listed(bad), *more]))
 
 
 def listed(bad: Sequence[BadClip]) -> list[str]:
@@ -248,7 +281,8 @@ def _read_metadata(metadata: Path) -> tuple[list[Line], list[BadClip]]:
             continue
         seen.add(clip)
         spoken = parts[2] if len(parts) > 2 and parts[2].strip() else parts[1]
-        lines.append(Line(clip, spoken, parts[3].strip() if len(parts) > 3 else ""))
+        where = f"line {number} of {metadata.name}"
+        lines.append(Line(clip, spoken, parts[3].strip() if len(parts) > 3 else "", where))
     return lines, bad
 
 
@@ -285,8 +319,6 @@ def _header(directory: Path, line: Line) -> Header | str:
 def _unusable(
     line: Line, header: Header, tokens: NDArray[np.int32], needs: Needs, speakers: Sequence[str]
 ) -> str | None:
-    if len(tokens) == 0:
-        return f"no known symbol in its text {line.text[:40]!r}"
     frames = resampled_length(header.frames, header.sample_rate, needs.sample_rate) // needs.hop_length
     if frames < len(tokens):
         return (

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from voxyard.corpus.coverage import Coverage
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource
 from voxyard.corpus.ljspeech import BadClip, fingerprint, refuse_bad
 from voxyard.corpus.shards import ARRAYS, COLUMNS, FORMAT, INDEX, crc32, file_name
@@ -36,6 +37,7 @@ class Prepared:
     seconds: float
     bytes: int
     bad: tuple[str, ...]
+    coverage: Coverage | None  # of the texts; None where they were not counted
 
     def __str__(self) -> str:
         bad = f", {len(self.bad)} clips left out" if self.bad else ""
@@ -50,11 +52,13 @@ def write_shards(
     origin: Path,
     max_bad_share: float,
     already_bad: tuple[BadClip, ...] = (),
+    coverage: Coverage | None = None,
     features: Features | None = None,
     workers: int = 4,
     progress: Progress | None = None,
 ) -> Prepared:
-    """Writes a source into an empty directory. `description` goes into index.json; `origin` is named in messages.
+    """Writes a source into an empty directory. `description` and `coverage`, that of the source's texts, go into
+    index.json; `origin` is named in messages.
 
     Raises CorpusError where too many clips are broken, those that the source left out (`already_bad`) among them, and
     OSError where the disk is full.
@@ -75,10 +79,10 @@ def write_shards(
         raise CorpusError("no clip is left to write")
     size = writer.describe({
         **description, "format": FORMAT, "symbols": SYMBOLS_HASH, "sample_rate": source.sample_rate,
-        "speakers": list(source.speakers), "ids": ids,
+        "speakers": list(source.speakers), "ids": ids, "texts": coverage.to_json() if coverage else None,
     })  # fmt: skip
     samples = sum(row[COLUMNS.index("samples")] for row in writer.rows)
-    return Prepared(directory, len(ids), samples / source.sample_rate, size, tuple(str(one) for one in bad))
+    return Prepared(directory, len(ids), samples / source.sample_rate, size, tuple(str(one) for one in bad), coverage)
 
 
 class _Writer:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from voxyard.corpus.coverage import Coverage, from_json
 from voxyard.corpus.examples import CorpusError, Example
 from voxyard.corpus.text import SYMBOLS, SYMBOLS_HASH, Units
 
@@ -74,6 +75,7 @@ class Shards:
         """Raises CorpusError where files are missing, cut or foreign, or the shards were made with other settings."""
         index = read_index(directory)
         _check_settings(directory, index, wanted)
+        self.coverage = _coverage(directory, index)
         self._columns, self._tokens, self.token_lengths = _read_arrays(directory, index)
         self.sample_rate = wanted.sample_rate
         self.ids: Sequence[str] = index["ids"]
@@ -161,6 +163,14 @@ def _check_settings(directory: Path, index: Mapping[str, Any], wanted: Wanted) -
             f"the shards in {directory} were made with {', '.join(wrong)}: "
             "prepare the corpus again with these settings (`voxyard corpus prepare`)"
         )
+
+
+def _coverage(directory: Path, index: Mapping[str, Any]) -> Coverage | None:
+    """The coverage of the texts; None in shards of the time when nobody counted."""
+    try:
+        return None if index.get("texts") is None else from_json(index["texts"])
+    except ValueError as error:
+        raise CorpusError(f"{directory / INDEX} is not complete: {AGAIN}") from error
 
 
 def _read_arrays(

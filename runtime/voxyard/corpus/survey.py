@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from voxyard.corpus.audio import read_pcm
+from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage, corpus_advice, refusal
 from voxyard.corpus.examples import CorpusError
 from voxyard.corpus.ljspeech import BadClip, Contents, Line, Needs, read_contents, wav_path
 from voxyard.corpus.shards import EVAL, Shards, Wanted, altered_files, is_shards, read_index
-from voxyard.corpus.text import Tokenizer
+from voxyard.corpus.text import Tokenizer, Units
 
 RATE = 22050  # the model's default, at which clips are decoded
 
@@ -32,12 +33,18 @@ class Survey:
     speakers: Mapping[str, int]
     seconds_percentiles: Mapping[int, float]
     tokens_percentiles: Mapping[int, float]
-    unknown_symbols: Mapping[str, int]
+    texts: Coverage | None  # of all texts, also those too little of which is left; None in shards that do not say
     bad: tuple[BadClip, ...]
+    refused: tuple[str, ...]  # lines: why its texts are refused, and what to do
+
+    @property
+    def passes(self) -> bool:
+        """True where nothing is wrong with it."""
+        return not (self.bad or self.refused)
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data."""
-        return asdict(self)
+        return {**asdict(self), "texts": self.texts.to_json() if self.texts else None}
 
     def render(self) -> str:
         """Everything as text."""
@@ -49,35 +56,42 @@ class Survey:
             f"seconds       {_percentiles(self.seconds_percentiles)}",
             f"tokens        {_percentiles(self.tokens_percentiles)}",
         ]
-        if self.unknown_symbols:
-            unknown = {repr(symbol): count for symbol, count in self.unknown_symbols.items()}
-            lines.append(f"left out      {_counted(unknown)}: symbols that the model does not know")
+        lines += [f"texts         {said}" for said in (self.texts.told() if self.texts else ["not counted"])]
         lines += [f"bad clips     {len(self.bad)}", *(f"  {one}" for one in self.bad[:20])]
         if len(self.bad) > 20:
             lines.append(f"  … and {len(self.bad) - 20} more")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.refused])
 
 
-def check(directory: Path, *, workers: int = 8) -> Survey:
+def check(
+    directory: Path,
+    *,
+    text_units: Units = "characters",
+    language: str = "en-us",
+    max_dropped_text: float = MAX_DROPPED_TEXT,
+    workers: int = 8,
+) -> Survey:
     """Decodes every clip of an LJSpeech directory, or compares shards with their checksums.
 
-    The evaluation split of recordings is read too. Raises CorpusError where there is no corpus, or no whole shards.
+    The evaluation split of recordings is read too. The texts are read as a model with these units would read them;
+    shards say themselves how theirs were. Raises CorpusError where there is no corpus, or no whole shards.
     """
     if is_shards(directory):
-        return _survey_shards(directory)
-    contents = read_contents(directory, "all", Tokenizer(), Needs(RATE), workers=workers)
+        return _survey_shards(directory, max_dropped_text)
+    needs, tokenizer = Needs(RATE, max_dropped_text=max_dropped_text), Tokenizer(text_units, language)
+    contents = read_contents(directory, "all", tokenizer, needs, workers=workers)
     with ThreadPoolExecutor(workers) as pool:
         found = list(pool.map(lambda line: _broken(directory, line), contents.lines))
-    return _survey(contents, found)
+    return _survey(contents, found, refusal(contents.texts, max_dropped_text, corpus_advice(text_units, language)))
 
 
-def _survey_shards(directory: Path) -> Survey:
+def _survey_shards(directory: Path, limit: float) -> Survey:
     index = read_index(directory)
     shards = Shards(directory, Wanted(index["sample_rate"], index["text_units"], str(index.get("language"))))
     seconds = shards.samples / shards.sample_rate
     altered = [BadClip(name, "it does not hold what was written") for name in altered_files(directory, index)]
     if is_shards(directory / EVAL):
-        altered += [BadClip(f"{EVAL}/{one.clip}", one.reason) for one in _survey_shards(directory / EVAL).bad]
+        altered += [BadClip(f"{EVAL}/{one.clip}", one.reason) for one in _survey_shards(directory / EVAL, 1.0).bad]
     return Survey(
         path=str(directory),
         clips=len(shards),
@@ -87,8 +101,13 @@ def _survey_shards(directory: Path) -> Survey:
         speakers=dict(Counter(shards.speakers[shards.read(i).speaker] for i in range(len(shards)))),
         seconds_percentiles=_at(seconds),
         tokens_percentiles=_at(shards.token_lengths),
-        unknown_symbols={},
+        texts=shards.coverage,
         bad=tuple(altered),
+        refused=tuple(
+            refusal(
+                shards.coverage or Coverage(), limit, corpus_advice(index["text_units"], str(index.get("language")))
+            )
+        ),
     )
 
 
@@ -100,7 +119,7 @@ def _broken(directory: Path, line: Line) -> BadClip | None:
     return None
 
 
-def _survey(contents: Contents, found: list[BadClip | None]) -> Survey:
+def _survey(contents: Contents, found: list[BadClip | None], refused: list[str]) -> Survey:
     good = [i for i, one in enumerate(found) if one is None]
     headers = [contents.headers[i] for i in good]
     seconds = np.array([header.frames / header.sample_rate for header in headers])
@@ -113,8 +132,9 @@ def _survey(contents: Contents, found: list[BadClip | None]) -> Survey:
         speakers=dict(Counter(contents.lines[i].speaker for i in good)),
         seconds_percentiles=_at(seconds),
         tokens_percentiles=_at(np.array([len(contents.tokens[i]) for i in good])),
-        unknown_symbols=contents.unknown,
+        texts=contents.texts,
         bad=contents.bad + tuple(one for one in found if one is not None),
+        refused=tuple(refused),
     )
 
 

@@ -159,6 +159,7 @@ _CORPUS_FLAGS = frozenset(
     {
         "--model-size", "--model-module", "--text-units", "--language", "--sample-rate", "--fft-size", "--hop-length",
         "--mels", "--mel-low-hz", "--mel-high-hz", "--pre-emphasis", "--max-bad-share",
+        "--max-dropped-text",
     }
 )  # fmt: skip
 

@@ -95,6 +95,12 @@ class DataConfig(Section):
     cache_dataset: bool = setting(False, "Keep every decoded clip in memory after the first epoch.")
     cache_file: Path | None = setting(None, "Keep every decoded clip in this file after the first epoch.")
     max_bad_share: float = setting(0.01, "Share of broken or missing clips to skip before the run stops.", ge=0, le=1)
+    max_dropped_text: float = setting(
+        0.01,
+        "Share of the texts' characters that the model may be unable to read; ten times that of a single text.",
+        ge=0,
+        le=1,
+    )
     max_clip_seconds: float = setting(20.0, "Longest clip; longer ones count as broken.", unit="seconds", gt=0)
     pre_emphasis: float = setting(0.0, "First-order pre-emphasis before the mel spectrogram; 0 is none.", ge=0, lt=1)
     gain_augment_db: float = setting(

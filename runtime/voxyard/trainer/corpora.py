@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from voxyard.corpus import Example, ExampleSource, allowed_bad, has_eval_split, open_source
+from voxyard.corpus import Coverage, Example, ExampleSource, allowed_bad, has_eval_split, open_source
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.ljspeech import Split
 from voxyard.host.memory import available_bytes
@@ -63,6 +63,7 @@ class Corpora:
 
     training: ExampleSource
     validation: ExampleSource | None
+    coverage: Coverage | None = None  # of the training corpus' texts; None where they were not counted
 
     @property
     def speakers(self) -> tuple[str, ...]:
@@ -75,16 +76,16 @@ def open_corpora(config: TrainConfig) -> Corpora:
     data = config.data
     if data.train_data is None:
         raise TrainerError("no corpus: give --train-data DIR (`voxyard corpus demo DIR` makes a small one)")
-    training = _open(data.train_data, config)
+    training, coverage = _open(data.train_data, config)
     if data.val_data is not None:
-        validation: ExampleSource | None = _open(data.val_data, config, speakers=training.speakers)
+        validation: ExampleSource | None = _open(data.val_data, config, speakers=training.speakers)[0]
     elif has_eval_split(data.train_data):
-        validation = _open(data.train_data, config, split="eval")
+        validation = _open(data.train_data, config, split="eval")[0]
     else:
         training, validation = hold_out(training, data.validation_share)
     if validation is None:
         log.info("No validation: nothing is held out of %d clips (--val-data, --validation-share)", len(training))
-    return Corpora(_cached(training, config), validation)
+    return Corpora(_cached(training, config), validation, coverage)
 
 
 def hold_out(source: ExampleSource, share: float) -> tuple[ExampleSource, ExampleSource | None]:
@@ -105,7 +106,7 @@ def feature_settings(config: TrainConfig) -> dict[str, int | float]:
 
 def _open(
     path: Path, config: TrainConfig, split: Split = "train", speakers: tuple[str, ...] | None = None
-) -> ExampleSource:
+) -> tuple[ExampleSource, Coverage | None]:
     model = config.model
     source = open_source(
         path,
@@ -113,12 +114,13 @@ def _open(
         text_units=model.text_units,
         language=model.language,
         max_bad_share=config.data.max_bad_share,
+        max_dropped_text=config.data.max_dropped_text,
         split=split,
         hop_length=model.hop_length,
         speakers=speakers,
         feature_settings=feature_settings(config),
     )
-    return _without_long_clips(source, config)
+    return _without_long_clips(source, config), source.coverage
 
 
 def _without_long_clips(source: ExampleSource, config: TrainConfig) -> ExampleSource:

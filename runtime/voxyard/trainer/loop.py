@@ -380,6 +380,7 @@ class Run:
             traces=dict(self.step.traces),
             buckets=len(self.buckets),
             bad_clips=len(self.assemble.bad),
+            texts=self.corpora.coverage,
             **self._device_use(),
             checkpoint=str(newest) if newest else None,
         )

@@ -9,9 +9,9 @@ import numpy as np
 
 from voxyard.corpus import ExampleSource, has_eval_split, open_source
 from voxyard.corpus.directories import whole_directory
-from voxyard.corpus.ljspeech import Split
+from voxyard.corpus.ljspeech import Recordings, Split
 from voxyard.corpus.shard_writer import Prepared, write_shards
-from voxyard.corpus.shards import EVAL, only_shards
+from voxyard.corpus.shards import EVAL, Shards, only_shards
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Subset, feature_settings
 from voxyard.trainer.errors import TrainerError
@@ -38,12 +38,14 @@ def precompute(config: TrainConfig, destination: Path, *, clips: int | None = No
     }
 
     def write(split: Split, where: Path) -> Prepared:
+        found = _open(config, source, split)
         return write_shards(
-            _first(_open(config, source, split), clips),
+            _first(found, clips),
             where,
             description,
             origin=source,
             max_bad_share=config.data.max_bad_share,
+            coverage=found.coverage,
             features=features,
         )
 
@@ -52,10 +54,10 @@ def precompute(config: TrainConfig, destination: Path, *, clips: int | None = No
         if clips is None and has_eval_split(source):
             (directory / EVAL).mkdir()
             write("eval", directory / EVAL)
-    return Prepared(destination, made.clips, made.seconds, made.bytes, made.bad)
+    return Prepared(destination, made.clips, made.seconds, made.bytes, made.bad, made.coverage)
 
 
-def _open(config: TrainConfig, source: Path, split: Split) -> ExampleSource:
+def _open(config: TrainConfig, source: Path, split: Split) -> Recordings | Shards:
     model = config.model
     return open_source(
         source,
@@ -63,6 +65,7 @@ def _open(config: TrainConfig, source: Path, split: Split) -> ExampleSource:
         text_units=model.text_units,
         language=model.language,
         max_bad_share=config.data.max_bad_share,
+        max_dropped_text=config.data.max_dropped_text,
         split=split,
         hop_length=model.hop_length,
     )

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from voxyard.corpus import Coverage
+
 log = logging.getLogger("voxyard.trainer")
 
 REPORT = "report"  # .json and .txt, in a run's --checkpoint-dir
@@ -166,6 +168,7 @@ class Report:
     device_use_source: str = ""
     memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
     power_watts: float | None = None
+    texts: Coverage | None = None  # what became of the training texts' characters
 
     @property
     def data_device_ceiling(self) -> float | None:
@@ -214,6 +217,7 @@ class Report:
         """Everything as plain data, verdicts included."""
         return {
             **asdict(self),
+            "texts": self.texts.to_json() if self.texts else None,
             "data_device_ceiling": self.data_device_ceiling,
             "split_bound": self.split_bound,
             "targets": {target.name: {"value": target.value, "verdict": target.verdict} for target in self.targets()},
@@ -270,6 +274,7 @@ class Report:
                 ", ".join(f"{name} {count}" for name, count in self.traces.items()),
                 f"{self.buckets} length buckets",
             ),
+            *(("texts", "", said) for said in (self.texts.told() if self.texts else ())),
             ("clips replaced", str(self.bad_clips), "could not be read while training"),
             ("checkpoint", self.checkpoint or "none", ""),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from voxyard.corpus import Example
+from voxyard.corpus import Coverage, Example
+from voxyard.corpus.coverage import coverage_of
 from voxyard.trainer import checkpoint as checkpoints
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
@@ -20,6 +22,8 @@ from voxyard.trainer.input import pad
 from voxyard.trainer.schedule import Bucket
 from voxyard.trainer.step import mismatches, named_weights
 from voxyard.trainer.synthesis import write_wav
+
+log = logging.getLogger("voxyard.trainer")
 
 CLIP_FRAMES = 64  # lengths are rounded up to this, so that few shapes are traced
 
@@ -33,6 +37,7 @@ class Spoken:
     sample_rate: int
     step: int
     mel: Path | None
+    texts: Coverage | None = None  # what became of the text's characters, where the model says that
 
 
 def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> Spoken:
@@ -44,6 +49,10 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> Spok
     found = checkpoints.open_any(checkpoint)
     config = TrainConfig.model_validate(found.meta["config"])
     trainable = load_trainable(config, tuple(found.meta["speakers"]))
+    read = getattr(trainable, "read_text", None)
+    coverage = None if read is None else coverage_of(read(text))
+    for sentence in coverage.told() if coverage else ():
+        log.warning("%s", sentence)
     model = trainable.build()
     variables = named_weights(model)
     weights = {name: value for name, value in found.state.items() if name.startswith("model/")}
@@ -60,7 +69,7 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> Spok
     samples = trainable.speak(model, text)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_wav(out, samples, trainable.sample_rate)
-    return Spoken(out, len(samples) / trainable.sample_rate, trainable.sample_rate, found.step, mel)
+    return Spoken(out, len(samples) / trainable.sample_rate, trainable.sample_rate, found.step, mel, coverage)
 
 
 def features_of_clip(config: TrainConfig) -> Callable[[Example], Mapping[str, NDArray[np.float32]]]:

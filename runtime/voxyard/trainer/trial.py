@@ -41,7 +41,7 @@ def _time(config: TrainConfig) -> dict[str, Any]:
     devices = prepare(config)  # before anything else touches TensorFlow
     from voxyard.trainer.loop import Run
 
-    return Run(config, devices, Corpora(corpora.training, None)).execute().to_json()
+    return Run(config, devices, Corpora(corpora.training, None, corpora.coverage)).execute().to_json()
 
 
 def _write(config: TrainConfig, asked: dict[str, Any]) -> dict[str, Any]:

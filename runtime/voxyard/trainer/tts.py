@@ -9,7 +9,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from voxyard.corpus.text import SYMBOLS, Tokenizer
+from voxyard.corpus import CorpusError
+from voxyard.corpus.coverage import ONE_TEXT, coverage_of, refuse_dropped
+from voxyard.corpus.text import SYMBOLS, Encoded, Tokenizer
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.features import FeatureExtractor
@@ -89,9 +91,7 @@ class TextToSpeech:
 
     def mel(self, model: keras.Model, text: str) -> NDArray[np.float32]:
         """The model's log-mel (frames, mels) of a text by the first speaker, for any vocoder."""
-        ids = self._tokenizer.encode(text)
-        if len(ids) == 0:
-            raise TrainerError(f"nothing to say: the text {text!r} has no letter or sign that the model knows")
+        ids = self.read_text(text).tokens
         tokens = np.zeros((1, _round_up(len(ids), TOKEN_STEP)), np.int32)
         tokens[0, : len(ids)] = ids
         spoken = (tf.constant(tokens), tf.constant([len(ids)]), tf.zeros([1], tf.int32))
@@ -100,6 +100,19 @@ class TextToSpeech:
         mel = model.mel_of(*spoken, durations, _round_up(frames, FRAME_STEP))
         made: NDArray[np.float32] = mel[0, :frames].numpy()
         return made
+
+    def read_text(self, text: str) -> Encoded:
+        """The text as the model will see it. Raises TrainerError where too little of it is left to be spoken."""
+        encoded = self._tokenizer.read(text)
+        if len(encoded.tokens) == 0:
+            raise TrainerError(f"nothing to say: the text {text!r} has no letter or sign that the model knows")
+        limit = min(1.0, ONE_TEXT * self._config.data.max_dropped_text)
+        advice = "write it with letters and signs that this model knows, or speak it with another one (voxyard speak)"
+        try:
+            refuse_dropped(coverage_of(encoded), limit, f"the sentence {text!r}", advice)
+        except CorpusError as error:
+            raise TrainerError(str(error)) from error
+        return encoded
 
     def pictures(self, model: keras.Model, batch: Batch) -> dict[str, NDArray[np.uint8]]:
         """Of a feature batch's first clip, for TensorBoard: recorded over predicted mel, and the alignment."""

@@ -135,7 +135,7 @@ def folders_of(config: TrainConfig, corpus: Path | None) -> dict[str, Path]:
 def shards_key(config: TrainConfig) -> str:
     """Eight hex digits over all that shards of recordings depend on."""
     values = {name: getattr(config.model, name) for name in _SHARDS_FOLLOW}
-    values["max_bad_share"] = config.data.max_bad_share
+    values |= {name: getattr(config.data, name) for name in ("max_bad_share", "max_dropped_text")}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,13 @@ from voices import SMALL, Raw, raw_batch
 
 from voxyard.corpus.espeak import speak
 from voxyard.corpus.text import Tokenizer
+from voxyard.trainer import checkpoint
+from voxyard.trainer import speak as trained
 from voxyard.trainer.config import ModelConfig, TrainConfig, TrainingConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.schedule import Bucket
 from voxyard.trainer.sizes import Shape
+from voxyard.trainer.step import named_weights
 from voxyard.trainer.trainable import Trainable
 from voxyard.trainer.tts import TextToSpeech
 
@@ -104,6 +108,36 @@ def test_a_text_without_a_known_sign_is_refused_in_words() -> None:
     ours = TextToSpeech(configured(), ("a",), shape=SMALL)
     with pytest.raises(TrainerError, match="no letter or sign"):
         ours.speak(ours.build(), "☃☃")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("Привет, мир.", "9 of 11 characters"), ("你好，世界。", "5 of 6 characters"), ("R&D!", "1 of 4 .*AMPERSAND")],
+)
+def test_a_sentence_that_loses_a_tenth_is_refused_with_what_was_lost(text: str, said: str) -> None:
+    """T24: "," and "." are not what was asked for."""
+    ours = TextToSpeech(configured(), ("a",), shape=SMALL)
+    with pytest.raises(TrainerError, match=f"(?s){said}.*More than 10.00% is refused"):
+        ours.mel(ours.build(), text)
+
+
+def test_what_a_spoken_sentence_loses_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T24: `voxyard synthesize`, in the log and in its answer; what is refused writes nothing."""
+    ours = TextToSpeech(configured(), ("a",), shape=SMALL)
+    state = {name: value.numpy() for name, value in named_weights(ours.build()).items()}
+    meta = {"config": configured().model_dump(mode="json"), "speakers": ["a"]}
+    checkpoint.save(tmp_path / "run", 1, state, meta, keep=1)
+    monkeypatch.setattr(trained, "load_trainable", lambda _config, _speakers: ours)
+    said = trained.synthesize(tmp_path / "run", "Schöne Tür, good morning 😀", tmp_path / "x.wav", None)
+    assert said.texts is not None
+    assert (said.texts.dropped, said.texts.folded) == ({"😀": 1}, {"ö": 1, "ü": 1})
+    assert "1 of 22 characters (4.55%) are dropped" in caplog.text
+    assert "2 characters are folded" in caplog.text
+    with pytest.raises(TrainerError, match="text of the sentence 'Привет!' is lost: 6 of 7"):
+        trained.synthesize(tmp_path / "run", "Привет!", tmp_path / "y.wav", None)
+    assert not (tmp_path / "y.wav").exists()
 
 
 def test_pictures_show_the_mels_and_the_path() -> None:

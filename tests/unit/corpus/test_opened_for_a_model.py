@@ -108,10 +108,11 @@ def test_symbols_that_are_left_out_are_told_once_for_the_corpus(
     corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """T7."""
-    corpus.add("a", "你 hello").add("b", "你 好 there").open()
-    told = [record.getMessage() for record in caplog.records if "left out of the texts" in record.getMessage()]
+    corpus.add("a", "你 hello").add("b", "你 好 there").open(max_dropped_text=0.3)
+    told = [record.getMessage() for record in caplog.records if "dropped" in record.getMessage()]
     assert len(told) == 1
-    assert "'你' ×2, '好' ×1" in told[0]
+    assert "3 of 13 characters (23.08%)" in told[0]
+    assert "'你' U+4F60 CJK UNIFIED IDEOGRAPH-4F60 ×2, '好' U+597D CJK UNIFIED IDEOGRAPH-597D ×1" in told[0]
 
 
 def test_capitals_reach_the_phonemes(corpus: Corpus) -> None:

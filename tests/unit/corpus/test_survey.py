@@ -12,7 +12,7 @@ from voxyard.corpus import check
 
 def test_what_is_there_is_counted_and_what_is_broken_is_named(corpus: Corpus) -> None:
     """T7."""
-    corpus.add("a", "hello 你", 0.5, "x").add("b", "there", 0.3, "y").add("broken", "there", 0.3, "y")
+    corpus.add("a", "hello hello 你", 0.5, "x").add("b", "there", 0.3, "y").add("broken", "there", 0.3, "y")
     write_wav(corpus.wav("b"), np.stack([tone(0.7, 8000)] * 2, axis=1), 8000)
     corpus.wav("broken").write_bytes(b"")
     corpus.write([*corpus.lines, "gone|text|text", "a|b"])
@@ -20,14 +20,15 @@ def test_what_is_there_is_counted_and_what_is_broken_is_named(corpus: Corpus) ->
     assert (survey.clips, round(survey.seconds, 3)) == (2, 1.2)
     assert (dict(survey.rates), dict(survey.channels)) == ({22050: 1, 8000: 1}, {1: 1, 2: 1})
     assert dict(survey.speakers) == {"x": 1, "y": 1}
-    assert dict(survey.unknown_symbols) == {"你": 1}
+    assert survey.texts is not None
+    assert (survey.texts.characters, survey.texts.dropped) == (16, {"你": 1})
     assert (survey.seconds_percentiles[0], survey.seconds_percentiles[100]) == (0.5, 0.7)
     assert sorted(one.clip for one in survey.bad) == ["a", "broken", "gone"]
     text = survey.render()
     for said in (
         "2 clips",
         "22050 Hz ×1",
-        "'你' ×1",
+        "'你' U+4F60 CJK UNIFIED IDEOGRAPH-4F60 ×1",
         "bad clips     3",
         "broken: broken.wav is empty",
         "gone.wav is missing",
@@ -67,9 +68,10 @@ def test_an_evaluation_split_may_be_all_of_what_metadata_csv_lists_again(corpus:
 
 def test_everything_can_be_written_as_json(corpus: Corpus) -> None:
     """T7."""
-    corpus.add("a", "你 hello").write([*corpus.lines, "gone|x|x"])
+    corpus.add("a", "你 hello hello").write([*corpus.lines, "gone|x|x"])
     answer = json.loads(json.dumps(check(corpus.directory).to_json()))
-    assert (answer["clips"], answer["rates"], answer["unknown_symbols"]) == (1, {"22050": 1}, {"你": 1})
+    assert (answer["clips"], answer["rates"], answer["texts"]["dropped"]) == (1, {"22050": 1}, {"你": 1})
+    assert answer["texts"]["dropped_share"] == 1 / 11
     assert [one["clip"] for one in answer["bad"]] == ["gone"]
 
 

@@ -289,6 +289,26 @@ def test_a_corpus_is_made_checked_and_written_as_shards(voxyard_command: Command
     assert (tmp_path / "shards").is_dir()
 
 
+def test_a_corpus_in_another_script_does_not_pass_the_check_as_letters(
+    voxyard_command: Command, tmp_path: Path
+) -> None:
+    """T24: exit code 1; as phonemes of its language it passes, by flag or by variable."""
+    corpus = tmp_path / "corpus"
+    voxyard_command("corpus", "demo", str(corpus), "--clips", "2")
+    metadata = corpus / "metadata.csv"
+    ids = [line.partition("|")[0] for line in metadata.read_text().splitlines()]
+    metadata.write_text("".join(f"{name}|Старый моряк.|Старый моряк.\n" for name in ids))
+    checked = voxyard_command("corpus", "check", str(corpus), "--json")
+    assert checked.code == 1
+    assert json.loads(checked.out)["texts"]["dropped_share"] > 0.9
+    refused = voxyard_command("corpus", "prepare", str(corpus), str(tmp_path / "shards"))
+    assert refused.code == 2
+    assert "CYRILLIC SMALL LETTER" in refused.err
+    phonemes = ["--text-units", "phonemes", "--language", "ru"]
+    assert voxyard_command("corpus", "check", str(corpus), *phonemes).code == 0
+    assert voxyard_command("corpus", "prepare", str(corpus), str(tmp_path / "shards"), *phonemes).code == 0
+
+
 def test_a_corpus_with_broken_clips_does_not_pass_the_check(voxyard_command: Command, tmp_path: Path) -> None:
     """T8: exit code 1, with the clip named."""
     voxyard_command("corpus", "demo", str(tmp_path / "corpus"), "--clips", "2")

@@ -60,3 +60,28 @@ def test_features_made_with_other_settings_are_refused(tmp_path: Path) -> None:
             open_corpora(_config(data, **{name: value}))
     with pytest.raises(CorpusError, match=r"pre_emphasis 0\.0 \(wanted: 0\.97\)"):
         open_corpora(_config(data | {"pre_emphasis": 0.97}))
+
+
+def test_texts_that_the_model_cannot_read_end_a_run_before_it_begins(tmp_path: Path) -> None:
+    """T24: `voxyard train` on recordings and on shards, by the run's own setting."""
+    corpus = Corpus(tmp_path / "corpus")
+    for i in range(4):
+        corpus.add(f"c{i}", "здравствуйте, ok", 0.5).add(f"d{i}", "schöne Grüße, ok", 0.5)
+    with pytest.raises(CorpusError, match="48 of 60 characters"):
+        open_corpora(_config({"train_data": corpus.directory}))
+    allowed = _config({"train_data": corpus.directory, "max_dropped_text": 0.5})
+    found = open_corpora(allowed).coverage
+    assert found is not None
+    assert (found.lost, found.characters, found.folded) == (48, 116, {"ö": 4, "ü": 4, "ß": 4})
+    shards = _as_shards(corpus.directory, tmp_path / "shards", allowed)
+    with pytest.raises(CorpusError, match="48 of 116 characters"):
+        open_corpora(_config({"train_data": shards}))
+    assert open_corpora(_config({"train_data": shards, "max_dropped_text": 0.5})).coverage == found
+
+
+def _as_shards(source: Path, destination: Path, config: TrainConfig) -> Path:
+    prepare(
+        source, destination, sample_rate=config.model.sample_rate, text_units="characters", language="en-us",
+        max_bad_share=0, max_dropped_text=config.data.max_dropped_text,
+    )  # fmt: skip
+    return destination

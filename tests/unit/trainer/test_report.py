@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from voxyard.corpus import Coverage
 from voxyard.trainer.report import CpuClock, Report, StepClock, Target
 
 
@@ -61,6 +62,18 @@ def test_what_was_not_measured_is_said_not_guessed():
 
 def test_the_report_for_programs_holds_the_verdicts():
     assert report().to_json()["targets"]["step-time variation"] == {"value": 0.25, "verdict": "good"}
+
+
+def test_what_the_model_could_not_read_is_in_the_report():
+    """T24."""
+    texts = Coverage(1000, {"😀": 2}, {"ä": 3})
+    made = report(texts=texts)
+    assert made.to_json()["texts"] | {"worst": ()} == {
+        "characters": 1000, "dropped": {"😀": 2}, "folded": {"ä": 3}, "worst": (), "dropped_share": 0.002
+    }  # fmt: skip
+    assert "2 of 1000 characters (0.20%) are dropped" in made.render()
+    assert "'ä' U+00E4 LATIN SMALL LETTER A WITH DIAERESIS as 'a' ×3" in made.render()
+    assert report().to_json()["texts"] is None
 
 
 def test_traced_steps_are_kept_out_of_the_statistics():

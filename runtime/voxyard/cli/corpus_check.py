@@ -1,0 +1,35 @@
+"""The command that reads a whole corpus."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from voxyard.cli.frame import CHECK_FAILED, CONFIG, CONTEXT, JSON, PATH, answering
+from voxyard.cli.train import load_settings
+from voxyard.settings import SettingsCommand, options
+from voxyard.trainer.config import TrainConfig
+
+
+@click.command("check", cls=SettingsCommand, context_settings=CONTEXT)
+@click.argument("directory", type=PATH)
+@CONFIG
+@JSON
+@options(TrainConfig, only=("model.text_units", "model.language", "data.max_dropped_text"))
+def check(flags: dict[str, object], directory: Path, config: Path | None, as_json: bool) -> None:
+    """Read a whole corpus and say what is wrong with it; exit code 1 where clips are broken or text is lost."""
+    with answering("corpus check"):
+        from voxyard.corpus import check as survey
+
+        loaded = load_settings(flags, config).config
+        found = survey(
+            directory,
+            text_units=loaded.model.text_units,
+            language=loaded.model.language,
+            max_dropped_text=loaded.data.max_dropped_text,
+        )
+    print(json.dumps(found.to_json(), indent=2) if as_json else found.render())
+    if not found.passes:
+        raise click.exceptions.Exit(CHECK_FAILED)
