@@ -108,11 +108,12 @@ def _queue() -> Row:
               Query(host("bark_queue_depth"), _HOST)),
         lines(
             "Workers",
-            "Workers that the pool may have, that have their model loaded, and that speak.",
+            "Workers that the pool may have, that have their model loaded, that speak, and that wait for their GPU.",
             "none",
             Query(host("bark_workers_expected"), f"{_HOST} may be"),
             Query(host("bark_workers"), f"{_HOST} loaded"),
             Query(host("bark_workers_busy"), f"{_HOST} speaking"),
+            Query(f"sum by (instance, reason) ({host('bark_worker_waiting')})", f"{_HOST} waiting: {{{{reason}}}}"),
         ),
         lines(
             "Time to first sound", "From a job's submission to its first chunk.", "s",

@@ -61,6 +61,7 @@ class ThreadPool:
         if not silent:
             self.going.set()
         self.ended: SpeechError | None = None
+        self.waiting: str | None = None
         self._jobs: dict[int, Job] = {}
         self._numbers = itertools.count()
         self._work: queue.SimpleQueue[Job | None] = queue.SimpleQueue()

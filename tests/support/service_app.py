@@ -27,6 +27,7 @@ from voxyard.service.store import Store
 from voxyard.speech.join import Pauses
 from voxyard.speech.limits import Limits
 from voxyard.speech.observe import PoolObserver
+from voxyard.speech.placement import Refusal
 from voxyard.speech.pool import Pool
 from voxyard.speech.process import Device
 from voxyard.speech.scheduler import Census
@@ -47,7 +48,13 @@ class Watch(PoolObserver):
 
 @contextmanager
 def running(
-    folder: Path, *, workers: int = 1, watch: Watch | None = None, engine: dict[str, Any] | None = None, **settings: Any
+    folder: Path,
+    *,
+    workers: int = 1,
+    watch: Watch | None = None,
+    engine: dict[str, Any] | None = None,
+    admit: Callable[[Device], Refusal | None] = lambda _: None,
+    **settings: Any,
 ) -> Iterator[Services]:
     """Services over data in `folder`; `engine` are the settings of the tones, `settings` the service's."""
     section = ServiceSection(data_dir=folder, **settings)
@@ -62,6 +69,7 @@ def running(
         limits=Limits(back_off=0.01, back_off_most=0.05),
         beat=0.2,
         observer=watch,
+        admit=admit,
     )
     desk = Desk(store, shelf, pool, section, Pauses(), changes.bump, changes.forget)
     desk.start()

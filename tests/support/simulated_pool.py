@@ -38,6 +38,7 @@ class SimulatedPool:
         start: Callable[[int], float] = lambda _: 0.0,
         duration: Callable[[Sequence[Key]], float] = lambda batch: float(len(batch)),
         fate: Fate | None = None,
+        refuse: Callable[[int, float], bool] = lambda _slot, _now: False,
         seed: int = 0,
     ) -> None:
         self.scheduler = Scheduler(slots, limits)
@@ -46,7 +47,9 @@ class SimulatedPool:
         self.batches: list[tuple[float, int, tuple[Key, ...]]] = []
         self.given_up: dict[Key, str] = {}
         self.kills: list[tuple[int, str]] = []
+        self.refusals: list[tuple[float, int]] = []
         self._rows, self._start, self._duration = rows, start, duration
+        self._refuse = refuse
         self._fate = Fate() if fate is None else fate
         self._random = random.Random(seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -77,6 +80,10 @@ class SimulatedPool:
     def _act(self) -> None:
         for action in self.scheduler.actions(self.now):
             match action:
+                case Start(slot, generation) if self._refuse(slot, self.now):
+                    self.refusals.append((self.now, slot))
+                    self.scheduler.refused(slot, generation, self.now)
+                    self.at(self.now, lambda: None)
                 case Start(slot, generation):
                     self._beat(slot, generation)
                     self.at(self.now + self._start(slot), lambda s=slot, g=generation: self._open(s, g))  # type: ignore[misc]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from voxyard.speech.encode import SoundFile
     from voxyard.speech.job import Progress
     from voxyard.speech.narrate import Narration
+    from voxyard.speech.pool import Pool
 
 log = logging.getLogger("voxyard.cli")
 
@@ -100,7 +101,7 @@ def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> in
         )
         sound = open_sound(out)
         try:
-            with _shown(narration) as progress:
+            with _shown(narration, pool) as progress:
                 narrate(script, pool, sound.write, settings.speech.pauses(), narration, progress)
             if narration.failures and asked.on_failure == "fail":
                 first = narration.failures[0]
@@ -171,7 +172,7 @@ def _terminable() -> Iterator[None]:
 
 
 @contextmanager
-def _shown(narration: Narration) -> Iterator[Callable[[Progress], None]]:
+def _shown(narration: Narration, pool: Pool) -> Iterator[Callable[[Progress], None]]:
     """A bar on a terminal, else a line every few seconds."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -191,7 +192,8 @@ def _shown(narration: Narration) -> Iterator[Callable[[Progress], None]]:
 
         def show(progress: Progress) -> None:
             nonlocal told
-            rest = _rest(progress, time.monotonic() - began)
+            waiting = pool.waiting
+            rest = f"waiting for {waiting}" if waiting else _rest(progress, time.monotonic() - began)
             bar.update(task, completed=progress.done, rest=rest)
             if not console.is_terminal and time.monotonic() - told >= PLAIN_LINE_SECONDS:
                 told = time.monotonic()

@@ -134,7 +134,7 @@ class GpuReader:
             clock_events=self._clock_events(),
             pcie_link=slow["pcie_link"],
             totals=self._totals(),
-            processes=self._processes() if self._with_processes else (),
+            processes=self.processes() if self._with_processes else (),
             refusal=None if self._answered else self._refusal,
         )
 
@@ -231,7 +231,8 @@ class GpuReader:
                     totals[name] = self._throughput.add(name, rate * _KB)
         return totals
 
-    def _processes(self) -> tuple[Process, ...]:
+    def processes(self) -> tuple[Process, ...]:
+        """The processes that hold memory of this GPU, by their number. Raises as Session.ask does."""
         found: dict[int, Process] = {}
         for function in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
             for each in self._ask(function) or ():
@@ -239,6 +240,16 @@ class GpuReader:
                     name = self._session.ask("nvmlSystemGetProcessName", each.pid) or "unknown"
                     found[each.pid] = Process(each.pid, name.rpartition("/")[2], each.usedGpuMemory)
         return tuple(found[pid] for pid in sorted(found))
+
+
+def processes_on(index: int) -> tuple[Process, ...]:
+    """The processes that hold memory of the GPU with nvidia-smi's `index`, as far as the driver tells.
+
+    Raises HostError where the driver or the GPU does not answer.
+    """
+    with Session() as session:
+        handle = dict(session.handles()).get(index)
+        return () if handle is None else GpuReader(session, handle).processes()
 
 
 class _Throughput:

@@ -95,7 +95,12 @@ def readiness(pool: Pool, desk: Desk, work: Work) -> tuple[bool, str]:
         return False, f"no document can be spoken: {desk.problem}"
     workers = pool.workers()
     loaded = sum(worker.state in ("ready", "busy") for worker in workers)
+    waiting = "; ".join(worker.reason for worker in workers if worker.state == "waiting")
     if loaded:
-        return True, f"{loaded} of {len(workers)} workers have their model loaded"
-    reasons = "; ".join(f"{worker.device}: {worker.reason or worker.state}" for worker in workers)
+        said = f"{loaded} of {len(workers)} workers have their model loaded"
+        return True, f"{said}; waiting: {waiting}" if waiting else said
+    reasons = "; ".join(
+        worker.reason if worker.state == "waiting" else f"{worker.device}: {worker.reason or worker.state}"
+        for worker in workers
+    )
     return False, f"no worker has its model loaded ({reasons})"

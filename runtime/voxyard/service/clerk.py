@@ -32,6 +32,14 @@ _SHOWN = 60  # characters of a chunk in a message
 class Speaker(Protocol):
     """What the clerk needs of a pool."""
 
+    @property
+    def ended(self) -> SpeechError | None:
+        """Why it takes no more chunks; None while it does."""
+
+    @property
+    def waiting(self) -> str | None:
+        """What all its workers wait for, in words; None while one of them runs, or may start."""
+
     def submit(
         self,
         requests: Sequence[Request],
@@ -173,12 +181,25 @@ class Clerk:
                 self._take_up(id)
 
     def _look(self) -> None:
-        """What has been parked goes on where there is room; a pool that has ended is noticed."""
+        """What has been parked goes on where there is room; what the pool waits for, or that it has ended, is told.
+
+        A job that ended without its pool was cancelled: its document has been deleted, and the letter is on its way.
+        """
         for id in tuple(self._parked) if self._goes_on else ():  # noqa: A001
             self._take_up(id)
+        if self._in_pool and self.pool.ended is not None:
+            self._stop("the workers have stopped")
+        waiting = self.pool.waiting
         for spoken in tuple(self._in_pool.values()):
-            if spoken.job is not None and spoken.job.finished and spoken.job.progress.done < len(spoken.job.requests):
-                self._stop("the workers have stopped")
+            if spoken.told != waiting:
+                with self._guarding(spoken.id):
+                    self._tell(spoken, waiting)
+
+    def _tell(self, spoken: InPool, waiting: str | None) -> None:
+        """A document in the pool is parked there while no worker has room on its GPU; it goes on by itself."""
+        self.store.parked(spoken.id, waiting and f"no worker can start yet: {waiting}; it goes on by itself")
+        spoken.told = waiting
+        self.changed(spoken.id)
 
     def _sweep(self) -> None:
         try:

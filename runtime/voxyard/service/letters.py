@@ -14,6 +14,7 @@ class InPool:
     id: str
     left: set[int]  # chunks without an outcome
     job: Job | None = None
+    told: str | None = None  # what the store says that it waits for
 
 
 @dataclass(frozen=True, eq=False)

@@ -214,10 +214,10 @@ class WorkerOut(BaseModel):
     """A worker of the pool; `facts` are what its engine found when it loaded the model."""
 
     device: str
-    state: str
+    state: str = Field(description="down, waiting (for its GPU), starting, ready, busy, resting or off.")
     pid: int | None
     processes: int = Field(description="Started so far.")
-    reason: str | None = Field(description="Why it does not start.")
+    reason: str | None = Field(description="Why it does not run: what it waits for, or how its last start failed.")
     facts: dict[str, Any]
 
 

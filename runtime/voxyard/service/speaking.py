@@ -86,6 +86,8 @@ class Speech:
         Raises:
             ServiceError: too many requests, a chunk that could not be spoken, no worker.
         """
+        if (waiting := self._pool.waiting) is not None:
+            raise UnavailableError(f"no worker speaks yet, they wait: {waiting}", retry_after=10)
         with self._turnstile.enter(), contextlib.closing(self._recording()) as recording:
             arrivals = Arrivals()
             try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from voxyard.speech.observe import PoolObserver
+from voxyard.speech.placement import Cause
 from voxyard.speech.scheduler import Census
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
@@ -35,7 +38,14 @@ class PoolMetrics(PoolObserver):
         self._depth = Gauge(f"{name}_queue_depth", "Chunks that wait for a worker.", registry=registry)
         self._workers = Gauge(f"{name}_workers", "Workers that have their model loaded.", registry=registry)
         self._busy = Gauge(f"{name}_workers_busy", "Workers that speak.", registry=registry)
-        self._expected = Gauge(f"{name}_workers_expected", "Workers that the pool may have.", registry=registry)
+        self._expected = Gauge(
+            f"{name}_workers_expected", "Workers that the pool may have on the GPUs with room for them.",
+            registry=registry,
+        )  # fmt: skip
+        self._waiting = Gauge(
+            f"{name}_worker_waiting", "1 while a worker waits for its GPU, for this reason.", ["gpu", "reason"],
+            registry=registry,
+        )  # fmt: skip
 
     def census(self, census: Census) -> None:
         """Workers and chunks."""
@@ -65,6 +75,11 @@ class PoolMetrics(PoolObserver):
     def trouble(self, device: str, cause: str) -> None:
         """A batch or a worker went wrong."""
         self._failures.labels(cause.replace(" ", "_"), device).inc()
+
+    def waits(self, device: str, cause: Cause | None) -> None:
+        """A worker was to start; its GPU had room, or not yet."""
+        for each in get_args(Cause):
+            self._waiting.labels(device, each).set(each == cause)
 
     def gave_up(self, cause: str, *, silence: bool) -> None:
         """A chunk failed on every worker it was given to, so no one GPU is named."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from voxyard.speech.placement import Cause
 from voxyard.speech.scheduler import Census
 
 
@@ -25,6 +26,9 @@ class PoolObserver:
 
     def trouble(self, device: str, cause: str) -> None:
         """A batch went wrong or a worker ended; its chunks may still be spoken."""
+
+    def waits(self, device: str, cause: Cause | None) -> None:
+        """The device cannot take its worker yet, for this cause; None: it can."""
 
     def gave_up(self, cause: str, *, silence: bool) -> None:
         """A chunk failed for good, or became silence."""

@@ -12,7 +12,7 @@ from voxyard.host.nvml import every_gpu
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineName
 from voxyard.speech.observe import PoolObserver
-from voxyard.speech.placement import admission, devices
+from voxyard.speech.placement import Refusal, admission, devices
 from voxyard.speech.pool import Pool
 from voxyard.speech.process import Device
 
@@ -33,17 +33,25 @@ def open_pool(
 ) -> Iterator[Pool]:
     """The pool of this host on `device` (cpu, cuda or auto); its workers end with the block.
 
-    With a registry it tells its metrics there as `voxyard_<workload>_*`, and which GPUs it holds. `warm` workers are
-    kept with the model loaded though there is no work.
+    With a registry it tells its metrics there as `voxyard_<workload>_*`, and which GPUs it holds: each from its first
+    worker on. `warm` workers are kept with the model loaded though there is no work.
 
     Raises:
-        SpeechError: no device can take a worker.
+        SpeechError: no device can ever take a worker.
         HostError: the GPUs cannot be read.
     """
     chosen = devices(device, gpus, section)
     limits = replace(section.limits(), warm=min(warm, len(chosen)))
-    with _observed(workload, chosen, gpus, registry) as observer:
-        pool = Pool(engine, chosen, limits=limits, observer=observer, admit=admission(gpus, section))
+    admit = admission(gpus, section)
+    with _observed(workload, chosen, gpus, registry) as (observer, claim):
+
+        def admit_and_claim(device: Device) -> Refusal | None:
+            refusal = admit(device)
+            if refusal is None:
+                claim(device)
+            return refusal
+
+        pool = Pool(engine, chosen, limits=limits, observer=observer, admit=admit_and_claim)
         try:
             yield pool
         finally:
@@ -53,19 +61,26 @@ def open_pool(
 @contextmanager
 def _observed(
     workload: str, chosen: Sequence[Device], gpus: Callable[[], Sequence[Gpu]], registry: CollectorRegistry | None
-) -> Iterator[PoolObserver]:
+) -> Iterator[tuple[PoolObserver, Callable[[Device], None]]]:
+    """Who watches the pool, and who is told which device it holds."""
     if registry is None:
-        yield PoolObserver()
+        yield PoolObserver(), lambda _: None
         return
     from voxyard.speech.metrics import PoolMetrics
     from voxyard.telemetry.workloads import WorkloadGpus
 
     held = WorkloadGpus(registry, workload)
-    visible = {device.visible for device in chosen if device.visible}
-    for gpu in gpus() if visible else ():
-        if {gpu.uuid, str(gpu.index)} & visible:
-            held.assign(workload, gpu)
+    cards = (
+        {name: gpu for gpu in gpus() for name in (gpu.uuid, str(gpu.index))}
+        if any(device.visible for device in chosen)
+        else {}
+    )
+
+    def claim(device: Device) -> None:
+        if device.visible in cards:
+            held.assign(workload, cards[device.visible])
+
     try:
-        yield PoolMetrics(registry, engine=workload)
+        yield PoolMetrics(registry, engine=workload), claim
     finally:
         held.release()

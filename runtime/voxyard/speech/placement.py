@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from voxyard.host import Gpu
+from voxyard.host.errors import HostError
+from voxyard.host.readings import Process, processes_on
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.process import Device
+
+Cause = Literal["memory", "fault", "missing", "driver"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a GPU cannot take a worker yet, for a metric and in words that name the GPU."""
+
+    cause: Cause
+    sentence: str
 
 
 def devices(wanted: str, gpus: Callable[[], Sequence[Gpu]], section: SpeechSection) -> tuple[Device, ...]:
@@ -28,16 +42,20 @@ def devices(wanted: str, gpus: Callable[[], Sequence[Gpu]], section: SpeechSecti
 
 
 def gpu_devices(gpus: Sequence[Gpu], section: SpeechSection) -> tuple[Device, ...]:
-    """A device for each worker, on GPUs that work and have the worker's memory free, in the order of their index.
+    """A device for each worker, on GPUs that work: first those that have the worker's memory free at this moment.
+
+    The others come after them, each in the order of its index: their workers start when the memory is free.
 
     Raises:
-        SpeechError: no GPU can take a worker.
+        SpeechError: no GPU can ever take a worker.
     """
-    refusals = {gpu.index: refusal(gpu, section.worker_memory_mib) for gpu in gpus}
+    needed = section.worker_memory_mib
+    refusals = {gpu.index: _never(gpu, needed) for gpu in gpus}
     usable = [gpu for gpu in gpus if refusals[gpu.index] is None]
     if not usable:
         found = "; ".join(f"GPU {index}: {why}" for index, why in refusals.items()) or "there is no GPU"
-        raise SpeechError(f"no GPU can take a worker: {found}; free one, lower --worker-memory, or take --device cpu")
+        raise SpeechError(f"no GPU can take a worker: {found}; lower --worker-memory, or take --device cpu")
+    usable.sort(key=lambda gpu: refusal(gpu, needed) is not None)
     return tuple(Device(f"{gpu.index}", gpu.uuid or str(gpu.index)) for gpu in usable[: _most(section)])
 
 
@@ -46,27 +64,53 @@ def cpu_devices(section: SpeechSection) -> tuple[Device, ...]:
     return tuple(Device(f"cpu{number}") for number in range(_most(section)))
 
 
-def refusal(gpu: Gpu, needed_mib: int) -> str | None:
-    """Why a GPU cannot take a worker now. A card that does not tell its free memory is given the chance."""
+def refusal(gpu: Gpu, needed_mib: int, holders: Callable[[int], Sequence[Process]] = lambda _: ()) -> Refusal | None:
+    """Why a GPU cannot take a worker now. A card that does not tell its free memory is given the chance.
+
+    `holders` tells, by the GPU's index, whose memory it is.
+    """
     if gpu.problem is not None:
-        return gpu.problem
+        return Refusal("fault", f"GPU {gpu.index}: {gpu.problem}")
     if gpu.memory_free_mib is not None and gpu.memory_free_mib < needed_mib:
-        return f"{gpu.memory_free_mib} MiB are free, a worker needs {needed_mib} MiB"
+        held = ", ".join(
+            f"{each.name} (process {each.pid}) {each.memory_bytes >> 20} MiB" for each in holders(gpu.index)
+        )
+        return Refusal(
+            "memory",
+            f"GPU {gpu.index}: {gpu.memory_free_mib} MiB are free, a worker needs {needed_mib} MiB"
+            + (f"; held by {held}" if held else ""),
+        )
     return None
 
 
-def admission(read: Callable[[], Sequence[Gpu]], section: SpeechSection) -> Callable[[Device], str | None]:
+def admission(
+    read: Callable[[], Sequence[Gpu]],
+    section: SpeechSection,
+    holders: Callable[[int], Sequence[Process]] = processes_on,
+) -> Callable[[Device], Refusal | None]:
     """What a pool asks before each start: whether the device has the worker's memory free at that moment."""
 
-    def admit(device: Device) -> str | None:
+    def admit(device: Device) -> Refusal | None:
         if not device.visible:
             return None
-        for gpu in read():
-            if device.visible in (gpu.uuid, str(gpu.index)):
-                return refusal(gpu, section.worker_memory_mib)
-        return f"GPU {device.name} is not there any more"
+        try:
+            for gpu in read():
+                if device.visible in (gpu.uuid, str(gpu.index)):
+                    return refusal(gpu, section.worker_memory_mib, holders)
+        except HostError as error:
+            return Refusal("driver", f"GPU {device.name}: {error}")
+        return Refusal("missing", f"GPU {device.name} is not there any more")
 
     return admit
+
+
+def _never(gpu: Gpu, needed_mib: int) -> str | None:
+    """Why a GPU cannot take a worker, however long one waits."""
+    if gpu.problem is not None:
+        return gpu.problem
+    if gpu.memory_total_mib is not None and gpu.memory_total_mib < needed_mib:
+        return f"it has {gpu.memory_total_mib} MiB in all, a worker needs {needed_mib} MiB"
+    return None
 
 
 def _most(section: SpeechSection) -> int:

@@ -20,11 +20,12 @@ from voxyard.speech.letters import Cancelled, Closing, Draining, Letter, Listeni
 from voxyard.speech.limits import Limits
 from voxyard.speech.messages import Beat, Ended, Lost, Opened, Raised, Speak, Spoken, Stop
 from voxyard.speech.observe import PoolObserver
+from voxyard.speech.placement import Refusal
 from voxyard.speech.process import Device, Gone, WorkerProcess
 from voxyard.speech.queue import Key
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
 from voxyard.speech.scheduler import GiveUp, Kill, Scheduler, Send, Start
-from voxyard.speech.slots import State
+from voxyard.speech.slots import Slot, State
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class WorkerState:
     pid: int | None
     processes: int  # started so far
     ready: Ready | None
-    reason: str = ""  # why it does not start
+    reason: str = ""  # why it does not run: its device has no room yet, or its last start failed
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class _Worker:
     process: WorkerProcess | None = None
     generation: int = 0
     ready: Ready | None = None
+    refusal: Refusal | None = None  # its device's, at the latest try to start
     sent: Send | None = None
     since: float = 0.0
 
@@ -59,7 +61,8 @@ class Pool:
     """Spreads chunks over one process per device.
 
     Use it as a context manager, or call `close`. Processes start when there is work for them; the parent never
-    imports the engine. `admit` is asked before each start and says why a device cannot take a worker now.
+    imports the engine. `admit` is asked before each start and says why a device cannot take a worker yet: it is asked
+    again, less and less often, for as long as that lasts.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class Pool:
         limits: Limits | None = None,
         beat: float = 1.0,
         observer: PoolObserver | None = None,
-        admit: Callable[[Device], str | None] = lambda _: None,
+        admit: Callable[[Device], Refusal | None] = lambda _: None,
     ) -> None:
         if not devices:
             raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
@@ -135,17 +138,15 @@ class Pool:
     def workers(self) -> tuple[WorkerState, ...]:
         """The workers, as they are now."""
         pairs = zip(self._workers, self._scheduler.slots, strict=True)
-        return tuple(
-            WorkerState(
-                worker.device.name,
-                slot.state,
-                worker.process.pid if worker.process else None,
-                slot.generation,
-                worker.ready,
-                "" if slot.running else slot.reason,
-            )
-            for worker, slot in pairs
-        )
+        return tuple(_seen(worker, slot) for worker, slot in pairs)
+
+    @property
+    def waiting(self) -> str | None:
+        """What all its workers wait for, in words; None while one of them runs, or may start."""
+        able = [worker for worker in self.workers() if worker.state != "off"]
+        if not able or any(worker.state != "waiting" for worker in able):
+            return None
+        return "; ".join(worker.reason for worker in able)
 
     def drain(self, *, below: float = math.inf) -> Drain:
         """Hand out no more chunks of jobs of a priority below this: what workers have of them is still delivered.
@@ -224,10 +225,10 @@ class Pool:
             self._read(each, time.monotonic())
         if paused:
             self._scheduler.resumed(time.monotonic())
-        self._act()
+        acted = self._act()
         if self._draining and self._drain is not None:
             self._drain.tell(self._awaited())
-        if any(not (isinstance(each, Said) and isinstance(each.message, Beat)) for each in mail):
+        if acted or any(not (isinstance(each, Said) and isinstance(each.message, Beat)) for each in mail):
             self._observer.census(self._scheduler.census())
         return True
 
@@ -287,8 +288,11 @@ class Pool:
             case Lost():
                 pass  # its end follows, with this reason
 
-    def _act(self) -> None:
+    def _act(self) -> bool:
+        """Do what follows; whether that was anything."""
+        acted = False
         while actions := self._scheduler.actions(now := time.monotonic()):
+            acted = True
             for action in actions:
                 match action:
                     case Start(slot, generation):
@@ -299,24 +303,28 @@ class Pool:
                         self._kill(self._workers[slot], reason)
                     case GiveUp():
                         self._give_up(action)
+        return acted
 
     def _start(self, slot: int, generation: int, now: float) -> None:
         worker = self._workers[slot]
         worker.generation, worker.ready = generation, None
-        refusal = self._admit(worker.device)
-        if refusal is None:
-            try:
-                worker.process = WorkerProcess(
-                    worker.device,
-                    self._engine,
-                    self._beat,
-                    lambda message: self._mail.put(Said(slot, generation, message)),
-                )
-            except OSError as error:
-                refusal = f"its process does not start: {error}"
+        worker.refusal = refusal = self._admit(worker.device)
+        self._observer.waits(worker.device.name, None if refusal is None else refusal.cause)
         if refusal is not None:
-            _log.warning("worker %s: %s", worker.device.name, refusal)
-            self._scheduler.died(slot, generation, refusal, now)
+            _log.warning("worker %s waits: %s", worker.device.name, refusal.sentence)
+            self._scheduler.refused(slot, generation, time.monotonic())  # a driver may take its time to answer
+            return
+        try:
+            worker.process = WorkerProcess(
+                worker.device,
+                self._engine,
+                self._beat,
+                lambda message: self._mail.put(Said(slot, generation, message)),
+            )
+        except OSError as error:
+            reason = f"its process does not start: {error}"
+            _log.warning("worker %s: %s", worker.device.name, reason)
+            self._scheduler.died(slot, generation, reason, now)
 
     def _send(self, send: Send, now: float) -> None:
         worker = self._workers[send.slot]
@@ -370,6 +378,15 @@ class Pool:
             self._scheduler.cancel(job.number)
             self._jobs.pop(job.number, None)
             self._submitted.pop(job.number, None)
+
+
+def _seen(worker: _Worker, slot: Slot) -> WorkerState:
+    refusal = worker.refusal  # read once: the pool's thread goes on
+    pid = worker.process.pid if worker.process else None
+    if refusal is not None:
+        return WorkerState(worker.device.name, "waiting", pid, slot.generation, None, refusal.sentence)
+    reason = "" if slot.running else slot.reason
+    return WorkerState(worker.device.name, slot.state, pid, slot.generation, worker.ready, reason)
 
 
 def _silence(request: Request) -> Result:

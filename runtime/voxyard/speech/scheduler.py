@@ -65,7 +65,7 @@ Action = Start | Send | Kill | GiveUp
 class Census:
     """Workers and chunks at a moment."""
 
-    expected: int
+    expected: int  # workers that may run: not those that wait for their device
     running: int
     busy: int
     waiting: int
@@ -172,6 +172,12 @@ class Scheduler:
             place.lease = None
             self._back(lease, place, cause, reason)
 
+    def refused(self, slot: int, generation: int, now: float) -> None:
+        """The process was not started: its device has no room for it yet."""
+        place = self._current(slot, generation)
+        if place is not None:
+            place.refused(now, self.limits)
+
     def resumed(self, now: float) -> None:
         """The owner itself stood still: nobody's silence counts."""
         for place in self.slots:
@@ -199,7 +205,7 @@ class Scheduler:
         """How things stand."""
         leases = [place.lease for place in self.slots if place.lease is not None]
         return Census(
-            expected=len(self.slots),
+            expected=sum(place.phase != "waiting" for place in self.slots),
             running=sum(place.running for place in self.slots),
             busy=len(leases),
             waiting=len(self._queue),

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from voxyard.speech.lease import Lease
     from voxyard.speech.limits import Limits
 
-State = Literal["down", "starting", "ready", "busy", "resting", "off"]
+State = Literal["down", "waiting", "starting", "ready", "busy", "resting", "off"]
 
 
 @dataclass(slots=True, eq=False)
@@ -17,7 +17,7 @@ class Slot:
     """What the scheduler knows of a worker. Times are seconds of its clock."""
 
     number: int
-    phase: Literal["down", "starting", "open", "resting", "off"] = "down"
+    phase: Literal["down", "waiting", "starting", "open", "resting", "off"] = "down"
     generation: int = 0  # counts its processes
     lease: Lease | None = None
     limit: int = 1  # chunks at a time, as its engine said
@@ -26,6 +26,7 @@ class Slot:
     not_before: float = 0.0
     start_deadline: float = 0.0
     failed_starts: int = 0  # in a row
+    refusals: int = 0  # of its device, in a row: it had no room for a process
     ends: int = 0  # of processes since the last chunk that was spoken
     memory_failures: int = 0  # single chunks without room since then
     reason: str = ""  # of the last failed start
@@ -59,7 +60,7 @@ class Slot:
 
     def may_start(self, now: float) -> bool:
         """Whether it has no process and has waited long enough for one."""
-        return self.phase in ("down", "resting") and now >= self.not_before
+        return self.phase in ("down", "waiting", "resting") and now >= self.not_before
 
     def start(self, now: float, limits: Limits) -> None:
         """A new process is started."""
@@ -72,7 +73,7 @@ class Slot:
     def opened(self, batch_limit: int, now: float) -> None:
         """Its process can speak."""
         self.phase, self.limit, self.seen = "open", max(1, batch_limit), now
-        self.failed_starts = 0
+        self.failed_starts = self.refusals = 0
 
     def succeeded(self) -> None:
         """It has spoken a chunk."""
@@ -88,6 +89,11 @@ class Slot:
     def halve(self, tried: int) -> None:
         """The device had no room for so many chunks."""
         self.cap = max(1, min(tried, self.rows) // 2)
+
+    def refused(self, now: float, limits: Limits) -> None:
+        """Its device has no room for a process yet, which is no failed start: it is asked again, for ever."""
+        self.refusals += 1
+        self.phase, self.not_before = "waiting", now + limits.wait(self.refusals)
 
     def failed_start(self, reason: str, now: float, limits: Limits) -> None:
         """Its process could not load the engine."""
@@ -122,7 +128,7 @@ class Slot:
 
     def due(self, now: float, limits: Limits, *, waiting: bool) -> float | None:
         """When time alone changes something here."""
-        if self.phase in ("down", "resting"):
+        if self.phase in ("down", "waiting", "resting"):
             return self.not_before if self.not_before > now and (waiting or limits.warm) else None
         if not self.has_process:
             return None

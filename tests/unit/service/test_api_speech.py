@@ -20,9 +20,12 @@ from engines import sound
 from frontends import TonesFrontend
 from service_app import Served, eventually, serving
 
+from voxyard.service.assembly import readiness
+from voxyard.service.drain import Work
 from voxyard.service.keys import add_key
 from voxyard.speech.encode import FORMATS, pcm16
 from voxyard.speech.join import Pauses, join
+from voxyard.speech.placement import Refusal
 from voxyard.speech.requests import SAMPLE_RATE, Result
 from voxyard.speech.script import prepare
 
@@ -314,3 +317,30 @@ def post(body: dict[str, Any]) -> bytes:
     content = json.dumps(body).encode()
     head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n"
     return f"{head}Content-Type: application/json\r\n\r\n".encode() + content
+
+
+def test_while_no_gpu_is_free_requests_are_told_so_and_documents_wait(tmp_path: Path) -> None:
+    full = Refusal(
+        "memory", "GPU 0: 100 MiB are free, a worker needs 6144 MiB; held by python3 (process 41) 130000 MiB"
+    )
+    refusals: list[Refusal | None] = [full]
+    with serving(tmp_path / "data", admit=lambda _: refusals[0]) as served:
+        pool, desk = served.services.pool, served.services.desk
+        document = httpx.post(f"{served.url}/v1/documents", json={"text": TEXT}, timeout=60).json()
+        eventually(lambda: pool.workers()[0].processes > 5, "more than five starts were refused")
+
+        with pytest.raises(openai.InternalServerError) as caught:
+            speak(served)
+        assert caught.value.status_code == 503
+        assert full.sentence in str(caught.value)
+        (worker,) = httpx.get(f"{served.url}/v1/workers", timeout=60).json()["workers"]
+        assert (worker["state"], worker["reason"]) == ("waiting", full.sentence)
+        work = Work(desk, served.app.state.turnstile, pool)
+        assert readiness(pool, desk, work) == (False, f"no worker has its model loaded ({full.sentence})")
+        state = httpx.get(f"{served.url}/v1/documents/{document['id']}", timeout=60).json()["state"]
+        assert state in ("pending", "processing")
+
+        refusals[0] = None
+        eventually(
+            lambda: served.services.store.document(document["id"]).state == "completed", "the document is spoken"
+        )

@@ -459,6 +459,59 @@ def test_when_the_pool_has_ended_documents_wait_for_the_next_start(service: Call
         assert desk.state(new).state == "completed"
 
 
+def test_documents_that_no_worker_can_speak_yet_say_why_and_go_on_by_themselves(
+    service: Callable[..., Service],
+) -> None:
+    desk = service()
+    desk.pool.going.clear()
+    desk.pool.waiting = "GPU 0: 100 MiB are free, a worker needs 6144 MiB"
+    new, other = new_document(1), new_document(2)
+    for each in (new, other):
+        desk.desk.accept(each)
+
+    parked = desk.when(lambda: desk.store.document(new.id), lambda document: document.parked)
+    assert (parked.state, parked.parked) == (
+        "processing",
+        "no worker can start yet: GPU 0: 100 MiB are free, a worker needs 6144 MiB; it goes on by itself",
+    )
+    desk.desk.cancel(other.id)
+    assert desk.desk.problem is None
+
+    desk.pool.waiting = None
+    desk.when(lambda: desk.store.document(new.id).parked, lambda reason: reason is None)
+    desk.pool.going.set()
+    assert desk.state(new).state == "completed"
+    assert len(desk.pool.submitted) == 2  # it never left the pool
+
+
+def test_a_document_deleted_while_the_clerk_is_busy_stops_no_other(
+    service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = service()
+    desk.pool.going.clear()
+    deleted, second, third = (new_document(number) for number in (1, 2, 3))
+    desk.desk.accept(deleted)
+    desk.state(deleted, "processing")
+    submit, begun, go_on = desk.pool.submit, threading.Event(), threading.Event()
+
+    def busy(*arguments: Any, **options: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return submit(*arguments, **options)
+
+    monkeypatch.setattr(desk.pool, "submit", busy)
+    desk.desk.accept(second)
+    assert begun.wait(60)
+    desk.desk.accept(third)  # the clerk reads this first, and looks around before it reads what is deleted
+    desk.desk.cancel(deleted.id)
+    time.sleep(0.1)
+    go_on.set()
+    desk.pool.going.set()
+
+    assert [desk.state(each).state for each in (second, third)] == ["completed", "completed"]
+    assert desk.desk.problem is None
+
+
 def test_what_a_job_says_after_it_was_given_up_is_passed_over(
     service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:

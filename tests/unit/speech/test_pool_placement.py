@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from voxyard.host import Gpu
+from voxyard.host import Gpu, HostError
+from voxyard.host.readings import Process
 from voxyard.settings import Section, load
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineName
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.limits import Limits
-from voxyard.speech.placement import admission, cpu_devices, devices, gpu_devices
+from voxyard.speech.metrics import PoolMetrics
+from voxyard.speech.opening import open_pool
+from voxyard.speech.placement import Refusal, admission, cpu_devices, devices, gpu_devices
 from voxyard.speech.pool import Pool
 from voxyard.speech.process import Device
 from voxyard.speech.requests import Request
+
+TONES = EngineName("engines:tones")
 
 
 class Everything(Section):
@@ -24,6 +33,17 @@ class Everything(Section):
 
 def gpu(index: int, free: int | None = 80_000, problem: str | None = None) -> Gpu:
     return Gpu(index, f"GPU-{index}", "H200", f"00000000:0{index}:00.0", 140_000, free, (9, 0), problem=problem)
+
+
+def nobody(index: int) -> list[Process]:
+    return []
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def test_there_are_as_many_workers_as_gpus_up_to_four() -> None:
@@ -42,14 +62,17 @@ def test_without_parallel_speech_there_is_one_worker_and_one_chunk_at_a_time() -
     assert section.limits().batch == 1
 
 
-def test_a_gpu_without_the_workers_memory_or_with_a_problem_is_left_out() -> None:
-    chosen = gpu_devices([gpu(0, free=100), gpu(1, problem="fell off the bus"), gpu(2, free=None)], SpeechSection())
-    assert [device.name for device in chosen] == ["2"]
+def test_a_gpu_with_a_problem_is_left_out_and_one_whose_memory_is_held_comes_last() -> None:
+    found = [gpu(0, free=100), gpu(1, problem="fell off the bus"), gpu(2, free=None), gpu(3)]
+
+    assert [device.name for device in gpu_devices(found, SpeechSection())] == ["2", "3", "0"]
+    assert [device.name for device in gpu_devices(found, SpeechSection(max_parallel_tts_workers=2))] == ["2", "3"]
 
 
 def test_no_usable_gpu_is_an_error_that_says_why_for_each() -> None:
-    with pytest.raises(SpeechError, match=r"GPU 0: 100 MiB are free, a worker needs 6144 MiB; GPU 1: fell off"):
-        gpu_devices([gpu(0, free=100), gpu(1, problem="fell off the bus")], SpeechSection())
+    small = replace(gpu(0, free=100), memory_total_mib=4096)
+    with pytest.raises(SpeechError, match=r"GPU 0: it has 4096 MiB in all, a worker needs 6144 MiB; GPU 1: fell off"):
+        gpu_devices([small, gpu(1, problem="fell off the bus")], SpeechSection())
 
 
 def test_the_settings_have_the_names_that_users_know() -> None:
@@ -58,11 +81,11 @@ def test_the_settings_have_the_names_that_users_know() -> None:
 
 
 def test_a_worker_starts_only_where_its_memory_is_free_at_that_moment() -> None:
-    admit = admission(lambda: [gpu(0, free=100), gpu(1)], SpeechSection())
+    admit = admission(lambda: [gpu(0, free=100), gpu(1)], SpeechSection(), nobody)
     with Pool(
         EngineName("engines:tones"),
         [Device("0", "GPU-0"), Device("1", "GPU-1")],
-        limits=Limits(back_off=0),
+        limits=Limits(back_off=0.01),
         admit=admit,
     ) as pool:
         job = pool.submit([Request(number, "text") for number in range(12)])
@@ -72,8 +95,66 @@ def test_a_worker_starts_only_where_its_memory_is_free_at_that_moment() -> None:
 
 def test_a_gpu_that_has_gone_takes_no_worker() -> None:
     admit = admission(lambda: [gpu(1)], SpeechSection())
-    assert admit(Device("0", "GPU-0")) == "GPU 0 is not there any more"
+    assert admit(Device("0", "GPU-0")) == Refusal("missing", "GPU 0 is not there any more")
     assert admit(Device("cpu0")) is None
+
+
+def test_a_refusal_names_the_gpu_what_it_has_what_is_needed_and_who_holds_it() -> None:
+    held = {0: [Process(4711, "python3", 130_000 << 20)]}
+    admit = admission(lambda: [gpu(0, free=100), gpu(1)], SpeechSection(), held.__getitem__)
+
+    assert admit(Device("1", "GPU-1")) is None
+    assert admit(Device("0", "GPU-0")) == Refusal(
+        "memory",
+        "GPU 0: 100 MiB are free, a worker needs 6144 MiB; held by python3 (process 4711) 130000 MiB",
+    )
+
+
+def test_a_driver_that_does_not_answer_is_waited_for_and_ends_no_pool() -> None:
+    def broken() -> list[Gpu]:
+        raise HostError("the NVIDIA driver does not answer")
+
+    admit = admission(broken, SpeechSection())
+
+    assert admit(Device("0", "GPU-0")) == Refusal("driver", "GPU 0: the NVIDIA driver does not answer")
+
+
+def test_a_gpu_that_is_not_free_at_the_start_speaks_once_it_is() -> None:
+    cards, registry = [gpu(0, free=100)], CollectorRegistry()
+    admit = admission(lambda: cards, SpeechSection(), nobody)
+    metrics, why = PoolMetrics(registry), {"gpu": "0", "reason": "memory"}
+    only = Device("0", "GPU-0")
+    with Pool(TONES, [only], limits=Limits(back_off=0.01, back_off_most=0.01), observer=metrics, admit=admit) as pool:
+        job = pool.submit([Request(number, "text") for number in range(3)])
+        until(lambda: pool.workers()[0].processes > 2 * Limits().starts)
+
+        assert not job.finished
+        assert pool.waiting == pool.workers()[0].reason == "GPU 0: 100 MiB are free, a worker needs 6144 MiB"
+        assert pool.workers()[0].state == "waiting"
+        assert registry.get_sample_value("voxyard_bark_worker_waiting", why) == 1
+        until(lambda: registry.get_sample_value("voxyard_bark_workers_expected") == 0)
+
+        cards[0] = gpu(0)
+        assert job.wait(60)
+        assert [outcome.failure for outcome in job.outcomes()] == [None] * 3
+        assert not pool.waiting
+
+
+def test_a_gpu_is_claimed_in_the_metrics_when_its_worker_takes_it() -> None:
+    cards, registry = [gpu(0, free=100), gpu(1)], CollectorRegistry()
+    quick = SpeechSection(worker_memory_mib=6144)
+
+    def claimed(index: int) -> float | None:
+        labels = {"workload": "bark", "role": "bark", "gpu": str(index), "uuid": f"GPU-{index}"}
+        return registry.get_sample_value("voxyard_workload_gpu_assigned", labels)
+
+    with open_pool(TONES, quick, "auto", workload="bark", registry=registry, warm=2, gpus=lambda: cards) as pool:
+        until(lambda: {worker.state for worker in pool.workers()} == {"ready", "waiting"})
+        assert (claimed(0), claimed(1)) == (None, 1)
+
+        cards[0] = gpu(0)
+        until(lambda: [worker.state for worker in pool.workers()] == ["ready", "ready"])
+        assert (claimed(0), claimed(1)) == (1, 1)
 
 
 def test_auto_takes_the_gpus_of_a_host_that_has_any_and_cpu_never_asks_for_them() -> None:

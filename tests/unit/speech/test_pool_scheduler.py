@@ -9,7 +9,7 @@ from simulated_pool import Fate, SimulatedPool
 
 from voxyard.speech.limits import Limits, workers_wanted
 from voxyard.speech.queue import Key
-from voxyard.speech.scheduler import Scheduler, Send
+from voxyard.speech.scheduler import GiveUp, Scheduler, Send, Start
 
 
 def keys(count: int, job: int = 0) -> list[Key]:
@@ -273,3 +273,46 @@ def test_nothing_is_lost_or_doubled_in_a_random_schedule(seed: int) -> None:
 
     assert spoken(pool) == sorted(set(everything) - poison)
     assert set(pool.given_up) == poison
+
+
+def test_a_gpu_that_has_no_room_for_an_hour_fails_no_chunk() -> None:
+    pool = SimulatedPool(1, rows=4, refuse=lambda _, now: now < 3600.0)
+    pool.scheduler.submit(0, [1.0] * 6, 0.0)
+
+    pool.run()
+
+    assert spoken(pool) == keys(6)
+    assert pool.given_up == {}
+    assert [when for when, _ in pool.refusals[:4]] == pytest.approx([0.0, 1.0, 3.0, 7.0], abs=0.01)
+    assert len(pool.refusals) < 3600 / pool.scheduler.limits.back_off_most + 10
+    assert pool.makespan < 3600 + pool.scheduler.limits.back_off_most + 10
+
+
+def test_while_one_gpu_has_no_room_the_others_speak_also_what_failed_there_once() -> None:
+    unlucky = Key(0, 1)
+    pool = SimulatedPool(2, fate=Fate(poison=frozenset({unlucky})), refuse=lambda slot, _: slot == 0)
+    pool.scheduler.submit(0, [1.0] * 6, 0.0)
+
+    pool.run()
+
+    assert spoken(pool) == [key for key in keys(6) if key != unlucky]
+    assert set(pool.given_up) == {unlucky}
+    assert pool.scheduler.census().expected == 1
+
+
+def test_a_refusal_between_failed_starts_does_not_count_as_one() -> None:
+    scheduler = Scheduler(1)
+    scheduler.submit(0, [1.0], 0.0)
+    for number in range(9):
+        (start,) = scheduler.actions(100.0 * number)
+        assert isinstance(start, Start)
+        if number % 4 == 3:
+            scheduler.died(0, start.generation, "there is no model here", 100.0 * number)
+        else:
+            scheduler.refused(0, start.generation, 100.0 * number)
+
+    assert scheduler.slots[0].failed_starts == 2
+    (start,) = scheduler.actions(1000.0)
+    scheduler.died(0, start.generation, "there is no model here", 1000.0)  # type: ignore[union-attr]
+    (given_up,) = scheduler.actions(1000.0)
+    assert given_up == GiveUp(Key(0, 0), "no worker", "no worker could be started: worker 0: there is no model here")

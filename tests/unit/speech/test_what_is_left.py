@@ -1,14 +1,22 @@
-"""What `voxyard speak` says of an unfinished file: it tells what is in it, and throws nothing away."""
+"""What `voxyard speak` says of an unfinished file, and of a GPU that is not free: nothing is thrown away."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from voxyard.cli.speak import _partial
+from voxyard.cli.speak import _partial, _shown
 from voxyard.speech.encode import open_sound
+from voxyard.speech.engine import EngineName
+from voxyard.speech.job import Progress
 from voxyard.speech.narrate import Narration
+from voxyard.speech.placement import Refusal
+from voxyard.speech.pool import Pool
+from voxyard.speech.process import Device
+from voxyard.speech.requests import Request
 
 
 def test_sound_that_was_written_and_not_yet_counted_is_kept(tmp_path: Path) -> None:
@@ -22,3 +30,21 @@ def test_sound_that_was_written_and_not_yet_counted_is_kept(tmp_path: Path) -> N
 def test_a_file_without_sound_is_removed(tmp_path: Path) -> None:
     assert _partial(Narration(6), open_sound(tmp_path / "a.wav")) == "nothing was written"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_while_no_gpu_is_free_the_command_says_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("voxyard.cli.speak.PLAIN_LINE_SECONDS", 0.0)
+    caplog.set_level("INFO", logger="voxyard.cli")
+    narration, nothing_yet = Narration(6), Progress(6, 0, 0, 0.0, 0.0, 30.0)
+    full = Refusal("memory", "GPU 0: 100 MiB are free, a worker needs 6144 MiB")
+
+    with Pool(EngineName("engines:tones"), [Device("0", "GPU-0")], admit=lambda _: full) as pool:
+        pool.submit([Request(0, "text")])
+        while pool.waiting is None:
+            time.sleep(0.005)
+        with _shown(narration, pool) as show:
+            show(nothing_yet)
+
+    assert caplog.messages[-1] == "0 of 6 chunks, waiting for GPU 0: 100 MiB are free, a worker needs 6144 MiB"
