@@ -1,4 +1,4 @@
-"""make bench-bark: our decode loop beside transformers' own, same random weights and token counts, in turns."""
+"""make bench-bark: our decode loop beside transformers' own, in turns: same random weights and counts, no voice."""
 
 from __future__ import annotations
 

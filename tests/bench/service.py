@@ -1,4 +1,7 @@
-"""make bench-service: what the service adds to an instant engine; 500 documents at once; memory over the run."""
+"""make bench-service: what the service adds to an instant engine; 500 documents at once; memory over the run.
+
+The client runs on the same machine: its CPU time is told apart from the service's, and rates are of both together.
+"""
 
 from __future__ import annotations
 
@@ -56,12 +59,13 @@ def main(arguments: list[str] | None = None) -> int:
     result = {
         "name": "service",
         "machine": {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
+        "ratios": {"lost": figures["documents_lost"], "rss_growth": figures["resident_growth"]},
         "figures": figures,
     }
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     for name, value in figures.items():
-        print(f"{name:36}{value:12.3f}")
+        print(f"{name:50}{value:12.3f}")
     return 1 if figures["documents_lost"] else 0
 
 
@@ -70,18 +74,21 @@ async def measure(address: str, process: psutil.Process, documents: int) -> dict
     limits = httpx.Limits(max_connections=AT_ONCE)
     async with httpx.AsyncClient(base_url=address, timeout=300, limits=limits) as client:
         await ready(client)
-        figures = await latencies(client)
+        figures = await latencies(client, process)
         resident = [process.memory_info().rss / _MIB]
         lost = accepted = 0.0
+        cpu = Cpu(process)
         for _ in range(WAVES):
             rate, missing = await wave(client, documents)
             accepted, lost = max(accepted, rate), lost + missing
             resident.append(process.memory_info().rss / _MIB)
+        spent = cpu.spent("document", documents * WAVES)
     return {
         **figures,
         "documents": float(documents * WAVES),
         "documents_lost": lost,
-        "documents_accepted_per_second": accepted,
+        "documents_accepted_per_second_beside_the_client": accepted,
+        **spent,
         "resident_mib_after_first_wave": resident[1],
         "resident_mib_after_last_wave": resident[-1],
         "resident_growth": resident[-1] / resident[1],
@@ -94,7 +101,25 @@ async def ready(client: httpx.AsyncClient) -> None:
         await asyncio.sleep(0.1)
 
 
-async def latencies(client: httpx.AsyncClient) -> dict[str, float]:
+class Cpu:
+    """CPU time from now on: of the service with its workers, and of this process, which is the client."""
+
+    def __init__(self, service: psutil.Process) -> None:
+        self._service = service
+        self._begin = self._read()
+
+    def spent(self, what: str, count: int) -> dict[str, float]:
+        """Milliseconds for each of so many."""
+        each = [(now - then) * 1000 / count for now, then in zip(self._read(), self._begin, strict=True)]
+        return {f"service_cpu_ms_per_{what}": each[0], f"client_cpu_ms_per_{what}": each[1]}
+
+    def _read(self) -> tuple[float, float]:
+        """Seconds; of processes that have ended, what their parents have waited for."""
+        of_service = [each.cpu_times() for each in [self._service, *self._service.children(recursive=True)]]
+        return sum(sum(times[:4]) for times in of_service), time.process_time()
+
+
+async def latencies(client: httpx.AsyncClient, process: psutil.Process) -> dict[str, float]:
     """A sentence over HTTP and the same straight through a pool, by turns."""
     over_http: list[float] = []
     direct: list[float] = []
@@ -113,16 +138,18 @@ async def latencies(client: httpx.AsyncClient) -> dict[str, float]:
             if turn >= 20:  # both are warm
                 over_http.append(took)
                 direct.append(alone)
-        began = time.perf_counter()
+        cpu, began = Cpu(process), time.perf_counter()
         await asyncio.gather(*(client.post("/v1/audio/speech", json=body) for _ in range(LATENCIES)))
         together = LATENCIES / (time.perf_counter() - began)
+        spent = cpu.spent("speech_request", LATENCIES)
     added = [http - alone for http, alone in zip(over_http, direct, strict=True)]
     return {
         "speech_p50_ms": statistics.median(over_http) * 1000,
         "pool_alone_p50_ms": statistics.median(direct) * 1000,
         "added_p50_ms": statistics.median(added) * 1000,
         "added_p99_ms": statistics.quantiles(added, n=100)[-1] * 1000,
-        "speech_requests_per_second": together,
+        "speech_requests_per_second_beside_the_client": together,
+        **spent,
     }
 
 

@@ -182,7 +182,7 @@ class Run:
             traces = self.step.traces.total()
             means = self.step.train(staged.batch)
             if before is not None and self.devices.kind == "gpu":
-                before["total"].numpy()  # one step behind: the clock sees the device's pace, the device never waits
+                before["total"].numpy()  # one step behind: the clock sees the device's pace
             before, step, now = means, staged.plan.step + 1, time.perf_counter()
             traced = self.step.traces.total() != traces
             self.clock.step(now - last, wait, staged.plan.bucket, traced=traced)
