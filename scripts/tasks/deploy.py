@@ -260,7 +260,13 @@ def _sum_up(outcomes: Sequence[Outcome], *, json: bool) -> None:
 
 def _site(fleet: Inventory, connections: Connections, *, drain: bool) -> Site:
     silencer = Silencer(fleet.hosts, connections.shared)
-    return Site(runs=TrainingRuns(), silencer=silencer, cache=ImageCache(IMAGES_CACHE), drain=drain)
+    return Site(
+        runs=TrainingRuns(),
+        silencer=silencer,
+        cache=ImageCache(IMAGES_CACHE),
+        drain=drain,
+        min_healthy_seconds=fleet.rollout.min_healthy_seconds,
+    )
 
 
 def _references(images: Sequence[str] | None) -> dict[str, str]:

@@ -87,13 +87,16 @@ def leave(*, good: bool) -> None:
 
 @contextmanager
 def stopping_in_order(stopping: Stopping) -> Iterator[None]:
-    """The first Ctrl-C, SIGTERM or hang-up ends the work after the steps that are under way; the second one at once."""
+    """The first Ctrl-C, SIGTERM or hang-up ends the work in order, the second without going back, the third at once."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def ask(number: int, _: FrameType | None) -> None:
-        if stopping.asked:
+        if stopping.asked_again:
             raise KeyboardInterrupt
-        say(f"{signal.Signals(number).name}: stopping after the steps that are under way; once more: at once")
+        how = "leaving the host as it is; once more: at once"
+        if not stopping.asked:
+            how = "a host that is being changed goes back to its last good release; once more: it is left as it is"
+        say(f"{signal.Signals(number).name}: stopping after the steps that are under way; {how}")
         stopping.ask()
 
     before = {number: signal.signal(number, ask) for number in signals}

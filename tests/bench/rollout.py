@@ -54,9 +54,13 @@ class OnTheirClock(Stopping):
         super().__init__()
         self._clock = clock
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float, *, going_back: bool = False) -> None:
         """So many seconds of the hosts' time."""
         self._clock.sleep(seconds)
+
+    def now(self) -> float:
+        """The hosts' time."""
+        return self._clock.now()
 
 
 @dataclass(frozen=True)

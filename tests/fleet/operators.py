@@ -23,15 +23,20 @@ from tiny_model import write_model
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "a-key-for-tests-0123456789"
 SERVER = """
-import http.server, os, sys, time
+import http.server, os, sys, threading
 role, mode = os.environ["ROLE"], os.environ["MODE"]
 if mode == "ends":
     sys.exit("no such option: --fly")
+def die():
+    print("torch sees no GPU", flush=True)
+    os._exit(7)
+if mode == "dies":
+    threading.Timer(6, die).start()
 port = int(os.environ["VOXYARD_EXPORTER_PORT" if role == "exporter" else "VOXYARD_PORT"])
 metrics = f"voxyard_{role}_stand_in 1.0\\nvoxyard_exporter_collect_success 1.0\\n"
 class Answers(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        good = mode == "works" or (mode == "unready" and self.path != "/readyz")
+        good = mode in ("works", "dies") or (mode == "unready" and self.path != "/readyz")
         self.send_response(200 if good else 503)
         self.end_headers()
         self.wfile.write((metrics if self.path == "/metrics" else "no model").encode())
@@ -137,12 +142,13 @@ def write_fleet(folder: Path, entries: Mapping[str, Mapping[str, Any]], **top: A
             each.setdefault("bark", {"weights": "weights", "stop_seconds": 5})
             each.setdefault("secrets", "secrets.yaml")
     path = folder / "hosts.yaml"
+    top = {"rollout": {"min_healthy_seconds": 1}, **top}  # of stand-ins: a test of the gate itself takes the default
     path.write_text(yaml.safe_dump({"hosts": dict(entries), **top}, sort_keys=False))
     return path
 
 
 def stand_in(engine: Engine, base: str, role: str, mode: str = "works", *, extra: str = "") -> str:
-    """An image that answers as a service of this role does; its tag. Modes: works, unready, unhealthy, ends."""
+    """An image that answers as a service of this role does; its tag. Modes: works, unready, unhealthy, ends, dies."""
     folder = engine.folder / "stand-ins" / role
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "serve.py").write_text(textwrap.dedent(SERVER))

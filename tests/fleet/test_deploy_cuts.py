@@ -130,7 +130,7 @@ def test_of_two_deploys_at_once_one_is_refused_and_told_who_deploys(fleet: Fleet
     assert audit(fleet.host)[-1]["result"] == "ok"
 
 
-def test_after_ctrl_c_the_lock_is_given_back_and_the_next_deploy_goes_on(fleet: Fleet) -> None:
+def test_ctrl_c_takes_the_host_back_and_gives_back_the_lock_and_the_next_deploy_goes_on(fleet: Fleet) -> None:
     image, before = fleet.renew(), current(fleet.host)
     with standing_in(fleet.host, "docker", slow_start(5)), deploying(fleet, image) as first:
         first.send_signal(signal.SIGINT)
@@ -138,7 +138,9 @@ def test_after_ctrl_c_the_lock_is_given_back_and_the_next_deploy_goes_on(fleet: 
     assert first.returncode == 1, err
     assert "stopping after the steps that are under way" in err
     assert "interrupted" in out
+    assert f"rolled back to release {before}" in " ".join(out.split())
     assert current(fleet.host) == before
+    assert fleet.operator.fab("status").returncode == 0, "what ran before runs again"
     assert fleet.host.run(LOCKED, check=False).returncode == 1
     assert audit(fleet.host)[-1]["result"] == "interrupted"
     assert fleet.operator.results("deploy", "--image", image) == {"gpu-one": "deployed"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -199,6 +199,27 @@ def test_a_canary_that_never_gets_well_is_taken_back_and_the_others_are_never_to
     last = audit(pix)[-1]
     assert (last["what"], last["result"], last["from"]) == ("deploy", "failed", release)
     assert "rolled back" in last["note"]
+
+
+def test_a_canary_that_dies_after_it_was_well_is_taken_back_with_the_seconds_that_are_the_default(
+    fleet: Fleet, engine: Engine, base_image: str
+) -> None:
+    pix, sys, _ = fleet.hosts
+    release, other = current(pix), containers(sys)
+    document = yaml.safe_load(fleet.operator.inventory.read_text())
+    del document["rollout"]
+    path = fleet.operator.inventory.with_name("default.yaml")
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    dies = stand_in(engine, base_image, "bark", "dies")
+    done = replace(fleet.operator, inventory=path).fab("deploy", "--image", f"bark={dies}")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1
+    assert "exit code 7. It wrote last: bark stands in torch sees no GPU rolled back to release" in said
+    assert f"rolled back to release {release}" in said
+    assert "gpu-pix: waiting for bark: well for " in done.stderr
+    assert (current(pix), containers(sys)) == (release, other)
+    (status,) = fleet.operator.json("status", "--host", "gpu-pix")["hosts"]
+    assert (status["ok"], [each["restarts"] for each in status["services"]]) == (True, [0, 0])
 
 
 def test_only_the_layers_that_a_host_lacks_are_sent(fleet: Fleet, engine: Engine, base_image: str) -> None:

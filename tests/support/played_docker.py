@@ -57,6 +57,7 @@ class PlayedDocker:
             "rmi": self._remove_images,
             "top": lambda _: "PID\n4711\n4712",
             "logs": lambda _: self.log,
+            "events": lambda _: "",
             "compose": lambda rest: self._up(rest, folder) if "up" in rest else "",
         }
         return handlers[words[0]](words[1:])

@@ -20,6 +20,7 @@ ROLES: tuple[Role, ...] = ("trainer", "bark", "monitoring")
 POLICIES: tuple[Policy, ...] = ("recommended", "full")
 MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000, "node_exporter": 9100}
 LONGEST_STOP = 3600  # seconds
+MIN_HEALTHY_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +98,10 @@ class AlertReceiver:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How a release spreads after the canaries."""
+    """How a release spreads, and when a service of it is found good."""
 
-    batch: int = 4  # hosts at a time
+    batch: int = 4  # hosts at a time, after the canaries
+    min_healthy_seconds: int = MIN_HEALTHY_SECONDS  # without a restart
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def load(path: Path) -> Inventory:
     defaults = problems.values(top.get("defaults"), "defaults", _SETTINGS)
     hosts = tuple(_hosts(top.get("hosts"), defaults, problems))
     receivers = tuple(_receivers(top.get("alert_receivers"), problems))
-    rollout = problems.values(top.get("rollout"), "rollout", {"batch": reading.whole("a number of hosts", 1, 1000)})
+    rollout = problems.values(top.get("rollout"), "rollout", _ROLLOUT)
     problems.raise_any()
     return Inventory(path, hosts, receivers, Rollout(**cast("dict[str, Any]", rollout)))
 
@@ -252,6 +254,10 @@ _SETTINGS: Readers = {  # what may stand under `defaults` and under a host
     },
     "trainer": {"metrics_port": reading.port, "stop_seconds": _stop_seconds},
     "secrets": reading.path,
+}
+_ROLLOUT: Readers = {
+    "batch": reading.whole("a number of hosts", 1, 1000),
+    "min_healthy_seconds": reading.whole("seconds", 1, 3600),
 }
 _OWN: Readers = {  # what only one host can have
     "address": reading.word,

@@ -125,10 +125,15 @@ def starts(wanted: Manifest, state: HostState) -> tuple[Start, ...]:
     for service in wanted.services:
         container = state.container(service.name)
         why = _why_anew(service, container, state)
+        untried = container is not None and container.release == wanted.id and _never_found_good(wanted, state)
         if why is not None:
             found.append(Start(service, why))
+        elif container is not None and untried and container.restarts:
+            found.append(Start(service, f"its container had to be started again, {container.restarts} times so far"))
         elif container is not None and container.starting:
             found.append(Start(service, "it is starting", wait_only=True))
+        elif untried:
+            found.append(Start(service, "whoever started it did not see whether it stays well", wait_only=True))
     return tuple(found)
 
 
@@ -168,6 +173,11 @@ def _why_anew(service: ServiceEntry, container: ServiceContainer | None, state: 
     if not container.healthy:
         return f"it is {container.said}"
     return state.unanswered.get(service.name)
+
+
+def _never_found_good(wanted: Manifest, state: HostState) -> bool:
+    """Whether the release may be one of which a deploy was cut off in its gate."""
+    return wanted.id not in (state.current, state.previous)
 
 
 def _shipments(release: Release, state: HostState) -> Iterator[Shipment]:

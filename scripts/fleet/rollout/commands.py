@@ -262,10 +262,20 @@ def processes(container: str) -> Command:
     return Command("processes", f"docker top {shlex.quote(container)} -eo pid")
 
 
-def logs(service: str) -> Command:
-    """Prints the last lines that a service wrote."""
-    text = f"docker ps -aq {_COMPOSE_LABEL} --filter {_role(service)} | head -n 1 | xargs -r docker logs --tail 20 2>&1"
-    return Command("logs", text)
+def logs(container: str, *, until: str = "") -> Command:
+    """Prints the last lines that a container wrote, before the moment `until` where one is given."""
+    end = f"--until {shlex.quote(until)} " if until else ""
+    return Command("logs", f"docker logs --tail 400 {end}{shlex.quote(container)} 2>&1")
+
+
+def deaths(container: str) -> Command:
+    """Prints how a container ended in the last minutes: a line with `die` and the exit code, one with `oom` before."""
+    text = (
+        f'docker events --since 5m --until "$(date +%s.%N)" --filter container={shlex.quote(container)} '
+        "--filter event=oom --filter event=die "
+        "--format '{{.Action}} {{index .Actor.Attributes \"exitCode\"}}'"
+    )
+    return Command("deaths", text)
 
 
 def releases_there() -> Command:

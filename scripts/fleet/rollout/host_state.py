@@ -39,6 +39,8 @@ class ServiceContainer:
     started: str
     exit_code: int = 0
     compose_hash: str = ""
+    restarts: int = 0  # by the engine, since the container was made
+    out_of_memory: bool = False  # the kernel ended it for that
 
     @property
     def healthy(self) -> bool:
@@ -53,8 +55,13 @@ class ServiceContainer:
     @property
     def said(self) -> str:
         """How it is, in words."""
-        ended = f", exit code {self.exit_code}" if self.state in ("exited", "dead", "restarting") else ""
+        ended = f", {exit_words(self.exit_code, out_of_memory=self.out_of_memory)}" if self.ended else ""
         return f"{self.state}, health: {self.health or 'no health check'}{ended}"
+
+    @property
+    def ended(self) -> bool:
+        """Whether its program has ended, also where the engine is about to start it again."""
+        return self.state in ("exited", "dead", "restarting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,11 @@ class Endpoint:
 def endpoints(found: Manifest) -> tuple[Endpoint, ...]:
     """Where the services of a release answer."""
     return tuple(Endpoint(each.name, each.address, each.port, each.ready) for each in found.services)
+
+
+def exit_words(code: int | str, *, out_of_memory: bool) -> str:
+    """How a program ended."""
+    return f"exit code {code}{', out of memory (OOM)' if out_of_memory else ''}"
 
 
 def container_of(containers: Iterable[ServiceContainer], service: str) -> ServiceContainer | None:
@@ -243,6 +255,8 @@ def _container(found: Mapping[str, Any]) -> ServiceContainer:
         started=state["StartedAt"],
         exit_code=int(state.get("ExitCode", 0)),
         compose_hash=labels.get(HASH_LABEL, ""),
+        restarts=int(found.get("RestartCount", 0)),
+        out_of_memory=bool(state.get("OOMKilled", False)),
     )
 
 

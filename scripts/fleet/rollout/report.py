@@ -58,21 +58,22 @@ def findings_document(result: GroupResult[Surveyed], names: Sequence[str], *, st
 
 def status_table(result: GroupResult[Status], names: Sequence[str]) -> Table:
     """A row a service, hosts in the order of the inventory."""
-    table = _table("host", "current", "service", "runs", "state", "answers", "drift")
+    table = _table("host", "current", "service", "runs", "state", "restarts", "answers", "drift")
     for name in names:
         if name in result.failed:
-            _row(table, name, "", "", "", str(result.failed[name]), "", "")
+            _row(table, name, "", "", "", str(result.failed[name]), "", "", "")
             continue
         status = result.succeeded[name]
         if status.problem is not None:
-            _row(table, name, status.current or "", "", "", status.problem, "", "")
+            _row(table, name, status.current or "", "", "", status.problem, "", "", "")
         for each in status.services:
             drift = "; ".join(each.drift) or "none"
-            _row(table, name, status.current or "", each.name, each.release, each.state, each.answers, drift)
+            cells = (each.name, each.release, each.state, str(each.restarts), each.answers, drift)
+            _row(table, name, status.current or "", *cells)
         for file in status.changed_files:
-            _row(table, name, "", "", "", "", "", f"{file} was changed on the host")
+            _row(table, name, "", "", "", "", "", "", f"{file} was changed on the host")
         if status.lock is not None:
-            _row(table, name, "", "", "", f"locked by {status.lock}", "", "")
+            _row(table, name, "", "", "", f"locked by {status.lock}", "", "", "")
     return table
 
 

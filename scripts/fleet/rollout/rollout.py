@@ -45,7 +45,7 @@ def apply(
         if change.publish:
             _publish(host, session, change.manifest, change.current)
     except StoppedError as error:
-        note = f"{error}: the same command goes on where it ended"
+        note = f"{error}; the same command goes on with what is there"
         return _end(session, Outcome(host, "interrupted", before, after, note), change, what)
     except FleetError as error:
         return _end(session, Outcome(host, "failed", before, after, str(error)), change, what)
@@ -73,8 +73,11 @@ def _switch(
     host: str, session: Session, change: Change, site: Site, active: Sequence[Any], what: str
 ) -> tuple[str, ...]:
     """Services from one release to the next, the runs drained for the time of it; what was verified, in words."""
-    secrets = () if change.release is None else tuple(change.release.secrets)
-    switch = Switch(host, session, site.clock, site.stopping.check, secrets=secrets)
+    secrets = {} if change.release is None else change.release.secrets
+    switch = Switch(
+        host, session, site.stopping, site.min_healthy_seconds, secrets=tuple(secrets),
+        say=lambda text: log.info("%s", without(text, secrets)),
+    )  # fmt: skip
     touched = bool(active) or change.touches_services
     silenced = site.silencer.quiet([host], f"{what} {change.manifest.id}") if touched else nullcontext()
     with silenced:
@@ -84,12 +87,11 @@ def _switch(
                 site.stopping.check()
                 Transfer(host, session, site.cache).secrets(change.secrets)
             switch.carry_out(change.manifest, change.starts, change.removals)
-        except StoppedError:
-            raise
         except FleetError as error:
             back = _back(switch, change)
             resumed = _resumed(session, active, site)
-            raise HostFailedError(f"{error}\n{back}{resumed}") from error
+            kind = StoppedError if isinstance(error, StoppedError) else HostFailedError
+            raise kind(f"{error}\n{back}{resumed}") from error
         if site.drain:  # those too that another deploy has drained before it was cut off
             site.runs.resume_drained(session, change.manifest.id)
     return tuple(switch.limits)
@@ -104,11 +106,12 @@ def drain_runs(host: str, session: Session, active: Sequence[Any], site: Site) -
 
 
 def _back(switch: Switch, change: Change) -> str:
-    if change.current == change.manifest.id:
-        return f"release {change.manifest.id} was the current one already: fab rollback goes to the one before it"
     before = change.current_manifest
     if change.current is not None and before is None:
         return f"the current release {change.current} has no manifest that can be read, so nothing went back to it"
+    if change.current == change.manifest.id:
+        said = f"release {change.manifest.id} was the current one already: fab rollback goes to the one before it"
+        return f"{said}; {switch.services()}" if switch.touched else said
     return switch.back_to(before)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -11,40 +12,53 @@ from typing import Any, Protocol
 
 from fleet.errors import FleetError
 from fleet.images.archive import ImageCache
+from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
 from fleet.remote import Session
-from fleet.rollout.gate import Clock
 
 
 class StoppedError(FleetError):
-    """The operator wants to stop (Ctrl-C): no further step is begun."""
+    """The operator wants to stop (Ctrl-C): no further step is begun, but those that take a host back."""
 
     exit_code = 1
 
 
 class Stopping:
-    """Whether the operator wants to stop; threads ask, the one that hears Ctrl-C says so."""
+    """Whether the operator wants to stop; threads ask, the one that hears Ctrl-C says so.
+
+    Who asks once wants hosts taken back that are in between; who asks again wants them left as they are.
+    """
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._forward = threading.Event()
+        self._back = threading.Event()
 
     def ask(self) -> None:
         """Stop at the next step."""
-        self._event.set()
+        (self._back if self.asked else self._forward).set()
 
     @property
     def asked(self) -> bool:
         """Whether somebody asked."""
-        return self._event.is_set()
+        return self._forward.is_set()
 
-    def check(self) -> None:
-        """Raises StoppedError after `ask`."""
-        if self.asked:
+    @property
+    def asked_again(self) -> bool:
+        """Whether nobody is to be taken back either."""
+        return self._back.is_set()
+
+    def check(self, *, going_back: bool = False) -> None:
+        """Raises StoppedError after `ask`, on the way back after the second one."""
+        if self.asked_again if going_back else self.asked:
             raise StoppedError("stopped by Ctrl-C")
 
-    def wait(self, seconds: float) -> None:
-        """Wait for so long, or until somebody asks. Raises StoppedError then."""
-        self._event.wait(seconds)
-        self.check()
+    def wait(self, seconds: float, *, going_back: bool = False) -> None:
+        """Wait for so long, or until somebody asks. Raises StoppedError as `check` does."""
+        (self._back if going_back else self._forward).wait(seconds)
+        self.check(going_back=going_back)
+
+    def now(self) -> float:
+        """Seconds on the clock by which `wait` waits."""
+        return time.monotonic()
 
 
 class Runs(Protocol):
@@ -119,8 +133,4 @@ class Site:
     cache: ImageCache = field(default_factory=lambda: ImageCache(Path("build/images-cache")))
     drain: bool = False
     keep: int = 3  # releases of a host, and what they need
-
-    @property
-    def clock(self) -> Clock:
-        """Waits that end when the operator wants to stop."""
-        return Clock(wait=self.stopping.wait)
+    min_healthy_seconds: float = MIN_HEALTHY_SECONDS  # without a restart, before a service is found good

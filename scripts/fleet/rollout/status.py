@@ -39,6 +39,7 @@ class ServiceStatus:
     answers: str  # in words
     address: str = ""
     port: int = 0
+    restarts: int = 0  # of its container by the engine
     drift: tuple[str, ...] = ()
 
 
@@ -118,6 +119,7 @@ def _services(
             answers="up" if problem is None else problem,
             address=entry.address,
             port=entry.port,
+            restarts=container.restarts,
             drift=tuple(_drift(entry, container, images, answers)),
         )
     for name in sorted({each.service for each in containers} - {each.name for each in release.services}):

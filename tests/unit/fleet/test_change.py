@@ -111,6 +111,18 @@ def test_only_what_is_not_as_it_should_be_changes(other: dict[str, Any], said: s
     assert said in found.lines()[0]
 
 
+def test_what_a_cut_deploy_has_started_is_watched_or_made_anew_where_it_ended_before() -> None:
+    cut = replace(good(), current="older")
+    assert [str(each) for each in change(WANTED, cut).starts] == [
+        "wait for exporter: whoever started it did not see whether it stays well",
+        "wait for bark: whoever started it did not see whether it stays well",
+    ]
+    crashed = replace(cut, containers=(container("exporter", "e-1"), container("bark", "b-1", restarts=3)))
+    (_, bark) = change(WANTED, crashed).starts
+    assert str(bark) == "start bark: its container had to be started again, 3 times so far"
+    assert not change(WANTED, replace(cut, previous=WANTED.id)).starts, "it was found good before"
+
+
 def test_a_service_may_run_from_an_older_release() -> None:
     state = replace(good(), containers=(container("exporter", "e-1", release="older"), container("bark", "b-1")))
     assert change(WANTED, state).nothing

@@ -46,7 +46,7 @@ def test_the_example_is_a_good_inventory() -> None:
     assert third.roles == ("monitoring",)
     assert {host.user for host in inventory.hosts} == {"voxyard"}
     assert [host.canary for host in inventory.hosts] == [True, False, False]
-    assert inventory.rollout == Rollout(batch=4)
+    assert inventory.rollout == Rollout(batch=4, min_healthy_seconds=30)
     assert first.secrets == ROOT / "deploy/secrets.yaml"
     assert first.bark.weights == ROOT / "deploy/../build/weights/bark"
     assert first.bark.address is None
@@ -184,6 +184,10 @@ def test_a_wrong_value_is_named_with_host_key_and_line(read: Read, keys: str, co
         ("alert_receivers: [{name: n, pager: 1}]", "1: alert_receivers[0].pager: unknown key"),
         ("alert_receivers: {}", "1: alert_receivers: expected a list, found a mapping"),
         ("rollout: {batch: 0}\nhosts: {a: {address: h, user: u}}", "1: rollout.batch: expected a number of hosts from"),
+        (
+            "rollout: {min_healthy_seconds: 0}\nhosts: {a: {address: h, user: u}}",
+            "1: rollout.min_healthy_seconds: expected seconds from 1 to 3600, found 0",
+        ),
         ("rollout: {size: 1}\nhosts: {a: {address: h, user: u}}", "1: rollout.size: unknown key"),
         ("defaults: {canary: true}\nhosts: {a: {address: h, user: u}}", "1: defaults.canary: unknown key"),
         ("defaults: {bark: {address: h}}\nhosts: {a: {address: h, user: u}}", "1: defaults.bark.address: unknown key"),

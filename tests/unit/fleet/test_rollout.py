@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from own_time import OwnTime
 from release_doubles import artefact, image, release, saved
 from shell_host import Endpoint, ShellHost
 
@@ -49,7 +49,13 @@ def host(tmp_path: Path) -> Iterator[ShellHost]:
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     """Surroundings in which nothing trains."""
-    return Site(cache=ImageCache(tmp_path / "cache", saved))
+    return surroundings(tmp_path)
+
+
+def surroundings(folder: Path, stopping: Stopping | None = None, **other: Any) -> Site:
+    """Where waiting takes no time, and a gate two looks; half a minute of it is what the gate's own tests wait."""
+    cache = ImageCache(folder / "cache", saved)
+    return Site(**{"stopping": stopping or OwnTime(), "cache": cache, "min_healthy_seconds": 1, **other})
 
 
 def state(host: ShellHost, wanted: Release) -> Any:
@@ -284,27 +290,97 @@ def test_a_cut_at_any_step_is_healed_by_the_next_deploy(
 def test_ctrl_c_stops_at_the_next_step_and_gives_the_lock_back(
     host: ShellHost, endpoint: Endpoint, tmp_path: Path
 ) -> None:
-    stopping = Stopping()
+    stopping = OwnTime()
 
     def impatient(wanted: Any) -> Iterator[bytes]:
         stopping.ask()
         yield from saved(wanted)
 
-    site = Site(cache=ImageCache(tmp_path / "cache", impatient), stopping=stopping)
+    site = surroundings(tmp_path, stopping, cache=ImageCache(tmp_path / "cache", impatient))
     outcome = deploy(host, release(endpoint.port), site)
     assert outcome.result == "interrupted"
-    assert "goes on where it ended" in outcome.note
+    assert outcome.note == "stopped by Ctrl-C; the same command goes on with what is there"
     assert not (host.folder / "lock").exists()
     assert host.audit()[-1]["result"] == "interrupted"
 
 
-def test_ctrl_c_ends_the_wait_at_the_gate(host: ShellHost, endpoint: Endpoint, tmp_path: Path) -> None:
-    stopping = Stopping()
-    endpoint.bad.add("/readyz")
-    site = Site(cache=ImageCache(tmp_path / "cache", saved), stopping=stopping)
-    timer = threading.Timer(2, stopping.ask)
-    timer.start()
-    assert deploy(host, release(endpoint.port, healthy_seconds=600), site).result == "interrupted"
+def impatient(host: ShellHost, *, times: int) -> OwnTime:
+    """Who types Ctrl-C so many times at the gate of Bark's second configuration, and while it is taken back."""
+
+    def ask(_: float) -> None:
+        if times > 1 if stopping.asked else host.services().get("bark") == "b-2":
+            stopping.ask()
+
+    stopping = OwnTime(ask)
+    return stopping
+
+
+def test_ctrl_c_at_the_gate_takes_the_host_back(
+    deployed: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+) -> None:
+    old, newer = deployed.current, second(tmp_path / "b", endpoint.port)
+    outcome = deploy(deployed, newer, surroundings(tmp_path, impatient(deployed, times=1)))
+    assert outcome.result == "interrupted"
+    assert outcome.note == (
+        f"stopped by Ctrl-C\nrolled back to release {old}; the same command goes on with what is there"
+    )
+    assert (deployed.current, deployed.services()) == (old, {"exporter": "e-1", "bark": "b-1"})
+    assert (deployed.folder / "secrets/bark-api-keys").read_bytes() == b"alice: 0123456789\n"
+    assert deployed.audit()[-1]["result"] == "interrupted"
+    assert deploy(deployed, newer, site).result == "deployed"
+
+
+def test_ctrl_c_on_the_way_back_says_what_stands_and_the_rollback_that_does_not_overshoot(
+    deployed: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+) -> None:
+    deploy(deployed, release(endpoint.port, configs={"exporter": "e-3", "bark": "b-3"}), site)
+    current, newer = deployed.current, second(tmp_path / "b", endpoint.port)
+    outcome = deploy(deployed, newer, surroundings(tmp_path, impatient(deployed, times=2)))
+    assert outcome.result == "interrupted"
+    assert f"exporter of release {current} is running, health: healthy" in outcome.note
+    assert f"bark of release {newer.id} is running, health: healthy" in outcome.note
+    assert f"fab rollback --host gpu-01 --release {current} goes back to it" in outcome.note
+    assert deployed.current == current
+    assert go_back(deployed, site, current).result == "rolled back"
+    assert (deployed.current, deployed.services()) == (current, {"exporter": "e-3", "bark": "b-3"})
+
+
+def test_ctrl_c_while_the_current_release_starts_a_service_again_leaves_it_running(
+    deployed: ShellHost, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    wanted = everything(tmp_path / "a", endpoint.port)
+    deployed.engine.containers.clear()
+    stopping = OwnTime(lambda _: stopping.ask())
+    outcome = deploy(deployed, wanted, surroundings(tmp_path, stopping))
+    assert outcome.result == "interrupted"
+    assert f"release {wanted.id} was the current one already" in outcome.note
+    assert f"exporter of release {wanted.id} is running, health: healthy; the same command goes on" in outcome.note
+    assert deployed.services() == {"exporter": "e-1"}
+
+
+def test_a_service_that_a_cut_deploy_has_started_is_watched_before_its_release_is_good(
+    deployed: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+) -> None:
+    def crash(time: float) -> None:
+        for each in deployed.engine.containers:
+            if each["Config"]["Labels"]["voxyard.config"] == "b-2":
+                each["State"]["StartedAt"] = f"again at {time}"
+
+    old, newer = deployed.current, second(tmp_path / "b", endpoint.port)
+    counted = deployed.like(tmp_path / "counted")
+    deploy(counted, newer, site)
+    counted.close()
+    looks = [number for number, name in enumerate(counted.names, 1) if name == "services ready-bark metrics-bark"]
+    deployed.break_at = looks[0]
+    assert deploy(deployed, newer, site).result == "failed"
+    deployed.mend()
+    break_lock(deployed, "gpu-01")
+    found = change(newer, state(deployed, newer))
+    assert "wait for bark: whoever started it did not see whether it stays well" in found.lines()
+    outcome = deploy(deployed, newer, surroundings(tmp_path, OwnTime(crash)))
+    assert outcome.result == "failed"
+    assert "bark (b-2) ended and was started again" in outcome.note
+    assert (deployed.current, deployed.services()) == (old, {"exporter": "e-1", "bark": "b-1"})
 
 
 class Training:
@@ -333,7 +409,7 @@ class Training:
 
 
 def test_a_host_that_trains_is_skipped_and_left_as_it_is(host: ShellHost, endpoint: Endpoint, tmp_path: Path) -> None:
-    site = Site(runs=Training(), cache=ImageCache(tmp_path / "cache", saved))
+    site = surroundings(tmp_path, runs=Training())
     outcome = deploy(host, release(endpoint.port), site)
     assert outcome.result == "skipped"
     assert "run r-1 trains here: use --drain" in outcome.note
@@ -346,7 +422,7 @@ def test_a_run_is_drained_and_started_again_however_the_deploy_ends(
     host: ShellHost, endpoint: Endpoint, tmp_path: Path, mode: str
 ) -> None:
     training = Training()
-    site = Site(runs=training, drain=True, cache=ImageCache(tmp_path / "cache", saved))
+    site = surroundings(tmp_path, runs=training, drain=True)
     host.engine.modes = {image("bark").reference: mode}
     outcome = deploy(host, release(endpoint.port), site)
     assert outcome.result == ("deployed" if mode == "healthy" else "failed")
@@ -375,7 +451,7 @@ def test_alerts_are_silenced_while_services_are_stopped_and_not_before(
     host: ShellHost, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     quietly = Quietly(host)
-    site = Site(silencer=quietly, cache=ImageCache(tmp_path / "cache", saved))
+    site = surroundings(tmp_path, silencer=quietly)
     deploy(host, release(endpoint.port), site)
     ((begin, end),) = quietly.spans
     during = host.names[begin:end]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_time import OwnTime
 from release_doubles import image, release, saved
 from shell_host import Endpoint, ShellHost
 
@@ -44,7 +45,7 @@ def host(tmp_path: Path, wanted: Release) -> Iterator[ShellHost]:
     """A host on which it runs."""
     found = ShellHost(tmp_path / "host")
     state = read_state(found, "gpu-01", wanted.id, endpoints(of(wanted)))
-    site = Site(cache=ImageCache(tmp_path / "cache", saved))
+    site = Site(stopping=OwnTime(), cache=ImageCache(tmp_path / "cache", saved), min_healthy_seconds=1)
     assert apply("gpu-01", found, change(wanted, state), (), site).result == "deployed"
     yield found
     found.close()
@@ -75,6 +76,20 @@ def test_asking_changes_nothing(host: ShellHost) -> None:
     before = host.tree(), host.engine.copy()
     read_status(host)
     assert before == (host.tree(), host.engine)
+
+
+def test_a_service_that_was_started_again_is_told(host: ShellHost) -> None:
+    for each in host.engine.containers:
+        if each["Name"] == "/voxyard-bark-1":
+            each["RestartCount"] = 7
+    found = read_status(host)
+    assert [(each.name, each.restarts) for each in found.services] == [("exporter", 0), ("bark", 7)]
+    console = report.console()
+    with console.capture() as capture:
+        console.print(report.status_table(GroupResult({"gpu-01": found}, {}), ["gpu-01"]))
+    header, *rows = (line.split() for line in capture.get().splitlines())
+    assert "restarts" in header
+    assert [row[row.index("healthy") + 1] for row in rows] == ["0", "7"]
 
 
 def another_configuration(host: ShellHost) -> None:

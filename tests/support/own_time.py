@@ -1,0 +1,26 @@
+"""An operator whose waits take no time: a rollout waits by a clock of its own, which leaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fleet.rollout.site import Stopping
+
+
+class OwnTime(Stopping):
+    """`then` is called after each wait with the seconds since the beginning, and may ask to stop."""
+
+    def __init__(self, then: Callable[[float], None] = lambda _: None) -> None:
+        super().__init__()
+        self.time = 0.0
+        self.then = then
+
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return self.time
+
+    def wait(self, seconds: float, *, going_back: bool = False) -> None:
+        """So many seconds are over."""
+        self.time += seconds
+        self.then(self.time)
+        self.check(going_back=going_back)
