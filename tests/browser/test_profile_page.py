@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Request, expect
-from profiles import made_up
+from profiles import COLD, made_up
 from test_page_accessibility import CONTRAST, nameless, picture
 from watching import Watch
 
@@ -44,7 +44,7 @@ def open_page(page: Page, tmp_path: Path) -> Open:
 
 
 def _slow_disk() -> Profile:
-    return made_up(*LOAD, load={"probed": ((8, 0.08),)})
+    return made_up(*LOAD, load={"probed": ((8, 0.08, COLD),)})
 
 
 def test_it_says_what_is_slow_and_shows_it_without_a_network(open_page: Open) -> None:

@@ -9,11 +9,14 @@ from voxyard.diagnose.advice import advise
 from voxyard.diagnose.costs import Costs
 from voxyard.diagnose.gpus import NO_GPU, GpuFigures
 from voxyard.diagnose.profile import Overlapped, Profile, Setup
+from voxyard.diagnose.reads import Reads
 from voxyard.diagnose.situation import CorpusFacts, HostFacts, LoadFacts, Situation
 from voxyard.diagnose.stages import StageTimes, figures, with_shares
 from voxyard.diagnose.timeline import Recorded, Span, StepSpan, Timeline, gaps, measured_part
 from voxyard.diagnose.verdict import DeviceUse, judge
+from voxyard.host.page_cache import Pages
 
+COLD = Pages(1000, 0)
 WORDS = ("train", "--train-data", "corpus", "--data-gpu", "0", "--model-gpu", "1", "--device", "cpu")
 
 
@@ -32,9 +35,9 @@ def situation(costs: Costs, **values: Any) -> Situation:
         "path": Path("corpus"), "shards": False, "features": False, "cached": False, "decoded_bytes": 2**30,
         "can_precompute": True,
     } | values.pop("corpus", {})  # fmt: skip
-    load = {"workers": 2, "in_thread": 2 * costs.load, "cpu": 0.1 * costs.load, "from_memory": 1e-4} | values.pop(
-        "load", {}
-    )
+    load = {
+        "workers": 2, "in_thread": 2 * costs.load, "cpu": 0.1 * costs.load, "from_memory": 1e-4, "pages": COLD,
+    } | values.pop("load", {})  # fmt: skip
     facts: dict[str, Any] = {
         "costs": costs, "overlapped": costs.step, "with_tracing": costs.step,
         "data_wait_share": 0.3, "variation": 0.1, "pair": ("0", "1"),
@@ -67,7 +70,8 @@ def recorded(load: float, data: float, train: float, *, steps: int, slots: int =
 
 
 def made_up(load: float, features: float, transfer: float, train: float, /, **values: Any) -> Profile:
-    """A whole profile of these stage times; `probed` and the facts of `situation` may be given."""
+    """A whole profile of these stage times; the facts of `situation` and the `reads` may be given."""
+    reads = values.pop("reads", Reads({"load alone": COLD, "overlapped": COLD}))
     costs = Costs(load, features, transfer, train, samples=4)
     stages = stage_times(load, features, transfer, train)
     record = recorded(load, features + transfer, train, steps=44)
@@ -89,10 +93,11 @@ def made_up(load: float, features: float, transfer: float, train: float, /, **va
     )  # fmt: skip
     verdict = judge(
         stages, costs=costs, data_wait_share=found.model_share, variation=overlapped.variation, use=use,
-        variation_within_buckets=0.1,
+        variation_within_buckets=0.1, reads=reads.pages,
     )  # fmt: skip
+    values["load"] = values.get("load", {}) | {"pages": reads.looks["load alone"]}
     facts = situation(costs, overlapped=overlapped.seconds_per_step, data_wait_share=found.model_share, **values)
     return Profile(
         setup=setup, stages=stages, costs=costs, overlapped=overlapped, use=use, gpus=GpuFigures(missing=NO_GPU),
-        verdict=verdict, recommendations=advise(facts),
+        verdict=verdict, recommendations=advise(facts), reads=reads,
     )  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource
+from voxyard.host.page_cache import Extent
 
 MAGIC = b"voxyard-clips-1\n"
 KEY_BYTES = 64
@@ -36,6 +37,7 @@ class CachedSource:
         self._tokens_at = np.concatenate([[0], np.cumsum(source.token_lengths)])
         self._lock = threading.Lock()
         buffer = mmap.mmap(-1, self.size(source)) if file is None else self._open(file)
+        self._file, self._buffer = file, buffer
         self._present, self._speakers, self._tokens, self._pcm = self._views(buffer)
 
     @staticmethod
@@ -62,6 +64,15 @@ class CachedSource:
                 pcm[:], tokens[:], self._speakers[i] = example.pcm, example.tokens, example.speaker
                 self._present[i] = 1  # last: a clip that was cut short by a kill is decoded again
         return Example(pcm=pcm, tokens=tokens, speaker=int(self._speakers[i]))
+
+    def extents(self, i: int) -> tuple[Extent, ...]:
+        """Of a cached clip its sound in the file, or nothing where it is kept in memory; else the source's."""
+        if not self._present[i]:
+            return self._source.extents(i)
+        if self._file is None:
+            return ()
+        at = len(self._buffer) - self._pcm.nbytes + 2 * int(self._pcm_at[i])
+        return (Extent(self._file, at, 2 * int(self.samples[i]), self._buffer),)
 
     def _open(self, file: Path) -> mmap.mmap:
         size = self.size(self._source)

@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from voxyard.host.page_cache import Extent
+
 
 class CorpusError(Exception):
     """A message for the user: what was found in a corpus, what was expected, what to do."""
@@ -71,3 +73,6 @@ class ExampleSource(Protocol):
 
     def read(self, i: int) -> Example:
         """The i-th clip. Raises CorpusError where it is broken."""
+
+    def extents(self, i: int) -> tuple[Extent, ...]:
+        """Parts of files that the sound of the i-th clip is read from; () where it lies in memory."""

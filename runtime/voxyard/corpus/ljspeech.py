@@ -26,6 +26,7 @@ from voxyard.corpus.coverage import (
 )
 from voxyard.corpus.examples import CorpusError, Example, allowed_bad
 from voxyard.corpus.text import Tokenizer, Units
+from voxyard.host.page_cache import Extent
 
 log = logging.getLogger("voxyard.corpus")
 
@@ -203,6 +204,10 @@ class Recordings:
                 f"{line.clip} has changed since the corpus was opened: {len(pcm)} samples instead of {self.samples[i]}"
             )
         return Example(pcm, self._tokens[i], self._speaker_ids.get(line.speaker, 0))
+
+    def extents(self, i: int) -> tuple[Extent, ...]:
+        """The whole recording."""
+        return (Extent(wav_path(self.directory, self._lines[i].clip)),)
 
 
 def has_eval_metadata(directory: Path) -> bool:

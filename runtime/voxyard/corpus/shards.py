@@ -8,6 +8,7 @@ Offsets count samples and frames from the beginning of a clip's shard. `eval/` h
 from __future__ import annotations
 
 import json
+import mmap
 import re
 import zipfile
 import zlib
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from voxyard.corpus.coverage import Coverage, from_json
 from voxyard.corpus.examples import CorpusError, Example
 from voxyard.corpus.text import SYMBOLS, SYMBOLS_HASH, Units
+from voxyard.host.page_cache import Extent
 
 FORMAT = 1
 INDEX, ARRAYS = "index.json", "index.npz"
@@ -46,6 +48,20 @@ class Wanted:
     hop_length: int = 1
     speakers: tuple[str, ...] | None = None  # those of the training corpus; None takes the shards' own
     feature_settings: Mapping[str, Any] | None = None  # None takes features however they were made
+
+
+@dataclass(frozen=True, slots=True)
+class _Mapped:
+    """A file of shards: its numbers (n,), or (n, width), and the map behind them; an empty file has none."""
+
+    path: Path
+    numbers: NDArray[Any]
+    memory: mmap.mmap | None
+
+    def extent(self, begin: int, count: int) -> Extent:
+        """Where so many rows lie in the file."""
+        row = self.numbers[:1].nbytes
+        return Extent(self.path, begin * row, count * row, self.memory)
 
 
 def is_shards(directory: Path) -> bool:
@@ -96,9 +112,15 @@ class Shards:
     def read(self, i: int) -> Example:
         """Views into the mapped files; nothing is copied."""
         shard, at, samples, begin, frames, _ = (int(self._columns[name][i]) for name in COLUMNS)
-        features = {name: maps[shard][begin : begin + frames] for name, maps in self._features.items()}
+        features = {name: maps[shard].numbers[begin : begin + frames] for name, maps in self._features.items()}
         tokens = self._tokens[self._tokens_at[i] : self._tokens_at[i + 1]]
-        return Example(self._pcm[shard][at : at + samples], tokens, int(self._speaker[i]), features or None)
+        return Example(self._pcm[shard].numbers[at : at + samples], tokens, int(self._speaker[i]), features or None)
+
+    def extents(self, i: int) -> tuple[Extent, ...]:
+        """Its part of the mapped files, those of its features too."""
+        shard, at, samples, begin, frames, _ = (int(self._columns[name][i]) for name in COLUMNS)
+        features = (maps[shard].extent(begin, frames) for maps in self._features.values())
+        return (self._pcm[shard].extent(at, samples), *features)
 
 
 def read_index(directory: Path) -> dict[str, Any]:
@@ -246,14 +268,20 @@ def _speakers(
     return wanted, table[numbers]
 
 
-def _maps(directory: Path, kind: str, number: str, width: int | None, index: Mapping[str, Any]) -> list[NDArray[Any]]:
+def _maps(directory: Path, kind: str, number: str, width: int | None, index: Mapping[str, Any]) -> list[_Mapped]:
     """The files of a kind: (n,), or (n, width) where there is a width."""
-    maps: list[NDArray[Any]] = []
+    maps: list[_Mapped] = []
     for shard in range(index["shards"]):
-        name = file_name(kind, shard)
+        path = directory / file_name(kind, shard)
         try:
-            flat = np.memmap(directory / name, number, "r") if index["files"][name] else np.zeros(0, number)
-            maps.append(flat if width is None else flat.reshape(-1, width))
+            memory = _mapped(path) if index["files"][path.name] else None
+            flat = np.zeros(0, number) if memory is None else np.frombuffer(memory, number)
+            maps.append(_Mapped(path, flat if width is None else flat.reshape(-1, width), memory))
         except (OSError, ValueError) as error:
-            raise CorpusError(f"{directory / name} cannot be read ({error}): {AGAIN}") from error
+            raise CorpusError(f"{path} cannot be read ({error}): {AGAIN}") from error
     return maps
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from voxyard.diagnose.gpus import NO_GPU
+from voxyard.host.page_cache import NOTHING, Pages
 from voxyard.trainer.report import Target
 
 Standing = Literal["excellent", "good", "minimum", "missed", "not measured"]
@@ -45,6 +46,7 @@ class Load:
     memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
     xla: bool = False
     precision: str = "float32"
+    reads: Pages = NOTHING
 
     @property
     def data_ceiling(self) -> float | None:
@@ -63,6 +65,7 @@ class Load:
             f"waiting for data {self.data_wait_share:.1%}; {stages}{bound}",
             f"host prefetch {self.buffer_filled:.0%} full on average, {self.workers} reading threads; "
             f"CPU use {self.cpu_use:.0%} of the cores",
+            f"reads: {self.reads}",
         ]
 
 
@@ -187,6 +190,12 @@ def _model_low(load: Load, use: float) -> LowUse:
         f"it waits for data {load.data_wait_share:.0%} of the time",
         f"D {_ms(d)}, M {_ms(m)}; the host prefetch is {load.buffer_filled:.0%} full",
     ]
+    if load.data_wait_share >= WAITS and load.buffer_filled < BUFFER_EMPTY and not load.reads.trusted:
+        return LowUse(
+            "model", use, "reading and decoding the clips is too slow, though they came from memory",
+            (*evidence, f"reads: {load.reads}"),
+            ("voxyard profile on the disk that training reads from: what helps there cannot be told from here",),
+        )  # fmt: skip
     if load.data_wait_share >= WAITS and load.buffer_filled < BUFFER_EMPTY:
         return LowUse(
             "model", use, "reading and decoding the clips is too slow", tuple(evidence),

@@ -6,16 +6,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from voxyard.corpus.cold import ColdSource, Look
 from voxyard.diagnose.costs import threads_needed
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.stages import Stage
 from voxyard.diagnose.timeline import Recorded, Span, StepSpan
 from voxyard.host.memory import available_bytes
+from voxyard.host.page_cache import Pages
 from voxyard.trainer.input import MEMORY_SHARE, HostBatch, Loader, batch_bytes, buffer_that_fits, pad
 from voxyard.trainer.report import CpuClock, StepClock
 
@@ -48,6 +50,7 @@ class Loading:
     workers: int
     reads: tuple[Read, ...]
     wall: float  # seconds for all batches
+    pages: Pages  # that the clips lie on
 
     @property
     def concurrency(self) -> float:
@@ -85,14 +88,17 @@ class Overlap:
     cpu_use: float  # share of the cores
     buffer: tuple[int, int]  # host batches ready at the end, and the most there can be
     epochs: int
+    pages: Pages  # that the clips lie on
 
 
 class Bench:
     """A run taken apart: what each of its stages costs, on batches of the run itself."""
 
-    def __init__(self, run: Run, steps: int) -> None:
-        """`steps` batches make each measurement. Raises CorpusError where they cannot be read."""
-        self.run, self.steps = run, steps
+    def __init__(self, run: Run, steps: int, source: ColdSource) -> None:
+        """`steps` batches make each measurement, of clips of the run's `source`. Raises CorpusError."""
+        self.run, self.steps, self.source = run, steps, source
+        self.cached = False
+        self._unread = 0  # the first batch that no look has read
         self._held: dict[Bucket, HostBatch] = {}
         self.left_out_seconds = 0.0
         config = run.config
@@ -108,24 +114,38 @@ class Bench:
         data = self.run.config.data
         if not (data.cache_dataset or data.cache_file):
             return False
-        begin = time.perf_counter()
-        self._read(self.run.sampler.batches(0, self.settling + self.steps), data.num_workers, [])
+        begin, batches = time.perf_counter(), max(self.settling + self.steps, 2 * MOST_WAITING)
+        self._read(self.run.sampler.batches(0, batches), data.num_workers, [])
         self.left_out_seconds += time.perf_counter() - begin
+        self.cached = True
         return True
+
+    def _next(self, batches: int) -> int:
+        """Where so many batches begin that no look has read yet; what was read into a cache is read again."""
+        first = 0 if self.cached else self._unread
+        self._unread = first + batches
+        return first
+
+    def _look(self, first: int, batches: int) -> AbstractContextManager[Look]:
+        """Within it the clips of these batches come from the disk."""
+        plans = self.run.sampler.batches(first, first + batches)
+        return self.source.look(clip for plan in plans for clip in plan.clips)
 
     # -- load --------------------------------------------------------------------------------------------------
 
-    def load(self, workers: int | None = None, *, batches: int | None = None, first: int = 0) -> Loading:
+    def load(self, workers: int | None = None, *, batches: int | None = None) -> Loading:
         """The load stage alone, with the run's own number of threads or another one."""
         buffer = self.buffer if workers is None else max(workers, self.buffer)
         workers = min(self.run.config.data.num_workers if workers is None else workers, buffer)
         batches = -(-(self.steps if batches is None else batches) // workers) * workers  # no thread idles at the end
+        first = self._next(batches)
         if first == 0:
             self.run.assemble(self._plans[-1])  # what is loaded and opened once only
         reads: list[Read] = []
-        begin = time.perf_counter()
-        self._read(self.run.sampler.batches(first, first + batches), workers, reads)
-        return Loading(workers, tuple(reads), time.perf_counter() - begin)
+        with self._look(first, batches) as look:
+            begin = time.perf_counter()
+            self._read(self.run.sampler.batches(first, first + batches), workers, reads)
+            return Loading(workers, tuple(reads), time.perf_counter() - begin, look.pages)
 
     def _read(self, plans: Iterator[BatchPlan], workers: int, reads: list[Read]) -> None:
         """Takes the batches from the trainer's reading threads as soon as they are ready; keeps one of each shape."""
@@ -258,17 +278,18 @@ class Bench:
 
     # -- overlapped --------------------------------------------------------------------------------------------
 
-    def overlapped(self, *, first: int) -> Overlap:
-        """The pipeline as the trainer runs it, from step `first` on, its buffers empty at the beginning.
+    def overlapped(self) -> Overlap:
+        """The pipeline as the trainer runs it, on batches that were not read yet, its buffers empty at the beginning.
 
         No start delay: steps that live on what was read before the first one would hide a slow reader. And no end of
         the batches: readers that are done would leave their cores to the last steps.
         """
         run, total = self.run, self.settling + self.steps
+        first = self._next(total)
         reads: list[Read] = []
         data: list[Span] = []
         steps: list[StepSpan] = []
-        with heard(run, reads, data), run.pipeline(first, None) as pipeline:
+        with self._look(first, total) as look, heard(run, reads, data), run.pipeline(first, None) as pipeline:
             pipeline.ring.first_ready.wait()
             before, log_every, epochs = None, run.config.telemetry.log_every, set()
             cpu, clock, last = CpuClock(), StepClock(), time.perf_counter()
@@ -293,7 +314,7 @@ class Bench:
                 last = now
             use, buffer, slots = cpu.use(), pipeline.buffer, pipeline.ring.slots
         spans = [(read.begin, read.end) for read in reads]
-        return Overlap(Recorded(spans, data, steps, slots), self.settling, clock, use, buffer, len(epochs))
+        return Overlap(Recorded(spans, data, steps, slots), self.settling, clock, use, buffer, len(epochs), look.pages)
 
 
 def listening(assemble: Callable[[BatchPlan], HostBatch], reads: list[Read]) -> Callable[[BatchPlan], HostBatch]:

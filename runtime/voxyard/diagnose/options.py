@@ -59,10 +59,17 @@ def options(situation: Situation) -> Iterator[Option]:
 
 
 def _for_load(situation: Situation) -> Iterator[Option]:
-    """More threads: the stage as probed with so many. From memory: load = from_memory ÷ min(threads, cores)."""
+    """More threads: the stage as probed with so many. From memory: load = from_memory ÷ min(threads, cores).
+
+    Nothing where the clips came from the page cache: what the disk takes is not known then.
+    """
+    if not situation.load.pages.trusted:
+        return
     load, corpus, costs = situation.load, situation.corpus, situation.costs
     busy = load.cpu / load.in_thread if load.in_thread else 0.0
-    for workers, seconds in load.probed[-1:]:
+    for workers, seconds, pages in load.probed[-1:]:
+        if not pages.trusted:
+            continue
         flags = {"--num-workers": str(workers)}
         if workers > situation.buffer:
             flags["--buffer-size"] = str(workers)
@@ -73,7 +80,7 @@ def _for_load(situation: Situation) -> Iterator[Option]:
             f"a thread computes only {busy:.0%} of its time; tried: {workers} threads alone bring a "
             f"batch every {_ms(seconds)} instead of {_ms(costs.load)}",
         )
-    memory = costs.changed(load=memory_load(situation))
+    memory, waits = _read_from_memory(situation), busy < 0.5
     if not corpus.shards:
         target = f"{str(corpus.path).rstrip('/')}-shards"
         prepare = shlex.join(["voxyard", "corpus", "prepare", *_corpus_words(situation), str(corpus.path), target])
@@ -82,8 +89,9 @@ def _for_load(situation: Situation) -> Iterator[Option]:
             Change({"--train-data": target}, ("--cache-dataset", "--cache-file"), (prepare,)),
             memory,
             f"clips are then decoded and resampled once, and read by memory map ({_gib(corpus.decoded_bytes)}); "
-            f"padding a batch from memory takes a thread {_ms(load.from_memory)} instead of {_ms(load.in_thread)}",
-            bound=corpus.decoded_bytes > situation.host.available_bytes,
+            f"padding a batch from memory takes a thread {_ms(load.from_memory)} instead of {_ms(load.in_thread)}"
+            + ("; what is not in memory yet comes at the pace of the disk" if waits else ""),
+            bound=waits or corpus.decoded_bytes > situation.host.available_bytes,
         )
     if not corpus.cached and not corpus.features:
         fits = corpus.decoded_bytes <= CACHE_SHARE * situation.host.available_bytes
@@ -102,6 +110,13 @@ def memory_load(situation: Situation) -> float:
     return situation.load.from_memory / max(1, min(situation.load.workers, situation.host.cores))
 
 
+def _read_from_memory(situation: Situation) -> Costs:
+    """With the clips in memory; as they are where it is not known what reading takes."""
+    if not situation.load.pages.trusted:
+        return situation.costs
+    return situation.costs.changed(load=memory_load(situation))
+
+
 # -- features ----------------------------------------------------------------------------------------------------
 
 
@@ -114,7 +129,7 @@ def _for_features(situation: Situation) -> Iterator[Option]:
         return
     target = f"{str(corpus.path).rstrip('/')}-features"
     prepare = ["voxyard", "corpus", "prepare", "--features", *_corpus_words(situation)]
-    after = costs.changed(features=0.0, load=memory_load(situation))
+    after = _read_from_memory(situation).changed(features=0.0)
     flags: dict[str, str | None] = {"--train-data": target}
     drop: tuple[str, ...] = ("--cache-dataset", "--cache-file")
     freed = ""
@@ -141,7 +156,7 @@ def _for_features(situation: Situation) -> Iterator[Option]:
 
 def _features_are_next(situation: Situation) -> bool:
     """Whether features are the limit once the clips come from memory."""
-    read = situation.costs.changed(load=memory_load(situation))
+    read = _read_from_memory(situation)
     return read.changed(features=0.0).gain_over(read) >= WORTH
 
 

@@ -84,6 +84,7 @@ def _verdict(profile: Profile) -> Iterator[str]:
         ("a step, overlapped", ms(over.seconds_per_step), "ms"),
         ("rate", f"{over.samples_per_second:.3g}", "clips/s"),
         ("the model waits for data", f"{over.data_wait_share:.1%}", ""),
+        ("reads", profile.reads.pages.state, f"{profile.reads.pages.share:.0%} cached"),
         ("lost against the ideal", f"{over.lost_samples_per_second:.3g}" if over.has_gap else "0", "clips/s"),
     ):
         yield f"<div><dt>{name}</dt><dd>{value} <small>{unit}</small></dd></div>"
@@ -192,6 +193,8 @@ def _idle_words(profile: Profile) -> str:
 
 def _advice(profile: Profile) -> Iterator[str]:
     yield "<h2>What to change</h2>"
+    if withheld := profile.reads.withheld:
+        yield f'<p class="soft">{escape(_sentence(withheld))}</p>'
     if not profile.recommendations:
         name = NAMES[profile.verdict.bound_by]
         yield f"<p>Nothing that the measured times would reward: {escape(name)} is what the work takes.</p>"
@@ -286,7 +289,7 @@ def _about(profile: Profile) -> Iterator[str]:
         f'<p class="soft">Left out: tracing and compiling ({setup.left_out_seconds:.1f} s), and {over.settled} steps '
         f"in which the buffers settle{f'; {over.traced} traced steps' if over.traced else ''}.</p>"
     )
-    yield from (f'<p class="soft">{escape(_sentence(note))}</p>' for note in setup.notes)
+    yield from (f'<p class="soft">{escape(_sentence(note))}</p>' for note in (*profile.reads.lines(), *setup.notes))
     yield f"<pre>{_command([shlex.join(setup.command)])}</pre></footer>"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from voxyard.diagnose.advice import Recommendation, advise
 from voxyard.diagnose.costs import Costs
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpus import GpuFigures, GpuMeter
+from voxyard.diagnose.reads import Reads
 from voxyard.diagnose.situation import Situation
 from voxyard.diagnose.stages import Figures, Stage, StageTimes, figures, with_shares
 from voxyard.diagnose.timeline import Gaps, Timeline, gaps, measured_part
@@ -124,6 +125,7 @@ class Profile:
     gpus: GpuFigures
     verdict: Verdict
     recommendations: tuple[Recommendation, ...]
+    reads: Reads
 
     @property
     def data_device_ceiling(self) -> float | None:
@@ -141,6 +143,7 @@ class Profile:
             "setup": asdict(self.setup),
             "stages": [each.document() for each in self.stages],
             "overlapped": self.overlapped.document(),
+            "reads": self.reads.document(),
             "device_use": {role: asdict(use) for role, use in self.use.items()},
             "data_device_ceiling": self.data_device_ceiling,
             "gpus": self.gpus.document(),
@@ -178,19 +181,23 @@ def profile(
             "--strategy auto times the strategies by itself (`voxyard train`); a profile is of one of them: give "
             "--strategy single, mirrored, or split (--data-gpu ID --model-gpu ID)"
         )
+    from voxyard.corpus.cold import ColdSource
     from voxyard.trainer.auto import settle
     from voxyard.trainer.corpora import open_corpora
     from voxyard.trainer.devices import prepare
 
     config = settle(config)
     corpora = open_corpora(config)
+    source = ColdSource(corpora.training)
     devices = prepare(config)  # before anything else touches TensorFlow
     from voxyard.diagnose.measure import Bench
     from voxyard.trainer.loop import Run
 
     with tempfile.TemporaryDirectory(prefix="voxyard-profile-") as directory:
-        run = Run(_beside_the_run(config, Path(directory)), devices, corpora)
-        return _measured(config, run, Bench(run, steps), gpu_monitoring, progress)
+        run = Run(_beside_the_run(config, Path(directory)), devices, replace(corpora, training=source))
+        found = _measured(config, run, Bench(run, steps, source), gpu_monitoring, progress)
+    source.forget()
+    return found
 
 
 def _beside_the_run(config: TrainConfig, directory: Path) -> TrainConfig:
@@ -203,7 +210,7 @@ def _measured(
     config: TrainConfig, run: Run, bench: Bench, gpu_monitoring: bool, progress: Callable[[str], None]
 ) -> Profile:
     steps = bench.steps
-    if cached := bench.fill_cache():
+    if bench.fill_cache():
         progress("the dataset cache was filled with what is coming, which is left out")
     progress(f"load alone: {steps} batches with {run.config.data.num_workers} threads")
     loading = bench.load()
@@ -212,14 +219,16 @@ def _measured(
     progress(f"features, transfer and training alone: {steps} batches each")
     measured = {"load": loading.seconds, **bench.stages()}
     costs = _costs(run, loading, measured)
-    probed = _probe(bench, loading, costs, progress)
+    probe = _probe(bench, loading, costs, progress)
     progress(f"overlapped: {bench.settling} steps to settle, {steps} that count")
     with GpuMeter(run.devices.cards, wanted=gpu_monitoring) as meter:
-        overlap = bench.overlapped(first=0 if cached else steps)
+        overlap = bench.overlapped()
     gpus = meter.figures()
     overlapped = _overlapped(run, overlap, costs)
     stages = with_shares(measured, _notes(run, loading))
     use = _use(run, gpus, overlapped)
+    looks = {"load alone": loading.pages, "overlapped": overlap.pages}
+    reads = Reads(looks if probe is None else looks | {f"{probe.workers} threads": probe.pages})
     verdict = judge(
         stages,
         costs=costs,
@@ -227,10 +236,11 @@ def _measured(
         variation=overlapped.variation,
         variation_within_buckets=overlapped.variation_within_buckets,
         use=use,
+        reads=reads.pages,
     )
     from voxyard.diagnose.survey import setup_of, situation_of
 
-    situation: Situation = situation_of(config, run, bench, costs, loading, probed, overlapped, gpus)
+    situation: Situation = situation_of(config, run, bench, costs, loading, probe, overlapped, gpus)
     return Profile(
         setup=setup_of(run, bench, situation, overlapped),
         stages=stages,
@@ -240,6 +250,7 @@ def _measured(
         gpus=gpus,
         verdict=verdict,
         recommendations=advise(situation),
+        reads=reads,
     )
 
 
@@ -256,15 +267,16 @@ def _costs(run: Run, loading: Loading, measured: Mapping[Stage, tuple[float, ...
     )
 
 
-def _probe(
-    bench: Bench, loading: Loading, costs: Costs, progress: Callable[[str], None]
-) -> tuple[tuple[int, float], ...]:
-    """The load stage once more with as many threads as could cure it: whether they do depends on the disk."""
+def _probe(bench: Bench, loading: Loading, costs: Costs, progress: Callable[[str], None]) -> Loading | None:
+    """The load stage once more with as many threads as could cure it: whether they do depends on the disk.
+
+    What the page cache gave says nothing about the disk, and is no reason to try.
+    """
     wanted = bench.threads_that_could_help(loading, goal=costs.changed(load=0.0).step)
-    if loading.per_batch < 0.8 * costs.step or wanted <= loading.workers:
-        return ()
+    if loading.per_batch < 0.8 * costs.step or wanted <= loading.workers or not loading.pages.trusted:
+        return None
     progress(f"load alone once more, with {wanted} threads")
-    return ((wanted, bench.load(wanted, batches=2 * wanted, first=2 * bench.steps + bench.settling).per_batch),)
+    return bench.load(wanted, batches=2 * wanted)
 
 
 def _overlapped(run: Run, overlap: Overlap, costs: Costs) -> Overlapped:
@@ -309,7 +321,8 @@ def _notes(run: Run, loading: Loading) -> dict[Stage, str]:
     notes: dict[Stage, str] = {
         "load": (
             f"{loading.workers} threads, {loading.concurrency:.1f} at once; a batch takes one of them "
-            f"{loading.in_thread * 1e3:.3g} ms, {loading.cpu / loading.in_thread:.0%} of it computing"
+            f"{loading.in_thread * 1e3:.3g} ms, {loading.cpu / loading.in_thread:.0%} of it computing; "
+            f"reads: {loading.pages}"
         )
     }
     if run.devices.strategy == "mirrored":

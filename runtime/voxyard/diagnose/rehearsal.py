@@ -13,6 +13,7 @@ from voxyard.diagnose.errors import DiagnoseError
 from voxyard.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
+    from voxyard.trainer.corpora import Corpora
     from voxyard.trainer.devices import Devices
     from voxyard.trainer.loop import Run
 
@@ -53,9 +54,10 @@ def rows_of(config: TrainConfig, devices: Devices) -> int:
     return devices.batch_size * config.training.grad_accum * replicas
 
 
-def rehearse(config: TrainConfig, devices: Devices, directory: Path) -> Run:
+def rehearse(config: TrainConfig, devices: Devices, directory: Path, corpora: Corpora | None = None) -> Run:
     """The run on devices that are set up, with its model built; no checkpoint is read or written.
 
+    `corpora` are those that `config` names, where they are open already.
     Raises TrainerError or CorpusError as the trainer does.
     """
     from voxyard.trainer.corpora import open_corpora
@@ -63,4 +65,4 @@ def rehearse(config: TrainConfig, devices: Devices, directory: Path) -> Run:
 
     aside = {"checkpoint_dir": directory / "none", "resume": True, "init_from": None}
     config = config.model_copy(update={"training": config.training.model_copy(update=aside)})
-    return Run(config, devices, open_corpora(config))
+    return Run(config, devices, open_corpora(config) if corpora is None else corpora)

@@ -75,6 +75,7 @@ def _overlapped(profile: Profile) -> Iterator[str]:
         )
     else:
         yield "no gap: overlapped it is as fast as its slowest part alone"
+    yield from profile.reads.lines()
     yield f"the model waits for data {over.data_wait_share:.1%} of the time; CPU use {over.cpu_use:.0%} of the cores"
     yield f"std/mean of the steps {over.variation:.2f}, within a length bucket {over.variation_within_buckets:.2f}"
 
@@ -137,6 +138,8 @@ def _verdict(profile: Profile) -> Iterator[str]:
 
 
 def _advice(profile: Profile) -> Iterator[str]:
+    if withheld := profile.reads.withheld:
+        yield withheld
     if not profile.recommendations:
         yield f"nothing that the measured times would reward: {NAMES[profile.verdict.bound_by]} is what the work takes"
     for number, each in enumerate(profile.recommendations, 1):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from voxyard.diagnose.costs import Costs
+from voxyard.host.page_cache import Pages
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class LoadFacts:
     in_thread: float  # seconds of a batch in its thread
     cpu: float  # of it, seconds in which the thread computes; the rest it waits for disk or network
     from_memory: float  # seconds that a thread takes for a batch whose clips lie decoded in memory
-    probed: tuple[tuple[int, float], ...] = ()  # (threads, seconds a batch of the stage), as tried
+    pages: Pages  # that the clips lie on: what of them was cached when these times were measured
+    probed: tuple[tuple[int, float, Pages], ...] = ()  # (threads, seconds a batch of the stage, pages), as tried
 
 
 @dataclass(frozen=True)

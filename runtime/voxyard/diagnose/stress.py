@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from voxyard.corpus.cold import ColdSource
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpus import NO_GPU, GpuFigures, GpuMeter
 from voxyard.diagnose.judgement import Judgement, Load, LowUse, judge, low_use
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 2.0
 FEWEST_STEPS = 5
+FORETOLD = 100
+"""Batches whose clips are dropped from the page cache before the load begins; those after them one by one."""
 SKIPPED = "not measured: --skip-stress"
 
 
@@ -63,7 +66,9 @@ class Stress:
                 name: None if one is None else one.document()
                 for name, one in (("before", self.before), ("during", self.during), ("after", self.after))
             },
-            "load": None if self.load is None else asdict(self.load) | {"ceiling": self.load.data_ceiling},
+            "load": None
+            if self.load is None
+            else asdict(self.load) | {"ceiling": self.load.data_ceiling, "reads": self.load.reads.document()},
             "verdict": None if self.judgement is None else self.judgement.verdict,
             "targets": [] if self.judgement is None else [asdict(each) for each in self.judgement.targets],
             "below_30_percent": [asdict(each) for each in self.low],
@@ -119,14 +124,20 @@ def train_under_load(
 ) -> Stress:
     """The part of `stress` under load. Raises DiagnoseError where the memory does not suffice."""
     from voxyard.diagnose.measure import Bench
+    from voxyard.trainer.corpora import open_corpora
 
     config = with_corpus(config, rows_of(config, devices), directory)
     try:
-        run = rehearse(config, devices, directory)
+        corpora = open_corpora(config)
+        source = ColdSource(corpora.training)
+        run = rehearse(config, devices, directory, replace(corpora, training=source))
         progress("tracing and compiling, which is left out")
-        Bench(run, FEWEST_STEPS).prime()
+        Bench(run, FEWEST_STEPS, source).prime()
         progress(f"training for {seconds:g} s")
-        during, load = load_for(run, seconds)
+        plans = run.sampler.batches(0, min(FORETOLD, run.sampler.steps_per_epoch))
+        with source.look(clip for plan in plans for clip in plan.clips) as look:
+            during, load = load_for(run, seconds)
+        load = replace(load, reads=look.pages)
     except Exception as error:
         if type(error).__name__ != "ResourceExhaustedError":
             raise

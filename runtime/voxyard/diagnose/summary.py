@@ -64,6 +64,9 @@ def _profile(profile: Mapping[str, Any]) -> Iterable[str]:
         for each in profile["stages"]
     )
     yield _table(("stage", *figures, "share"), rows, numbers=True)
+    reads = profile["reads"]
+    why = f": {'; '.join(reads['why'])}" if reads["why"] else ""
+    yield f"<p>Reads: {reads['state']}, {reads['share_cached']:.0%} of their pages were cached{escape(why)}</p>"
     if profile["recommendations"]:
         yield "<h2>What to change</h2><ol>"
         yield from (f"<li>{_recommendation(each)}</li>" for each in profile["recommendations"])

@@ -33,7 +33,7 @@ def situation_of(
     bench: Bench,
     costs: Costs,
     loading: Loading,
-    probed: tuple[tuple[int, float], ...],
+    probe: Loading | None,
     overlapped: Overlapped,
     gpus: GpuFigures,
 ) -> Situation:
@@ -46,7 +46,7 @@ def situation_of(
         with_tracing=(overlapped.timeline.end - overlapped.timeline.begin) / len(overlapped.timeline.steps),
         data_wait_share=overlapped.data_wait_share,
         variation=overlapped.variation,
-        load=LoadFacts(loading.workers, loading.in_thread, loading.cpu, bench.from_memory(), probed),
+        load=_load(bench, loading, probe),
         corpus=_corpus(run),
         host=_host(run, gpus),
         pair=(str(data.data_gpu), str(data.model_gpu)) if split else None,
@@ -67,7 +67,7 @@ def setup_of(run: Run, bench: Bench, situation: Situation, overlapped: Overlappe
     if overlapped.epochs > 1:
         notes.append(
             f"the corpus has {run.sampler.steps_per_epoch} batches an epoch and was gone through "
-            f"{overlapped.epochs} times: clips may have come from the page cache"
+            f"{overlapped.epochs} times: each time its clips were dropped from the page cache again"
         )
     if bench.buffer < config.data.pipeline_buffer_size:
         notes.append(
@@ -105,6 +105,17 @@ def words_of(config: TrainConfig) -> tuple[str, ...]:
         else:
             words += [each.flag, str(value)]
     return tuple(words)
+
+
+def _load(bench: Bench, loading: Loading, probe: Loading | None) -> LoadFacts:
+    return LoadFacts(
+        workers=loading.workers,
+        in_thread=loading.in_thread,
+        cpu=loading.cpu,
+        from_memory=bench.from_memory(),
+        pages=loading.pages,
+        probed=() if probe is None else ((probe.workers, probe.per_batch, probe.pages),),
+    )
 
 
 def _corpus(run: Run) -> CorpusFacts:

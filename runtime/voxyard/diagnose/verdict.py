@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from voxyard.diagnose.costs import Costs
 from voxyard.diagnose.stages import NAMES, Stage, StageTimes
+from voxyard.host.page_cache import COLD, NOTHING, Pages
 
 WAIT_SHARE = 0.05
 """Below this share of the overlapped run's time spent waiting for data, nothing is wrong."""
@@ -16,7 +17,7 @@ OSCILLATION = 0.30  # standard deviation ÷ mean
 HEARD = 0.10  # a smaller share of the work may vary as it likes
 MODEL_USE, DATA_USE = 0.70, 0.80
 
-Rule = Literal["load", "transfer", "train", "oscillation", "model use", "data use"]
+Rule = Literal["load", "transfer", "train", "oscillation", "model use", "data use", "reads"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def judge(
     variation: float,
     variation_within_buckets: float | None = None,
     use: Mapping[str, DeviceUse] | None = None,
+    reads: Pages = NOTHING,
 ) -> Verdict:
     """The verdict on stages measured alone and the overlapped run.
 
@@ -68,12 +70,14 @@ def judge(
     bottleneck, and the run is bound by its slowest stage; otherwise the slowest stage is the bottleneck. The
     thresholds annotate either way. `variation` is the overlapped steps' standard deviation ÷ mean; `use` holds the
     devices by role (data, model); beside the data device stands D ÷ max(D, M), the most that it can be busy.
+    `reads` are the pages of the clips: where they came from memory, a disk may be slower than what was measured.
     """
     slowest = max(stages, key=lambda each: each.mean).stage
     annotations = (
         *_of_shares(stages),
         *_of_variation(stages, variation, variation_within_buckets),
         *_of_use(use or {}, costs),
+        *_of_reads(reads),
     )
     if data_wait_share < WAIT_SHARE:
         sentence = f"no bottleneck; bound by {slowest} ({NAMES[slowest]})"
@@ -132,6 +136,13 @@ def _of_use(use: Mapping[str, DeviceUse], costs: Costs) -> Iterator[Annotation]:
         longest = max(costs.data, costs.train)
         most = f"; it can reach {costs.data / longest:.0%} at most, D/max(D, M)" if longest else ""
         yield Annotation("data use", data.value, DATA_USE, f"data GPU is the limit ({data.source}{most})")
+
+
+def _of_reads(reads: Pages) -> Iterator[Annotation]:
+    if not reads.trusted:
+        why = f" ({'; '.join(reads.why)})" if reads.why else ""
+        said = f"reads are {reads.state}: clips came from memory, and the disk may be slower than was measured{why}"
+        yield Annotation("reads", reads.share, COLD, said)
 
 
 def _ms(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +110,12 @@ def _with(config: TrainConfig, **sections: Mapping[str, Any]) -> TrainConfig:
     for name, values in sections.items():
         document[name] |= values
     return TrainConfig.model_validate(document)
+
+
+def fastest(rates: Mapping[str, float], of_disk: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """The fastest, and those that were not compared: who read from memory while others read from the disk."""
+    comparable = rates.keys() & set(of_disk) or rates.keys()
+    return max(comparable, key=lambda name: rates[name]), tuple(sorted(rates.keys() - comparable))
 
 
 def table(rows: Sequence[tuple[str, float | None, str]]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from voxyard.corpus import Coverage, Example, ExampleSource, allowed_bad, has_ev
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.ljspeech import Split
 from voxyard.host.memory import available_bytes
+from voxyard.host.page_cache import Extent
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
 
@@ -55,6 +56,10 @@ class Subset:
     def read(self, i: int) -> Example:
         """The i-th clip of the subset."""
         return self.source.read(int(self.clips[i]))
+
+    def extents(self, i: int) -> tuple[Extent, ...]:
+        """Where the i-th clip of the subset lies."""
+        return self.source.extents(int(self.clips[i]))
 
 
 @dataclass(frozen=True)

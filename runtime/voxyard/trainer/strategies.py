@@ -20,7 +20,7 @@ from voxyard.host import Gpu
 from voxyard.host.plan import Links, read_links
 from voxyard.trainer import checkpoint, remembered
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.contest import Contest, Contestant, contest, from_features, table, trial
+from voxyard.trainer.contest import Contest, Contestant, contest, fastest, from_features, table, trial
 from voxyard.trainer.corpora import open_corpora
 from voxyard.trainer.devices import look_at_host
 from voxyard.trainer.errors import TrainerError
@@ -43,6 +43,7 @@ class _Timed:
 
     clips_per_second: float
     note: str
+    of_disk: bool  # what was read came from where training reads, and not from the page cache
 
 
 def decide(config: TrainConfig) -> TrainConfig:
@@ -75,12 +76,14 @@ def _time_all(config: TrainConfig, found: Contest) -> remembered.Choice:
     steps = config.training.strategy_steps
     log.info("--strategy auto: timing %d steps of each of %d strategies", steps, len(found.contestants))
     rows: list[tuple[str, float | None, str]] = []
+    of_disk: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="voxyard-trial-") as folder, _ended_by_sigterm():
         for number, each in enumerate(found.contestants):
             log.info("  timing %s", each.name)
             try:
                 timed = _time(each, Path(folder) / str(number), steps)
                 rows.append((each.name, timed.clips_per_second, timed.note))
+                of_disk |= {each.name} if timed.of_disk else set()
             except _FailedTrialError as error:
                 rows.append((each.name, None, f"failed: {error}"))
     rates = {name: rate for name, rate, _ in rows if rate}
@@ -90,7 +93,9 @@ def _time_all(config: TrainConfig, found: Contest) -> remembered.Choice:
     if not rates:
         why = next((note for _, _, note in rows), "no strategy is possible")
         raise TrainerError(f"--strategy auto could time no strategy: {why}", exit_code=1)
-    best = max(rates, key=lambda name: rates[name])
+    best, passed_over = fastest(rates, of_disk)
+    if passed_over:
+        log.info("--strategy auto: not compared, since only they read from memory: %s", ", ".join(passed_over))
     log.info("--strategy auto: %s is the fastest here", best)
     return remembered.Choice(best, rates, time.time())
 
@@ -105,12 +110,12 @@ def _time(each: Contestant, folder: Path, steps: int) -> _Timed:
     report = _ask({"config": trial(config, str(folder), steps).model_dump(mode="json")})
     if not report["steps_per_second"]:
         raise _FailedTrialError(f"all of its {steps} steps were spent on tracing: give more --strategy-steps")
-    return _Timed(report["steps_per_second"] * report["batch_rows"], _note(report))
+    return _Timed(report["steps_per_second"] * report["batch_rows"], _note(report), report["reads"]["of_disk"])
 
 
 def _note(report: Mapping[str, Any]) -> str:
     waits = f"waits {report['data_wait_share']:.0%} of the time for data"
-    return f"{waits}; an update sees {report['batch_rows']} clips"
+    return f"{waits}; an update sees {report['batch_rows']} clips; reads: {report['reads']['said']}"
 
 
 def _with_features(winner: Contestant) -> TrainConfig:

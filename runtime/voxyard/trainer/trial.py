@@ -34,14 +34,20 @@ def main() -> int:
 
 
 def _time(config: TrainConfig) -> dict[str, Any]:
+    from voxyard.corpus.cold import ColdSource
     from voxyard.trainer.corpora import Corpora, open_corpora
     from voxyard.trainer.devices import prepare
 
     corpora = open_corpora(config)
+    source = ColdSource(corpora.training)
     devices = prepare(config)  # before anything else touches TensorFlow
     from voxyard.trainer.loop import Run
 
-    return Run(config, devices, Corpora(corpora.training, None, corpora.coverage)).execute().to_json()
+    run = Run(config, devices, Corpora(source, None, corpora.coverage))
+    plans = run.sampler.batches(run.first_step, run.end_step)
+    with source.look(clip for plan in plans for clip in plan.clips) as look:  # for every contestant the same disk
+        report = run.execute()
+    return report.to_json() | {"reads": {"of_disk": look.pages.trusted, "said": str(look.pages)}}
 
 
 def _write(config: TrainConfig, asked: dict[str, Any]) -> dict[str, Any]:

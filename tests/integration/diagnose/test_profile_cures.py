@@ -10,11 +10,12 @@ import functools
 import json
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disks import on_disk
 from runs import command, environment, write_tones
 
 STEPS = 8
@@ -25,9 +26,10 @@ Found = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty recordings."""
-    return write_tones(tmp_path_factory.mktemp("corpus") / "tones", 40)
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Forty recordings on a disk: of what is read from memory nothing is advised."""
+    with on_disk(tmp_path_factory.mktemp("corpus")) as folder:
+        yield write_tones(folder / "tones", 40)
 
 
 def _run(arguments: list[Any], slow: dict[str, Any], cwd: Path) -> str:

@@ -28,7 +28,12 @@ def test_every_strategy_is_timed_and_the_fastest_is_kept_and_remembered(auto, vo
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = voxyard(*auto, "--max-steps", 3, "--json", **cache)
     assert done.returncode == 0, done.stderr
-    for words in ("timing 8 steps of each of 3", "clips/s", "not here: features are written for voxyard's own model"):
+    for words in (
+        "timing 8 steps of each of 3",
+        "clips/s",
+        "reads: ",
+        "not here: features are written for voxyard's own model",
+    ):
         assert words in done.stderr
     (choice,) = json.loads((tmp_path / "cache/voxyard/strategies.json").read_text()).values()
     assert set(choice["rates"]) == {"single", "split", "mirrored"}

@@ -15,6 +15,7 @@ from tones import Corpus, write_wav
 
 from voxyard.corpus import CorpusError, Example, ExampleSource
 from voxyard.corpus.cache import CachedSource
+from voxyard.host.page_cache import Extent
 
 
 class Counting:
@@ -110,6 +111,9 @@ class Some:
     def read(self, i: int) -> Example:
         return self._source.read(self._clips[i])
 
+    def extents(self, i: int) -> tuple[Extent, ...]:
+        return self._source.extents(self._clips[i])
+
 
 def test_other_clips_of_the_same_corpus_are_not_mistaken(corpus: Corpus, tmp_path: Path) -> None:
     """T8: the subset held out by one run and by another may be of one size."""
@@ -201,6 +205,7 @@ import sys
 from pathlib import Path
 from voxyard.corpus import CorpusError, open_source
 from voxyard.corpus.cache import CachedSource
+from voxyard.host.page_cache import Extent
 source = open_source(Path(sys.argv[1]), sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0)
 try:
     CachedSource(source, Path(sys.argv[2]) / "cache")

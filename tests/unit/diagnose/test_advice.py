@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from profiles import situation
+from profiles import COLD, situation
 
 from voxyard.diagnose.advice import Recommendation, advise
 from voxyard.diagnose.costs import Costs
 from voxyard.diagnose.situation import Situation
+from voxyard.host.page_cache import Pages
 
 GPU: dict[str, Any] = {"kind": "gpu", "devices": 2, "pair": (2, 3), "pair_reason": "NV12", "compute_capability": (9, 0)}
 
@@ -21,7 +22,7 @@ def _by_flag(facts: Situation, flag: str) -> Recommendation:
 
 
 def test_more_threads_gain_what_the_probe_showed() -> None:
-    facts = situation(Costs(0.4, 0.05, 0, 0.1), overlapped=0.44, load={"probed": ((8, 0.08),)})
+    facts = situation(Costs(0.4, 0.05, 0, 0.1), overlapped=0.44, load={"probed": ((8, 0.08, COLD),)})
     found = _by_flag(facts, "--num-workers")
     assert found.flags == ("--num-workers", "8")
     assert found.gain == pytest.approx(4.0)
@@ -32,12 +33,12 @@ def test_more_threads_gain_what_the_probe_showed() -> None:
 
 def test_threads_that_did_not_help_when_tried_are_not_advised() -> None:
     """A disk that is at its limit."""
-    facts = situation(Costs(0.4, 0.05, 0, 0.1), load={"probed": ((8, 0.39),)})
+    facts = situation(Costs(0.4, 0.05, 0, 0.1), load={"probed": ((8, 0.39, COLD),)})
     assert not [each for each in advise(facts) if "--num-workers" in each.flags]
 
 
 def test_more_threads_than_host_batches_need_a_larger_buffer() -> None:
-    facts = situation(Costs(0.4, 0.05, 0, 0.1), buffer=4, load={"probed": ((8, 0.08),)})
+    facts = situation(Costs(0.4, 0.05, 0, 0.1), buffer=4, load={"probed": ((8, 0.08, COLD),)})
     assert _by_flag(facts, "--num-workers").flags == ("--num-workers", "8", "--buffer-size", "8")
 
 
@@ -184,3 +185,42 @@ def test_a_gain_without_a_bound_is_no_number() -> None:
 def test_a_run_that_nothing_can_help_gets_no_advice() -> None:
     facts = situation(Costs(0.0, 0.0, 0.0, 0.4, layout="mirrored"), pair=None, data_wait_share=0.0)
     assert advise(facts) == ()
+
+
+def _flags(facts: Situation) -> set[str]:
+    return {flag for each in advise(facts) for flag in each.flags if flag.startswith("--")}
+
+
+READING = {"--num-workers", "--train-data", "--cache-dataset", "--cache-file"}
+
+
+@pytest.mark.parametrize("size", [2**30, 2**36])
+@pytest.mark.parametrize("cached", [100, 50])
+def test_of_reads_from_memory_neither_threads_nor_shards_nor_a_cache_follow(cached: int, size: int) -> None:
+    """The page cache is not the disk: 32 threads once gained 27× there."""
+    load: dict[str, Any] = {"probed": ((8, 0.08, COLD),)}
+    costs = Costs(0.4, 0.001, 0, 0.1)
+    facts = situation(costs, load=load, corpus={"decoded_bytes": size})
+    assert _flags(facts) & READING
+    warm = situation(costs, load=load | {"pages": Pages(100, cached)}, corpus={"decoded_bytes": size})
+    assert not _flags(warm) & READING
+
+
+def test_threads_that_were_tried_on_the_page_cache_are_not_advised() -> None:
+    facts = situation(Costs(0.4, 0.05, 0, 0.1), load={"probed": ((8, 0.08, Pages(100, 100)),)})
+    assert "--num-workers" not in _flags(facts)
+    assert "--train-data" in _flags(facts)
+
+
+def test_features_are_still_advised_on_a_warm_corpus_but_reading_earns_them_nothing() -> None:
+    costs = Costs(0.3, 0.4, 0.0, 0.1)
+    assert _by_flag(situation(costs), "--train-data").gain == pytest.approx(4.0)
+    warm = situation(costs, load={"pages": Pages(100, 100)})
+    assert _by_flag(warm, "--train-data").gain == pytest.approx(0.4 / 0.3)
+
+
+def test_shards_are_a_bound_where_the_threads_wait_for_the_disk() -> None:
+    """What is not in memory yet comes from the same disk."""
+    waits = situation(Costs(0.4, 0.05, 0, 0.1), load={"in_thread": 0.8, "cpu": 0.1})
+    decodes = situation(Costs(0.4, 0.05, 0, 0.1), load={"in_thread": 0.8, "cpu": 0.7})
+    assert (_by_flag(waits, "--train-data").bound, _by_flag(decodes, "--train-data").bound) == (True, False)

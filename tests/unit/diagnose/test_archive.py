@@ -66,6 +66,7 @@ PROFILE = {
     },
     "overlapped": {"seconds_per_step": 0.1, "samples_per_second": 80.0},
     "stages": [{"stage": "load", "share": 1.0, **dict.fromkeys(("mean", "std", "min", "p50", "p95", "max"), 0.1)}],
+    "reads": {"state": "warm", "share_cached": 1.0, "why": ["tmpfs <keeps> its files in memory"]},
     "recommendations": [
         {"title": "shards", "why": "once", "gain": 1.7, "bound": False, "command": ["voxyard corpus prepare a b"]},
     ],

@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tones import Corpus
 
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpus import NO_GPU, GpuFigures, GpuUse
 from voxyard.diagnose.judgement import Load, judge, low_use
 from voxyard.diagnose.stages import figures
 from voxyard.diagnose.stress import MachineClock, Stress, Utilization, train_under_load
+from voxyard.host.page_cache import Pages
 from voxyard.trainer import DataConfig, TrainConfig
 from voxyard.trainer.devices import Devices
 
@@ -135,7 +137,9 @@ class ResourceExhaustedError(Exception):
     """As TensorFlow calls it."""
 
 
-def test_running_out_of_memory_is_exit_code_1_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_is_exit_code_1_and_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def exhausted(*_: object) -> None:
         raise ResourceExhaustedError("OOM when allocating tensor")
 
@@ -143,7 +147,8 @@ def test_running_out_of_memory_is_exit_code_1_and_says_what_to_do(monkeypatch: p
         "gpu", "single", "/device:GPU:0", "/device:GPU:0", ("/device:GPU:0",), 48, ("model: GPU 0",), {}, None
     )
     monkeypatch.setattr("voxyard.diagnose.stress.rehearse", exhausted)
-    config = TrainConfig(data=DataConfig(train_data=Path("corpus")))
+    corpus = Corpus(tmp_path / "corpus").add("a").directory
+    config = TrainConfig(data=DataConfig(train_data=corpus))
     with pytest.raises(DiagnoseError, match="out of memory with 48 clips on a device: lower --batch-size") as caught:
         train_under_load(config, devices, Utilization(None, GpuFigures()), 1.0, Path("unused"), lambda _: None)
     assert caught.value.exit_code == 1
@@ -154,3 +159,18 @@ def test_a_missed_target_is_exit_code_1() -> None:
     nothing = Utilization(None, GpuFigures(missing=NO_GPU))
     assert Stress((), "cpu", nothing, load=GOOD, judgement=bad).exit_code == 1
     assert Stress((), "cpu", nothing).exit_code == 0
+
+
+def test_a_load_test_that_read_from_memory_advises_nothing_for_the_disk() -> None:
+    """Reading that is too slow even from memory."""
+    warm_pages = Pages(400, 400, ("tmpfs keeps its files in memory",))
+    load = replace(
+        GOOD, use={"data": 0.1, "model": 0.1}, data_wait_share=0.8, buffer_filled=0.0, data_stage_seconds=None,
+        reads=Pages(400, 0),
+    )  # fmt: skip
+    (cold,), (warm,) = low_use(load), low_use(replace(load, reads=warm_pages))
+    assert any("--num-workers" in line for line in cold.remedies)
+    assert "though they came from memory" in warm.cause
+    assert not [line for line in warm.remedies if "--" in line or "prepare" in line]
+    assert any("tmpfs" in line for line in warm.evidence)
+    assert any("reads: warm" in line for line in replace(load, reads=warm_pages).lines())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from profiles import made_up
+from profiles import COLD, made_up
 
 from voxyard import cli
 from voxyard.diagnose import profile as profile_module
@@ -47,7 +47,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def measure(config: TrainConfig, **values: Any) -> Profile:
         asked.update(values, config=config)
         values["progress"]("load alone")
-        return made_up(0.4, 0.05, 0.001, 0.1, load={"probed": ((8, 0.08),)})
+        return made_up(0.4, 0.05, 0.001, 0.1, load={"probed": ((8, 0.08, COLD),)})
 
     monkeypatch.setattr(profile_module, "profile", measure)
 

@@ -12,7 +12,7 @@ from voxyard.host import Gpu
 from voxyard.host.plan import Links
 from voxyard.host.topology import parse
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.contest import FEATURES, LOOK_AHEAD, Contest, contest, from_features, table, trial
+from voxyard.trainer.contest import FEATURES, LOOK_AHEAD, Contest, contest, fastest, from_features, table, trial
 from voxyard.trainer.device_ids import HostView
 from voxyard.trainer.placement import Kind, choose
 from voxyard.trainer.remembered import Choice, keep, key, place, recall
@@ -169,3 +169,19 @@ def test_the_age_of_a_choice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxyard.trainer.remembered.time.time", lambda: 10 * 86400.0)
     assert Choice("split", {}, 9.5 * 86400).age() == "12.0 hours ago"
     assert Choice("split", {}, 86400.0).age() == "9 days ago"
+
+
+@pytest.mark.parametrize(
+    ("of_disk", "best", "passed_over"),
+    [
+        ({"single", "split"}, "split", ("precomputed",)),
+        ({"single", "split", "precomputed"}, "precomputed", ()),
+        (set(), "precomputed", ()),
+    ],
+)
+def test_who_read_from_memory_does_not_win_against_who_read_from_the_disk(
+    of_disk: set[str], best: str, passed_over: tuple[str, ...]
+) -> None:
+    """T11: features that were just written, to a place in memory."""
+    rates = {"single": 1.0, "split": 2.0, "precomputed": 27.0}
+    assert fastest(rates, of_disk) == (best, passed_over)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from voxyard.corpus import CorpusError, Example
+from voxyard.host.page_cache import Extent
 from voxyard.trainer.input import (
     BatchAssembler,
     HostBatch,
@@ -46,6 +47,9 @@ class FakeSource:
         if i in self.broken:
             raise CorpusError(f"clip-{i}: data chunk is cut short")
         return Example(np.full(10 * HOP, i, np.int16), np.full(5, i + 1, np.int32), 0)
+
+    def extents(self, i: int) -> tuple[Extent, ...]:
+        return ()
 
 
 def plans(count: int, source: FakeSource, rows: int = 4) -> tuple[Sampler, list[BatchPlan]]:

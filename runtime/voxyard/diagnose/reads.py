@@ -1,0 +1,43 @@
+"""Reads: what of the clips lay in the page cache before each look of a profile, and what may follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any
+
+from voxyard.host.page_cache import NOTHING, Pages
+
+
+@dataclass(frozen=True)
+class Reads:
+    """The pages of each look that read clips, by its name."""
+
+    looks: Mapping[str, Pages] = field(default_factory=dict)
+
+    @property
+    def pages(self) -> Pages:
+        """Those of all looks."""
+        return reduce(add, self.looks.values(), NOTHING)
+
+    @property
+    def withheld(self) -> str:
+        """Why no threads, shards or caches are advised; nothing where they may be."""
+        warm = [f"{name} {pages}" for name, pages in self.looks.items() if not pages.trusted]
+        if not warm:
+            return ""
+        return (
+            "threads, shards and caches are not judged, since clips came from memory and not from the disk: "
+            + "; ".join(warm)
+        )
+
+    def lines(self) -> list[str]:
+        """A line for each look."""
+        return [f"reads, {name}: {pages}" for name, pages in self.looks.items()]
+
+    def document(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        looks = {name: pages.document() for name, pages in self.looks.items()}
+        return self.pages.document() | {"looks": looks}

@@ -1,0 +1,129 @@
+"""Looks at a source: its clips come from the disk, the first time and every time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from disks import on_disk
+from tones import RATE, Corpus, open_corpus
+
+from voxyard.corpus import ExampleSource, prepare
+from voxyard.corpus.cache import CachedSource
+from voxyard.corpus.cold import ColdSource
+from voxyard.host.page_cache import Extent, cached_pages
+from voxyard.trainer.corpora import Subset
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[Corpus]:
+    """Three recordings on a disk."""
+    with on_disk(tmp_path) as folder:
+        yield written(folder / "corpus")
+
+
+def written(folder: Path) -> Corpus:
+    return Corpus(folder).add("a", "one").add("b", "two").add("c", "three")
+
+
+def sums(source: ExampleSource) -> list[int]:
+    """All of the sound is read, also through a map."""
+    return [int(np.abs(source.read(i).pcm.astype(np.int64)).sum()) for i in range(len(source))]
+
+
+def shards(corpus: Corpus) -> ExampleSource:
+    folder = corpus.directory.with_name("shards")
+    prepare(
+        corpus.directory, folder, sample_rate=RATE, text_units="characters", language="en-us", max_bad_share=0.0
+    )  # fmt: skip
+    return open_corpus(folder)
+
+
+def test_a_look_reads_recordings_from_the_disk(corpus: Corpus) -> None:
+    source = ColdSource(corpus.open())
+    heard = sums(source)
+    resident, pages = cached_pages(corpus.wav("a"))
+    assert resident == pages
+    with source.look(range(3)) as look:
+        assert cached_pages(corpus.wav("a"))[0] == 0
+        assert sums(source) == heard
+    assert (look.pages.state, look.pages.total) == ("cold", 3 * pages)
+
+
+def test_a_clip_that_comes_again_comes_from_the_disk_again(corpus: Corpus) -> None:
+    source = ColdSource(corpus.open())
+    with source.look([0]) as look:
+        source.read(0)
+        once = look.pages.total
+        assert cached_pages(corpus.wav("a"))[0] > 0
+        source.read(0)
+        assert look.pages.total == 2 * once
+        source.read(1)  # nobody said that it would come
+        assert look.pages.total == 3 * once
+    assert look.pages.state == "cold"
+    source.read(0)
+    assert look.pages.total == 3 * once
+
+
+def test_a_look_reads_mapped_shards_from_the_disk(corpus: Corpus) -> None:
+    source = ColdSource(shards(corpus))
+    heard = sums(source)
+    (extent,) = source.extents(1)
+    assert cached_pages(extent.path)[0] > 0
+    with source.look(range(3)) as look:
+        assert cached_pages(extent.path)[0] == 0
+    assert look.pages.state == "cold"
+    assert sums(source) == heard
+
+
+def test_every_part_of_the_shards_is_some_clips(corpus: Corpus) -> None:
+    source = shards(corpus)
+    parts = sorted((part.offset, part.length) for i in range(3) for part in source.extents(i))
+    assert [offset for offset, _ in parts] == np.cumsum([0, *(length for _, length in parts[:-1])]).tolist()
+    assert sum(length or 0 for _, length in parts) == source.extents(0)[0].path.stat().st_size
+
+
+def test_a_cache_file_is_read_from_the_disk_and_keeps_what_was_just_written_to_it(corpus: Corpus) -> None:
+    file = corpus.directory / "clips.cache"
+    source = ColdSource(CachedSource(corpus.open(), file))
+    assert {part.path for part in source.extents(0)} == {corpus.wav("a")}
+    heard = sums(source)
+    assert {part.path for part in source.extents(0)} == {file}
+    with source.look(range(3)) as look:
+        assert look.pages.state == "cold"
+        assert sums(source) == heard
+    again = CachedSource(corpus.open(), file)
+    assert sums(again) == heard
+
+
+def test_clips_that_are_kept_in_memory_are_no_files(corpus: Corpus) -> None:
+    source = ColdSource(CachedSource(corpus.open(), None))
+    sums(source)
+    with source.look(range(3)) as look:
+        sums(source)
+    assert (look.pages.state, look.pages.total) == ("none", 0)
+
+
+def test_a_corpus_in_memory_is_warm() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        source = ColdSource(written(Path(folder) / "corpus").open())
+        with source.look(range(3)) as look:
+            sums(source)
+    assert (look.pages.state, look.pages.trusted) == ("warm", False)
+
+
+def test_a_subset_looks_at_its_own_clips(corpus: Corpus) -> None:
+    subset = Subset(corpus.open(), np.array([2, 0]))
+    assert subset.extents(0) == (Extent(corpus.wav("c")),)
+
+
+def test_what_was_looked_at_is_forgotten_for_whoever_measures_next(corpus: Corpus) -> None:
+    source = ColdSource(corpus.open())
+    with source.look([0, 1]):
+        sums(source)
+    source.forget()
+    assert [cached_pages(corpus.wav(clip))[0] for clip in "ab"] == [0, 0]
+    assert cached_pages(corpus.wav("c"))[0] > 0
