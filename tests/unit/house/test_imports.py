@@ -32,6 +32,7 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
     "tasks": set(),
     "fabfile.py": set(),
     "install_torch.py": set(),
+    "leftovers.py": set(),
     "lock.py": set(),
     "readme.py": {"cli", "settings", "telemetry", "trainer"},
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import socket
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +65,37 @@ def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "voxyard needs Python 3.11 or 3.12, found Python 3.9.1" in done.stderr
     assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.parametrize(("given", "code"), [("3.12", 2), ("3.11", 0)])
+def test_a_python_that_was_asked_for_is_not_ignored_where_an_environment_has_another(
+    tmp_path: Path, given: str, code: int
+) -> None:
+    for path, version in ((tmp_path / "venv/bin/python", "3.11"), (tmp_path / "python", given)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho Python {version}\n")
+        path.chmod(0o755)
+    stamp = tmp_path / "venv/stamps/demo"
+    stamp.parent.mkdir()
+    stamp.touch()
+    command = ["make", f"PYTHON={tmp_path}/python", f"VENV={tmp_path}/venv", str(stamp)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == code
+    assert (f"has Python 3.11, but PYTHON={tmp_path}/python is Python 3.12: remove it" in done.stderr) == (code == 2)
+
+
+def test_the_build_of_torch_is_passed_on_only_where_it_was_said() -> None:
+    assert "install_torch.py --build none --remember .venv/torch-build" in _make("-n", "setup", "TORCH=none")
+    assert "--build" not in _make("-n", "setup")
+
+
+def test_the_demo_takes_a_free_port_for_its_metrics_unless_one_is_given() -> None:
+    port = re.search(r"--metrics-port \$\((\S+) -c ('.*?')\)", _make("-n", "-B", "demo"))
+    assert port is not None
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = subprocess.run([sys.executable, "-c", port[2].strip("'")], capture_output=True, text=True, check=True)
+        assert 0 < int(found.stdout) != taken.getsockname()[1]
+    assert "--metrics-port 9411 " in _make("-n", "-B", "demo", "METRICS=9411")
 
 
 def test_the_readme_says_what_the_code_says() -> None:
