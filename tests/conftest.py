@@ -1,10 +1,12 @@
-"""Rules for every test: nothing is skipped under CI, and tests that need a GPU are counted."""
+"""Rules for every test: nothing is skipped under CI, tests that need a GPU are counted, torch may be declined."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -15,7 +17,26 @@ settings.load_profile("shared-machine")
 pytest_plugins = ["driver_fixture"]  # tests/nvml
 
 _NO_GPU = "needs an NVIDIA GPU"
+_NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]
 _FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+
+class _WithoutTorch(pytest.Directory):
+    """A folder whose tests are left out together."""
+
+    def collect(self) -> NoReturn:
+        why = f"all tests of {self.path.name} need torch, which is not installed: make setup TORCH=auto"
+        if _FULL_RUN:  # said here: pytest asks this file about modules, not about folders
+            pytest.fail(f"{why}; that counts as a failure under CI", pytrace=False)
+        pytest.skip(why)
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Leave out the folders that need torch where it was declined: their files could not even be imported."""
+    if path in _NEED_TORCH and importlib.util.find_spec("torch") is None:
+        left_out: pytest.Collector = _WithoutTorch.from_parent(parent, path=path)
+        return left_out
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

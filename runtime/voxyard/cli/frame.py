@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -56,12 +57,15 @@ class LazyGroup(click.Group):
 
 
 @contextmanager
-def answering(command: str, *, extra: str = "trainer,cpu") -> Iterator[None]:
+def answering(command: str, *, extra: str = "trainer,cpu", needs: str | None = None) -> Iterator[None]:
     """What a user can cause ends as a sentence on standard error and an exit code.
 
-    A room's errors are meant for the user: they bear the exit code. `extra` names the packages the command needs.
+    A room's errors are meant for the user: they bear the exit code. `extra` names the packages the command needs;
+    `needs` is one that only its workers import, and without which nothing is begun.
     """
     try:
+        if needs is not None and importlib.util.find_spec(needs) is None:
+            raise ModuleNotFoundError(name=needs)
         yield
     except (click.ClickException, click.exceptions.Exit):
         raise
@@ -69,7 +73,7 @@ def answering(command: str, *, extra: str = "trainer,cpu") -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package in ("", "voxyard"):
             raise
-        refuse(command, f"needs {package}, which is not installed: {_install(extra)}", WRONG_USE)
+        refuse(command, f"needs {package}, which is not installed: {_install(package, extra)}", WRONG_USE)
     except Exception as error:
         code = getattr(error, "exit_code", None)
         if code is None:
@@ -77,7 +81,9 @@ def answering(command: str, *, extra: str = "trainer,cpu") -> Iterator[None]:
         refuse(command, str(error), code)
 
 
-def _install(extra: str) -> str:
+def _install(package: str, extra: str) -> str:
+    if package == "torch":
+        return f"make setup TORCH=auto in voxyard's directory, or pip install 'voxyard[{extra}]'"
     if extra != "trainer,cpu":
         return f"pip install 'voxyard[{extra}]'"
     return "pip install 'voxyard[trainer,cpu]', or 'voxyard[trainer,gpu]', which downloads several GB of CUDA packages"

@@ -43,7 +43,7 @@ def serve(context: click.Context, flags: dict[str, object], config: Path | None)
     The page is at /, the API's description at /docs, metrics at /metrics. SIGTERM or Ctrl-C ends it in order: the
     workers finish the chunks that they have in hand, and documents go on at the next start. A second one does not wait.
     """
-    with answering("serve", extra=EXTRA):
+    with answering("serve", extra=EXTRA, needs="torch"):
         settings = load(ServeConfig, flags=flags, file=config).config
         root = context.find_root().params
         return _serve(settings, verbose=bool(root.get("verbose")))

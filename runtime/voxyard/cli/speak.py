@@ -65,7 +65,7 @@ def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, 
     FILE is a text, PDF or Word file; - reads text from standard input. The sound is written in text order while later
     chunks are still being spoken. Ctrl-C ends it in order and says what was written.
     """
-    with answering("speak", extra=EXTRA):
+    with answering("speak", extra=EXTRA, needs="torch"):
         settings = load(SpeakConfig, flags=flags, file=config).config
         with _terminable():
             return _speak(settings, file, out, as_json=as_json)

@@ -1,4 +1,4 @@
-"""A tiny random Bark model, written once, and histories for it."""
+"""A tiny random Bark model, written once, and histories for it. Importing this needs no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from voxyard.bark import tiny
 from voxyard.bark.requests import Codes
@@ -31,6 +30,8 @@ class History:
         return cls(draw.integers(0, 10_000, semantic), fine[:2], fine)
 
     def for_transformers(self) -> dict[str, Any]:
+        import torch
+
         return {name: torch.as_tensor(codes) for name, codes in vars(self).items()}
 
 
@@ -65,6 +66,8 @@ def history() -> type[History]:
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """One CPU thread and no gradients, as in a worker."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with torch.inference_mode():

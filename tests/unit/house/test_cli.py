@@ -159,6 +159,20 @@ def test_a_missing_tensorflow_is_a_sentence_that_says_what_to_install(
     assert len(ended.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("command", ["serve", "speak book.txt --out book.wav", "weights tiny out"])
+def test_without_torch_nothing_is_begun_and_one_sentence_says_what_to_do(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "safetensors.torch", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    ended = voxyard_command(*command.split())
+    assert (ended.code, ended.out) == (2, "")
+    assert "needs torch, which is not installed: make setup TORCH=auto in voxyard's directory" in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_mistake_of_ours_keeps_its_traceback(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     _train_as(monkeypatch, [], ModuleNotFoundError("No module named 'voxyard.gone'", name="voxyard.gone"))
     monkeypatch.setattr(sys, "argv", ["voxyard", "train"])

@@ -31,11 +31,24 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _run(folder: Path, *, ci: bool) -> str:
+@pytest.fixture
+def folder_of_bark(tmp_path: Path) -> Path:
+    """Tests that cannot be imported without torch beside one that can, and a plugin that takes torch away."""
+    shutil.copy(ROOT / "tests/conftest.py", tmp_path / "conftest.py")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs a GPU\naddopts = -p no_torch\n")
+    (tmp_path / "no_torch.py").write_text("import sys\n\nsys.modules['torch'] = None\n")
+    (tmp_path / "test_good.py").write_text("def test_good(): pass\n")
+    (tmp_path / "integration/bark").mkdir(parents=True)
+    for name in ("test_engine.py", "test_voice.py"):
+        (tmp_path / "integration/bark" / name).write_text("import torch\n\ndef test_of_torch(): pass\n")
+    return tmp_path
+
+
+def _run(folder: Path, *, ci: bool, asked: str = ".") -> str:
     environ = {name: value for name, value in os.environ.items() if name != "CI"} | ({"CI": "true"} if ci else {})
-    environ["PYTHONPATH"] = str(ROOT / "tests/nvml")  # where the plugin of tests/conftest.py is
+    environ["PYTHONPATH"] = f"{ROOT / 'tests/nvml'}:{folder}"  # where the plugins are
     options = ["-q", "-rA", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-    command = [sys.executable, "-m", "pytest", *options, "."]
+    command = [sys.executable, "-m", "pytest", *options, asked]
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True).stdout
 
 
@@ -57,3 +70,19 @@ def test_a_skip_is_a_failure_under_ci_unless_a_gpu_is_missing(folder: Path) -> N
 def test_tests_that_need_a_gpu_are_counted(folder: Path) -> None:
     counted = "1 tests marked gpu were not run: no NVIDIA GPU on this machine"
     assert (counted in _run(folder, ci=True)) == (not Path("/dev/nvidiactl").exists())
+
+
+@pytest.mark.parametrize("asked", [".", "integration/bark"])
+def test_without_torch_its_tests_are_left_out_with_one_sentence(folder_of_bark: Path, asked: str) -> None:
+    said = _run(folder_of_bark, ci=False, asked=asked)
+    assert said.count("all tests of bark need torch, which is not installed: make setup TORCH=auto") == 1
+    assert ("1 passed, 1 skipped" if asked == "." else "1 skipped") in said
+    assert "rror" not in said
+
+
+def test_without_torch_its_tests_are_a_failure_under_ci(folder_of_bark: Path) -> None:
+    said = _run(folder_of_bark, ci=True)
+    assert (
+        "all tests of bark need torch, which is not installed: make setup TORCH=auto; that counts as a failure" in said
+    )
+    assert "1 passed, 1 error" in said
