@@ -67,6 +67,18 @@ def split(out: str, err: str, marker: str) -> dict[str, Answer]:
     return answers
 
 
+def marked(command: Command) -> tuple[str, str]:
+    """A shell script that runs a command which reads standard input, and the marker before its exit code."""
+    marker = f"--voxyard-{secrets.token_hex(8)}"
+    return f"sh -c {shlex.quote(command.text)}; printf '\\n{marker} end %s\\n' $? >&2", marker
+
+
+def unmarked(out: str, err: str, marker: str) -> Answer | None:
+    """Its answer; none where the session was cut before its end."""
+    said, mark, code = err.rpartition(f"\n{marker} end ")
+    return Answer(out, said, int(code)) if mark else None
+
+
 def _parts(text: str, marker: str) -> list[tuple[str, str]]:
     pieces = re.split(rf"\n{re.escape(marker)} begin (\S+)\n", text)
     return list(zip(pieces[1::2], pieces[2::2], strict=True))

@@ -1,69 +1,72 @@
-"""Host keys are checked: a key that is unknown, or not the known one, is refused with how to add it."""
+"""Host keys that were refused: which they are, and how to add one after comparing it."""
 
 from __future__ import annotations
 
+import re
 import shlex
-from pathlib import Path
 
-import paramiko
-
-from fleet.errors import FleetError, HostFailedError
+from fleet.errors import HostFailedError
 from fleet.inventory.hosts import Host
+from fleet.ssh_way import Hop
 
-_USERS = Path("~/.ssh/known_hosts")
-_MACHINES = Path("/etc/ssh/ssh_known_hosts")
-
-
-def known_keys(client: paramiko.SSHClient, host: Host) -> None:
-    """Let `client` know the keys of the host's known_hosts file, else of the usual two. Raises FleetError."""
-    if host.known_hosts is not None and not host.known_hosts.exists():
-        raise FleetError(f"{host.known_hosts}: no such file, named as known_hosts of {host.name} in the inventory")
-    for path in [host.known_hosts] if host.known_hosts else [_USERS.expanduser(), _MACHINES]:
-        try:
-            if path.exists():
-                client.load_system_host_keys(str(path))
-        except (OSError, paramiko.SSHException, paramiko.hostkeys.InvalidHostKey) as error:
-            raise FleetError(f"{path}: not readable as known_hosts ({error}): take out the line it names") from error
+_USERS = "~/.ssh/known_hosts"
 
 
-class RefuseUnknown(paramiko.MissingHostKeyPolicy):
-    """Refuses a host that no known_hosts file names, and says how to add it."""
-
-    def __init__(self, host: Host, address: str, port: int) -> None:
-        self._host, self._address, self._port = host, address, port
-
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        """Raises HostFailedError."""
-        raise HostFailedError(
-            f"the host key of {hostname} is not known; it offers {key.get_name()} {key.fingerprint}. "
-            f"Compare that with what the host itself says ({_on_the_host(key)}), then add it: "
-            f"{add_command(self._host, self._address, self._port)}"
-        )
-
-
-def changed_key(host: Host, address: str, port: int, error: paramiko.BadHostKeyException) -> HostFailedError:
-    """The refusal of a host whose key is not the known one."""
-    path = host.known_hosts or _USERS
-    name = address if port == 22 else f"[{address}]:{port}"
+def unknown(host: Host, hop: Hop, at_length: str, said: str) -> HostFailedError:
+    """The refusal of a host that no known_hosts file names; `at_length` is what `ssh -v` says of it."""
+    offered = re.search(r"Server host (?:key|certificate): (\S+?)(?:-cert-\S+)? (SHA256:[^\s,]+)", at_length)
+    key = f"{offered[1]} {offered[2]}" if offered else "a key"
+    console = _on_the_host(offered[1] if offered else "ssh-ed25519")
     return HostFailedError(
-        f"the host key of {name} has changed: known is {error.expected_key.fingerprint}, it offers "
-        f"{error.key.get_name()} {error.key.fingerprint}. Somebody may stand in between. "
-        f"If the host was installed anew, compare with what it says ({_on_the_host(error.key)}), then: "
-        f"ssh-keygen -f {shlex.quote(str(path))} -R {shlex.quote(name)} && {add_command(host, address, port)}"
+        f"the host key of {_name(hop)} is not known; it offers {key} ({said}). "
+        f"Compare that with what the host itself says ({console}), then add it: {add_command(host, hop)}"
     )
 
 
-def add_command(host: Host, address: str, port: int) -> str:
-    """The shell command that puts the keys of `address` into the known_hosts file in force."""
-    path = shlex.quote(str(host.known_hosts)) if host.known_hosts else str(_USERS)
-    option = "" if port == 22 else f"-p {port} "
-    scan = f"ssh-keyscan {option}{shlex.quote(address)}"
-    if host.jump and (address, port) == (host.address, host.port):  # only its last jump host may reach it
-        last = host.jump[-1]
+def changed(host: Host, hop: Hop, words: str) -> HostFailedError:
+    """The refusal of a host whose key is not the known one."""
+    offered = re.search(r"fingerprint for the (\S+) key sent by the remote host is\s+(\S+?)\.?\s", words)
+    known = re.search(r"Offending (?:\S+ )?key in (.+):(\d+)", words)
+    path = known[1].strip() if known else str(host.known_hosts or _USERS)
+    before = f"line {known[2]} of {path}" if known else f"another one in {path}"
+    key = f"{offered[1]} {offered[2]}" if offered else "another key"
+    console = _on_the_host(offered[1] if offered else "ssh-ed25519")
+    return HostFailedError(
+        f"the host key of {_name(hop)} has changed: known is {before}, it offers {key}. "
+        f"Somebody may stand in between. If the host was installed anew, compare with what it says ({console}), then: "
+        f"ssh-keygen -f {_word(path)} -R {shlex.quote(_name(hop))} && {add_command(host, hop)}"
+    )
+
+
+def revoked(hop: Hop, said: str) -> HostFailedError:
+    """The refusal of a host that offers a key which known_hosts calls @revoked."""
+    return HostFailedError(
+        f"the host key of {_name(hop)} is revoked ({said}): nobody may use it any more. "
+        "Give the host a new key (ssh-keygen -A there), or find out who answers in its place"
+    )
+
+
+def add_command(host: Host, hop: Hop) -> str:
+    """The shell command that puts the keys of a hop into the known_hosts file in force."""
+    path = _word(str(host.known_hosts or _USERS))
+    option = "" if hop.port == 22 else f"-p {hop.port} "
+    scan = f"ssh-keyscan {option}{shlex.quote(hop.address)}"
+    if hop.number > 0:  # only the one before may reach it
+        last = host.jump[hop.number - 1]
         scan = f"ssh -p {last.port} {last.user or host.user}@{last.address} {scan}"
     return f"{scan} >> {path}"
 
 
-def _on_the_host(key: paramiko.PKey) -> str:
-    kind = key.get_name().removeprefix("ssh-").partition("-")[0]
+def _name(hop: Hop) -> str:
+    """As known_hosts has it."""
+    return hop.address if hop.port == 22 else f"[{hop.address}]:{hop.port}"
+
+
+def _word(path: str) -> str:
+    """The user's own file stays as people write it."""
+    return path if path == _USERS else shlex.quote(path)
+
+
+def _on_the_host(key: str) -> str:
+    kind = key.lower().removeprefix("ssh-").partition("-")[0]
     return f"ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub on its console"

@@ -1,4 +1,4 @@
-"""Directories between here and a host: rsync over SSH, whose command line checks host keys as remote.py does."""
+"""Directories between here and a host: rsync over SSH, which logs in as the connections do."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
+from fleet.ssh_way import way_to
 
-CONNECT_SECONDS = 10
 STALL_SECONDS = 600  # without a byte: checksums of a large corpus take long; ssh itself hears of a dead host sooner
 VANISHED = 24  # files that were there when the list was made, and were gone when they were to be sent
 BUSY = 75  # EX_TEMPFAIL: somebody else sends there
@@ -29,21 +29,6 @@ class Ended:
     err: str
 
 
-def ssh_command(host: Host) -> list[str]:
-    """The SSH command line to `host`, but for address and command: the keys, files and jumps that remote.py uses.
-
-    No configuration file is read, no unknown key is accepted, nothing is asked.
-    """
-    hops = [*((jump.address, jump.user or host.user, jump.port) for jump in host.jump)]
-    words = _words(host, host.user, host.port)
-    way: str | None = None
-    for number, (address, user, port) in enumerate(hops):
-        to = (host.address, host.port) if number == len(hops) - 1 else (hops[number + 1][0], hops[number + 1][2])
-        hop = [*_words(host, user, port), *_through(way), "-W", f"{_bracketed(to[0])}:{to[1]}", address]
-        way = shlex.join(hop)
-    return [*words, *_through(way)]
-
-
 def push_command(host: Host, source: Path, target: str, *, link_to: str | None, lock: str) -> list[str]:
     """Makes the directory `target`, below the login's home, hold what `source` holds: contents by checksum.
 
@@ -53,13 +38,13 @@ def push_command(host: Host, source: Path, target: str, *, link_to: str | None, 
     options = ["--delete", "--delay-updates", f"--rsync-path={_locked(lock)}"]
     if link_to is not None:
         options.append(f"--link-dest={link_to}")
-    return [*_rsync(host), *options, f"{source}/", f"{host.user}@{_bracketed(host.address)}:{target}/"]
+    return [*_rsync(), *options, f"{source}/", f"{host.user}@{_bracketed(host.address)}:{target}/"]
 
 
 def compare_command(host: Host, source: Path, target: str) -> list[str]:
     """Prints, without changing it, what differs between `target` on the host and `source`: a line a file."""
     there = f"{host.user}@{_bracketed(host.address)}:{target}/"
-    return [*_rsync(host), "--dry-run", "--delete", "--itemize-changes", f"{source}/", there]
+    return [*_rsync(), "--dry-run", "--delete", "--itemize-changes", f"{source}/", there]
 
 
 def pull_command(host: Host, source: str, target: Path, *, exclude: Sequence[str] = ()) -> list[str]:
@@ -67,7 +52,7 @@ def pull_command(host: Host, source: str, target: Path, *, exclude: Sequence[str
     left_out = [f"--exclude={pattern}" for pattern in exclude]
     there = f"{host.user}@{_bracketed(host.address)}:{source}/"
     # Links stay what they are: `best` names a checkpoint beside it.
-    return [*_rsync(host, links="--links"), "--delay-updates", *left_out, there, f"{target}/"]
+    return [*_rsync(links="--links"), "--delay-updates", *left_out, there, f"{target}/"]
 
 
 def run(host: Host, command: Sequence[str], *, allowed: Sequence[int] = ()) -> Ended:
@@ -80,18 +65,21 @@ def run(host: Host, command: Sequence[str], *, allowed: Sequence[int] = ()) -> E
     if watched:
         words.insert(1, "--info=progress2")
     try:
-        done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr if watched else subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
+        with way_to(host) as way:
+            words.insert(1, f"--rsh={shlex.join(way.command)}")
+            done = subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr if watched else subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+            on_the_way = way.words()
     except FileNotFoundError:
         raise FleetError("rsync is not installed here: it brings corpora to hosts (apt-get install rsync)") from None
     out, err = ((part or b"").decode(errors="replace") for part in (done.stdout, done.stderr))
     if done.returncode != 0 and done.returncode not in allowed:
-        raise HostFailedError(_why(host, done.returncode, err))
+        raise HostFailedError(_why(host, done.returncode, on_the_way + err))
     return Ended(done.returncode, out, err)
 
 
@@ -109,7 +97,7 @@ def _why(host: Host, code: int, err: str) -> str:
     return f"{host.name}: rsync failed ({said}){advice}"
 
 
-def _rsync(host: Host, *, links: str = "--copy-links") -> list[str]:
+def _rsync(*, links: str = "--copy-links") -> list[str]:
     return [
         "rsync",
         "--recursive",
@@ -119,7 +107,6 @@ def _rsync(host: Host, *, links: str = "--copy-links") -> list[str]:
         "--partial-dir=.rsync-partial",
         "-s",  # names with spaces and signs are names
         f"--timeout={STALL_SECONDS}",
-        f"--rsh={shlex.join(ssh_command(host))}",
     ]
 
 
@@ -132,37 +119,6 @@ def _locked(lock: str) -> str:
         f'flock -n -E {BUSY} "$0" rsync "$@" || {{ code=$?; [ $code -ne {BUSY} ] || echo {_BUSY} >&2; exit $code; }}'
     )
     return f"sh -c {shlex.quote(script)} {shlex.quote(lock)}"
-
-
-def _words(host: Host, user: str, port: int) -> list[str]:
-    options = {
-        "BatchMode": "yes",
-        "StrictHostKeyChecking": "yes",
-        "UpdateHostKeys": "no",
-        "PreferredAuthentications": "publickey",
-        "ConnectTimeout": str(CONNECT_SECONDS),
-        "ServerAliveInterval": "15",
-        "ServerAliveCountMax": "4",
-        "LogLevel": "ERROR",
-    }
-    if host.known_hosts is not None:
-        options |= {"UserKnownHostsFile": _path(host.known_hosts), "GlobalKnownHostsFile": "/dev/null"}
-    if host.identity_file is not None:
-        options |= {"IdentityFile": _path(host.identity_file), "IdentitiesOnly": "yes"}
-    return [
-        *("ssh", "-F", "/dev/null"),
-        *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
-        *("-p", str(port), "-l", user),
-    ]
-
-
-def _path(path: Path) -> str:
-    """A path as ssh reads it: it may hold spaces, and no sign of it is a token."""
-    return '"' + str(path).replace("%", "%%") + '"'
-
-
-def _through(way: str | None) -> list[str]:
-    return [] if way is None else ["-o", f"ProxyCommand={way.replace('%', '%%')}"]
 
 
 def _bracketed(address: str) -> str:

@@ -112,7 +112,6 @@ def answering() -> Iterator[None]:
     """What an operator or a host can cause ends as sentences on standard error and an exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("fleet").setLevel(logging.INFO)
-    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say comes as an exception
     try:
         yield
     except FleetError as error:

@@ -69,6 +69,7 @@ class Host:
     exporter_address: str | None = None  # None: the address that the login reached
     identity_file: Path | None = None
     known_hosts: Path | None = None
+    ssh_config: bool = False  # the operator's own configuration of ssh counts, too
     compose_overrides: tuple[Path, ...] = ()  # merged after ours, in this order
     registry: str | None = None  # None: images are sent by docker save and docker load
     bark: Bark = field(default_factory=Bark)
@@ -243,6 +244,7 @@ _SETTINGS: Readers = {  # what may stand under `defaults` and under a host
     "exporter_port": reading.port,
     "identity_file": reading.path,
     "known_hosts": reading.path,
+    "ssh_config": reading.switch,
     "compose_overrides": lambda node: listed(node, reading.path),
     "registry": reading.registry,
     "bark": {

@@ -87,6 +87,13 @@ def test_paths_are_meant_from_the_inventory(read: Read, tmp_path: Path) -> None:
     assert host.compose_overrides == (tmp_path / "a.yaml",)
 
 
+def test_the_operators_ssh_configuration_counts_only_where_it_is_wanted(read: Read) -> None:
+    text = "defaults: {user: u, ssh_config: true}\nhosts: {x: {address: h}, y: {address: i, ssh_config: false}}"
+    assert [host.ssh_config for host in read(text).hosts] == [True, False]
+    (host,) = read("hosts: {x: {address: h, user: u}}").hosts
+    assert not host.ssh_config
+
+
 def test_jumps_are_a_text_or_a_list(read: Read) -> None:
     (host,) = read("hosts: {x: {address: h, user: u, jump: ['first', 'me@[2001:db8::1]:2222']}}").hosts
     assert host.jump == (Jump("first", 22, None), Jump("2001:db8::1", 2222, "me"))
@@ -110,6 +117,7 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("gpus: -1", "hosts.a.gpus: expected a count or a list of UUIDs, found -1"),
         ("jump: 'a b'", "hosts.a.jump: expected [user@]address[:port], found the text 'a b'"),
         ("jump: 'a:70000'", "hosts.a.jump: expected a port from 1 to 65535, found 70000"),
+        ("ssh_config: ours", "hosts.a.ssh_config: expected true or false, found the text 'ours'"),
         ("identity_file: {}", "hosts.a.identity_file: expected a text, found a mapping"),
         ("bark: {prt: 1}", "hosts.a.bark.prt: unknown key: is port meant?"),
         ("bark: 5", "hosts.a.bark: expected keys with values, found 5"),

@@ -1,4 +1,4 @@
-"""Who does what in scripts/fleet: one file opens connections, few change a host, the rest only thinks."""
+"""Who does what in scripts/fleet: one way leads to the hosts, few change a host, the rest only thinks."""
 
 from __future__ import annotations
 
@@ -61,9 +61,11 @@ def test_the_arrows_between_rooms_go_one_way() -> None:
         assert used - {room} <= (TOP if room is None else ROOMS[room]), name
 
 
-def test_only_remote_opens_connections() -> None:
+def test_openssh_is_the_one_transport() -> None:
     network = {"fabric", "paramiko", "invoke", "socket"}
-    assert {name for name, tree in trees().items() if network & imports(tree)} == {"remote.py", "host_keys.py"}
+    assert {name for name, tree in trees().items() if network & imports(tree)} == set()
+    logs_in = {name for name, tree in trees().items() if "fleet.ssh_way.way_to" in modules(tree)}
+    assert logs_in == {"ssh.py", "rsync.py"}
 
 
 def test_releases_are_brought_by_one_file_and_services_started_by_another() -> None:
@@ -89,5 +91,8 @@ def test_few_start_programs_here() -> None:
         "images/push.py",
         "monitoring/check.py",
         "rsync.py",
+        "ssh.py",
+        "exchange.py",
+        "login_failure.py",
         "inventory/secrets.py",
     }

@@ -1,9 +1,8 @@
-"""rsync's command lines: the keys and jumps that the connections use, nothing accepted, nothing half-written."""
+"""rsync's command lines: the login that the connections use, nothing half-written."""
 
 from __future__ import annotations
 
 import fcntl
-import shlex
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from stand_in_host import StandIn
 
 from fleet import rsync
 from fleet.errors import FleetError, HostFailedError
-from fleet.inventory.hosts import Jump
 
 
 @pytest.fixture
@@ -25,51 +23,12 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     return made
 
 
-def options(words: list[str]) -> dict[str, str]:
-    pairs = [words[number + 1] for number, word in enumerate(words) if word == "-o"]
-    return dict(pair.partition("=")[::2] for pair in pairs)
-
-
-def test_a_login_reads_no_configuration_and_accepts_no_unknown_key() -> None:
-    words = rsync.ssh_command(host(known_hosts=Path("/fleet/known hosts"), identity_file=Path("/fleet/100%")))
-    assert words[:3] == ["ssh", "-F", "/dev/null"]
-    found = options(words)
-    assert found["StrictHostKeyChecking"] == "yes"
-    assert found["UpdateHostKeys"] == "no"
-    assert found["BatchMode"] == "yes"
-    assert found["UserKnownHostsFile"] == '"/fleet/known hosts"'
-    assert found["GlobalKnownHostsFile"] == "/dev/null"
-    assert found["IdentityFile"] == '"/fleet/100%%"'
-    assert found["IdentitiesOnly"] == "yes"
-    assert words[-4:] == ["-p", "22", "-l", "voxyard"]
-
-
-def test_without_files_of_its_own_a_host_uses_the_operators_keys() -> None:
-    found = options(rsync.ssh_command(host()))
-    assert not {"IdentityFile", "UserKnownHostsFile", "ProxyCommand"} & set(found)
-
-
-def test_jumps_are_gone_through_one_by_one_each_key_checked() -> None:
-    jumps = (Jump("bastion.example", 2222, "ops"), Jump("2001:db8::7"))
-    words = rsync.ssh_command(host(jump=jumps, identity_file=Path("/it's mine"), known_hosts=Path("/known")))
-    inner = shlex.split(options(words)["ProxyCommand"].replace("%%", "%"))
-    assert inner[-3:] == ["-W", "192.0.2.11:22", "2001:db8::7"]
-    assert options(inner)["IdentityFile"] == '"/it\'s mine"'
-    first = shlex.split(options(inner)["ProxyCommand"].replace("%%", "%"))
-    assert first[-3:] == ["-W", "[2001:db8::7]:22", "bastion.example"]
-    assert first[first.index("-p") :][:4] == ["-p", "2222", "-l", "ops"]
-    for way in (words, inner, first):
-        assert options(way)["StrictHostKeyChecking"] == "yes"
-        assert options(way)["UserKnownHostsFile"] == '"/known"'
-
-
-def test_rsync_hands_every_word_of_the_login_on_as_it_is(there: StandIn, tmp_path: Path) -> None:
-    far = host(jump=(Jump("bastion.example", 2222, "ops"), Jump("next")), identity_file=Path('/it\'s "100%" mine'))
-    rsync.run(far, rsync.compare_command(far, tmp_path, ".voxyard/x"))
-    login = rsync.ssh_command(far)[1:]
+def test_rsync_logs_in_as_the_connections_do(there: StandIn, tmp_path: Path) -> None:
+    rsync.run(host(port=2222), rsync.compare_command(host(), tmp_path, ".voxyard/x"))
     said = there.asked("ssh")
-    assert said[: len(login)] == login
-    assert said[len(login) :][:2] == ["-l", "voxyard"]
+    assert said[0] == "-F"
+    assert said[2:8] == ["-p", "2222", "-l", "voxyard", "-l", "voxyard"]
+    assert not Path(said[1]).exists(), "its files are there no longer than it runs"
 
 
 def test_a_directory_is_pushed_whole_by_contents_and_replaces_what_was_there(there: StandIn, tmp_path: Path) -> None:
