@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ssh_server import ssh_agent
 
 HERE = Path(__file__).resolve().parent
 if str(HERE.parents[1]) not in sys.path:  # as `python -m pytest` has it
@@ -100,8 +101,15 @@ def gpu_host(
     nvml_library: Path,
     say: Callable[[str], None],
     request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[HostFactory]:
-    """Starts hosts, which end with the module: `gpu_host("gpu-01", gpus=…)`, `gpu_host.several(*three())`."""
+    """Starts hosts, which end with the module: `gpu_host("gpu-01", gpus=…)`, `gpu_host.several(*three())`.
+
+    The key to them is in an agent, as an operator's is.
+    """
     factory = HostFactory(engine, nvml_library, engine.folder / "hosts" / request.path.stem, say)
-    yield factory
-    factory.stop_all()
+    folder = tmp_path_factory.mktemp("agent")
+    with ssh_agent(folder, factory.key_path) as agent, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SSH_AUTH_SOCK", str(agent))
+        yield factory
+        factory.stop_all()

@@ -110,12 +110,11 @@ def environment(engine: Engine) -> dict[str, str]:
 
 
 def entry(host: GpuHost, **more: Any) -> dict[str, Any]:
-    """A host of the inventory."""
+    """A host of the inventory; as in the example, the key is the agent's."""
     return {
         "address": host.address,
         "port": host.port,
         "user": host.user,
-        "identity_file": str(host.key_path),
         "known_hosts": str(host.known_hosts),
         **more,
     }

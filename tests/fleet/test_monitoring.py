@@ -140,7 +140,7 @@ def write_tree(folder: Path) -> Path:
 def write_inventory(folder: Path, watcher: GpuHost, watched: GpuHost, **more: Any) -> None:
     def entry(host: GpuHost, **own: Any) -> dict[str, Any]:
         login = {"address": host.address, "port": host.port, "user": host.user}
-        return login | {"identity_file": str(host.key_path), "known_hosts": str(host.known_hosts)} | own
+        return login | {"known_hosts": str(host.known_hosts)} | own
 
     document = {
         "hosts": {

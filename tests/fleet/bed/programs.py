@@ -25,6 +25,7 @@ PACKAGES: Mapping[str, str] = {
     "tar": "tar",
     "gcc": "gcc libc6-dev",
     "ssh": "openssh-client",
+    "ssh-agent": "openssh-client",
     "ssh-keygen": "openssh-client",
     "umount": "mount",
 }
