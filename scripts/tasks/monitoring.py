@@ -70,7 +70,7 @@ def monitoring(
                     print_json(document(names, planned, {}, done=False))
                 leave(good=not exit_code or all(each.nothing for each in planned.values()))
                 return
-            done = _carry_out(hosts, planned, connections)
+            done = _carry_out(hosts, planned, connections, fleet.rollout.min_healthy_seconds)
         if json:
             print_json(document(names, planned, done.failed, done=True))
         if done.failed:
@@ -105,11 +105,14 @@ def _plan(
     return _all_of(on_every_host(hosts, compared))
 
 
-def _carry_out(hosts: Sequence[Host], planned: dict[str, Change], connections: Connections) -> GroupResult[Change]:
+def _carry_out(
+    hosts: Sequence[Host], planned: dict[str, Change], connections: Connections, min_healthy_seconds: float
+) -> GroupResult[Change]:
     cache = ImageCache(IMAGES_CACHE)
 
     def act(each: Host) -> Change:
-        return Rollout(each.name, connections.to(each), cache).carry_out(planned[each.name].release)
+        rollout = Rollout(each.name, connections.to(each), cache, min_healthy_seconds)
+        return rollout.carry_out(planned[each.name].release)
 
     return on_every_host([each for each in hosts if not planned[each.name].nothing], act)
 

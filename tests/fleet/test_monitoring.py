@@ -148,6 +148,7 @@ def write_inventory(folder: Path, watcher: GpuHost, watched: GpuHost, **more: An
             "watch-01": entry(watcher, roles=["monitoring"], gpus=0, secrets="secrets.yaml"),
         },
         "alert_receivers": [{"name": "on-call", "email": "on-call@lab.example"}],
+        "rollout": {"min_healthy_seconds": 1},
     }
     (folder / "hosts.yaml").write_text(yaml.safe_dump(document))
 

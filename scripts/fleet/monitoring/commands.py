@@ -115,13 +115,6 @@ def remove(program: str) -> Command:
     return Command(f"remove-{program}", text, 120)
 
 
-def logs(program: str) -> Command:
-    """Prints the last lines that a program wrote."""
-    label = shlex.quote(f"label=com.docker.compose.service={program}")
-    text = f"docker ps --all --quiet {_LABEL} --filter {label} | head -n 1 | xargs -r docker logs --tail 20 2>&1"
-    return Command(f"logs-{program}", text)
-
-
 def restore_secrets(names: Iterable[str]) -> Command:
     """Puts back these secrets as they were before they were written."""
     words = " ".join(map(shlex.quote, names)) or "''"

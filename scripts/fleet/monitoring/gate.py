@@ -1,21 +1,24 @@
-"""The gate of monitoring: its programs are well, Prometheus has loaded the rules and knows the targets."""
+"""The gate of monitoring: its programs stay well, Prometheus has loaded the rules and knows the targets."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 from fleet.batch import Answer
 from fleet.errors import HostFailedError
-from fleet.monitoring import commands
+from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
 from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT, reply, request
 from fleet.monitoring.release import Manifest
 from fleet.monitoring.state import read_containers
 from fleet.remote import Session
-from fleet.rollout.gate import POLL_SECONDS, Clock
+from fleet.rollout.gate import POLL_SECONDS, SAY_SECONDS, Clock, Watch, ending
 from fleet.rollout.host_state import ServiceContainer
+
+log = logging.getLogger("fleet")
 
 HEALTHY_SECONDS = 180.0  # Prometheus reads what it wrote before an end that was not in order
 _QUESTIONS = {
@@ -26,25 +29,40 @@ _QUESTIONS = {
 _ALERTMANAGER = request("alertmanager-ready", ALERTMANAGER_PORT, "GET", "/-/ready")
 
 
-def pass_gate(host: str, session: Session, manifest: Manifest, clock: Clock) -> None:
-    """Wait until everything is well. Raises HostFailedError with what is not, and the last words of who it is."""
-    end = clock.now() + HEALTHY_SECONDS
+def pass_gate(
+    host: str,
+    session: Session,
+    manifest: Manifest,
+    clock: Clock,
+    *,
+    started: Collection[str] = (),
+    min_healthy_seconds: float = MIN_HEALTHY_SECONDS,
+) -> None:
+    """Wait until everything has been well for long enough; `started` are the programs whose containers were made now.
+
+    Raises HostFailedError with what is not well, and the last words of who it is, at once where one has ended.
+    """
+    watches = {each.name: Watch(min_healthy_seconds, each.name in started) for each in manifest.programs}
+    said = clock.now()
+    end = said + HEALTHY_SECONDS
     while True:
+        now = clock.now()
         containers = {each.service: each for each in read_containers(session, host)}
-        problems = dict(_not_well(manifest, containers))
-        hopeless = [name for name in problems if _ended(containers.get(name))]
-        if not problems:
-            problems = dict(_not_loaded(session, manifest))
-        if not problems:
+        lost = {name: why for name, each in watches.items() if (why := each.lost(containers.get(name))) is not None}
+        problems = lost or dict(_not_well(manifest, containers)) or dict(_not_loaded(session, manifest))
+        steady = [each.endured(now, well=not problems) for each in watches.values()]
+        if all(steady):
             return
-        if hopeless or clock.now() >= end:
-            break
+        if lost or (problems and now >= end):
+            name = next(iter(problems))
+            last = ending(session, containers.get(name), watches[name], f"{name} {problems[name]}")
+            others = "; ".join(f"{each} {problem}" for each, problem in problems.items() if each != name)
+            raise HostFailedError(f"{host}: {f'{others}; ' if others else ''}{last}")
+        if now - said >= SAY_SECONDS:
+            words = "; ".join(f"{each} {problem}" for each, problem in problems.items())
+            log.info("%s: waiting for monitoring: %s", host, next(iter(watches.values())).waits_for(now, words))
+            said = now
         clock.wait(POLL_SECONDS)
-    name = (hopeless or list(problems))[0]
-    command = commands.logs(name)
-    last = session.run([command])[command.name].out.strip() or "(nothing)"
-    said = "; ".join(f"{each} {problem}" for each, problem in problems.items())
-    raise HostFailedError(f"{host}: {said}. {name} wrote last:\n{last}")
 
 
 def _not_well(manifest: Manifest, containers: Mapping[str, ServiceContainer]) -> Iterator[tuple[str, str]]:
@@ -56,14 +74,6 @@ def _not_well(manifest: Manifest, containers: Mapping[str, ServiceContainer]) ->
             yield program.name, f"runs with the configuration {container.config}, {program.config} is wanted"
         elif not container.healthy:
             yield program.name, f"is {container.said}"
-
-
-def _ended(container: ServiceContainer | None) -> bool:
-    """Whether waiting longer is in vain."""
-    if container is None:
-        return False
-    crashed = container.state == "restarting" and container.exit_code != 0
-    return crashed or container.state in ("exited", "dead") or container.health == "unhealthy"
 
 
 def _not_loaded(session: Session, manifest: Manifest) -> Iterator[tuple[str, str]]:

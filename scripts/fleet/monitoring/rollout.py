@@ -10,6 +10,7 @@ from fleet.audit import Entry, record
 from fleet.batch import Answer, Command
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.archive import ImageCache
+from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
 from fleet.lock import locked
 from fleet.monitoring import commands
 from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT, ask, request
@@ -39,6 +40,7 @@ class Rollout:
     host: str
     session: Session
     cache: ImageCache
+    min_healthy_seconds: float = MIN_HEALTHY_SECONDS
     clock: Clock = field(default_factory=Clock)
 
     def carry_out(self, release: Release) -> Change:
@@ -102,13 +104,19 @@ class Rollout:
             self._do(commands.remove(name), f"stop {name}")
         self._start(release.manifest, planned.starts)
         self._reload(planned.reloads)
-        pass_gate(self.host, self.session, release.manifest, self.clock)
+        self._gate(release.manifest, planned.starts)
         self._do(commands.point("current", release.id), "change the link current")
 
     def _start(self, manifest: Manifest, names: Collection[str]) -> None:
         for name in [each.name for each in manifest.programs if each.name in names]:
             log.info("%s: starting %s", self.host, name)
             self._do(commands.start(manifest.id, manifest.compose_files, name), f"start {name}")
+
+    def _gate(self, manifest: Manifest, started: Collection[str]) -> None:
+        pass_gate(
+            self.host, self.session, manifest, self.clock,
+            started=started, min_healthy_seconds=self.min_healthy_seconds,
+        )  # fmt: skip
 
     def _reload(self, names: Sequence[str]) -> None:
         for name in names:
@@ -127,9 +135,10 @@ class Rollout:
         try:
             self._do(commands.restore_secrets(planned.secrets), "put the secrets back")
             self._do(commands.point("live", before.id), "change the link live")
-            self._start(before, {*planned.starts, *planned.removals})
+            again = {*planned.starts, *planned.removals}
+            self._start(before, again)
             self._reload([name for name in planned.reloads if before.program(name) is not None])
-            pass_gate(self.host, self.session, before, self.clock)
+            self._gate(before, again)
             self._do(commands.point("current", before.id), "change the link current")
         except FleetError as error:
             log.warning("%s: monitoring %s does not run again: %s", self.host, before.id, error)
