@@ -11,8 +11,9 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voxyard.service.body import ClosingSend, GuardedBody
-from voxyard.service.envelope import LargeHeadersError, answer
+from voxyard.service.envelope import CrowdedError, LargeHeadersError, answer
 from voxyard.service.errors import BusyError, ForbiddenError, ServiceError, UnauthorizedError, UnavailableError
+from voxyard.service.guests import CONNECTION, STANDING_SECONDS, Caller
 from voxyard.service.keys import COOKIE, Client, Keys
 from voxyard.service.protocol import HEADER_BYTES
 from voxyard.service.sessions import PAGE_HEADER
@@ -24,6 +25,8 @@ OPEN_PATHS = frozenset(
     {"/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/session", "/favicon.ico"}
 )  # fmt: skip
 OPEN_FOLDERS = ("/page/",)
+HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Answered to guests without a seat too: whoever watches the service is not to take a crowd for its end."""
 UPLOAD_PATHS = frozenset({"/v1/documents"})
 MOST_IN_FLIGHT = 1000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -50,15 +53,16 @@ class Door:
         upload = scope["method"] == "POST" and scope["path"] in UPLOAD_PATHS
         body = GuardedBody(scope, receive, self._upload if upload else self._small)
         closing = ClosingSend(body, send)
-        self._in_flight += 1
         try:
-            self._admit(scope)
+            counted = self._admit(scope)
         except ServiceError as error:
             await answer(error)(scope, receive, closing)
-        else:
+            return
+        self._in_flight += counted
+        try:
             await self._pass_on(scope, body, closing)
         finally:
-            self._in_flight -= 1
+            self._in_flight -= counted
 
     async def _pass_on(self, scope: Scope, body: GuardedBody, send: ClosingSend) -> None:
         async def unless_refused(message: Message) -> None:
@@ -74,27 +78,44 @@ class Door:
         if (refusal := body.refusal()) is not None and not send.started:
             await answer(refusal)(scope, body.receive, send)
 
-    def _admit(self, scope: Scope) -> None:
-        """Raises what stands against the request; else the scope's state has its client, where it has one."""
+    def _admit(self, scope: Scope) -> bool:
+        """Whether the request counts as one in flight, which a guest's does not: guests are counted by connections.
+
+        Raises what stands against the request; else the scope's state has its client, where it has one.
+        """
         headers, path = Headers(scope=scope), scope["path"]
         public = path in OPEN_PATHS or path.startswith(OPEN_FOLDERS)
         _check_size(scope)
         if self._frame.keys is None:
             _check_host(headers)
-        if self._in_flight > MOST_IN_FLIGHT and not public:
+        who = self._whose(scope["method"], headers, public=public)
+        known = isinstance(who, Client)
+        _seat(scope, known=known)
+        if self._in_flight >= MOST_IN_FLIGHT and not public:
             raise UnavailableError(f"{MOST_IN_FLIGHT} requests are being answered: try again soon", retry_after=1)
         if public or self._frame.keys is None:
             self._check_page(scope["method"], headers)
-            scope["state"]["client"] = None if public else Client("")
-            return
-        client = self._client(self._frame.keys, scope["method"], headers)
-        scope["state"]["client"] = client
+            scope["state"]["client"] = None if public else who
+            return known
+        if isinstance(who, ServiceError):
+            raise who
+        scope["state"]["client"] = client = who
         wait = self._frame.rates.take(client.name)
         if wait:
             raise BusyError(
                 f"the key {client.name} may make {self._frame.section.rate_limit} requests in a minute",
                 retry_after=wait,
             )
+        return True
+
+    def _whose(self, method: str, headers: Headers, *, public: bool) -> Client | ServiceError:
+        """Whose request it is, also on an open path; or what keeps it from being anybody's."""
+        if self._frame.keys is None:
+            return UnauthorizedError("no key is asked for") if public else Client("")
+        try:
+            return self._client(self._frame.keys, method, headers)
+        except ServiceError as error:
+            return error
 
     def _client(self, keys: Keys, method: str, headers: Headers) -> Client:
         """Whose request it is, by its key or by the session of its page."""
@@ -128,6 +149,17 @@ class Door:
             raise ForbiddenError(
                 f"{(origin or 'a foreign page')[:200]} may not do this: allowed_origins names the pages that may"
             )
+
+
+def _seat(scope: Scope, *, known: bool) -> None:
+    """Tells the request's connection whether it has shown a key. Raises CrowdedError where there is no seat for it."""
+    caller: Caller | None = scope["state"].get(CONNECTION)  # missing under another server than ours
+    if caller is None:
+        return
+    if known:
+        caller.shown_key()
+    elif (complaint := caller.shown_none()) is not None and scope["path"] not in HEALTH_PATHS:
+        raise CrowdedError(complaint, retry_after=STANDING_SECONDS)
 
 
 def _check_size(scope: Scope) -> None:

@@ -29,6 +29,12 @@ class LargeHeadersError(ServiceError):
     status, code = 431, "headers_too_large"
 
 
+class CrowdedError(ServiceError):
+    """Too many connections that have shown no valid key; the connection ends with this answer."""
+
+    status, code, kind = 503, "unavailable", "server_error"
+
+
 def answer(error: ServiceError) -> JSONResponse:
     """The error as a response: status, envelope, and the headers that belong to its status."""
     headers = {}
@@ -36,6 +42,8 @@ def answer(error: ServiceError) -> JSONResponse:
         headers["Retry-After"] = str(whole_seconds(error.retry_after))
     if error.status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="voxyard"'
+    if isinstance(error, CrowdedError):
+        headers["Connection"] = "close"
     return envelope(error.status, str(error), error.kind, error.code, parameter=error.parameter, headers=headers)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from voxyard.service.guests import CONNECTION, STANDING_SECONDS, Guests
 
 HEADER_SECONDS = 15.0
 """How long a client may take from its first byte, or from connecting, to the end of its headers."""
@@ -17,14 +20,23 @@ KEEP_ALIVE_SECONDS = 15
 
 
 class Protocol(H11Protocol):
-    """uvicorn sets no limit to the time that headers take, and answers what is no HTTP with plain text."""
+    """uvicorn sets no limit to the time that headers take, and answers what is no HTTP with plain text.
+
+    Each request's state has its connection, which is among the `guests` while it has shown no valid key.
+    """
 
     _header_timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, guests: Guests, *, app_state: dict[str, Any], **uvicorns: Any) -> None:
+        super().__init__(app_state={**app_state, CONNECTION: self}, **uvicorns)
+        self._guests = guests
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The clock runs from the first moment."""
         super().connection_made(transport)
         self._time_headers()
+        if self.shown_none() is not None:
+            self.loop.call_later(STANDING_SECONDS, self._stood_long)
 
     def data_received(self, data: bytes) -> None:
         """It runs until the headers are there, and again when others begin."""
@@ -34,7 +46,29 @@ class Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It stops."""
         self._stop_timer()
+        self._guests.go(self)
         super().connection_lost(exc)
+
+    def shown_key(self) -> None:
+        """Its request has a valid key: it is no guest, until it sends one that has none."""
+        self._guests.go(self)
+
+    def shown_none(self) -> str | None:
+        """It has begun, or its request has no valid key: why there is no seat for it; None where there is one."""
+        seated = self._guests.come(self, self.client[0] if self.client else "")
+        return None if seated else self._guests.complaint()
+
+    def refuse(self) -> None:
+        """There is no place for it: it is told so, unless it has been answered before, and closed."""
+        answered = cast("object | None", self.cycle) is not None  # uvicorn has none before the first request
+        if not answered and self.conn.our_state is h11.IDLE:
+            self._hang_up(503, "Service Unavailable", self._guests.complaint(), "server_error", "unavailable")
+        self.transport.close()
+
+    def _stood_long(self) -> None:
+        """No key has come in time; a request that is being answered was let in."""
+        if self.conn.their_state is h11.IDLE and self._guests.stands(self):
+            self.refuse()
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP gets the error envelope too, and the connection's end."""
@@ -42,7 +76,11 @@ class Protocol(H11Protocol):
             self.transport.close()
             return
         message = f"{msg} Expected HTTP/1.1 with at most {HEADER_BYTES // 1024} KiB of headers."
-        error = {"message": message, "type": "invalid_request_error", "param": None, "code": "invalid_request"}
+        self._hang_up(400, "Bad Request", message, "invalid_request_error", "invalid_request")
+
+    def _hang_up(self, status: int, phrase: str, message: str, kind: str, code: str) -> None:
+        """The error envelope without an application, and the connection's end."""
+        error = {"message": message, "type": kind, "param": None, "code": code}
         body = json.dumps({"error": error}).encode()
         headers = [
             ("Content-Type", "application/json"),
@@ -51,7 +89,7 @@ class Protocol(H11Protocol):
             ("Connection", "close"),
         ]
         for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Response(status_code=status, headers=headers, reason=phrase.encode()),
             h11.Data(data=body),
             h11.EndOfMessage(),
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import logging
 import math
 import resource
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp
 from voxyard.service.config import ServiceSection
 from voxyard.service.door import is_loopback
 from voxyard.service.errors import ServiceError
+from voxyard.service.guests import Guests
 from voxyard.service.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, Protocol
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
     """Bodies have their limits in body.py, connections in protocol.py."""
     return uvicorn.Config(
         app,
-        http=Protocol,
+        http=cast("type[asyncio.Protocol]", functools.partial(Protocol, Guests(_open_files()))),
         ws="none",
         loop="asyncio",
         log_config=None,
@@ -230,6 +232,12 @@ class _Server(uvicorn.Server):
 def _address(taken: socket.socket) -> str:
     host, port = taken.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _open_files() -> int:
+    """How many files the process may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _OPEN_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def _allow_open_files() -> None:

@@ -1,0 +1,148 @@
+"""A crowd without keys keeps nobody out who has one: connections are counted until they show a key."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from live_service import PATIENCE, live
+from prometheus_client import CollectorRegistry
+
+from voxyard.service import guests
+from voxyard.service.config import ServiceSection
+from voxyard.service.frame import install, open_frame
+from voxyard.service.guests import Guests
+from voxyard.service.keys import Keys, add_key
+
+SLOW = b"POST /session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n{"
+
+
+class Visitor:
+    """A connection that notes that it was refused."""
+
+    def __init__(self) -> None:
+        self.refused = False
+
+    def refuse(self) -> None:
+        self.refused = True
+
+
+@contextmanager
+def service(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of a service that asks for keys, and the headers of a client that has one."""
+    key = add_key(folder / "keys.yaml", "alice")
+    section = ServiceSection(data_dir=folder, keys=folder / "keys.yaml", port=0, stop_seconds=0.0)
+    app = FastAPI()
+
+    @app.get("/v1/thing")
+    async def thing() -> dict[str, str]:
+        return {"state": "there"}
+
+    install(app, open_frame(section, CollectorRegistry(), keys=Keys(folder / "keys.yaml"), ready=lambda: (True, "ok")))
+    with live(app, section) as address:
+        yield address, {"Authorization": f"Bearer {key}"}
+
+
+def dial(address: str, first: bytes = b"") -> socket.socket:
+    host, port = address.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=PATIENCE)
+    connection.sendall(first)
+    return connection
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What the server says until it hangs up."""
+    said = b""
+    try:
+        while piece := connection.recv(65536):
+            said += piece
+    except ConnectionResetError:
+        pass
+    return said
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def ask(address: str, path: str, headers: dict[str, str] | None = None) -> int:
+    return httpx.get(f"{address}{path}", headers=headers, timeout=PATIENCE).status_code
+
+
+def test_eleven_hundred_slow_clients_without_a_key_keep_none_out_that_has_one(tmp_path: Path) -> None:
+    with service(tmp_path) as (address, key), ExitStack() as crowd:
+        slow = [crowd.enter_context(dial(address, SLOW)) for _ in range(1100)]
+
+        assert [ask(address, "/v1/thing", key) for _ in range(3)] == [200] * 3
+        assert ask(address, "/healthz") == 200
+        assert ask(address, "/session") == 503
+        assert everything(slow[-1]).startswith(b"HTTP/1.1 503 ")
+        assert slow[0].send(b" ") == 1  # one with a seat may take its time
+
+
+def test_a_connection_is_no_guest_from_the_request_on_that_shows_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voxyard.service.server.Guests", lambda files: Guests(files, of_address=1))
+    with service(tmp_path) as (address, key), httpx.Client(base_url=address, timeout=PATIENCE) as alice:
+        assert alice.get("/v1/thing", headers=key).status_code == 200
+        with dial(address, SLOW) as seated:
+            assert alice.get("/v1/thing", headers=key).status_code == 200
+            crowded = alice.get("/session")
+
+            assert crowded.status_code == 503
+            assert crowded.headers["connection"] == "close"
+            assert int(crowded.headers["retry-after"]) >= 1
+            assert "at most 1 of one address" in crowded.json()["error"]["message"]
+            assert alice.get("/session", headers=key).status_code == 200
+            assert alice.get("/session", headers={"Authorization": "Bearer vox_wrong"}).status_code == 503
+            seated.close()
+        until(lambda: ask(address, "/session") == 200)
+
+
+def test_a_connection_without_a_seat_that_asks_for_nothing_is_closed_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voxyard.service.server.Guests", lambda files: Guests(files, of_address=1))
+    monkeypatch.setattr("voxyard.service.protocol.STANDING_SECONDS", 0.2)
+    with service(tmp_path) as (address, _), dial(address, SLOW) as seated, dial(address) as silent:
+        said = everything(silent)
+        assert said.startswith(b"HTTP/1.1 503 ")
+        assert b"send the header `Authorization: Bearer KEY`" in said
+        seated.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            seated.recv(1)
+
+
+def test_seats_are_limited_in_all_and_for_each_address_and_are_given_back() -> None:
+    crowd = Guests(16_384, most=3, of_address=2)
+    first, second, third, fourth, fifth = (Visitor() for _ in range(5))
+
+    assert [crowd.come(first, "a"), crowd.come(second, "a"), crowd.come(third, "a")] == [True, True, False]
+    assert [crowd.come(fourth, "b"), crowd.come(fifth, "c")] == [True, False]
+    crowd.go(first)
+    assert crowd.come(first, "b") is True
+    crowd.go(second)
+    assert crowd.come(third, "a") is True
+    for each in (first, third, fourth, fifth):
+        crowd.go(each)
+    assert len(crowd) == 0
+
+
+def test_guests_never_take_more_than_a_quarter_of_the_open_files() -> None:
+    crowd, came = Guests(64), [Visitor() for _ in range(40)]
+
+    seated = [crowd.come(each, "a") for each in came]
+
+    assert seated == [True] * 8 + [False] * 32
+    assert len(crowd) == 64 // guests.FILES_SHARE
+    assert [each.refused for each in came] == [False] * 8 + [True] * 24 + [False] * 8
