@@ -16,7 +16,7 @@ import pytest
 import yaml
 from ssh_server import SshServer, free_port, make_key, ssh_agent, ssh_server
 
-from fleet import ssh
+from fleet import rsync, ssh
 from fleet.batch import Command
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import Host, Jump
@@ -174,6 +174,17 @@ def test_a_stranger_is_refused_in_the_words_of_ssh(server: SshServer, tmp_path: 
     assert "authorized_keys" in said
 
 
+def test_an_agent_with_too_many_keys_is_the_reason_that_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_key(tmp_path / "another")
+    (tmp_path / "sshd").mkdir()
+    with ssh_server(tmp_path / "sshd", MaxAuthTries="1") as strict, ssh_agent(tmp_path, tmp_path / "another") as agent:
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(agent))
+        said = refusal(strict.host(identity_file=None))
+    assert "offers more keys than it tries: name the right one as identity_file" in said
+
+
 # -- keys of the hosts ---------------------------------------------------------------------------------------
 
 
@@ -240,6 +251,21 @@ def test_every_hop_is_checked_and_the_one_to_blame_is_named(
     assert refusal(down).startswith(f"{down.user}@127.0.0.1:{down.port} cannot be reached (")
     closed = server.host(jump=(Jump("127.0.0.1", free_port()),), known_hosts=known)
     assert "cannot be reached (the way to here leads over it)" in refusal(closed)
+
+
+def test_rsync_goes_the_same_way_and_is_checked_on_it(server: SshServer, certified: SshServer, tmp_path: Path) -> None:
+    certified.let_in((server.folder / "user.pub").read_text())
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/log").write_text("step 6")
+    known = tmp_path / "known"
+    known.write_text(server.line)
+    host = server.host(jump=(Jump("127.0.0.1", certified.port),), known_hosts=known)
+    command = rsync.pull_command(host, str(tmp_path / "there"), tmp_path / "out")
+    with pytest.raises(HostFailedError, match=r"host key is not known or not the known one.*is known for"):
+        rsync.run(host, command)
+    known.write_text(server.line + certified.line)
+    rsync.run(host, command)
+    assert (tmp_path / "out/log").read_text() == "step 6"
 
 
 # -- while it stands -----------------------------------------------------------------------------------------
