@@ -90,7 +90,7 @@ def test_after_ctrl_c_no_other_host_is_begun_and_those_at_work_come_to_their_end
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_stops_in_order_and_the_second_at_once(
+def test_the_first_signal_stops_in_order_the_second_without_going_back_and_the_third_at_once(
     number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
@@ -98,9 +98,15 @@ def test_the_first_signal_stops_in_order_and_the_second_at_once(
     with stopping_in_order(stopping):
         os.kill(os.getpid(), number)
         assert stopping.asked
+        stopping.check(going_back=True)
+        os.kill(os.getpid(), number)
+        with pytest.raises(StoppedError):
+            stopping.check(going_back=True)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
-    assert "stopping after the steps that are under way" in capsys.readouterr().err
+    first, second = capsys.readouterr().err.splitlines()
+    assert "stopping after the steps that are under way; a host that is being changed goes back" in first
+    assert "leaving the host as it is; once more: at once" in second
     assert signal.getsignal(number) == before
 
 
@@ -109,5 +115,6 @@ def test_a_wait_ends_when_somebody_wants_to_stop() -> None:
     threading.Timer(0.2, stopping.ask).start()
     with pytest.raises(StoppedError):
         stopping.wait(600)
+    stopping.wait(0.01, going_back=True)
     with pytest.raises(StoppedError):
         stopping.check()
