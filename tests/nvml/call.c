@@ -9,7 +9,7 @@
 
 #include "fake.h"
 
-enum { LOOK_EVERY_US = 5000 };
+enum { LOOK_EVERY_US = 5000, LOOK_IN_CALL_US = 20000 };
 
 static const char *const symbol_names[] = {
 #define X(name) #name,
@@ -124,33 +124,46 @@ void pause_call(long long microseconds) {
     look(monotonic_us(), 0);
 }
 
-static Call begin(enum symbol symbol, long at_least_us) {
-    Call call = {.symbol = symbol, .index = -1, .begun_us = monotonic_us()};
+/* The closest that the scenario says: of this function on this GPU, of this GPU, of this function, of all. */
+static long latency_us(enum symbol symbol, int index) {
+    if (index >= 0 && (unsigned)index < world->gpu_count) {
+        const Gpu *gpu = &world->gpus[index];
+        if (gpu->symbol_latency_us[symbol] >= 0) return gpu->symbol_latency_us[symbol];
+        if (gpu->latency_us >= 0) return gpu->latency_us;
+    }
+    return world->symbol_latency_us[symbol] >= 0 ? world->symbol_latency_us[symbol] : world->latency_us;
+}
+
+/* A call that hangs comes back when the scenario says so: its latency is looked up again while it waits. */
+static Call begin(enum symbol symbol, int index, long at_least_us) {
+    Call call = {.symbol = symbol, .index = index, .begun_us = monotonic_us()};
     pthread_mutex_lock(&lock);
     look(call.begun_us, symbol == SYMBOL_nvmlInitWithFlags || symbol == SYMBOL_nvmlInit_v2);
-    long latency_us = world->symbol_latency_us[symbol];
-    if (latency_us < 0) latency_us = world->latency_us;
-    if (latency_us < at_least_us) latency_us = at_least_us;
-    if (latency_us) pause_call(latency_us);
-    return call;
+    long long locked_us = monotonic_us();
+    for (;;) {
+        long total_us = latency_us(symbol, index);
+        if (total_us < at_least_us) total_us = at_least_us;
+        long long left_us = total_us ? locked_us + total_us - monotonic_us() : 0;
+        if (left_us <= 0) return call;
+        pause_call(left_us < LOOK_IN_CALL_US ? left_us : LOOK_IN_CALL_US);
+    }
 }
 
 Call begin_first(enum symbol symbol) {
-    Call call = begin(symbol, 0);
+    Call call = begin(symbol, -1, 0);
     call.code = world->fault[0] || !seen.st_ino ? (int)UNKNOWN : world->code[symbol];
     return call;
 }
 
 Call begin_system(enum symbol symbol) {
-    Call call = begin(symbol, 0);
+    Call call = begin(symbol, -1, 0);
     call.code = session_code();
     if (call.code == SUCCESS) call.code = world->code[symbol];
     return call;
 }
 
 Call begin_blocking(enum symbol symbol, void *device, long at_least_us) {
-    Call call = begin(symbol, at_least_us);
-    call.index = device_index(device);
+    Call call = begin(symbol, device_index(device), at_least_us);
     call.code = session_code();
     if (call.code != SUCCESS) return call;
     if (call.index >= 0) devices[call.index].calls++;

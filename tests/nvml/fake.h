@@ -37,6 +37,7 @@ typedef struct {
 
 typedef struct {
     char uuid[96], name[96], bus_id[32], capability[16], device_id[16], subsystem_id[16];
+    long latency_us, symbol_latency_us[SYMBOL_COUNT]; /* -1: as on every GPU */
     int code[SYMBOL_COUNT];
     short field_code[MOST_FIELDS];
     Value values[VALUE_COUNT];

@@ -6,6 +6,7 @@
  *   topology[.GPU.GPU] = LEVEL, xid.SEQUENCE = GPU XID
  *   gpu.N.FIGURE = VALUE                                 symbols.h lists the figures, series.c reads the values
  *   gpu.N.{uuid,name,pci_bus_id,pci_device_id,pci_subsystem_id,compute_capability} = TEXT
+ *   gpu.N.latency_us[.FUNCTION] = N
  *   gpu.N.code.FUNCTION = CODE, gpu.N.field_code.ID = CODE, gpu.N.every_code = CODE (of all of them; the next may differ)
  *   gpu.N.[graphics_]process.PID = BYTES|- NAME, gpu.N.nvlink.LANE = down | BUS_ID | switch [BUS_ID]
  */
@@ -110,6 +111,15 @@ static const char *set_link(Gpu *gpu, const char *number, const char *text) {
     return set_text(link->bus_id, sizeof link->bus_id, text);
 }
 
+static const char *set_latency(long *of_all, long *of_symbol, const char *name, const char *text) {
+    long microseconds;
+    const char *fault = read_whole(text, 0, 3600000000L, &microseconds);
+    int symbol = *name ? find(symbol_names, SYMBOL_COUNT, name) : -1;
+    if (*name && symbol < 0) return "no such function here";
+    if (!fault) *(*name ? &of_symbol[symbol] : of_all) = microseconds;
+    return fault;
+}
+
 static const char *set_gpu(World *in, Gpu *gpu, const char *key, const char *text) {
     const char *rest;
     int which = find(value_names, VALUE_COUNT, key);
@@ -120,6 +130,8 @@ static const char *set_gpu(World *in, Gpu *gpu, const char *key, const char *tex
     if (!strcmp(key, "pci_device_id")) return set_text(gpu->device_id, sizeof gpu->device_id, text);
     if (!strcmp(key, "pci_subsystem_id")) return set_text(gpu->subsystem_id, sizeof gpu->subsystem_id, text);
     if (!strcmp(key, "compute_capability")) return set_text(gpu->capability, sizeof gpu->capability, text);
+    if (!strcmp(key, "latency_us")) return set_latency(&gpu->latency_us, gpu->symbol_latency_us, "", text);
+    if ((rest = behind(key, "latency_us."))) return set_latency(&gpu->latency_us, gpu->symbol_latency_us, rest, text);
     if (!strcmp(key, "every_code")) return set_every_code(gpu, text);
     if ((rest = behind(key, "code."))) return set_symbol(gpu->code, rest, text);
     if ((rest = behind(key, "field_code."))) return set_field_code(gpu, rest, text);
@@ -160,15 +172,6 @@ static const char *set_topology(World *in, const char *pair, const char *text) {
     return fault;
 }
 
-static const char *set_latency(World *in, const char *name, const char *text) {
-    long microseconds;
-    const char *fault = read_whole(text, 0, 3600000000L, &microseconds);
-    int symbol = *name ? find(symbol_names, SYMBOL_COUNT, name) : -1;
-    if (*name && symbol < 0) return "no such function here";
-    if (!fault) *(*name ? &in->symbol_latency_us[symbol] : &in->latency_us) = microseconds;
-    return fault;
-}
-
 static const char *set_world(World *in, const char *key, const char *text) {
     const char *rest;
     long number;
@@ -176,8 +179,8 @@ static const char *set_world(World *in, const char *key, const char *text) {
     if ((rest = behind(key, "xid."))) return add_xid(in, rest, text);
     if ((rest = behind(key, "code."))) return set_symbol(in->code, rest, text);
     if ((rest = behind(key, "topology."))) return set_topology(in, rest, text);
-    if ((rest = behind(key, "latency_us."))) return set_latency(in, rest, text);
-    if (!strcmp(key, "latency_us")) return set_latency(in, "", text);
+    if ((rest = behind(key, "latency_us."))) return set_latency(&in->latency_us, in->symbol_latency_us, rest, text);
+    if (!strcmp(key, "latency_us")) return set_latency(&in->latency_us, in->symbol_latency_us, "", text);
     if (!strcmp(key, "topology")) return set_int(&in->default_topology, text);
     if (!strcmp(key, "driver_version")) return set_text(in->driver_version, sizeof in->driver_version, text);
     if (!strcmp(key, "nvml_version")) return set_text(in->nvml_version, sizeof in->nvml_version, text);
@@ -234,6 +237,10 @@ void read_scenario(FILE *file, World *in) {
     memset(in, 0, sizeof *in);
     in->default_topology = -1;
     for (int i = 0; i < SYMBOL_COUNT; i++) in->symbol_latency_us[i] = -1;
+    for (int i = 0; i < MOST_GPUS; i++) {
+        in->gpus[i].latency_us = -1;
+        for (int j = 0; j < SYMBOL_COUNT; j++) in->gpus[i].symbol_latency_us[j] = -1;
+    }
     for (int i = 0; i < MOST_GPUS; i++)
         for (int j = 0; j < MOST_GPUS; j++) in->topology[i][j] = -1;
     for (int number = 1; fgets(line, sizeof line, file); number++) {

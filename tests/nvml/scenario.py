@@ -11,12 +11,13 @@ from typing import Any, Self
 
 MIB, GIB = 1024**2, 1024**3
 XID_EVENTS = 0x8
+AN_HOUR_US = 3_600_000_000
 NODE, SYSTEM = 40, 50  # nvmlGpuTopologyLevel_t: one socket, several
 
 Series = int | float | str | None
 """A number, what `wave` or `counter` makes, or None: the card does not support it."""
 
-_LISTS = {"processes", "graphics_processes", "nvlinks", "codes", "field_codes"}
+_LISTS = {"processes", "graphics_processes", "nvlinks", "codes", "field_codes", "latencies_us"}
 
 
 def wave(*steps: tuple[float, float]) -> str:
@@ -46,7 +47,8 @@ class GpuState:
     """A GPU in NVML's own units: percent, bytes, mW, mJ, °C, MHz, KB/s, KiB. None is what the card does not support.
 
     `nvlinks` holds for each link a PCI bus id, `switch`, `switch BUS_ID` or `down`; `codes` are return codes of NVML's
-    functions, by name, `field_codes` those of single fields, by id, `every_code` that of all which these do not name.
+    functions, by name, `field_codes` those of single fields, by id, `every_code` that of all which these do not name;
+    `latency_us` and `latencies_us` are of this GPU alone, where they differ from the host's.
     """
 
     uuid: str
@@ -111,6 +113,8 @@ class GpuState:
     nvlinks: Sequence[str] = ()
     codes: Mapping[str, int] = field(default_factory=dict)
     field_codes: Mapping[int, int] = field(default_factory=dict)
+    latency_us: int | None = None
+    latencies_us: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def default(cls, index: int = 0, **changes: Any) -> Self:
@@ -134,6 +138,7 @@ class GpuState:
         pairs += [(f"graphics_process.{each.pid}", each) for each in self.graphics_processes]
         pairs += [(f"nvlink.{lane}", end) for lane, end in enumerate(self.nvlinks)]
         pairs += [(f"code.{function}", code) for function, code in self.codes.items()]
+        pairs += [(f"latency_us.{function}", value) for function, value in self.latencies_us.items()]
         pairs += [(f"field_code.{number}", code) for number, code in self.field_codes.items()]
         return [f"gpu.{index}.{key} = {value}" for key, value in pairs]
 
@@ -199,6 +204,12 @@ class Scenario:
     def returning(self, index: int) -> Self:
         """GPU `index` is there again, for sessions that are opened from now on."""
         return self.with_gpu(index, lost=False, lost_after_calls=None)
+
+    def hanging(self, index: int, *functions: str) -> Self:
+        """Calls to GPU `index`, or these functions alone, return only when the scenario has changed."""
+        if not functions:
+            return self.with_gpu(index, latency_us=AN_HOUR_US)
+        return self.with_gpu(index, latencies_us=dict.fromkeys(functions, AN_HOUR_US))
 
     def raising(self, index: int, xid: int) -> Self:
         """The driver reports an Xid error of GPU `index`, once to each process."""

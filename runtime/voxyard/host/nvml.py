@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
 from collections import Counter
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,6 +20,10 @@ UNSUPPORTED = frozenset({2, 3, 13, 21, 25, 26})  # argument, not supported, no f
 _NOTHING = frozenset({("", 6), ("nvmlEventSetWait_v2", 10)})  # nothing was sampled; nothing happened
 _LOST = frozenset({15, 16, 28})  # GPU is lost, needs a reset, is not found
 _SESSION_LOST = frozenset({1, 9, 12, 18})  # uninitialized, no driver, no library, driver and library differ
+
+
+TIMEOUT = 10
+"""The nvmlReturn_t of a call that did not return in time."""
 
 
 class NvmlError(HostError):
@@ -58,21 +64,27 @@ class Gpu:
 
 
 class Session:
-    """NVML held open, for one thread. `errors` counts what was refused, by function and code."""
+    """NVML held open, for any number of threads; it may be opened again after it was closed.
+
+    `errors` counts what was refused, by function and code. `calling` is the latest call of each thread, by the thread's
+    ident, and when it began (monotonic): of a thread that hangs, the call that does not return.
+    """
 
     def __init__(self) -> None:
         import pynvml
 
         self._nvml: Any = pynvml
         self._functions: dict[str, Any] = {}
+        self._counting = threading.Lock()
         self.errors: Counter[tuple[str, int]] = Counter()
+        self.calling: dict[int, tuple[str, float]] = {}
 
     def __enter__(self) -> Self:
         """Raises SessionLostError where there is no library or driver, or the driver does not answer."""
         try:
-            self._nvml.nvmlInit()
+            self._call("nvmlInit")
         except self._nvml.NVMLError as error:
-            self.errors["nvmlInit", error.value] += 1
+            self.count("nvmlInit", error.value)
             raise SessionLostError(_broken("nvmlInit", error), function="nvmlInit", code=error.value) from error
         return self
 
@@ -84,9 +96,9 @@ class Session:
     def close(self) -> None:
         """Lets go of NVML; that a driver which is gone refuses even this is no news."""
         try:
-            self._nvml.nvmlShutdown()
+            self._call("nvmlShutdown")
         except self._nvml.NVMLError as error:
-            self.errors["nvmlShutdown", error.value] += 1
+            self.count("nvmlShutdown", error.value)
 
     def ask(self, function: str, *arguments: Any) -> Any:
         """What NVML's `function` answers; None where card or driver does not support it, or found nothing.
@@ -94,19 +106,20 @@ class Session:
         Any other refusal is counted, and None too. Raises GpuLostError where the GPU is gone, SessionLostError where
         the driver is.
         """
-        try:
-            return self._function(function)(*arguments)
-        except self._nvml.NVMLError as error:
-            self._refused(function, error)
-            return None
+        return self.attempt(function, *arguments)[1]
 
     def attempt(self, function: str, *arguments: Any) -> tuple[int, Any]:
         """NVML's code (nvmlReturn_t, 0: success) for `function`, and its answer as `ask` gives it."""
         try:
-            return 0, self._function(function)(*arguments)
+            return 0, self._call(function, *arguments)
         except self._nvml.NVMLError as error:
             self._refused(function, error)
             return error.value, None
+
+    def count(self, function: str, code: int) -> None:
+        """One more refusal; TIMEOUT is a call that its caller gave up."""
+        with self._counting:
+            self.errors[function, code] += 1
 
     def refusal(self, function: str, code: int) -> str:
         """A refused call in NVML's words: function, sentence and code."""
@@ -117,10 +130,18 @@ class Session:
         found = []
         for index in range(self.ask("nvmlDeviceGetCount") or 0):
             try:
-                found.append((index, self.ask("nvmlDeviceGetHandleByIndex", index)))
+                found.append((index, self.handle(index)))
             except GpuLostError:
                 found.append((index, None))
         return tuple(found)
+
+    def handle(self, index: int) -> Any:
+        """The handle of a GPU. Raises GpuLostError where NVML does not give it, whatever its reason."""
+        function = "nvmlDeviceGetHandleByIndex"
+        code, handle = self.attempt(function, index)
+        if handle is None:
+            raise GpuLostError(self.refusal(function, code), function=function, code=code)
+        return handle
 
     def gpu(self, index: int, handle: Any) -> Gpu:
         """What the GPU is; one that refuses to say its UUID has that as its problem. Raises GpuLostError."""
@@ -146,16 +167,18 @@ class Session:
         code: int = error.value
         if not refuses(function, code):
             return
-        self.errors[function, code] += 1
+        self.count(function, code)
         if code in _LOST:
             raise GpuLostError(str(error), function=function, code=code) from error
         if code in _SESSION_LOST:
             raise SessionLostError(_broken(function, error), function=function, code=code) from error
 
-    def _function(self, name: str) -> Any:
-        if name not in self._functions:
-            self._functions[name] = getattr(self._nvml, name)
-        return self._functions[name]
+    def _call(self, name: str, *arguments: Any) -> Any:
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions[name] = getattr(self._nvml, name)
+        self.calling[threading.get_ident()] = name, time.monotonic()
+        return function(*arguments)
 
 
 def refuses(function: str, code: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from voxyard.host.nvml import GpuLostError, Session, handle_key
@@ -15,16 +15,19 @@ _MOST_AT_ONCE = 1000
 class XidEvents:
     """The Xid errors of some GPUs, collected by the driver since the last poll.
 
-    They are polled by the thread that reads the GPUs, not awaited in one of their own: one thread owns NVML, so that
-    no session is ever shut down under a waiting call.
+    They are polled, not awaited: no call of theirs is under way when the session is closed.
     """
 
-    def __init__(self, session: Session, handles: Iterable[Any]) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._set = session.ask("nvmlEventSetCreate")
+
+    def watch(self, handle: Any) -> None:
+        """Collects those of this GPU too. Raises GpuLostError."""
         if self._set is not None:
-            for handle in handles:
-                self._register(handle)
+            kinds = self._session.ask("nvmlDeviceGetSupportedEventTypes", handle)
+            if kinds is not None and kinds & _XID_EVENTS:
+                self._session.ask("nvmlDeviceRegisterEvents", handle, _XID_EVENTS, self._set)
 
     def poll(self) -> Iterator[tuple[int, int]]:
         """(`handle_key` of the GPU, Xid) for each error, in the order of their coming; returns without waiting."""
@@ -40,14 +43,6 @@ class XidEvents:
         if self._set is not None:
             self._session.ask("nvmlEventSetFree", self._set)
             self._set = None
-
-    def _register(self, handle: Any) -> None:
-        try:
-            kinds = self._session.ask("nvmlDeviceGetSupportedEventTypes", handle)
-            if kinds is not None and kinds & _XID_EVENTS:
-                self._session.ask("nvmlDeviceRegisterEvents", handle, _XID_EVENTS, self._set)
-        except GpuLostError:
-            return  # its reader finds out too
 
     def _wait(self) -> Any:
         try:

@@ -79,7 +79,7 @@ class Exporter:
     def _health(self) -> tuple[bool, str]:
         if self.sampler.alive():
             return True, "ok"
-        return False, f"no pass over the GPUs has ended for {self.sampler.age():.0f} s: does the driver hang?"
+        return False, f"no call to the NVIDIA driver has returned for {self.sampler.age():.0f} s: does the driver hang?"
 
     def _ready(self) -> tuple[bool, str]:
         snapshot = self.sampler.snapshot

@@ -156,7 +156,9 @@ def _exporter(snapshot: Snapshot | None, fresh: bool) -> Iterator[Metric]:
         )
     yield _single("exporter_collect_duration_seconds", "Time that the latest pass took.", snapshot.duration)
     errors = CounterMetricFamily(
-        "voxyard_exporter_nvml_errors", "Calls that NVML refused.", labels=("function", "code")
+        "voxyard_exporter_nvml_errors",
+        "Calls that NVML refused, or did not return from (code 10).",
+        labels=("function", "code"),
     )
     for (function, code), count in sorted(snapshot.errors.items()):
         errors.add_metric((function, str(code)), count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field, replace
 
 from voxyard.host.nvml import Gpu
@@ -65,7 +66,7 @@ class Busy:
                 self._last_us = sample.time_us
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class KnownGpu:
     """One GPU, as long as we look: one that was seen once is missed when it goes, whatever session it was seen in."""
 
@@ -74,6 +75,10 @@ class KnownGpu:
     xids: dict[int, Xid] = field(default_factory=dict)
     reading: Reading | None = None  # None: it is down
     silent: int = 0  # passes in a row in which it refused everything
+
+    def met(self, gpu: Gpu) -> None:
+        """It said who it is, which does not mean that it measures anything."""
+        self.gpu = replace(gpu, problem=self.gpu.problem)
 
     def take(self, reading: Reading, now: float) -> None:
         """One pass in which it did not go: up, unless it refused everything for too long, or never answered yet."""
@@ -99,6 +104,12 @@ class KnownGpu:
             log.warning("GPU %d (%s) does not answer any more: %s", self.gpu.index, self.gpu.uuid, problem)
             self.gpu = replace(self.gpu, problem=problem)
         self.pause()
+
+    def saw(self, number: int) -> None:
+        """The driver reported this Xid error."""
+        before = self.xids[number].count if number in self.xids else 0
+        self.xids[number] = Xid(before + 1, time.time())
+        log.warning("GPU %d (%s): Xid %d", self.gpu.index, self.gpu.uuid, number)
 
     def pause(self) -> None:
         """Nothing is known of it from here on."""

@@ -1,27 +1,41 @@
-"""The one loop that reads the GPUs: for the exporter, the monitor, and whoever watches a run."""
+"""The one loop that reads the GPUs: for the exporter, the monitor, and whoever watches a run.
+
+No call into the driver is made in the loop itself. Each GPU has a thread, and so has what belongs to none of them: a
+pass asks all that are free, and goes on without those that do not answer.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from voxyard.host.links import read_links
-from voxyard.host.nvml import Gpu, GpuLostError, Session, SessionLostError, handle_key, lost_gpu
-from voxyard.host.readings import GpuReader, Reading
-from voxyard.host.xid import XidEvents
-from voxyard.telemetry.known import Busy, KnownGpu, Xid
+from voxyard.host.nvml import TIMEOUT, Gpu, GpuLostError, Session, SessionLostError, handle_key, lost_gpu
+from voxyard.host.readings import Reading
+from voxyard.telemetry.caller import Caller
+from voxyard.telemetry.driver import Card, Driver
+from voxyard.telemetry.known import KnownGpu, Xid
 
-__all__ = ["REOPEN_SECONDS", "Busy", "GpuState", "Sampler", "Snapshot", "Xid"]
+__all__ = ["HUNG_SECONDS", "REOPEN_SECONDS", "GpuState", "Sampler", "Snapshot", "Xid"]
 
 log = logging.getLogger("voxyard.telemetry")
 
+HUNG_SECONDS = 10.0
+"""How long one NVML call may take before it counts as hung, and its GPU as down.
+
+A healthy one takes microseconds to 20 ms, nvmlInit some seconds where no persistence daemon runs, and a driver that
+waits for a GPU's own processor (GSP) in vain gives up after 6 s with an error, which says more than silence.
+"""
+
 REOPEN_SECONDS = 15.0
 """How often a lost GPU is looked for again, with a new session: NVML does not find it in the old one."""
+
+_CLOSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +64,15 @@ class Snapshot:
     driver_version: str | None
     cuda_version: str | None
     errors: Mapping[tuple[str, int], int]  # (function, nvmlReturn_t) → how often
-    problem: str | None = None  # why the pass failed
-
-
-@dataclass(slots=True)
-class _Open:
-    """A session with the driver, and the GPUs that answered when it was opened."""
-
-    session: Session
-    since: float  # monotonic
-    readers: dict[str, tuple[Any, GpuReader]]  # UUID → handle and reader
-    by_handle: dict[int, str]
-    xids: XidEvents
-    driver_version: str | None
-    cuda_version: str | None
-    links: Mapping[tuple[str, str], str] | None = None
+    problem: str | None = None  # why the pass failed, or what of it did
 
 
 class Sampler:
-    """Reads all GPUs every `interval` seconds in a thread of its own; `snapshot` is what it saw last.
+    """Reads all GPUs every `interval` seconds, each in a thread of its own; `snapshot` is what was seen last.
 
-    A lost GPU, a driver that is restarted or not there at all are states that it reports and leaves by itself.
-    `only` names the UUIDs of the GPUs to read; `on_snapshot` is called in its thread after each pass.
+    A lost GPU, one that hangs, a driver that is restarted or not there at all are states that it reports and leaves by
+    itself. A snapshot has the latest reading of each GPU, which is older than a pass where a GPU takes longer than one.
+    `only` names the UUIDs of the GPUs to read; `on_snapshot` is called in the loop's thread after each pass.
     """
 
     def __init__(
@@ -85,13 +86,20 @@ class Sampler:
         self.interval = interval
         self._only, self._processes, self._on_snapshot = only, processes, on_snapshot
         self._known: dict[str, KnownGpu] = {}
-        self._nameless: tuple[Gpu, ...] = ()  # lost before they said who they are
-        self._open: _Open | None = None
-        self._errors: dict[tuple[str, int], int] = {}
+        self._nameless: dict[int, Gpu] = {}  # by index: those that did not say who they are
+        self._changed = threading.Condition()
+        self._ended = threading.Event()
+        self._driver = Caller("voxyard-driver", self._changed)
+        self._callers: list[Caller] = []  # by index, of the GPUs
+        self._open: Driver | None = None
+        self._opening = False
+        self._cards: list[Card] = []  # of the open session, by index
+        self._events: list[tuple[int, int]] = []  # Xids of GPUs that did not say who they are yet
+        self._links: Mapping[tuple[str, str], str] | None = None
+        self._problem: str | None = None  # why there is no session that can be used
         self._last_success: float | None = None
         self._said: str | None = None
-        self._made = time.monotonic()
-        self._ended = threading.Event()
+        self._answered = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="voxyard-gpu-sampler", daemon=True)
         self.snapshot: Snapshot | None = None
 
@@ -102,7 +110,9 @@ class Sampler:
 
     def stop(self) -> None:
         """Ends the loop after the pass that is under way; a driver that hangs is not waited for."""
-        self._ended.set()
+        with self._changed:
+            self._ended.set()
+            self._changed.notify_all()
         self._thread.join(timeout=5.0)
 
     def __enter__(self) -> Self:
@@ -114,139 +124,229 @@ class Sampler:
         self.stop()
 
     def stale_after(self) -> float:
-        """Seconds after which a snapshot no longer says how things are: several passes, however slow they are."""
-        duration = self.snapshot.duration if self.snapshot else 0.0
-        return max(10.0, 5 * self.interval, 3 * duration)
+        """Seconds without any answer of the driver after which a snapshot no longer says how things are."""
+        return HUNG_SECONDS + 2 * self.interval
 
     def age(self) -> float:
-        """Seconds since the end of the latest pass, or since the loop was made where there was none yet."""
-        return time.monotonic() - (self.snapshot.monotonic if self.snapshot else self._made)
+        """Seconds since the driver's latest answer, for whichever GPU; since the loop was made where there was none."""
+        return time.monotonic() - self._answered
 
     def alive(self) -> bool:
-        """Whether the loop makes its passes; a call into a driver that hangs ends that."""
+        """Whether passes are made and the driver answers for anything at all."""
         return self._thread.is_alive() and self.age() < self.stale_after()
 
     def _run(self) -> None:
+        self._session = Session()
         next_pass = time.monotonic()
-        ended = False
-        while not ended:  # one pass at least, also where the end comes before this thread has run at all
-            self._pass()
+        while not self._over():
+            self._pass(next_pass + self.interval)
             next_pass = max(next_pass + self.interval, time.monotonic())
-            ended = self._ended.wait(next_pass - time.monotonic())
+            with self._changed:
+                self._changed.wait_for(self._ended.is_set, next_pass - time.monotonic())
         self._close()
 
-    def _pass(self) -> None:
+    def _over(self) -> bool:
+        """Whether to end: after one pass at least, also where the end was asked for before this thread ran at all."""
+        return self._ended.is_set() and self.snapshot is not None
+
+    def _pass(self, next_pass: float) -> None:
         begun = time.monotonic()
-        problem = None
-        try:
-            opened = self._session()
-            self._take_xids(opened)
-            self._read(opened)
-            self._last_success = time.time()
-        except SessionLostError as error:
-            problem = str(error)
-            self._close()
-            for known in self._known.values():
-                known.pause()
+        self._collect()  # what came between two passes
+        self._open_session(begun)
+        asked = self._ask()
+        self._wait(asked, next_pass)
+        self._collect()
+        if unseen := self._unseen(asked):
+            self._wait(unseen, begun + HUNG_SECONDS)
+            self._collect()
+        problem = self._problem or self._hang()
+        if self._over() or (self._open is None and problem is None):
+            return  # nothing is known before the session is open
         self._tell(problem)
-        self.snapshot = self._snapshot(begun, problem)
+        success = problem is None or any(known.reading is not None for known in self._known.values())
+        if success:
+            self._last_success = time.time()
+        self.snapshot = self._snapshot(begun, success, problem)
         if self._on_snapshot is not None:
             self._on_snapshot(self.snapshot)
 
-    def _session(self) -> _Open:
-        """The open session, a new one where a GPU is missing and it is time to look for it again."""
-        if self._open is not None:
-            missing = self._nameless or any(known.reading is None for known in self._known.values())
-            if not missing or time.monotonic() - self._open.since < REOPEN_SECONDS:
-                return self._open
-            self._close()
-        session = Session()
-        try:
-            session.__enter__()
-            self._open = self._look_around(session)
-        except SessionLostError:
-            self._count(session)
-            raise
-        return self._open
+    def _open_session(self, begun: float) -> None:
+        """Begins a new session where there is none, or a GPU is missing and it is time to look for it again.
 
-    def _look_around(self, session: Session) -> _Open:
-        readers: dict[str, tuple[Any, GpuReader]] = {}
-        silent: dict[int, str] = {}
-        for index, handle in session.handles():
+        NVML is never closed under a call: a session lives on as long as one of its calls hangs.
+        """
+        free = all(caller.free for caller in (self._driver, *self._callers))
+        if not self._opening and free and self._renewal_is_due():
+            before, self._open, self._cards, self._opening = self._open, None, [], True
+            self._events, self._links = [], None
+            self._driver.begin(partial(Driver.open, self._session, before))
+        if not self._opening:
+            return
+        self._wait([self._driver], begun + (self.interval if self._hung(self._driver) else HUNG_SECONDS))
+        if self._driver.answered:
+            self._opening, self._problem = False, None
             try:
-                gpu = lost_gpu(index, "GPU is lost") if handle is None else session.gpu(index, handle)
-            except GpuLostError as error:
-                gpu = lost_gpu(index, str(error))
-            if not gpu.uuid:
-                silent[index] = gpu.problem or "does not say its UUID"
-                continue
-            if self._only is not None and gpu.uuid not in self._only:
-                continue
-            readers[gpu.uuid] = handle, GpuReader(session, handle, processes=self._processes)
-            self._remember(gpu)
-        missed = {known.gpu.index for uuid, known in self._known.items() if uuid not in readers}
-        if self._only is None:
-            self._nameless = tuple(lost_gpu(index, why) for index, why in silent.items() if index not in missed)
-        cuda = session.ask("nvmlSystemGetCudaDriverVersion")
-        return _Open(
-            session=session,
-            since=time.monotonic(),
-            readers=readers,
-            by_handle={handle_key(handle): uuid for uuid, (handle, _) in readers.items()},
-            xids=XidEvents(session, [handle for handle, _ in readers.values()]),
-            driver_version=session.ask("nvmlSystemGetDriverVersion"),
-            cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+                self._open = self._collected(self._driver)
+            except SessionLostError as error:
+                self._problem = str(error)
+            else:
+                self._cards = [self._card(self._open, index) for index in range(self._open.count)]
+                self._nameless = {index: gpu for index, gpu in self._nameless.items() if index < self._open.count}
+
+    def _renewal_is_due(self) -> bool:
+        if self._open is None or self._problem is not None:
+            return True
+        missing = self._nameless or any(known.reading is None for known in self._known.values())
+        return bool(missing) and time.monotonic() - self._open.since >= REOPEN_SECONDS
+
+    def _card(self, driver: Driver, index: int) -> Card:
+        if index == len(self._callers):
+            self._callers.append(Caller(f"voxyard-gpu-{index}", self._changed))
+        return Card(index, driver, self._callers[index], only=self._only, processes=self._processes)
+
+    def _ask(self) -> list[Caller]:
+        """One pass over all GPUs whose thread is free, and Xids and links from the driver; those who were asked."""
+        if self._open is None or self._problem is not None:
+            return []
+        cards = [card for card in self._cards if card.wanted and not card.lost and card.caller.free]
+        asked = [card.caller for card in cards]
+        if self._driver.free:
+            self._driver.begin(partial(self._open.attend, None if self._links is not None else self._present()))
+            asked.append(self._driver)
+        for card in cards:
+            card.caller.begin(card.read)
+        return asked
+
+    def _unseen(self, asked: Sequence[Caller]) -> list[Caller]:
+        """Those of whom no snapshot told yet: the first one waits for them, so that it is whole."""
+        if self._only is not None and all(uuid in self._known for uuid in self._only):
+            return []
+        seen = {state.gpu.index for state in self.snapshot.gpus} if self.snapshot else set()
+        return [
+            card.caller for card in self._cards if card.caller.busy and card.caller in asked and card.index not in seen
+        ]
+
+    def _present(self) -> list[tuple[str, str, Any]] | None:
+        """The GPUs whose links are to be read, once each has answered or failed to."""
+        if not all(card.decided for card in self._cards):
+            return None
+        up = [card for card in self._cards if card.known is not None and card.known.reading is not None]
+        return [(card.known.gpu.uuid, card.known.gpu.pci_bus_id, card.handle) for card in up if card.known]
+
+    def _wait(self, callers: Sequence[Caller], until: float) -> None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._over() or not any(caller.busy for caller in callers), max(0.0, until - time.monotonic())
+            )
+
+    def _collect(self) -> None:
+        """What has been answered since the last time, and who has been silent for too long."""
+        for card in self._cards:
+            if card.caller.answered:
+                self._take(card)
+            elif function := self._hung(card.caller):
+                self._miss(card, f"it hangs: {function} has not returned for {HUNG_SECONDS:.0f} s")
+        if self._driver.answered and not self._opening:
+            try:
+                events, links = self._collected(self._driver)
+            except SessionLostError as error:
+                self._problem = str(error)
+            else:
+                self._events += events
+                self._links = self._links if links is None else links
+        self._events = [event for event in self._events if not self._hand_on(*event)]
+        claimed = [card.known for card in self._cards]
+        unusable = self._problem is not None or (self._open is None and self._hung(self._driver))
+        listed = self._open is not None and all(card.decided for card in self._cards)
+        for known in self._known.values():
+            if unusable or (listed and known not in claimed):
+                known.pause()
+
+    def _take(self, card: Card) -> None:
+        late = card.caller.hung
+        try:
+            reading = self._collected(card.caller)
+        except GpuLostError as error:
+            card.lost = True
+            self._miss(card, str(error))
+            return
+        except SessionLostError as error:
+            self._problem = str(error)
+            return
+        known = self._who(card)
+        if late and self._open is not None:  # part of it was measured before it hung: the next pass has all of it
+            self._open.since = time.monotonic()
+        elif known is not None and reading is not None:
+            known.take(reading, time.monotonic())
+
+    def _who(self, card: Card) -> KnownGpu | None:
+        """The GPU of this card; where it did not say its name, the one that was there before and is not elsewhere."""
+        if card.known is None and card.gpu is not None and card.wanted:
+            card.known = self._known.setdefault(card.gpu.uuid, KnownGpu(card.gpu))
+            card.known.met(card.gpu)
+            self._nameless.pop(card.index, None)
+        if card.known is not None:
+            return card.known
+        elsewhere = [other.known for other in self._cards]
+        before = (known for known in self._known.values() if known.gpu.index == card.index and known not in elsewhere)
+        return next(before, None)
+
+    def _miss(self, card: Card, problem: str) -> None:
+        known = self._who(card)
+        if known is not None:
+            known.goes(problem)
+        elif self._only is None:
+            if card.index not in self._nameless or self._nameless[card.index].problem != problem:
+                log.warning("GPU %d does not answer: %s", card.index, problem)
+            self._nameless[card.index] = lost_gpu(card.index, problem)
+
+    def _hand_on(self, handle: int, xid: int) -> bool:
+        """Whether the GPU of this Xid is known."""
+        for card in self._cards:
+            if card.known is not None and handle_key(card.handle) == handle:
+                card.known.saw(xid)
+                return True
+        return False
+
+    def _collected(self, caller: Caller) -> Any:
+        self._answered = time.monotonic()
+        return caller.collect()
+
+    def _hung(self, caller: Caller) -> str | None:
+        """The function that does not return to this thread, where one has not for too long."""
+        if not caller.busy:
+            return None
+        function, since = self._session.calling.get(caller.ident, ("", 0.0))
+        if time.monotonic() - max(since, caller.begun) <= HUNG_SECONDS:
+            return None
+        if not caller.hung:
+            caller.hung = True
+            self._session.count(function, TIMEOUT)
+        return function
+
+    def _hang(self) -> str | None:
+        function = self._hung(self._driver)
+        lost = "" if self._open is None else "; Xid errors are not seen"
+        return (
+            f"the NVIDIA driver hangs: {function} has not returned for {HUNG_SECONDS:.0f} s{lost}" if function else None
         )
 
-    def _remember(self, gpu: Gpu) -> None:
-        known = self._known.get(gpu.uuid)
-        if known is None:
-            self._known[gpu.uuid] = KnownGpu(gpu)
-        else:
-            known.gpu = replace(gpu, problem=known.gpu.problem)  # that it has a name does not mean that it answers
-
-    def _take_xids(self, opened: _Open) -> None:
-        for handle, number in opened.xids.poll():
-            uuid = opened.by_handle.get(handle)
-            if uuid is None:
-                continue
-            xids = self._known[uuid].xids
-            before = xids[number].count if number in xids else 0
-            xids[number] = Xid(before + 1, time.time())
-            log.warning("GPU %d (%s): Xid %d", self._known[uuid].gpu.index, uuid, number)
-
-    def _read(self, opened: _Open) -> None:
-        for uuid, (_, reader) in list(opened.readers.items()):
-            try:
-                self._known[uuid].take(reader.read(), time.monotonic())
-            except GpuLostError as error:
-                del opened.readers[uuid]
-                self._known[uuid].goes(str(error))
-        for uuid in self._known.keys() - opened.readers.keys():
-            self._known[uuid].pause()
-        if opened.links is None:
-            present = [(uuid, self._known[uuid].gpu.pci_bus_id, handle) for uuid, (handle, _) in opened.readers.items()]
-            opened.links = read_links(opened.session, present)
-
-    def _snapshot(self, begun: float, problem: str | None) -> Snapshot:
+    def _snapshot(self, begun: float, success: bool, problem: str | None) -> Snapshot:
         opened = self._open
         states = [self._state(known) for known in self._known.values()]
-        states += [GpuState(gpu, False, None, None, None, {}) for gpu in self._nameless]
-        errors = dict(self._errors)
-        for refusal, count in (opened.session.errors if opened else {}).items():
-            errors[refusal] = errors.get(refusal, 0) + count
+        states += [GpuState(gpu, False, None, None, None, {}) for gpu in self._nameless.values()]
         now = time.monotonic()
         return Snapshot(
             taken=time.time(),
             monotonic=now,
-            success=problem is None,
+            success=success,
             last_success=self._last_success,
             duration=now - begun,
             gpus=tuple(sorted(states, key=lambda state: state.gpu.index)),
-            links=(opened.links if opened else None) or {},
+            links=self._links or {},
             driver_version=opened.driver_version if opened else None,
             cuda_version=opened.cuda_version if opened else None,
-            errors=errors,
+            errors=dict(self._session.errors),  # a copy in one step: other threads count on
             problem=problem,
         )
 
@@ -269,16 +369,11 @@ class Sampler:
         self._said = problem
 
     def _close(self) -> None:
-        if self._open is None:
-            return
-        opened, self._open = self._open, None
-        try:
-            opened.xids.close()
-        except (GpuLostError, SessionLostError) as error:
-            log.debug("the event set went with the driver: %s", error)
-        opened.session.close()
-        self._count(opened.session)
-
-    def _count(self, session: Session) -> None:
-        for refusal, count in session.errors.items():
-            self._errors[refusal] = self._errors.get(refusal, 0) + count
+        """Lets go of the session, unless one of its calls does not return in time."""
+        callers = [self._driver, *self._callers]
+        with self._changed:
+            if self._changed.wait_for(lambda: not any(each.busy for each in callers), _CLOSE_SECONDS) and self._open:
+                self._driver.begin(self._open.close)
+            self._changed.wait_for(lambda: not self._driver.busy, _CLOSE_SECONDS)
+        for caller in callers:
+            caller.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +17,13 @@ from fake_driver import FakeDriver
 from scenario import Scenario
 
 PROGRAM = """
-import dataclasses, json, sys, time
+import dataclasses, json, sys, threading
 from voxyard.telemetry import sampler
-sampler.REOPEN_SECONDS = 0.3
+sampler.REOPEN_SECONDS, sampler.HUNG_SECONDS = 0.3, float(sys.argv[2])
 
 def tell(snapshot):
     told = {
+        "time": snapshot.monotonic, "threads": threading.active_count(),
         "success": snapshot.success, "problem": snapshot.problem, "driver": snapshot.driver_version,
         "errors": {f"{function} {code}": count for (function, code), count in snapshot.errors.items()},
         "links": {f"{one} {other}": link for (one, other), link in snapshot.links.items()},
@@ -36,7 +38,8 @@ def tell(snapshot):
     }
     print(json.dumps(told), flush=True)
 
-with sampler.Sampler(float(sys.argv[1]), processes=True, on_snapshot=tell):
+only = {sys.argv[3]} if sys.argv[3] else None
+with sampler.Sampler(float(sys.argv[1]), only=only, processes=True, on_snapshot=tell):
     sys.stdin.read()
 """
 
@@ -58,12 +61,15 @@ class Sampling:
         assert self._process.stdout is not None
         deadline = time.monotonic() + seconds
         told: Told = {}
-        while time.monotonic() < deadline:
-            line = self._process.stdout.readline()
-            assert line, "the sampler ended; see its messages"
-            told = json.loads(line)
-            if holds(told):
-                return told
+        silence = threading.Timer(seconds, self._process.kill)  # a loop that hangs tells nothing at all
+        silence.start()
+        try:
+            while time.monotonic() < deadline and (line := self._process.stdout.readline()):
+                told = json.loads(line)
+                if holds(told):
+                    return told
+        finally:
+            silence.cancel()
         raise AssertionError(f"within {seconds} s it never held; the last snapshot: {json.dumps(told)[:2000]}")
 
 
@@ -72,10 +78,10 @@ def sampling(driver: FakeDriver, tmp_path: Path) -> Callable[..., Any]:
     """Starts a sampler on a host; a context."""
 
     @contextmanager
-    def start(scenario: Scenario, interval: float = 0.1) -> Iterator[Sampling]:
+    def start(scenario: Scenario, interval: float = 0.1, hung: float = 10.0, only: str = "") -> Iterator[Sampling]:
         path = tmp_path / "scenario"
         environment = driver.environment_of(scenario, path=path)
-        command = [sys.executable, "-c", PROGRAM, str(interval)]
+        command = [sys.executable, "-c", PROGRAM, str(interval), str(hung), only]
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:

@@ -15,7 +15,7 @@ import trustme
 from exporters import BIN, exporter, free_port
 from fake_driver import FakeDriver
 from prometheus_client import CollectorRegistry
-from scenario import GpuState, Process, Scenario
+from scenario import AN_HOUR_US, GpuState, Process, Scenario
 
 from voxyard.telemetry import TelemetryError
 from voxyard.telemetry.probe import probe
@@ -69,27 +69,42 @@ def test_a_pass_makes_few_calls(driver: FakeDriver, tmp_path: Path) -> None:
     assert calls["nvmlDeviceGetFanSpeed"] <= passes + 1  # one of the two has a fan
 
 
-def test_a_driver_that_hangs_leaves_no_stale_value_and_no_scrape_waiting(driver: FakeDriver, tmp_path: Path) -> None:
-    scenario = tmp_path / "scenario"
-    with exporter(driver.environment_of(two(), path=scenario)) as running:
-        running.until(lambda: running.value("voxyard_gpu_power_watts", gpu="0"))
-        replace(two(), latency_us=600_000_000).write(scenario)
-        running.until(lambda: running.value("voxyard_exporter_collect_success") == 0)
-        assert running.value("voxyard_gpu_power_watts", gpu="0") is None
-        assert running.value("voxyard_gpu_up", gpu="0") == 0
-        assert running.get("/healthz")[0] == 503
-        assert "does the driver hang?" in running.get("/healthz")[1]
-        running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(timeout=30) == 0
+def test_calls_that_hang_leave_no_stale_value_no_scrape_waiting_and_no_process(
+    driver: FakeDriver, tmp_path: Path
+) -> None:
+    """One GPU on one host, everything on another; at the same time, since a call hangs only after ten seconds."""
+    paths = tmp_path / "one", tmp_path / "all"
+    with (
+        exporter(driver.environment_of(two(), path=paths[0])) as one,
+        exporter(driver.environment_of(two(), path=paths[1])) as everything,
+    ):
+        one.until(lambda: one.value("voxyard_gpu_power_watts", gpu="0"))
+        everything.until(lambda: everything.value("voxyard_gpu_power_watts", gpu="0"))
+        two().hanging(0).write(paths[0])
+        replace(two(), latency_us=AN_HOUR_US).write(paths[1])
+
+        one.until(lambda: one.value("voxyard_gpu_up", gpu="0") == 0)
+        assert one.value("voxyard_gpu_power_watts", gpu="0") is None
+        assert (one.value("voxyard_gpu_up", gpu="1"), one.value("voxyard_exporter_collect_success")) == (1, 1)
+        energy = one.value("voxyard_gpu_energy_joules_total", gpu="1")
+        one.until(lambda: one.value("voxyard_gpu_energy_joules_total", gpu="1") != energy)
+        assert [one.get(page)[0] for page in ("/healthz", "/readyz")] == [200, 200]
+        one.process.send_signal(signal.SIGINT)
+
+        everything.until(lambda: everything.get("/healthz")[0] == 503)
+        assert "does the driver hang?" in everything.get("/healthz")[1]
+        assert everything.value("voxyard_exporter_collect_success") == 0
+        assert everything.value("voxyard_gpu_up", gpu="0") == 0
+        assert everything.value("voxyard_gpu_power_watts", gpu="0") is None
+        everything.process.send_signal(signal.SIGTERM)
+        assert [running.process.wait(timeout=30) for running in (one, everything)] == [0, 0]
 
 
 def test_without_a_driver_it_stays_up_and_says_so(driver: FakeDriver) -> None:
     with exporter(plain(driver)) as running:
-        running.until(lambda: running.value("voxyard_exporter_collect_success") == 0)
+        running.until(lambda: "libnvidia-ml.so.1 is not on this machine" in running.get("/readyz")[1])
+        assert (running.get("/readyz")[0], running.value("voxyard_exporter_collect_success")) == (503, 0)
         assert running.get("/healthz") == (200, "ok\n")
-        status, said = running.get("/readyz")
-        assert status == 503
-        assert "libnvidia-ml.so.1 is not on this machine" in said
         assert running.value("voxyard_exporter_nvml_errors_total", function="nvmlInit", code="12")
 
 
