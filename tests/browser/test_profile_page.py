@@ -14,6 +14,7 @@ from watching import Watch
 
 from voxyard.diagnose.page import write_page
 from voxyard.diagnose.profile import Profile
+from voxyard.diagnose.situation import Probed
 
 Open = Callable[..., Page]
 LOAD = (0.4, 0.05, 0.002, 0.1)
@@ -44,7 +45,7 @@ def open_page(page: Page, tmp_path: Path) -> Open:
 
 
 def _slow_disk() -> Profile:
-    return made_up(*LOAD, load={"probed": ((8, 0.08, COLD),)})
+    return made_up(*LOAD, load={"probed": Probed(8, 0.08, COLD)})
 
 
 def test_it_says_what_is_slow_and_shows_it_without_a_network(open_page: Open) -> None:

@@ -14,7 +14,8 @@ class Look:
     """One measurement of reading: its clips were dropped from the page cache before it."""
 
     def __init__(self, source: ExampleSource, clips: set[int]) -> None:
-        self._source, self._unread, self._lock = source, clips, threading.Lock()
+        self._source, self._clips, self._lock = source, clips, threading.Lock()
+        self._read: set[int] = set()
         self._pages = _dropped(source, clips)
 
     @property
@@ -24,14 +25,18 @@ class Look:
             return self._pages
 
     def prepare(self, clip: int) -> None:
-        """Drops a clip that this look has read already, or that nobody said it would read."""
+        """Drops a clip that nobody said would come; where one comes again, all of them, as before the first.
+
+        One by one they would take with them what the disk had just read ahead for their neighbours.
+        """
         with self._lock:
-            if clip in self._unread:
-                self._unread.remove(clip)
-                return
-        pages = _dropped(self._source, (clip,))
-        with self._lock:
-            self._pages += pages
+            if clip in self._read:
+                self._pages += _dropped(self._source, self._clips)
+                self._read.clear()
+            elif clip not in self._clips:
+                self._pages += _dropped(self._source, (clip,))
+                self._clips.add(clip)
+            self._read.add(clip)
 
 
 class ColdSource:

@@ -133,12 +133,15 @@ class Bench:
 
     # -- load --------------------------------------------------------------------------------------------------
 
-    def load(self, workers: int | None = None, *, batches: int | None = None) -> Loading:
-        """The load stage alone, with the run's own number of threads or another one."""
+    def load(self, workers: int | None = None, *, batches: int | None = None, first: int | None = None) -> Loading:
+        """The load stage alone, with the run's own number of threads or another one, on batches not read yet.
+
+        With `first` on batches that other looks may have read.
+        """
         buffer = self.buffer if workers is None else max(workers, self.buffer)
         workers = min(self.run.config.data.num_workers if workers is None else workers, buffer)
         batches = -(-(self.steps if batches is None else batches) // workers) * workers  # no thread idles at the end
-        first = self._next(batches)
+        first = self._next(batches) if first is None else first
         if first == 0:
             self.run.assemble(self._plans[-1])  # what is loaded and opened once only
         reads: list[Read] = []
@@ -285,11 +288,12 @@ class Bench:
         the batches: readers that are done would leave their cores to the last steps.
         """
         run, total = self.run, self.settling + self.steps
-        first = self._next(total)
+        ahead = self.buffer + run.config.data.prefetch_buffer_size + run.config.data.num_workers
+        first = self._next(total + ahead)
         reads: list[Read] = []
         data: list[Span] = []
         steps: list[StepSpan] = []
-        with self._look(first, total) as look, heard(run, reads, data), run.pipeline(first, None) as pipeline:
+        with self._look(first, total + ahead) as look, heard(run, reads, data), run.pipeline(first, None) as pipeline:
             pipeline.ring.first_ready.wait()
             before, log_every, epochs = None, run.config.telemetry.log_every, set()
             cpu, clock, last = CpuClock(), StepClock(), time.perf_counter()

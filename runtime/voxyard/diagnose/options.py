@@ -67,18 +67,17 @@ def _for_load(situation: Situation) -> Iterator[Option]:
         return
     load, corpus, costs = situation.load, situation.corpus, situation.costs
     busy = load.cpu / load.in_thread if load.in_thread else 0.0
-    for workers, seconds, pages in load.probed[-1:]:
-        if not pages.trusted:
-            continue
-        flags = {"--num-workers": str(workers)}
-        if workers > situation.buffer:
-            flags["--buffer-size"] = str(workers)
+    tried = load.probed
+    if tried is not None and tried.pages.trusted:
+        flags = {"--num-workers": str(tried.workers)}
+        if tried.workers > situation.buffer:
+            flags["--buffer-size"] = str(tried.workers)
         yield Option(
-            f"read with {workers} threads instead of {load.workers}",
+            f"read with {tried.workers} threads instead of {load.workers}",
             Change(flags),
-            costs.changed(load=seconds),
-            f"a thread computes only {busy:.0%} of its time; tried: {workers} threads alone bring a "
-            f"batch every {_ms(seconds)} instead of {_ms(costs.load)}",
+            costs.changed(load=tried.seconds),
+            f"a thread computes only {busy:.0%} of its time; tried: {tried.workers} threads alone bring a "
+            f"batch every {_ms(tried.seconds)} instead of {_ms(costs.load)}",
         )
     memory, waits = _read_from_memory(situation), busy < 0.5
     if not corpus.shards:

@@ -13,7 +13,7 @@ from voxyard.diagnose.costs import Costs
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpus import GpuFigures, GpuMeter
 from voxyard.diagnose.reads import Reads
-from voxyard.diagnose.situation import Situation
+from voxyard.diagnose.situation import Probed, Situation
 from voxyard.diagnose.stages import Figures, Stage, StageTimes, figures, with_shares
 from voxyard.diagnose.timeline import Gaps, Timeline, gaps, measured_part
 from voxyard.diagnose.verdict import DeviceUse, Verdict, judge
@@ -219,7 +219,7 @@ def _measured(
     progress(f"features, transfer and training alone: {steps} batches each")
     measured = {"load": loading.seconds, **bench.stages()}
     costs = _costs(run, loading, measured)
-    probe = _probe(bench, loading, costs, progress)
+    probed = _probe(bench, loading, costs, progress)
     progress(f"overlapped: {bench.settling} steps to settle, {steps} that count")
     with GpuMeter(run.devices.cards, wanted=gpu_monitoring) as meter:
         overlap = bench.overlapped()
@@ -228,7 +228,7 @@ def _measured(
     stages = with_shares(measured, _notes(run, loading))
     use = _use(run, gpus, overlapped)
     looks = {"load alone": loading.pages, "overlapped": overlap.pages}
-    reads = Reads(looks if probe is None else looks | {f"{probe.workers} threads": probe.pages})
+    reads = Reads(looks if probed is None else looks | {f"{probed.workers} threads": probed.pages})
     verdict = judge(
         stages,
         costs=costs,
@@ -240,7 +240,7 @@ def _measured(
     )
     from voxyard.diagnose.survey import setup_of, situation_of
 
-    situation: Situation = situation_of(config, run, bench, costs, loading, probe, overlapped, gpus)
+    situation: Situation = situation_of(config, run, bench, costs, loading, probed, overlapped, gpus)
     return Profile(
         setup=setup_of(run, bench, situation, overlapped),
         stages=stages,
@@ -267,16 +267,20 @@ def _costs(run: Run, loading: Loading, measured: Mapping[Stage, tuple[float, ...
     )
 
 
-def _probe(bench: Bench, loading: Loading, costs: Costs, progress: Callable[[str], None]) -> Loading | None:
+def _probe(bench: Bench, loading: Loading, costs: Costs, progress: Callable[[str], None]) -> Probed | None:
     """The load stage once more with as many threads as could cure it: whether they do depends on the disk.
 
-    What the page cache gave says nothing about the disk, and is no reason to try.
+    The same batches in both looks, since a disk reads ahead: of clips that lie close together each costs less. What the
+    page cache gave says nothing about the disk, and is no reason to try.
     """
     wanted = bench.threads_that_could_help(loading, goal=costs.changed(load=0.0).step)
     if loading.per_batch < 0.8 * costs.step or wanted <= loading.workers or not loading.pages.trusted:
         return None
     progress(f"load alone once more, with {wanted} threads")
-    return bench.load(wanted, batches=2 * wanted)
+    batches = max(wanted, len(loading.reads))
+    now = loading if batches == len(loading.reads) else bench.load(batches=batches, first=0)
+    tried = bench.load(wanted, batches=batches, first=0)
+    return Probed(wanted, loading.per_batch * tried.per_batch / now.per_batch, now.pages + tried.pages)
 
 
 def _overlapped(run: Run, overlap: Overlap, costs: Costs) -> Overlapped:

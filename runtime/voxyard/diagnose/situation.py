@@ -11,6 +11,15 @@ from voxyard.host.page_cache import Pages
 
 
 @dataclass(frozen=True)
+class Probed:
+    """The load stage as tried with another number of threads."""
+
+    workers: int
+    seconds: float  # a batch of the stage
+    pages: Pages  # that the clips lie on
+
+
+@dataclass(frozen=True)
 class LoadFacts:
     """How the load stage came about."""
 
@@ -19,7 +28,7 @@ class LoadFacts:
     cpu: float  # of it, seconds in which the thread computes; the rest it waits for disk or network
     from_memory: float  # seconds that a thread takes for a batch whose clips lie decoded in memory
     pages: Pages  # that the clips lie on: what of them was cached when these times were measured
-    probed: tuple[tuple[int, float, Pages], ...] = ()  # (threads, seconds a batch of the stage, pages), as tried
+    probed: Probed | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 2.0
 FEWEST_STEPS = 5
-FORETOLD = 100
+FORETOLD = 400
 """Batches whose clips are dropped from the page cache before the load begins; those after them one by one."""
 SKIPPED = "not measured: --skip-stress"
 

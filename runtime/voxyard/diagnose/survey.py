@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.shards import is_shards
 from voxyard.diagnose.profile import Overlapped, Setup
-from voxyard.diagnose.situation import CorpusFacts, HostFacts, LoadFacts, Situation
+from voxyard.diagnose.situation import CorpusFacts, HostFacts, LoadFacts, Probed, Situation
 from voxyard.host import HostError
 from voxyard.host.limits import recommend
 from voxyard.host.memory import available_bytes
@@ -33,7 +33,7 @@ def situation_of(
     bench: Bench,
     costs: Costs,
     loading: Loading,
-    probe: Loading | None,
+    probed: Probed | None,
     overlapped: Overlapped,
     gpus: GpuFigures,
 ) -> Situation:
@@ -46,7 +46,7 @@ def situation_of(
         with_tracing=(overlapped.timeline.end - overlapped.timeline.begin) / len(overlapped.timeline.steps),
         data_wait_share=overlapped.data_wait_share,
         variation=overlapped.variation,
-        load=_load(bench, loading, probe),
+        load=_load(bench, loading, probed),
         corpus=_corpus(run),
         host=_host(run, gpus),
         pair=(str(data.data_gpu), str(data.model_gpu)) if split else None,
@@ -107,14 +107,14 @@ def words_of(config: TrainConfig) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _load(bench: Bench, loading: Loading, probe: Loading | None) -> LoadFacts:
+def _load(bench: Bench, loading: Loading, probed: Probed | None) -> LoadFacts:
     return LoadFacts(
         workers=loading.workers,
         in_thread=loading.in_thread,
         cpu=loading.cpu,
         from_memory=bench.from_memory(),
         pages=loading.pages,
-        probed=() if probe is None else ((probe.workers, probe.per_batch, probe.pages),),
+        probed=probed,
     )
 
 

@@ -14,7 +14,7 @@ from tones import RATE, Corpus, open_corpus
 from voxyard.corpus import ExampleSource, prepare
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.cold import ColdSource
-from voxyard.host.page_cache import Extent, cached_pages
+from voxyard.host.page_cache import Extent, Pages, cached_pages
 from voxyard.trainer.corpora import Subset
 
 
@@ -66,6 +66,18 @@ def test_a_clip_that_comes_again_comes_from_the_disk_again(corpus: Corpus) -> No
     assert look.pages.state == "cold"
     source.read(0)
     assert look.pages.total == 3 * once
+
+
+def test_what_the_disk_read_ahead_stays_for_the_clips_that_come_next(corpus: Corpus) -> None:
+    """Clips of shards lie side by side: each pass over them begins cold, and none begins anew in the middle."""
+    source = ColdSource(shards(corpus))
+    path, once = source.extents(0)[0].path, 0
+    with source.look(range(3)) as look:
+        for number in range(1, 4):
+            assert sums(source)
+            once = once or look.pages.total
+            assert cached_pages(path)[0] > 0
+            assert look.pages == Pages(number * once, 0)
 
 
 def test_a_look_reads_mapped_shards_from_the_disk(corpus: Corpus) -> None:

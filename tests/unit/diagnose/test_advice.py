@@ -9,7 +9,7 @@ from profiles import COLD, situation
 
 from voxyard.diagnose.advice import Recommendation, advise
 from voxyard.diagnose.costs import Costs
-from voxyard.diagnose.situation import Situation
+from voxyard.diagnose.situation import Probed, Situation
 from voxyard.host.page_cache import Pages
 
 GPU: dict[str, Any] = {"kind": "gpu", "devices": 2, "pair": (2, 3), "pair_reason": "NV12", "compute_capability": (9, 0)}
@@ -22,7 +22,7 @@ def _by_flag(facts: Situation, flag: str) -> Recommendation:
 
 
 def test_more_threads_gain_what_the_probe_showed() -> None:
-    facts = situation(Costs(0.4, 0.05, 0, 0.1), overlapped=0.44, load={"probed": ((8, 0.08, COLD),)})
+    facts = situation(Costs(0.4, 0.05, 0, 0.1), overlapped=0.44, load={"probed": Probed(8, 0.08, COLD)})
     found = _by_flag(facts, "--num-workers")
     assert found.flags == ("--num-workers", "8")
     assert found.gain == pytest.approx(4.0)
@@ -33,12 +33,12 @@ def test_more_threads_gain_what_the_probe_showed() -> None:
 
 def test_threads_that_did_not_help_when_tried_are_not_advised() -> None:
     """A disk that is at its limit."""
-    facts = situation(Costs(0.4, 0.05, 0, 0.1), load={"probed": ((8, 0.39, COLD),)})
+    facts = situation(Costs(0.4, 0.05, 0, 0.1), load={"probed": Probed(8, 0.39, COLD)})
     assert not [each for each in advise(facts) if "--num-workers" in each.flags]
 
 
 def test_more_threads_than_host_batches_need_a_larger_buffer() -> None:
-    facts = situation(Costs(0.4, 0.05, 0, 0.1), buffer=4, load={"probed": ((8, 0.08, COLD),)})
+    facts = situation(Costs(0.4, 0.05, 0, 0.1), buffer=4, load={"probed": Probed(8, 0.08, COLD)})
     assert _by_flag(facts, "--num-workers").flags == ("--num-workers", "8", "--buffer-size", "8")
 
 
@@ -198,7 +198,7 @@ READING = {"--num-workers", "--train-data", "--cache-dataset", "--cache-file"}
 @pytest.mark.parametrize("cached", [100, 50])
 def test_of_reads_from_memory_neither_threads_nor_shards_nor_a_cache_follow(cached: int, size: int) -> None:
     """The page cache is not the disk: 32 threads once gained 27× there."""
-    load: dict[str, Any] = {"probed": ((8, 0.08, COLD),)}
+    load: dict[str, Any] = {"probed": Probed(8, 0.08, COLD)}
     costs = Costs(0.4, 0.001, 0, 0.1)
     facts = situation(costs, load=load, corpus={"decoded_bytes": size})
     assert _flags(facts) & READING
@@ -207,7 +207,7 @@ def test_of_reads_from_memory_neither_threads_nor_shards_nor_a_cache_follow(cach
 
 
 def test_threads_that_were_tried_on_the_page_cache_are_not_advised() -> None:
-    facts = situation(Costs(0.4, 0.05, 0, 0.1), load={"probed": ((8, 0.08, Pages(100, 100)),)})
+    facts = situation(Costs(0.4, 0.05, 0, 0.1), load={"probed": Probed(8, 0.08, Pages(100, 100))})
     assert "--num-workers" not in _flags(facts)
     assert "--train-data" in _flags(facts)
 

@@ -20,6 +20,7 @@ from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpus import GpuFigures, GpuUse
 from voxyard.diagnose.page import render, write_page
 from voxyard.diagnose.profile import Profile, profile
+from voxyard.diagnose.situation import Probed
 from voxyard.diagnose.stages import figures, with_shares
 from voxyard.diagnose.survey import words_of
 from voxyard.diagnose.timeline import StepSpan
@@ -47,7 +48,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def measure(config: TrainConfig, **values: Any) -> Profile:
         asked.update(values, config=config)
         values["progress"]("load alone")
-        return made_up(0.4, 0.05, 0.001, 0.1, load={"probed": ((8, 0.08, COLD),)})
+        return made_up(0.4, 0.05, 0.001, 0.1, load={"probed": Probed(8, 0.08, COLD)})
 
     monkeypatch.setattr(profile_module, "profile", measure)
 

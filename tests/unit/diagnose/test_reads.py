@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from profiles import COLD, made_up
 
+from voxyard.diagnose.costs import Costs
+from voxyard.diagnose.measure import Loading, Read
 from voxyard.diagnose.page import render
-from voxyard.diagnose.profile import Profile
+from voxyard.diagnose.profile import Profile, _probe
 from voxyard.diagnose.reads import Reads
+from voxyard.diagnose.situation import Probed
 from voxyard.host.page_cache import Pages
 
 WARM = Pages(400, 400, ("tmpfs keeps its files in memory",))
@@ -16,7 +21,7 @@ SLOW_LOAD = (0.4, 0.05, 0.001, 0.1)
 
 def profile(load: Pages, overlapped: Pages) -> Profile:
     return made_up(
-        *SLOW_LOAD, load={"probed": ((8, 0.08, COLD),)}, reads=Reads({"load alone": load, "overlapped": overlapped})
+        *SLOW_LOAD, load={"probed": Probed(8, 0.08, COLD)}, reads=Reads({"load alone": load, "overlapped": overlapped})
     )
 
 
@@ -46,3 +51,38 @@ def test_the_verdict_marks_that_a_disk_may_be_slower_than_memory() -> None:
     assert marks["reads"].value == pytest.approx(400 / 1400)
     assert marks["reads"].sentence.startswith("reads are partly: ")
     assert "reads" not in {each.rule for each in profile(COLD, COLD).verdict.annotations}
+
+
+class Reader:
+    """A bench on a disk at its limit: whoever reads more batches at once finds more of them read ahead."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.looks: list[tuple[int | None, int, int]] = []
+
+    def threads_that_could_help(self, loading: Loading, *, goal: float) -> int:
+        return self.wanted
+
+    def load(self, workers: int | None = None, *, batches: int, first: int) -> Loading:
+        self.looks.append((workers, batches, first))
+        return loading(batches, COLD, workers or 2)
+
+
+def loading(batches: int, pages: Pages, workers: int = 2) -> Loading:
+    return Loading(workers, (Read(0.0, 0.4, 0.0),) * batches, batches * (0.4 if batches <= 8 else 0.1), pages)
+
+
+@pytest.mark.parametrize(("wanted", "looks"), [(5, [(5, 8, 0)]), (32, [(None, 32, 0), (32, 32, 0)])])
+def test_more_threads_are_tried_on_the_batches_that_they_are_compared_on(wanted: int, looks: list[Any]) -> None:
+    bench: Any = Reader(wanted)
+    found = _probe(bench, loading(8, COLD), Costs(0.4, 0.01, 0.0, 0.1), lambda _: None)
+    assert bench.looks == looks
+    assert found is not None
+    assert found.workers == wanted
+    assert found.seconds == pytest.approx(0.4)
+
+
+def test_after_reads_from_memory_no_threads_are_tried() -> None:
+    bench: Any = Reader(8)
+    assert _probe(bench, loading(8, WARM), Costs(0.4, 0.01, 0.0, 0.1), lambda _: None) is None
+    assert bench.looks == []
