@@ -95,6 +95,7 @@ def test_the_archive_tells_the_verdict_that_the_profiler_gave(tones: Path, tmp_p
     assert said["verdict"] == json.loads(files["manifest.json"])["verdict"] == sentence
     assert sentence.encode() in files["summary.html"]
     assert b"data loading" in files["profile.html"]
+    assert f"Reads: {profile['reads']['state']}".encode() in files["summary.html"]
     assert json.loads(files["training.json"])["last_step"] == 8
     assert json.loads(files["configuration.json"])["in force"]["data"]["num_workers"] == 1
     assert b"tensorflow" in files["packages.txt"]
