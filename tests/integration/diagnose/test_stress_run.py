@@ -79,10 +79,10 @@ def diagnosed(tones: Path, tmp_path: Path, *flags: object, **variables: str) -> 
     done = voxyard(*arguments, *flags, cwd=tmp_path, MY_SERVICE_TOKEN=SECRET, **variables)
     assert done.returncode == 0, done.stderr[-3000:]
     with tarfile.open(out) as tar:
-        tar.extractall(tmp_path / "unpacked", filter="data")
-    folder = tmp_path / "unpacked/d"
-    files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert {path.name for path in tmp_path.iterdir()} == {"train.yaml", "d.tar.gz", "unpacked"}
+        opened = {Path(member.name): tar.extractfile(member) for member in tar}
+        files = {path.name: file.read() for path, file in opened.items() if file is not None}
+    assert {path.parent for path in opened} <= {Path(), Path("d")}
+    assert {path.name for path in tmp_path.iterdir()} == {"train.yaml", "d.tar.gz"}
     return json.loads(done.stdout), files
 
 

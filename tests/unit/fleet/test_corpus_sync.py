@@ -69,6 +69,7 @@ def test_another_content_has_another_id(corpus: Path, change: str) -> None:
     assert read_content(corpus).id != before
 
 
+@pytest.mark.needs("rsync", "ssh")
 def test_a_corpus_is_sent_once_and_is_there_whole(there: StandIn, corpus: Path) -> None:
     content = read_content(corpus)
     assert sent(there, corpus) is True
@@ -78,6 +79,7 @@ def test_a_corpus_is_sent_once_and_is_there_whole(there: StandIn, corpus: Path) 
     assert left == {content.id, f".{content.id}.lock"}
 
 
+@pytest.mark.needs("rsync", "ssh")
 def test_links_are_sent_as_what_they_name(there: StandIn, corpus: Path, tmp_path: Path) -> None:
     (corpus / "wavs").rename(tmp_path / "big disk")
     (corpus / "wavs").symlink_to(tmp_path / "big disk")
@@ -86,6 +88,7 @@ def test_links_are_sent_as_what_they_name(there: StandIn, corpus: Path, tmp_path
     assert (place(there, read_content(corpus)) / "wavs/a.wav").is_file()
 
 
+@pytest.mark.needs("rsync", "ssh")
 def test_a_cut_leaves_nothing_half_and_the_next_try_ends_right(
     there: StandIn, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +115,7 @@ def test_a_cut_leaves_nothing_half_and_the_next_try_ends_right(
     assert files(place(there, content)) == files(corpus)
 
 
+@pytest.mark.needs("rsync", "ssh")
 def test_a_corpus_that_was_changed_on_the_host_is_put_right_but_not_under_a_run(there: StandIn, corpus: Path) -> None:
     sent(there, corpus)
     content = read_content(corpus)
@@ -127,6 +131,7 @@ def test_a_corpus_that_was_changed_on_the_host_is_put_right_but_not_under_a_run(
     assert not shards.exists()  # they were made of what was changed
 
 
+@pytest.mark.needs("rsync", "ssh")
 def test_a_new_version_lies_beside_the_old_one_and_shares_its_files(there: StandIn, corpus: Path) -> None:
     old = read_content(corpus)
     sent(there, corpus, busy="demo-1")

@@ -13,6 +13,8 @@ from stand_in_host import StandIn
 from fleet import rsync
 from fleet.errors import FleetError, HostFailedError
 
+pytestmark = pytest.mark.needs("rsync", "ssh")
+
 
 @pytest.fixture
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:

@@ -18,6 +18,8 @@ from fleet.runs.fetch import Fetched, fetch
 from fleet.runs.files import render
 from fleet.runs.runs import find
 
+pytestmark = pytest.mark.needs("rsync", "ssh")
+
 
 @pytest.fixture
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:

@@ -22,6 +22,8 @@ from fleet.errors import HostFailedError
 from fleet.inventory.hosts import Host, Jump
 from fleet.remote import connected, on_every_host
 
+pytestmark = pytest.mark.needs("ssh", "ssh-agent", "sshd", "rsync")
+
 ROOT = Path(__file__).resolve().parents[3]
 # The sshd of this login, killed from within.
 CUT = """

@@ -13,6 +13,8 @@ from fleet.errors import FleetError
 from fleet.inventory.hosts import Jump, load
 from fleet.ssh_way import Hop, Way, way_to
 
+pytestmark = pytest.mark.needs("ssh")
+
 EXAMPLE = Path(__file__).resolve().parents[3] / "deploy/hosts.example.yaml"
 
 

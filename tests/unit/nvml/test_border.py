@@ -133,6 +133,7 @@ def gcc(*arguments: str, source: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.needs("gcc")
 def test_structures_and_codes_are_those_of_the_header(header: Path) -> None:
     claims = [f"{ours} == {theirs}" for ours, theirs in (CONSTANTS | HEADER_ONLY).items()]
     for ours, (theirs, _, members) in STRUCTURES.items():
@@ -146,6 +147,7 @@ def test_structures_and_codes_are_those_of_the_header(header: Path) -> None:
     assert compiled.returncode == 0, compiled.stderr
 
 
+@pytest.mark.needs("gcc")
 def test_structures_and_codes_are_those_of_pynvml(tmp_path: Path) -> None:
     lines = ["#include <stddef.h>", "#include <stdio.h>", f'#include "{HERE / "answers.h"}"', "int main(void) {"]
     expected: dict[str, int] = {}
@@ -176,6 +178,7 @@ def width(parameter: str) -> str:
     return "8" if "long long" in parameter else "4"
 
 
+@pytest.mark.needs("gcc")
 def test_functions_take_what_the_header_says(header: Path) -> None:
     apart = [gcc("-E", "-P", source=f'#include "{HERE / source}"').stdout for source in NVML_SOURCES]
     ours = parameters("\n".join(apart), r"\b(nvml[A-Z]\w+)\(([^()]*)\)\s*\{")
