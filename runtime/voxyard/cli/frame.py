@@ -1,4 +1,4 @@
-"""What every command shares: its options, its manners towards the user, and how groups load lazily."""
+"""Shared parts of every command: common options, error output and exit codes, lazily loaded groups."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
 
 @contextmanager
 def answering(command: str, *, extra: str = "trainer,cpu", needs: str | None = None) -> Iterator[None]:
-    """What a user can cause ends as a sentence on standard error and an exit code.
+    """Turns an error that a user can cause into a sentence on standard error and an exit code.
 
     A room's errors are meant for the user: they bear the exit code. `extra` names the packages the command needs;
     `needs` is one that only its workers import, and without which nothing is begun.

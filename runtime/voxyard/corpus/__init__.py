@@ -67,7 +67,7 @@ def open_source(
 
 
 def has_eval_split(path: Path) -> bool:
-    """Whether the corpus brings clips for validation of its own (metadata_eval.csv)."""
+    """True where the corpus has validation clips of its own (metadata_eval.csv)."""
     return is_shards(path / EVAL) or has_eval_metadata(path)
 
 

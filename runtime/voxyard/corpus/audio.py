@@ -18,7 +18,7 @@ STREAMED = 0x7FFFF000  # lengths from here on say that the writer could not go b
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a sound file says of itself."""
+    """Header of a sound file."""
 
     frames: int  # samples of each channel
     sample_rate: int

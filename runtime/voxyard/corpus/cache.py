@@ -102,7 +102,7 @@ class CachedSource:
         _locked(handle, fcntl.LOCK_SH)
 
     def _key(self) -> bytes:
-        """What the cache holds: subsets of a corpus may be of one size and fingerprint."""
+        """Identity of the cached data: subsets of a corpus may be of one size and fingerprint."""
         digest = hashlib.sha256(self.fingerprint.encode())
         digest.update("\0".join(self.ids).encode())
         digest.update(np.stack([self.samples, self.token_lengths]).astype("<i8").tobytes())
@@ -120,7 +120,7 @@ class CachedSource:
 
 
 def _locked(handle: IO[bytes], kind: int) -> bool:
-    """Whether the file is locked now. A file system without locks counts as one that nobody else uses."""
+    """True where the file is locked now. A file system without locks counts as one that nobody else uses."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -50,7 +50,7 @@ class Coverage:
 
     @property
     def lost(self) -> int:
-        """How many characters were dropped."""
+        """Number of characters that were dropped."""
         return sum(self.dropped.values())
 
     @property

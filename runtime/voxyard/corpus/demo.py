@@ -42,7 +42,7 @@ SAMPLE_RATE = 22050  # espeak-ng's
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What was made."""
+    """Demo corpus on disk."""
 
     path: Path
     clips: int
@@ -91,7 +91,7 @@ def make_demo(
 
 
 def _only_demo(directory: Path) -> bool:
-    """Whether a directory holds a demo corpus and nothing that somebody put there."""
+    """True where a directory holds a demo corpus and no other files."""
     if {path.name for path in directory.iterdir()} != {MARK, "metadata.csv", "wavs"}:
         return False
     return all(re.fullmatch(r"demo-[0-9]{4}\.wav", path.name) for path in (directory / "wavs").glob("*"))

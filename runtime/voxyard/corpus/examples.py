@@ -1,4 +1,4 @@
-"""What a corpus gives: examples, and the protocol of everything that examples can be read from."""
+"""Examples, and the protocol of everything that examples can be read from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALLEST_TO_SKIP = 20
 
 
 def allowed_bad(clips: int, share: float) -> int:
-    """How many of so many clips may be broken: the share, and at least one of 20 or more (1% of 50 clips is none)."""
+    """Number of clips that may be broken: the share, and at least one of 20 or more (1% of 50 clips is none)."""
     return max(int(share * clips + 1e-9), int(share > 0 and clips >= SMALLEST_TO_SKIP))
 
 
@@ -62,7 +62,7 @@ class ExampleSource(Protocol):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """What `Example.features` holds; () where it is None."""
+        """Names of the features in `Example.features`; () where it is None."""
 
     @property
     def fingerprint(self) -> str:

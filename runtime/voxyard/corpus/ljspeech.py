@@ -63,7 +63,7 @@ class BadClip:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a directory holds, clip by clip: the good ones with their headers and tokens, and the bad ones."""
+    """Contents of a directory, clip by clip: the good ones with their headers and tokens, and the bad ones."""
 
     directory: Path
     lines: tuple[Line, ...]
@@ -82,7 +82,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a model wants of the clips."""
+    """Requirements of a model on its clips."""
 
     sample_rate: int
     hop_length: int = HOP_LENGTH
@@ -211,7 +211,7 @@ class Recordings:
 
 
 def has_eval_metadata(directory: Path) -> bool:
-    """Whether a directory brings clips for validation."""
+    """True where a directory has validation metadata."""
     return (directory / EVAL_METADATA).is_file()
 
 
@@ -246,7 +246,7 @@ def listed(bad: Sequence[BadClip]) -> list[str]:
 
 
 def wav_path(directory: Path, clip: str) -> Path:
-    """Where a clip's recording lies."""
+    """Path of a clip's recording."""
     return directory / "wavs" / f"{clip}.wav"
 
 

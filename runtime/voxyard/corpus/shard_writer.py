@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What was written."""
+    """Shards that were written."""
 
     path: Path
     clips: int

@@ -40,7 +40,7 @@ _INDEX_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What shards have to be made with."""
+    """Parameters that shards have to be made with."""
 
     sample_rate: int
     units: Units
@@ -59,13 +59,13 @@ class _Mapped:
     memory: mmap.mmap | None
 
     def extent(self, begin: int, count: int) -> Extent:
-        """Where so many rows lie in the file."""
+        """Extent of the file that holds `count` rows from `begin`."""
         row = self.numbers[:1].nbytes
         return Extent(self.path, begin * row, count * row, self.memory)
 
 
 def is_shards(directory: Path) -> bool:
-    """Whether a directory is meant to hold shards (of any version, whole or not)."""
+    """True where a directory is meant to hold shards (of any version, whole or not)."""
     try:
         return (directory / INDEX).is_file() or (directory / ARRAYS).is_file()
     except OSError:  # a name that is too long, a directory that may not be read
@@ -73,14 +73,14 @@ def is_shards(directory: Path) -> bool:
 
 
 def only_shards(directory: Path) -> bool:
-    """Whether a directory holds shards, damaged ones too, and nothing else, so that it may be replaced."""
+    """True where a directory holds nothing but shards, damaged ones too, so that it may be replaced."""
     names = {path.name for path in directory.iterdir()}
     others = {name for name in names - {INDEX, ARRAYS, EVAL} if not _FILE.fullmatch(name)}
     return file_name("pcm", 0) in names and not others and (EVAL not in names or only_shards(directory / EVAL))
 
 
 def file_name(kind: str, shard: int) -> str:
-    """Where the `kind` (pcm, mel, …) of a shard lies."""
+    """File name of one shard of a `kind` (pcm, mel, …)."""
     return f"{kind}-{shard:05d}.bin"
 
 
@@ -124,7 +124,7 @@ class Shards:
 
 
 def read_index(directory: Path) -> dict[str, Any]:
-    """What index.json says. Raises CorpusError where it is foreign, or a file that it names is missing or cut."""
+    """Contents of index.json. Raises CorpusError where it is foreign, or a file that it names is missing or cut."""
     path = directory / INDEX
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
@@ -234,7 +234,7 @@ def _fits(
 def _inside(
     index: Mapping[str, Any], kind: str, width: int, columns: Mapping[str, NDArray[np.int64]], at: str, count: str
 ) -> bool:
-    """Whether every clip lies inside its file."""
+    """True where every clip lies inside its file."""
     sizes = np.array([index["files"][file_name(kind, shard)] for shard in range(index["shards"])], np.int64)
     return bool(((columns[at] + columns[count]) * width <= sizes[columns["shard"]]).all())
 

@@ -23,7 +23,7 @@ RATE = 22050  # the model's default, at which clips are decoded
 
 @dataclass(frozen=True)
 class Survey:
-    """What a corpus holds."""
+    """Summary of a corpus."""
 
     path: str
     clips: int

@@ -1,4 +1,4 @@
-"""What one machine has: its GPUs, how they are linked, their memory limits, and how CUDA numbers them."""
+"""Facts about one machine: its GPUs and their links, memory limits, CUDA device numbering, page cache."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _even(ranges: Ranges) -> bool:
 
 
 def _clash(cells: Iterable[str]) -> bool:
-    """Whether two lists overlap without being the same."""
+    """True where two lists overlap without being the same."""
     known = [ranges for cell in cells if (ranges := _ranges(cell))]
     return any(
         one != other and any(a[0] <= b[1] and b[0] <= a[1] for a in one for b in other)

@@ -1,4 +1,4 @@
-"""What can be wrong with a machine: one exception type for the room."""
+"""HostError: the one exception type of the host package."""
 
 from __future__ import annotations
 

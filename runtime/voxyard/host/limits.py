@@ -170,7 +170,7 @@ def limits_for(
 
 
 def bark_limit_mib(gpu: Gpu, *, policy: Policy = "recommended", shared_mib: int = 0) -> int:
-    """What the allocator of a Bark worker may take of a card; context and libraries come on top, as headroom.
+    """Memory limit of a Bark worker's allocator on a card, in MiB; context and libraries come on top, as headroom.
 
     On a card of its own: as much as a model's under the policy `recommended`, all but the headroom under `full`. With
     `shared_mib`, what a trainer leaves for all of the worker: that, less the headroom. Raises LimitsError where

@@ -1,4 +1,4 @@
-"""How the GPUs of this host are linked, as NVML tells it: the names that `nvidia-smi topo -m` prints."""
+"""GPU links of this host as NVML reports them, with the names that `nvidia-smi topo -m` prints."""
 
 from __future__ import annotations
 

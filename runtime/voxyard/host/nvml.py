@@ -101,7 +101,7 @@ class Session:
             self.count("nvmlShutdown", error.value)
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """What NVML's `function` answers; None where card or driver does not support it, or found nothing.
+        """Result of NVML's `function`; None where card or driver does not support it, or found nothing.
 
         Any other refusal is counted, and None too. Raises GpuLostError where the GPU is gone, SessionLostError where
         the driver is.
@@ -144,7 +144,7 @@ class Session:
         return handle
 
     def gpu(self, index: int, handle: Any) -> Gpu:
-        """What the GPU is; one that refuses to say its UUID has that as its problem. Raises GpuLostError."""
+        """Facts about one GPU; one that refuses to say its UUID has that as its problem. Raises GpuLostError."""
         memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
         bus = self.ask("nvmlDeviceGetPciInfo", handle)
         mig = self.ask("nvmlDeviceGetMigMode", handle)
@@ -182,7 +182,7 @@ class Session:
 
 
 def refuses(function: str, code: int) -> bool:
-    """Whether this nvmlReturn_t is a refusal: no answer, and neither unsupported nor empty."""
+    """True where this nvmlReturn_t is a refusal: no answer, and neither unsupported nor empty."""
     return code != 0 and code not in UNSUPPORTED and not _NOTHING & {("", code), (function, code)}
 
 
@@ -214,7 +214,7 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def same_bus(one: str, other: str) -> bool:
-    """Whether two PCI bus ids name one device: NVML writes the domain with eight digits, CUDA with four."""
+    """True where two PCI bus ids name one device: NVML writes the domain with eight digits, CUDA with four."""
     return _bus_key(one) == _bus_key(other)
 
 

@@ -60,7 +60,7 @@ class Pages:
 
     @property
     def trusted(self) -> bool:
-        """Whether a time measured with these reads is what the disk takes, or no disk has a part in it."""
+        """True where a time measured with these reads is the disk's own, or no disk has a part in it."""
         return self.state in ("cold", "none")
 
     def __add__(self, other: Pages) -> Pages:
@@ -199,7 +199,7 @@ def _resident(descriptor: int, spans: Sequence[tuple[int, int]]) -> int:
 
 
 def _is_told(path: Path, found: os.stat_result) -> bool:
-    """Whether mincore(2) tells the truth: to others than a file's owner and its writers it calls every page cached."""
+    """True where mincore(2) is reliable: to others than a file's owner and its writers it calls every page cached."""
     user = os.geteuid()
     return user in (0, found.st_uid) or os.access(path, os.W_OK, effective_ids=True)
 

@@ -1,4 +1,4 @@
-"""Which two GPUs train together: the best link between GPUs that are fit for it, and the reason in one sentence."""
+"""Pair selection: the two usable GPUs with the best link, and the reason in one sentence."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def why_none(
     model_gpu: int | None = None,
     beside_mib: int = 0,
 ) -> str | None:
-    """Why `choose_pair` finds no pair, in one sentence; None where it finds one."""
+    """Reason why `choose_pair` finds no pair, in one sentence; None where it finds one."""
     found = _decide(_Question(topology, tuple(gpus), None, needed_mib, beside_mib, data_gpu, model_gpu))
     return found if isinstance(found, str) else None
 
 
 def unusable(gpu: Gpu) -> str | None:
-    """Why nothing can train on this GPU; None where it can."""
+    """Reason why nothing can train on this GPU; None where it can."""
     if gpu.problem is not None:
         return f"it does not answer: {gpu.problem}"
     if gpu.mig:
@@ -146,13 +146,13 @@ class _Question:
     model_gpu: int | None = None
 
     def fault(self, gpu: Gpu) -> str | None:
-        """Why this card can be in no pair."""
+        """Reason why this card can be in no pair; None where it can."""
         if self.topology is not None and gpu.index not in self.topology.indices:
             return "the topology does not list it"
         return unusable(gpu)
 
     def short(self, gpu: Gpu, role: Role) -> str | None:
-        """What this card, which has no fault, lacks for this role."""
+        """Reason why this card, which has no fault, does not fit this role; None where it fits."""
         needed = (wanted_mib(gpu, role) if self.needed_mib is None else self.needed_mib) + HEADROOM_MIB
         needed += self.beside_mib
         free = gpu.memory_free_mib or 0
@@ -161,7 +161,7 @@ class _Question:
         return f"{free} of {gpu.memory_total_mib} MiB are free where the {role} GPU needs {needed}"
 
     def may_be(self, data: int, model: int) -> bool:
-        """Whether these roles are as given."""
+        """True where these roles agree with the ones the caller fixed."""
         return self.data_gpu in (None, data) and self.model_gpu in (None, model)
 
 
@@ -289,7 +289,7 @@ def _left_out(asked: _Question) -> dict[int, str]:
 
 
 def _no_pair(asked: _Question) -> str:
-    """Why there is none, card by card; asked only where there are two or more."""
+    """Reason why there is no pair, card by card; asked only where there are two or more."""
     out = _left_out(asked)
     known = {gpu.index: gpu for gpu in asked.gpus}
     given: tuple[tuple[Role, int | None], ...] = ("data", asked.data_gpu), ("model", asked.model_gpu)

@@ -1,4 +1,4 @@
-"""What a trainer should take of this host: its GPUs and links read, the pair chosen, the limits computed."""
+"""Host plan for a trainer: reads GPUs and links, chooses the pair, computes the memory limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_GPU = "no NVIDIA GPU was found (is the driver installed and, in a container, 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What nvidia-smi says of the links; None where it could not be asked, which `notes` explains."""
+    """Links as nvidia-smi reports them; None where it could not be asked, which `notes` explains."""
 
     topology: Topology | None = None
     p2p: PeerAccess | None = None
@@ -36,7 +36,7 @@ class TrainerPlan:
 
 
 def read_links() -> Links:
-    """What this host's nvidia-smi says of links and peer access; where it says nothing, a note instead."""
+    """Links and peer access as this host's nvidia-smi reports them; a note where it reports nothing."""
     try:
         topology = parse(nvidia_smi())
     except TopologyError as error:

@@ -78,7 +78,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one GPU measured. None, or a name that is missing, is what this card or driver does not report."""
+    """Measurements of one GPU. None, or a missing name: this card or driver does not report the value."""
 
     samples: tuple[Sample, ...] | None  # since the reading before; None: not supported
     utilization_ratio: float | None  # the driver's own latest window

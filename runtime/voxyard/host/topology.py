@@ -1,4 +1,4 @@
-"""How the GPUs of a host are linked: what `nvidia-smi topo` prints, read as links, affinity and peer access."""
+"""GPU topology: the output of `nvidia-smi topo`, parsed into links, CPU affinity and peer access."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPECTED_LINKS = f"X, NV#, {', '.join(sorted(_RANKS, key=lambda name: -_RANKS[na
 
 
 def rank(link: str) -> int:
-    """How good a link is, as a number: SYS 1, NODE 2, PHB 3, PXB 4, PIX 5, PSB 6 (same board), NV# 10 + #.
+    """Rank of a link, higher is faster: SYS 1, NODE 2, PHB 3, PXB 4, PIX 5, PSB 6 (same board), NV# 10 + #.
 
     Raises TopologyError for a name that is no link.
     """
@@ -68,7 +68,7 @@ class Topology:
         return tuple(sorted(every, key=lambda each: (-rank(each[2]), each[0], each[1])))
 
     def same_numa(self, one: int, other: int) -> bool:
-        """Whether both GPUs are known to be near one NUMA node; by their CPUs where the nodes are not told."""
+        """True where both GPUs are known to be near one NUMA node; by their CPUs where the nodes are not told."""
         near, far = (self.affinity.get(f"GPU{index}", Affinity()) for index in (one, other))
         if near.numa and far.numa:
             return bool(near.numa & far.numa)
@@ -77,13 +77,13 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class PeerAccess:
-    """Which GPUs can read each other's memory directly, as `nvidia-smi topo -p2p r` says: OK or why not."""
+    """Peer access between GPUs, as `nvidia-smi topo -p2p r` reports it: OK, or the reason why not."""
 
     gpus: tuple[str, ...]
     status: Mapping[str, Mapping[str, str]]
 
     def ok(self, one: int, other: int) -> bool | None:
-        """Whether it works both ways; None where nothing was said of them."""
+        """True where peer access works both ways; None where it is unknown."""
         names = f"GPU{one}", f"GPU{other}"
         ways = [self.status.get(a, {}).get(b, "U") for a, b in (names, names[::-1])]
         if "U" in ways:
@@ -129,7 +129,7 @@ def decode(data: bytes) -> str:
 
 
 def nvidia_smi(command: tuple[str, ...] = MATRIX_COMMAND) -> str:
-    """What this host's nvidia-smi prints.
+    """Output of this host's nvidia-smi.
 
     Raises TopologyError: with exit code 2 where there is no such program, else with the program's own words.
     """

@@ -1,4 +1,4 @@
-"""How a setting is written down: once, as a field of a section, with its flag, unit and sentence."""
+"""Setting definitions: each is one field of a section, with its flag, unit and sentence."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class Setting:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is on or off."""
+        """True for an on/off switch."""
         return self.kinds == (bool,)
 
     @property
     def may_be_none(self) -> bool:
-        """Whether None is one of its values."""
+        """True where None is one of its values."""
         return types.NoneType in _alternatives(self.annotation)
 
     @property
@@ -95,7 +95,7 @@ class Setting:
         return tuple(str(word) for kind in self.kinds if get_origin(kind) is Literal for word in get_args(kind))
 
     def expected(self) -> str:
-        """What a value must be, in words: `a whole number from 1 to 64`."""
+        """Description of a valid value, in words: `a whole number from 1 to 64`."""
         words = [f"one of {', '.join(self.choices)}"] if self.choices else []
         words += [_KIND_WORDS.get(kind, str(kind)) for kind in self.kinds if get_origin(kind) is not Literal]
         return " or ".join(words) + _range_words(self.constraints)

@@ -39,7 +39,7 @@ class Loaded(Generic[M]):
 
 @dataclass(slots=True)
 class _Source:
-    """What one source gives: values by key with their origins; what is wrong with it."""
+    """Settings from one source: values by key with their origins, and the problems found in it."""
 
     values: dict[str, tuple[Any, str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)

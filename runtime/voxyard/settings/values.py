@@ -35,7 +35,7 @@ def from_file(setting: Setting, value: object) -> Any:
 
 
 def found_words(value: object) -> str:
-    """How a value is called in a message, short and printable."""
+    """Name of a value in a message, short and printable."""
     match value:
         case None:
             return "nothing"

@@ -56,7 +56,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """What a file says, and which names stand in it twice or are no names."""
+    """Parsed settings file, with the names that are duplicated or invalid in it."""
 
     sections: tuple[SectionHead, ...] = ()
     entries: tuple[Entry, ...] = ()

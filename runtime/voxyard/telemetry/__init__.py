@@ -1,4 +1,4 @@
-"""What everybody can see: metrics of the trainer and of the GPUs, for Prometheus."""
+"""Telemetry for Prometheus: metrics of the trainer and of the GPUs."""
 
 from __future__ import annotations
 

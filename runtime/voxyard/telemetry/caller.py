@@ -32,12 +32,12 @@ class Caller:
 
     @property
     def free(self) -> bool:
-        """Whether it takes a call: none is under way, and the latest was collected."""
+        """True where it takes a call: none is under way, and the latest was collected."""
         return not self.busy and not self.answered
 
     @property
     def answered(self) -> bool:
-        """Whether a call has ended and was not collected yet."""
+        """True where a call has ended and was not collected yet."""
         return self._ended is not None
 
     def begin(self, call: Callable[[], Any]) -> None:
@@ -51,7 +51,7 @@ class Caller:
         self._calls.put(call)
 
     def collect(self) -> Any:
-        """What the call that ended returned; raises what it raised, and RuntimeError where none has ended."""
+        """Result of the call that ended; raises its exception, and RuntimeError where none has ended."""
         if self._ended is None:
             raise RuntimeError(f"{self._name} has nothing to collect: see `answered`")
         (value, error), self._ended = self._ended, None

@@ -10,7 +10,7 @@ from voxyard.settings import Section, setting
 
 
 class ExporterSection(Section):
-    """Where the exporter listens, how often it reads the GPUs, and what it tells."""
+    """Exporter: listen address, interval between GPU readings, and the metrics it exports."""
 
     port: int = setting(
         9410, "Port of the metrics; 0 takes any free one.", variable="VOXYARD_EXPORTER_PORT", ge=0, le=65535

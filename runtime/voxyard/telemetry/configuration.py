@@ -1,4 +1,4 @@
-"""Which configuration runs, and which should: told as `_info` series, compared by a rule of Prometheus."""
+"""Running and expected configuration as `_info` series, compared by a rule of Prometheus."""
 
 from __future__ import annotations
 

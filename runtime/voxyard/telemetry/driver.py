@@ -1,4 +1,4 @@
-"""What the sampler asks of the driver: one object for the host, one for each GPU, each used by a thread of its own."""
+"""Driver access of the sampler: one object for the host, one for each GPU, each used by a thread of its own."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Driver:
             raise
 
     def attend(self, present: Sequence[tuple[str, str, Any]] | None) -> tuple[list[tuple[int, int]], Links | None]:
-        """What came since the last time: (`handle_key`, Xid) of each error; the links, where GPUs are given for them.
+        """Events since the last call: (`handle_key`, Xid) of each error; the links, where GPUs are given for them.
 
         Raises SessionLostError.
         """
@@ -80,12 +80,12 @@ class Card:
 
     @property
     def wanted(self) -> bool:
-        """Whether it is to be read, as far as is known."""
+        """True where it is to be read, as far as is known."""
         return self._only is None or self.gpu is None or self.gpu.uuid in self._only
 
     @property
     def decided(self) -> bool:
-        """Whether it has said who it is, or failed to."""
+        """True where it has identified itself, or failed to."""
         return self.known is not None or self.lost or self.caller.hung or not self.wanted
 
     def read(self) -> Reading | None:

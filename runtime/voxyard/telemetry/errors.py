@@ -1,4 +1,4 @@
-"""What can go wrong while telling others what runs here: one exception type for the room."""
+"""TelemetryError: the one exception type of the telemetry package."""
 
 from __future__ import annotations
 

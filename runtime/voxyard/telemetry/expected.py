@@ -1,4 +1,4 @@
-"""What should run on this host, from its plan: a workload that died takes its own metrics with it."""
+"""Expected workloads of this host, from its plan: a workload that died takes its own metrics with it."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Config:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """What `to_json` wrote."""
+        """Parses the output of `to_json`."""
         fields = json.loads(text)
         paths = {name: Path(fields[name]) if fields[name] else None for name in _PATHS}
         return cls(**{**fields, **paths})

@@ -1,4 +1,4 @@
-"""What is known of one GPU: whether it answers, how busy it was, and its Xid errors."""
+"""State of one GPU: whether it answers, how busy it was, and its Xid errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_SAMPLES_SECONDS = 5.0  # the driver's windows end every 1/6 to 1 s
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """How often an Xid error was seen since the sampler began, and when last (Unix time)."""
+    """Xid error: its count since the sampler began, and the time of the last one (Unix time)."""
 
     count: int
     last: float

@@ -41,7 +41,7 @@ _SLOWING = {
 
 
 class Log(Protocol):
-    """Where readings are written down."""
+    """Sink for readings."""
 
     def write(self, snapshot: Snapshot) -> None:
         """One pass."""

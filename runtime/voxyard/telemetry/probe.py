@@ -18,7 +18,7 @@ _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S1
 
 
 def probe(host: str, port: int, name: str = "exporter") -> str:
-    """What the service that listens on host:port says of its health, over HTTP or, where it speaks that, HTTPS.
+    """Health of the service that listens on host:port, over HTTP or, where it speaks that, HTTPS.
 
     The certificate is not verified: this asks whether it answers, on an address of this machine. Raises TelemetryError,
     exit code 1, where it is not well or does not answer.
@@ -48,7 +48,7 @@ def _ask(connection: http.client.HTTPConnection) -> tuple[int, str]:
 
 
 def ask(name: str, host_variable: str, port_variable: str, default: int) -> str | None:
-    """What is wrong with the service that listens where these variables say, a sentence; None where it is well.
+    """Fault of the service that listens where these variables say, a sentence; None where it is healthy.
 
     Port 0 is well: then it listens nowhere.
     """

@@ -95,7 +95,7 @@ def serve(
 
 
 class _Readers:
-    """When the metrics were read."""
+    """Times at which the metrics were read."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

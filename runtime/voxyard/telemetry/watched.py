@@ -13,7 +13,7 @@ class WatchedFile:
         self._stamp: tuple[int, int] | None = None
 
     def replaced(self) -> bool:
-        """Whether it changed, came or went since the last call; at the first call it has."""
+        """True where it changed, came or went since the last call; at the first call it has."""
         before, self._stamp = self._stamp, self._look()
         return self._stamp != before
 

@@ -1,4 +1,4 @@
-"""Who may scrape: TLS and basic auth from a web configuration file, as Prometheus's exporters read it."""
+"""TLS and basic auth for scrapes, from a web configuration file, as Prometheus's exporters read it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Doorkeeper:
         self._one_at_a_time = threading.Lock()  # guesses must not take every core
 
     def admits(self, name: str, password: str) -> bool:
-        """Whether the name is known and the password its own; an unknown name takes as long as a known one."""
+        """True where the name is known and the password its own; an unknown name takes as long as a known one."""
         import bcrypt
 
         hashed = self._users.get(name)

@@ -65,7 +65,7 @@ _MIB = 1024 * 1024
 
 
 class GpuRoles(Protocol):
-    """What is asked of the trainer's devices: the real GPUs by role, and the limits in MiB."""
+    """Devices of the trainer, as the exporter needs them: the real GPUs by role, and the limits in MiB."""
 
     @property
     def cards(self) -> Sequence[tuple[str, Gpu]]:
@@ -77,7 +77,7 @@ class GpuRoles(Protocol):
 
 
 class WorkloadGpus:
-    """Which GPUs a workload of this process holds, in which role, and what is expected of them."""
+    """GPUs that a workload of this process holds, in which role, and what is expected of them."""
 
     def __init__(self, registry: CollectorRegistry, workload: str) -> None:
         tell_configuration(registry, workload)
@@ -257,7 +257,7 @@ class Registry(CollectorRegistry):
     """Without the `_created` series that the client adds to counters and histograms: nobody reads them."""
 
     def collect(self) -> Iterable[Metric]:
-        """What the client collects, less those series."""
+        """The client's metrics, less those series."""
         for metric in super().collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric

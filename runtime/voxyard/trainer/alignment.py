@@ -15,7 +15,7 @@ IMPOSSIBLE = -1e9  # a log probability; finite, so that no NaN is born of differ
 
 
 class Alignment(NamedTuple):
-    """What `align` finds out."""
+    """Result of `align`."""
 
     loss: tf.Tensor  # (B,) −log of the summed probability of all paths; 0 where a clip has fewer frames than tokens
     hard: tf.Tensor  # (B, T, L) float32, 1 where the best path has frame t at token l; zero rows beyond a clip's end

@@ -47,7 +47,7 @@ def settle(config: TrainConfig) -> TrainConfig:
 
 
 def take_recommended(config: TrainConfig, gpus: Sequence[Gpu], links: Links) -> Settled:
-    """What `--auto` makes of this configuration on a host with these GPUs and links.
+    """Configuration that `--auto` chooses on a host with these GPUs and links.
 
     What a flag, a variable, a file, the host's plan or a program has set stays. Raises TrainerError or HostError.
     """

@@ -16,7 +16,7 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 class ModelConfig(Section):
-    """What is trained, and how sound and text are turned into numbers for it."""
+    """Model, and the features of sound and text that it is trained on."""
 
     size: ModelSize = setting("tiny", "Row of the table of model sizes.", flag="--model-size")
     module: str | None = setting(
@@ -48,7 +48,7 @@ class ModelConfig(Section):
 
 
 class DataConfig(Section):
-    """Where examples come from, and how they travel to the device that trains."""
+    """Training data, and the pipeline that takes it to the device that trains."""
 
     train_data: Path | None = setting(None, "Training corpus: LJSpeech layout, or shards made by `corpus prepare`.")
     val_data: Path | None = setting(None, "Validation corpus; without it a share of the training corpus is held out.")
@@ -109,7 +109,7 @@ class DataConfig(Section):
 
 
 class TrainingConfig(Section):
-    """Where and for how long it trains, with which numbers."""
+    """Devices, duration, optimiser and precision of a training run."""
 
     device: Literal["auto", "gpu", "cpu"] = setting(
         "auto", "Kind of device; with cpu the GPU ids name logical CPU devices."
@@ -176,7 +176,7 @@ class TrainingConfig(Section):
 
 
 class TelemetryConfig(Section):
-    """What a run tells, and where."""
+    """Metrics, logs and reports of a run, and where they go."""
 
     run: str | None = setting(None, "Name of the run in metrics and reports.", default_text="name of --checkpoint-dir")
     metrics_port: int = setting(0, "Port of the Prometheus metrics; 0 is off.", ge=0, le=65535)

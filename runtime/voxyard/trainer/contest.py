@@ -1,4 +1,4 @@
-"""Which strategies a host allows for a run, each as a configuration that can be timed. No TensorFlow."""
+"""Strategies that a host allows for a run, each as a configuration that can be timed. No TensorFlow."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Subset:
         return self.source.read(int(self.clips[i]))
 
     def extents(self, i: int) -> tuple[Extent, ...]:
-        """Where the i-th clip of the subset lies."""
+        """Extents of the i-th clip of the subset."""
         return self.source.extents(int(self.clips[i]))
 
 
@@ -104,7 +104,7 @@ def hold_out(source: ExampleSource, share: float) -> tuple[ExampleSource, Exampl
 
 
 def feature_settings(config: TrainConfig) -> dict[str, int | float]:
-    """What precomputed features depend on."""
+    """Settings that precomputed features depend on."""
     names = ("hop_length", "fft_size", "mels", "mel_low_hz", "mel_high_hz")
     return {name: getattr(config.model, name) for name in names} | {"pre_emphasis": config.data.pre_emphasis}
 

@@ -18,7 +18,7 @@ INSUFFICIENT = "Insufficient GPUs for Multi-GPU Mode"
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """What is known of the machine when a run is planned."""
+    """Facts about the machine from which a run is planned."""
 
     gpus: tuple[Gpu, ...]  # in NVML's order, which is nvidia-smi's
     cuda_bus_ids: tuple[str, ...]  # in CUDA's order in this process
@@ -36,7 +36,7 @@ class Candidate:
     gpu: Gpu | None = None
 
     def is_called(self, asked: int | str) -> bool:
-        """Whether `asked` (an index, or a UUID in full) names this device."""
+        """True where `asked` (an index, or a UUID in full) names this device."""
         text = str(asked).strip()
         if text.isdigit():
             return int(text) == self.index
@@ -45,7 +45,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How a refusal speaks: of GPUs, or of logical CPU devices."""
+    """Wording of a refusal: GPUs, or logical CPU devices."""
 
     insufficient: str
     least: str

@@ -64,7 +64,7 @@ def prepare(config: TrainConfig) -> Devices:
 
 
 def look_at_host(config: TrainConfig) -> HostView:
-    """What a run can be placed on here. TensorFlow is imported for that, and its runtime is not started.
+    """Devices that a run can be placed on here. TensorFlow is imported for that, and its runtime is not started.
 
     Raises TrainerError where the host's GPUs cannot be asked for.
     """
@@ -95,7 +95,7 @@ def resolve_precision(config: TrainConfig, devices: Devices) -> str:
 
 
 def resolve_xla(config: TrainConfig, devices: Devices) -> bool:
-    """Whether each device's function is compiled with XLA: as set, otherwise on GPUs only."""
+    """True where each device's function is compiled with XLA: as set, otherwise on GPUs only."""
     return devices.kind == "gpu" if config.training.xla is None else config.training.xla
 
 
@@ -208,7 +208,7 @@ def _read_back(plan: DevicePlan, tensorflow: ModuleType) -> None:
 
 
 def _setup(plan: DevicePlan) -> tuple[object, ...]:
-    """What of a plan is fixed once the runtime has started."""
+    """Part of a plan that is fixed once the runtime has started."""
     on_gpu = sorted((one.physical, one.limit_mib or 0) for one in plan.assigned) if plan.kind == "gpu" else []
     return plan.kind, plan.cpu_devices, plan.threads, plan.isolation, on_gpu
 

@@ -1,4 +1,4 @@
-"""What a user of the trainer can cause: one exception type for the room."""
+"""TrainerError: the one exception type for errors that a user of the trainer can cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the host's plan holds for a run: what the user has set comes before it, and a CPU has no GPUs."""
+"""Merges the host plan into a run's settings: the user's settings win, and a CPU run ignores its GPUs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fit(loaded: Loaded[TrainConfig]) -> Loaded[TrainConfig]:
 
 
 def _yielding(loaded: Loaded[TrainConfig]) -> tuple[dict[str, Any], list[str]]:
-    """What of the plan the user's own settings leave without a meaning."""
+    """Settings of the plan that have no effect beside the user's own, each as None, and notes that say so."""
     training = loaded.config.training
     dropped: list[str] = []
     strategy = training.strategy if _is_the_users(loaded, "training.strategy") else None

@@ -23,7 +23,7 @@ Shaped = tuple[int | None, ...]
 
 
 class Positions(NamedTuple):
-    """What a layer knows of the sequence besides its values."""
+    """Positions in the sequence that a layer is given besides its values."""
 
     valid: tf.Tensor  # (B, positions) bool, False where padded
     drops: Drops | None  # None: no dropout

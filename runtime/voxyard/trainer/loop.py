@@ -125,7 +125,7 @@ class Run:
         return 0, math.inf
 
     def _identity(self) -> dict[str, Any]:
-        """What a resumed run must share with the one before to be exactly its continuation."""
+        """Settings that a resumed run must share with the one before to be exactly its continuation."""
         training = self.config.training
         return {"corpus": self.corpora.training.fingerprint, "rows": self.rows, "seed": training.seed}
 
@@ -307,7 +307,7 @@ class Run:
                 )
 
     def _stopped(self) -> bool:
-        """Whether a signal came, or the time is up."""
+        """True where a signal came, or the time is up."""
         limit = self.config.training.max_minutes
         if self._stop is None and limit is not None and time.perf_counter() - self._begin > 60 * limit:
             self._stop = f"the time is up (--max-minutes {limit:g}): saved and stopped"
@@ -331,7 +331,7 @@ class Run:
                 signal.signal(number, handler)
 
     def _device_use(self) -> dict[str, Any]:
-        """How busy the devices were: of a CPU device the share of the time in which its function ran."""
+        """Utilisation of the devices: of a CPU device the share of the time in which its function ran."""
         if self.devices.kind == "gpu":
             return {
                 "device_use": self._watch.utilization(),

@@ -33,7 +33,7 @@ MOST_FRAMES = 200.0  # of a token, whatever an untrained model predicts
 
 
 class Spoken(NamedTuple):
-    """What the model says of a batch; float32. L counts the text's two ends as tokens."""
+    """Output of the model for a batch; float32. L counts the text's two ends as tokens."""
 
     mel: tf.Tensor  # (B, T, mels) natural log, before the post-net
     refined: tf.Tensor  # (B, T, mels) after it
@@ -239,7 +239,7 @@ def _token_means(values: tf.Tensor, weights: tf.Tensor, hard: tf.Tensor) -> tf.T
 
 
 def _place_in_token(hard: tf.Tensor, durations: tf.Tensor) -> tf.Tensor:
-    """Where in its token each frame is (batch, frames, 4): share of it gone by, frames from both ends, its length."""
+    """Position of each frame in its token (batch, frames, 4): share gone by, frames from both ends, its length."""
     starts = ops.cumsum(durations, 1) - durations
     of_token = ops.matmul(hard, ops.stack([starts, durations], -1))  # (batch, frames, 2)
     length = ops.maximum(of_token[:, :, 1], 1.0)

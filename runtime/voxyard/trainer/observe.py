@@ -1,4 +1,4 @@
-"""What a run tells while it goes: metrics, TensorBoard, and a progress bar or plain lines."""
+"""Output of a run while it goes: metrics, TensorBoard, and a progress bar or plain lines."""
 
 from __future__ import annotations
 

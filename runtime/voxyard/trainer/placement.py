@@ -1,4 +1,4 @@
-"""Which devices a run takes and within which limits: decided here, from facts, before anything is touched."""
+"""Device placement: chooses a run's devices and their limits from facts, before anything is touched."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """What `devices.apply` does to TensorFlow, in full."""
+    """Complete plan of what `devices.apply` sets in TensorFlow."""
 
     kind: Kind
     strategy: Placement
@@ -152,7 +152,7 @@ def check_device_order(config: TrainConfig, host: HostView) -> None:
 
 
 def kind_of(config: TrainConfig, host: HostView) -> Kind:
-    """Whether this run is on GPUs or on the CPU. Raises TrainerError where GPUs are asked for and cannot be used."""
+    """Kind of devices, GPU or CPU, for this run. Raises TrainerError where GPUs are asked for and cannot be used."""
     asked = config.training.device
     usable = bool(host.gpus) and host.cuda_build
     if asked == "cpu":

@@ -1,4 +1,4 @@
-"""Which strategy was the fastest for a model on this host, kept between runs."""
+"""Disk cache of the fastest strategy per model and host."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Choice:
     at: float
 
     def age(self) -> str:
-        """How long ago, in words."""
+        """Age of the entry, in words."""
         days = (time.time() - self.at) / 86400
         return f"{days:.0f} days ago" if days >= 2 else f"{24 * days:.1f} hours ago"
 
@@ -61,7 +61,7 @@ def key(config: TrainConfig, host: HostView, kind: Kind, *, has_features: bool) 
 
 
 def recall(name: str) -> Choice | None:
-    """What is remembered under this key; a file that is not ours is told and passed over."""
+    """Entry under this key; a file that is not ours is reported and ignored."""
     try:
         found = json.loads(place().read_text(encoding="utf-8")).get(name)
         return None if found is None else Choice(str(found["name"]), dict(found["rates"]), float(found["at"]))

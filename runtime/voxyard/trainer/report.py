@@ -179,7 +179,7 @@ class Report:
 
     @property
     def split_bound(self) -> float | None:
-        """What a split can gain over one device: (D + M) ÷ max(D, M), at most 2."""
+        """Upper bound of a split's gain over one device: (D + M) ÷ max(D, M), at most 2."""
         if not self.data_stage_seconds or not self.train_stage_seconds:
             return None
         d, m = self.data_stage_seconds, self.train_stage_seconds

@@ -1,4 +1,4 @@
-"""Which clips make which batch: length buckets and an order that follows from (seed, epoch) alone. No TensorFlow."""
+"""Batch schedule: length buckets and an order that follows from (seed, epoch) alone. No TensorFlow."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ CLIP_FRAMES = 64  # lengths are rounded up to this, so that few shapes are trace
 
 @dataclass(frozen=True)
 class Spoken:
-    """What was written."""
+    """Synthesised speech, written to a file."""
 
     path: Path
     seconds: float

@@ -65,14 +65,14 @@ class TrainStep:
         return len(self.devices.replicas) if self._strategy else 1
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Where variables are created, read and assigned."""
+        """Scope in which variables are created, read and assigned."""
         scope: AbstractContextManager[Any] = self._strategy.scope() if self._strategy else tf.device(self.devices.model)
         return scope
 
     # -- the way of a batch ----------------------------------------------------------------------------------------
 
     def stage(self, arrays: Arrays) -> Any:
-        """What the ring's producer does: features on the data device, the result onto the model device.
+        """Work of the ring's producer: features on the data device, the result onto the model device.
 
         With one device both are the same: the features of a batch are computed there beside the training of another.
         Mirrored: a raw part for each replica.
@@ -332,7 +332,7 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
 
 
 def mismatches(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, NDArray[Any]]) -> list[str]:
-    """What differs between the variables of a model and those of a checkpoint, a line each."""
+    """Differences between the variables of a model and those of a checkpoint, a line each."""
     lines = [f"missing: {name} {shape}" for name, shape in expected.items() if name not in found]
     lines += [f"unknown: {name} {value.shape}" for name, value in found.items() if name not in expected]
     lines += [

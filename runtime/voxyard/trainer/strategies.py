@@ -39,7 +39,7 @@ class _FailedTrialError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """What a trial measured."""
+    """Timing of a trial."""
 
     clips_per_second: float
     note: str
@@ -161,7 +161,7 @@ def _of_checkpoint(config: TrainConfig) -> TrainConfig | None:
 
 
 def _ask(request: Mapping[str, Any], seconds: float | None = TRIAL_SECONDS) -> dict[str, Any]:
-    """What a process of trial.py answers. Raises _FailedTrialError with the end of what it said."""
+    """Answer of a process of trial.py. Raises _FailedTrialError with the end of its output."""
     command = [sys.executable, "-m", "voxyard.trainer.trial"]
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True)

@@ -1,4 +1,4 @@
-"""What the trainer asks of a model: the small protocol behind `--model-module`."""
+"""Model protocol of the trainer, behind `--model-module`."""
 
 from __future__ import annotations
 
