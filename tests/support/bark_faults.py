@@ -9,15 +9,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from voxyard.bark import coarse, codec, engine, fine, semantic, voices
+from voxyard.bark import codec, engine, fine, voices
+from voxyard.bark.coarse import CoarseRows
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.requests import Fault, Request, Result
+from voxyard.bark.semantic import SemanticRows
 from voxyard.bark.speaker import Speaker
 
 RESTLESS = 99  # with this seed, a chunk's first tries count as silent: as many as its number's remainder by three
@@ -38,7 +40,7 @@ def open_orders(folder: Path) -> list[str]:
 def speaker(settings: Mapping[str, Any]) -> Speaker:
     """The factory that a pool names: BarkConfig's fields, and `orders`, the folder."""
     _disturb(Path(settings["orders"]))
-    engine.BarkEngine._once = _judged(engine.BarkEngine._once)  # type: ignore[method-assign]
+    engine.BarkEngine._result = _judged(engine.BarkEngine._result)  # type: ignore[method-assign]
     config = BarkConfig.model_validate({name: value for name, value in settings.items() if name != "orders"})
     return Speaker(config, voices.load)
 
@@ -46,15 +48,12 @@ def speaker(settings: Mapping[str, Any]) -> Speaker:
 def _disturb(folder: Path) -> None:
     """Put the faults into this process: behind the first chunk of a stage, when its work is not handed on yet."""
 
-    def after_first_chunk(stage: str, speak: Callable[..., None], place: int) -> Callable[..., None]:
-        def disturbed(*arguments: Any, **named: Any) -> None:
-            done = arguments[place]
-
-            def hand_on(outcome: Any) -> None:
+    def after_first_chunk(stage: str, step: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
+        def disturbed(rows: Any) -> list[Any]:
+            done = step(rows)
+            if done:
                 _carry_out(folder, stage)
-                done(outcome)
-
-            speak(*arguments[:place], hand_on, *arguments[place + 1 :], **named)
+            return done
 
         return disturbed
 
@@ -66,8 +65,8 @@ def _disturb(folder: Path) -> None:
 
         return disturbed
 
-    semantic.speak = after_first_chunk("semantic", semantic.speak, 4)
-    coarse.speak = after_first_chunk("coarse", coarse.speak, 4)
+    SemanticRows.step = after_first_chunk("semantic", SemanticRows.step)  # type: ignore[assignment, method-assign]
+    CoarseRows.step = after_first_chunk("coarse", CoarseRows.step)  # type: ignore[assignment, method-assign]
     fine.speak = after("fine", fine.speak)
     codec.decode = after("codec", codec.decode)
 
@@ -89,17 +88,14 @@ def _carry_out(folder: Path, stage: str) -> None:
                 raise MemoryError("no room on this machine")
 
 
-def _judged(once: Callable[..., list[Result]]) -> Callable[..., list[Result]]:
+def _judged(result: Callable[..., Result]) -> Callable[..., Result]:
     """The quality gate finds fault with what it is told to, and with what is no sound."""
 
-    def judge(request: Request, result: Result) -> Result:
-        facts = result.facts
-        silent = request.seed == RESTLESS and facts.attempt < result.chunk % 3
+    def judged(bark: engine.BarkEngine, request: Request, *about: Any) -> Result:
+        made = result(bark, request, *about)
+        silent = request.seed == RESTLESS and made.facts.attempt < made.chunk % 3
         faults: tuple[Fault, ...] = ("silent",) if silent else ()
-        faults += ("not finite",) if "not finite" in facts.faults else ()
-        return dataclasses.replace(result, facts=dataclasses.replace(facts, faults=faults))
-
-    def judged(bark: engine.BarkEngine, batch: Sequence[Request]) -> list[Result]:
-        return [judge(request, result) for request, result in zip(batch, once(bark, batch), strict=True)]
+        faults += ("not finite",) if "not finite" in made.facts.faults else ()
+        return dataclasses.replace(made, facts=dataclasses.replace(made.facts, faults=faults))
 
     return judged

@@ -17,6 +17,7 @@ import numpy as np
 from engines import TonesEngine, sound
 
 from voxyard.service.records import NewChunk, NewDocument
+from voxyard.speech.engine import Answer, Source
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.job import ChunkFailedError, Job, OnFailure, Outcome
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
@@ -143,13 +144,12 @@ class MarkingEngine(TonesEngine):
         self._folder = Path(settings["marks"])
         self._numbers = itertools.count()
 
-    def speak(self, batch: Sequence[Request]) -> Iterator[Result]:
+    def speak(self, source: Source[Request]) -> Iterator[Answer]:
         """Speak, and mark each chunk."""
-        by_chunk = list(batch)
-        for request, result in zip(by_chunk, super().speak(batch), strict=True):
+        for request, answer in super().speak(source):
             name = f"{request.seed}-{request.chunk}-{os.getpid()}-{next(self._numbers)}"
             (self._folder / name).touch()
-            yield result
+            yield request, answer
 
 
 def marks(folder: Path) -> dict[tuple[int, int], int]:

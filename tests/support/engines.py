@@ -10,14 +10,15 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from voxyard.speech.engine import EngineLostError, Ready
-from voxyard.speech.requests import Request, Result
+from voxyard.speech.engine import Answer, EngineLostError, Ready, Source
+from voxyard.speech.requests import Request, Result, Unspeakable
 
 
 def tones(settings: Mapping[str, Any]) -> TonesEngine:
@@ -37,35 +38,48 @@ class TonesEngine:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._rows = int(settings.get("rows", 4))
-        self._seconds = float(settings.get("seconds", 0.0))  # a batch takes
+        self._seconds = float(settings.get("seconds", 0.0))  # that as many chunks as there are rows take
         self._opening = float(settings.get("opening", 0.0))
         self._samples = int(settings.get("samples", 240))  # a character of the text
-        self._poison = set(settings.get("poison", ()))  # chunks that make it raise
+        self._poison = set(settings.get("poison", ()))  # chunks that it refuses
+        self._deranging = set(settings.get("deranging", ()))  # chunks that make it raise
         self._deadly = set(settings.get("deadly", ()))  # chunks that end the process
         self._fits = settings.get("fits")  # more chunks than these are out of memory
         self._faults: Mapping[str, Sequence[Any]] = settings.get("faults", {})  # stage → [what, how often]
         self._marks = Path(settings["marks"]) if "marks" in settings else None
-        self._unspeakable = settings.get("unspeakable")  # a word that makes it raise until `marks` holds "cured"
+        self._unspeakable = settings.get("unspeakable")  # a word that it refuses until `marks` holds "cured"
 
     def prepare(self) -> Ready:
         time.sleep(self._opening)
         self.fault("prepare")
         return Ready(self._rows, facts={"gpus": os.environ.get("CUDA_VISIBLE_DEVICES")})
 
-    def speak(self, batch: Sequence[Request]) -> Iterator[Result]:
-        self.fault("speak")
-        if self._fits is not None and len(batch) > self._fits:
-            raise MemoryError(f"no room for {len(batch)} chunks")
-        for number, request in enumerate(batch):
-            if number:
+    def speak(self, source: Source[Request]) -> Iterator[Answer]:
+        running: deque[Request] = deque()
+        begun = False
+        while True:
+            fresh = source.take(self._rows - len(running), wait=not running)
+            if fresh:
+                self.fault("speak")
+            running += fresh
+            if not running:
+                return
+            if self._fits is not None and len(running) > self._fits:
+                raise MemoryError(f"no room for {len(running)} chunks")
+            if begun:
                 self.fault("between")
-            time.sleep(self._seconds / len(batch))
+            begun = True
+            time.sleep(self._seconds / self._rows)
+            request = running.popleft()
             if request.chunk in self._deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
             if request.chunk in self._poison or self._cannot_say(request.text):
-                raise ValueError(f"voice {request.voice!r} cannot say chunk {request.chunk}")
+                yield request, Unspeakable(f"voice {request.voice!r} cannot say chunk {request.chunk}")
+                continue
+            if request.chunk in self._deranging:
+                raise ValueError(f"chunk {request.chunk} upsets the engine")
             facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "rows": self._rows}
-            yield Result(request.chunk, sound(request, self._samples), facts=facts)
+            yield request, Result(request.chunk, sound(request, self._samples), facts=facts)
 
     def shrink(self, rows: int) -> None:
         self._rows = rows

@@ -5,25 +5,90 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from voxyard.speech.limits import Limits
+from voxyard.speech.messages import Begin as Go
+from voxyard.speech.messages import FromWorker, Speak, ToWorker
 from voxyard.speech.queue import Key
-from voxyard.speech.scheduler import GiveUp, Kill, Scheduler, Send, Start
+from voxyard.speech.requests import Request
+from voxyard.speech.scheduler import Begin, GiveUp, Kill, Scheduler, Send, Start
+from voxyard.speech.worker import Intake
 
 BEAT = 5.0
+LOOK = 0.5  # seconds after which a worker with a free row looks for more
 
 
 @dataclass
 class Fate:
-    """What the simulated machine does to a batch; `None` where all goes well."""
+    """What the simulated machine does to chunks; `None` where all goes well."""
 
-    poison: frozenset[Key] = frozenset()  # the engine raises
+    poison: frozenset[Key] = frozenset()  # the engine refuses
+    deranging: frozenset[Key] = frozenset()  # the engine raises
     deadly: frozenset[Key] = frozenset()  # the process ends
     rows_that_fit: Mapping[int, int] = field(default_factory=dict)  # by slot: more is out of memory
-    death_share: float = 0.0  # of batches during which the process is killed
-    hang_share: float = 0.0  # of batches during which it is stopped
+    death_share: float = 0.0  # of chunks during which the process is killed
+    hang_share: float = 0.0  # of chunks during which it is stopped
+
+
+Spell = tuple[float, Sequence[Request]]  # seconds, and the chunks that are done after them
+SimulatedEngine = Callable[[Intake, int], Iterator[Spell | None]]  # source, rows; None: it waits for a first chunk
+
+
+def servers(duration: Callable[[Key], float]) -> SimulatedEngine:
+    """An engine whose rows each speak a chunk in its own time, whatever their mates do."""
+
+    def speak(source: Intake, rows: int) -> Iterator[Spell | None]:
+        left: dict[Request, float] = {}
+        while True:
+            for request in source.take(rows - len(left), wait=False):
+                left[request] = duration(key_of(request))
+            if not left:
+                yield None
+                continue
+            spell = min(left.values()) if len(left) == rows else min(LOOK, *left.values())
+            left = {request: seconds - spell for request, seconds in left.items()}
+            done = [request for request, seconds in left.items() if seconds < 1e-9]
+            yield spell, done
+            for request in done:
+                del left[request]
+
+    return speak
+
+
+def key_of(request: Request) -> Key:
+    """The chunk that a simulated request is for."""
+    return Key(request.seed, request.chunk)
+
+
+class _Wire:
+    """The worker's end of a pipe that takes no time."""
+
+    def __init__(self, say: Callable[[FromWorker], None]) -> None:
+        self.send = say
+        self.inbox: deque[ToWorker] = deque()
+
+    def says_something(self) -> bool:
+        return bool(self.inbox)
+
+    def receive(self) -> ToWorker:
+        return self.inbox.popleft()
+
+
+@dataclass
+class _Process:
+    """A simulated worker: its intake is the real one."""
+
+    slot: int
+    generation: int
+    wire: _Wire
+    intake: Intake
+    engine: Iterator[Spell | None] | None = None
+    tries: int = 0  # how often its engine began
+    waits: bool = False
+    alive: bool = True
 
 
 class SimulatedPool:
@@ -36,7 +101,8 @@ class SimulatedPool:
         limits: Limits | None = None,
         rows: int = 1,
         start: Callable[[int], float] = lambda _: 0.0,
-        duration: Callable[[Sequence[Key]], float] = lambda batch: float(len(batch)),
+        duration: Callable[[Key], float] = lambda _: 1.0,
+        engine: SimulatedEngine | None = None,
         fate: Fate | None = None,
         refuse: Callable[[int, float], bool] = lambda _slot, _now: False,
         seed: int = 0,
@@ -44,18 +110,20 @@ class SimulatedPool:
         self.scheduler = Scheduler(slots, limits)
         self.now = 0.0
         self.spoken: list[tuple[float, int, Key]] = []
-        self.batches: list[tuple[float, int, tuple[Key, ...]]] = []
+        self.sent: list[tuple[float, int, Key]] = []
+        self.held: list[tuple[int, int]] = []  # slot, chunks that it has with each that it gets
+        self.rows: list[tuple[int, int]] = []  # slot, rows that it begins with
         self.given_up: dict[Key, str] = {}
         self.kills: list[tuple[int, str]] = []
         self.refusals: list[tuple[float, int]] = []
-        self._rows, self._start, self._duration = rows, start, duration
+        self._rows, self._start = rows, start
+        self._engine = servers(duration) if engine is None else engine
         self._refuse = refuse
         self._fate = Fate() if fate is None else fate
         self._random = random.Random(seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._stopped: set[tuple[int, int]] = set()
-        self._gone: set[tuple[int, int]] = set()
+        self._processes: dict[int, _Process] = {}
 
     @property
     def makespan(self) -> float:
@@ -78,80 +146,115 @@ class SimulatedPool:
             self._act()
 
     def _act(self) -> None:
-        for action in self.scheduler.actions(self.now):
-            match action:
-                case Start(slot, generation) if self._refuse(slot, self.now):
-                    self.refusals.append((self.now, slot))
-                    self.scheduler.refused(slot, generation, self.now)
-                    self.at(self.now, lambda: None)
-                case Start(slot, generation):
-                    self._beat(slot, generation)
-                    self.at(self.now + self._start(slot), lambda s=slot, g=generation: self._open(s, g))  # type: ignore[misc]
-                case Send():
-                    self.batches.append((self.now, action.slot, action.chunks))
-                    self._speak(action)
-                case Kill(slot, generation, reason):
-                    self._gone.add((slot, generation))
-                    self.kills.append((slot, reason))
-                case GiveUp(chunk, _, reason):
-                    assert chunk not in self.given_up, f"{chunk} was given up twice"
-                    self.given_up[chunk] = reason
+        while actions := self.scheduler.actions(self.now):
+            for action in actions:
+                self._carry_out(action)
         look = self.scheduler.next_look(self.now)
         if look is not None:
             self.at(self.now + look + 1e-6, lambda: None)
 
-    def _alive(self, slot: int, generation: int) -> bool:
-        return (slot, generation) not in self._gone and (slot, generation) not in self._stopped
+    def _carry_out(self, action: Start | Begin | Send | Kill | GiveUp) -> None:
+        match action:
+            case Start(slot, generation) if self._refuse(slot, self.now):
+                self.refusals.append((self.now, slot))
+                self.scheduler.refused(slot, generation, self.now)
+            case Start(slot, generation):
+                wire = _Wire(lambda _: self.scheduler.asked(slot, generation, self.now))
+                self._processes[slot] = process = _Process(slot, generation, wire, Intake(wire))  # type: ignore[arg-type]
+                self._beat(process)
+                self.at(self.now + self._start(slot), lambda: self._open(process))
+            case Begin(slot, _, rows):
+                self.rows.append((slot, rows))
+                process = self._processes[slot]
+                process.wire.inbox.append(Go(rows))
+                process.tries += 1
+                self.at(self.now, lambda number=process.tries: self._begin(process, number, rows))  # type: ignore[misc]
+            case Send(slot, _, lease, _, chunk, held):
+                self.sent.append((self.now, slot, chunk))
+                self.held.append((slot, held))
+                process = self._processes[slot]
+                process.wire.inbox.append(Speak(lease, Request(chunk.index, "", seed=chunk.job)))
+                self._strike(process)
+                if process.waits:
+                    process.waits = False
+                    self.at(self.now, lambda number=process.tries: self._step(process, number))  # type: ignore[misc]
+            case Kill(slot, _, reason):
+                self._processes[slot].alive = False
+                self.kills.append((slot, reason))
+            case GiveUp(chunk, _, reason):
+                assert chunk not in self.given_up, f"{chunk} was given up twice"
+                self.given_up[chunk] = reason
 
-    def _open(self, slot: int, generation: int) -> None:
-        if self._alive(slot, generation):
-            self.scheduler.opened(slot, generation, self._rows, self.now)
+    def _open(self, process: _Process) -> None:
+        if process.alive:
+            self.scheduler.opened(process.slot, process.generation, self._rows, self.now)
 
-    def _beat(self, slot: int, generation: int) -> None:
-        if self._alive(slot, generation):
-            self.scheduler.heartbeat(slot, generation, self.now)
+    def _beat(self, process: _Process) -> None:
+        if process.alive:
+            self.scheduler.heartbeat(process.slot, process.generation, self.now)
             census = self.scheduler.census()
             if census.waiting + census.leased:
-                self.at(self.now + BEAT, lambda: self._beat(slot, generation))
+                self.at(self.now + BEAT, lambda: self._beat(process))
 
-    def _speak(self, send: Send) -> None:
-        process = send.slot, send.generation
-        begin, took = self.now, self._duration(send.chunks)
-        fits = self._fate.rows_that_fit.get(send.slot)
-        if fits is not None and len(send.chunks) > fits:
-            self.at(begin + took / 2, lambda: self._raise(send, "device is full", memory=True))
+    def _begin(self, process: _Process, number: int, rows: int) -> None:
+        if process.alive and process.tries == number:
+            assert process.intake.begin() == rows
+            process.engine = self._engine(process.intake, rows)
+            self._step(process, number)
+
+    def _step(self, process: _Process, number: int) -> None:
+        """Let the engine work for a spell; what it finishes is handed in at the end of it."""
+        if not process.alive or process.tries != number or process.engine is None:
             return
-        bad = [chunk for chunk in send.chunks if chunk in self._fate.poison]
-        for number, chunk in enumerate(send.chunks, 1):
-            if chunk in self._fate.poison:
-                break
-            self.at(begin + took * number / len(send.chunks), lambda chunk=chunk: self._hand_in(send, chunk))  # type: ignore[misc]
-        if bad:
-            self.at(begin + took, lambda: self._raise(send, f"cannot speak chunk {bad[0].index}"))
+        spell = next(process.engine)
+        fits = self._fate.rows_that_fit.get(process.slot)
+        if spell is None:
+            process.waits = True
+        elif fits is not None and self.rows_of(process.slot) > fits:
+            self.at(self.now + spell[0] / 2, lambda: self._raise(process, number, "device is full", memory=True))
         else:
-            self.at(begin + took, lambda: self._end(send))
-        dice = self._random.random()
-        when = begin + took * self._random.random()
-        if self._fate.deadly & set(send.chunks) or dice < self._fate.death_share:
-            self.at(when, lambda: self._die(send))
-        elif dice < self._fate.death_share + self._fate.hang_share:
-            self.at(when, lambda: self._stopped.add(process))
+            self.at(self.now + spell[0], lambda: self._hand_in(process, number, spell[1]))
 
-    def _hand_in(self, send: Send, chunk: Key) -> None:
-        if not self._alive(send.slot, send.generation):
+    def rows_of(self, slot: int) -> int:
+        """Rows that the worker began with last."""
+        return next(rows for number, rows in reversed(self.rows) if number == slot)
+
+    def _hand_in(self, process: _Process, number: int, done: Sequence[Request]) -> None:
+        if not process.alive or process.tries != number:
             return
-        if self.scheduler.spoken(send.slot, send.generation, send.lease, chunk, self.now):
-            self.spoken.append((self.now, send.slot, chunk))
+        for request in done:
+            key = key_of(request)
+            if key in self._fate.deranging:
+                self._raise(process, number, f"chunk {key.index} upsets it")
+                return
+            if key in self._fate.deadly:
+                self._die(process)
+                return
+            lease = process.intake.answered(request)
+            if key in self._fate.poison:
+                reason = f"cannot speak chunk {key.index}"
+                self.scheduler.unspeakable(process.slot, process.generation, lease, reason, self.now)
+            elif self.scheduler.spoken(process.slot, process.generation, lease, self.now):
+                self.spoken.append((self.now, process.slot, key))
+        self._step(process, number)
 
-    def _end(self, send: Send) -> None:
-        if self._alive(send.slot, send.generation):
-            self.scheduler.ended(send.slot, send.generation, send.lease, self.now)
+    def _raise(self, process: _Process, number: int, reason: str, *, memory: bool = False) -> None:
+        if process.alive and process.tries == number:
+            self.scheduler.raised(process.slot, process.generation, reason, self.now, memory=memory)
 
-    def _raise(self, send: Send, reason: str, *, memory: bool = False) -> None:
-        if self._alive(send.slot, send.generation):
-            self.scheduler.raised(send.slot, send.generation, send.lease, reason, self.now, memory=memory)
+    def _strike(self, process: _Process) -> None:
+        """Perhaps the process is killed or stopped while it has the chunk it just got."""
+        dice = self._random.random()
+        when = self.now + self._random.random()
+        if dice < self._fate.death_share:
+            self.at(when, lambda: self._die(process))
+        elif dice < self._fate.death_share + self._fate.hang_share:
+            self.at(when, lambda: self._stop(process))
 
-    def _die(self, send: Send) -> None:
-        if self._alive(send.slot, send.generation):
-            self._gone.add((send.slot, send.generation))
-            self.scheduler.died(send.slot, send.generation, "killed by signal 9", self.now)
+    def _stop(self, process: _Process) -> None:
+        process.alive = False
+
+    def _die(self, process: _Process) -> None:
+        if process.alive:
+            process.alive = False
+            self.scheduler.died(process.slot, process.generation, "killed by signal 9", self.now)

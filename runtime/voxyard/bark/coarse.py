@@ -78,6 +78,54 @@ class _Row:
         return CoarseOutcome(self.work.number, codes, self.finite)
 
 
+class CoarseRows:
+    """The rows of the stage's decoder: a chunk enters where one is free, and leaves its row when it is through."""
+
+    def __init__(self, decoder: Decoder, layout: CoarseLayout, temperature: float, *, skip: bool = True) -> None:
+        self._decoder, self._layout, self._temperature, self._skip = decoder, layout, temperature, skip
+        self._rows, self._running = Rows.idle(decoder.cache.batch), dict[int, _Row]()
+        self._empty: list[CoarseOutcome] = []  # chunks without a frame need no row
+
+    def __len__(self) -> int:
+        """Chunks that are not through."""
+        return len(self._running) + len(self._empty)
+
+    @property
+    def free(self) -> int:
+        """Rows without a chunk."""
+        return len(self._rows.tokens) - len(self._running)
+
+    def enter(self, work: CoarseWork) -> None:
+        """Give the chunk a free row; its first window is prefilled by the next step."""
+        chunk = _Row(work, self._layout)
+        if not chunk.wanted:
+            self._empty.append(chunk.outcome())
+            return
+        row = next(each for each in range(len(self._rows.tokens)) if each not in self._running)
+        self._running[row] = chunk
+        self._rows.keys[row] = work.key
+
+    def step(self) -> list[CoarseOutcome]:
+        """One window for every row; the chunks that are through."""
+        done, self._empty = self._empty, []
+        if not self._running:
+            return done
+        for row, chunk in self._running.items():
+            _stand(self._decoder, self._rows, row, chunk, skip=self._skip)
+        self._rows.rest(self._running)
+        longest = max(chunk.wanted - chunk.made for chunk in self._running.values())
+        steps = choices(self._layout, self._temperature, min(self._layout.slide, longest))
+        taken, finite = self._decoder.run(self._rows, steps)
+        for row in sorted(self._running):
+            chunk = self._running[row]
+            chunk.coarse += taken[row]
+            chunk.finite = finite[row]
+            if chunk.made >= chunk.wanted or not chunk.finite:
+                del self._running[row]
+                done.append(chunk.outcome())
+        return done
+
+
 def speak(
     decoder: Decoder,
     layout: CoarseLayout,
@@ -89,30 +137,12 @@ def speak(
 ) -> None:
     """Run all chunks through the rows of the decoder, the longest first; `skip=False` prefills every window."""
     waiting = deque(sorted(work, key=lambda each: -len(each.semantic)))
-    rows, running = Rows.idle(decoder.cache.batch), dict[int, _Row]()
-    while waiting or running:
-        for row in range(decoder.cache.batch):
-            while row not in running and waiting:
-                entered = _Row(waiting.popleft(), layout)
-                if not entered.wanted:
-                    done(entered.outcome())
-                    continue
-                running[row] = entered
-                rows.keys[row] = entered.work.key
-        if not running:
-            return
-        for row, chunk in running.items():
-            _stand(decoder, rows, row, chunk, skip=skip)
-        longest = max(chunk.wanted - chunk.made for chunk in running.values())
-        taken, finite = decoder.run(rows, choices(layout, temperature, min(layout.slide, longest)))
-        for row in sorted(running):
-            chunk = running[row]
-            chunk.coarse += taken[row]
-            chunk.finite = finite[row]
-            if chunk.made >= chunk.wanted or not chunk.finite:
-                del running[row]
-                rows.positions[row] = 0
-                done(chunk.outcome())
+    rows = CoarseRows(decoder, layout, temperature, skip=skip)
+    while waiting or rows:
+        while waiting and rows.free:
+            rows.enter(waiting.popleft())
+        for outcome in rows.step():
+            done(outcome)
 
 
 def _stand(decoder: Decoder, rows: Rows, row: int, chunk: _Row, *, skip: bool) -> None:

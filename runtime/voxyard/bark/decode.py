@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,12 @@ class Rows:
     def idle(cls, batch: int) -> Rows:
         """Rows that nobody uses; they run along, so that the shape of a batch never changes."""
         return cls([0] * batch, [0] * batch, [0] * batch, [(0, 0)] * batch)
+
+    def rest(self, used: Container[int]) -> None:
+        """Send the rows that nobody uses back to the start: how much of the cache is read follows the furthest row."""
+        for row in range(len(self.positions)):
+            if row not in used:
+                self.positions[row] = 0
 
 
 def choose(logits: Tensor, choice: Choice, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,28 +1,34 @@
-"""The Bark engine: chunks of text in, sound out, in batches of one fixed shape."""
+"""The Bark engine: chunks of text in, sound out as each is done, in batches of one fixed shape."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 
-from voxyard.bark import coarse, codec, fine, noise, quality, semantic
+from voxyard.bark import codec, fine, pipeline, quality
 from voxyard.bark.cap import put_into_force
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
 from voxyard.bark.layout import SAMPLES_PER_FRAME, Layout
-from voxyard.bark.requests import Audio, Codes, Facts, Request, Result, Stage, Voice
+from voxyard.bark.pipeline import Sketch, Work
+from voxyard.bark.requests import Audio, Facts, Request, Result, Voice
 from voxyard.bark.stages import Stages
 from voxyard.bark.weights import Checkpoint, Precision, load
+from voxyard.speech.engine import Chunks, Source
 from voxyard.speech.words import Heard, WordCheck, open_recogniser
 
 _log = logging.getLogger(__name__)
+
+Asked = TypeVar("Asked")
 
 
 @dataclass(frozen=True)
@@ -36,8 +42,22 @@ class Ready:
     random_weights: bool  # what it speaks is noise
 
 
+@dataclass
+class _Chunk(Generic[Asked]):
+    """A chunk on its way, and what came of it so far."""
+
+    asked: Asked
+    request: Request  # the first attempt
+    tokens: Sequence[int]
+    made: list[Result] = field(default_factory=list)
+
+    def work(self, number: int) -> Work:
+        request = replace(self.request, attempt=self.request.attempt + len(self.made))
+        return Work(number, request, self.tokens)
+
+
 class BarkEngine:
-    """Speaks batches of chunks. One engine a process: torch's number of threads belongs to the process."""
+    """Speaks chunks. One engine a process: torch's number of threads belongs to the process."""
 
     def __init__(self, config: BarkConfig) -> None:
         self.config = config
@@ -71,27 +91,71 @@ class BarkEngine:
         return len(self._ready()[0].tokenizer.encode(text, add_special_tokens=False).ids)
 
     def speak(self, batch: Sequence[Request]) -> list[Result]:
-        """Speak chunks, in the order of the requests; as many at a time as the batch has rows.
-
-        Chunks that sound wrong are tried again with the next attempt number; the try with the fewest faults counts.
+        """Speak chunks, in the order of the requests.
 
         Raises:
             BarkError: a text or a voice that the model cannot take, or numbers that are none in every try.
             MemoryError: the device's memory is used up.
         """
-        checkpoint, _ = self._ready()
-        for request in batch:
-            self._check(request, checkpoint.layout)
+        numbered = list(enumerate(batch))
+        spoken: dict[int, Result] = {}
+        for (number, _), result in self.flow(Chunks(numbered), lambda each: each[1]):
+            if isinstance(result, BarkError):
+                raise result
+            spoken[number] = result
+        return [spoken[number] for number, _ in numbered]
+
+    def flow(
+        self, source: Source[Asked], request_of: Callable[[Asked], Request]
+    ) -> Iterator[tuple[Asked, Result | BarkError]]:
+        """Speak what comes from the source, as rows become free; each chunk leaves as soon as it is done.
+
+        A chunk that sounds wrong is tried again with the next attempt number; the try with the fewest faults counts.
+        A text or a voice that the model cannot take, or numbers that are none in every try, are that chunk's error.
+
+        Raises:
+            MemoryError: the device's memory is used up.
+        """
+        checkpoint, stages = self._ready()
         retry = self.config.quality == "retry" or (self.config.quality == "auto" and not checkpoint.random)
-        tries: dict[int, list[Result]] = {index: [] for index in range(len(batch))}
-        for number in range(self.config.retries + 1 if retry else 1):
-            open_ = [index for index, made in tries.items() if not made or made[-1].facts.faults]
-            if not open_:
-                break
-            again = [replace(batch[index], attempt=batch[index].attempt + number) for index in open_]
-            for index, result in zip(open_, self._once(again), strict=True):
-                tries[index].append(result)
-        return [_best(made) for made in tries.values()]
+        tries = 1 + (self.config.retries if retry else 0)
+        inside: dict[int, _Chunk[Asked]] = {}
+        again: deque[int] = deque()
+        refused: list[tuple[Asked, BarkError]] = []
+        numbers = itertools.count()
+
+        def take(room: int, wait: bool) -> Sequence[Work] | None:
+            entering = [again.popleft() for _ in range(min(room, len(again)))]
+            fresh = source.take(room - len(entering), wait=wait and not entering)
+            if wait and not entering and not fresh:
+                return None
+            for asked in fresh:
+                try:
+                    chunk = self._chunk(asked, request_of(asked))
+                except BarkError as error:
+                    refused.append((asked, error))
+                    continue
+                entering.append(next(numbers))
+                inside[entering[-1]] = chunk
+            return [inside[number].work(number) for number in entering]
+
+        steps = pipeline.sketched(checkpoint, stages, self.config, take)
+        while True:
+            with torch.inference_mode(), _memory_errors():
+                sketches = next(steps, None)
+                made = self._sounds([(inside[each.number], each) for each in sketches or ()])
+            yield from refused
+            refused.clear()
+            if sketches is None:
+                return
+            for sketch, result in zip(sketches, made, strict=True):
+                chunk = inside[sketch.number]
+                chunk.made.append(result)
+                if result.facts.faults and len(chunk.made) < tries:
+                    again.append(sketch.number)
+                else:
+                    del inside[sketch.number]
+                    yield chunk.asked, _best(chunk.made)
 
     def shrink(self, rows: int) -> None:
         """Decode in batches of so many rows from here on; the facts of each result say so.
@@ -116,70 +180,30 @@ class BarkEngine:
             raise BarkError("the Bark engine has no model yet: call prepare() first")
         return self._loaded
 
-    def _once(self, batch: Sequence[Request]) -> list[Result]:
-        """One try at every chunk."""
-        with torch.inference_mode(), _memory_errors():
-            meant = self._semantic(batch)
-            sketched = self._coarse(batch, meant)
-            complete = self._fine(batch, sketched)
-            with self._ready()[1].codec() as decoder:
-                sounds = [codec.decode(decoder, codes) for codes, _ in complete]
-        ends = zip(batch, meant, sketched, complete, sounds, strict=True)
-        return [
-            self._result(request, spoken, all((spoken.finite, rough.finite, finite)), sound)
-            for request, spoken, rough, (_, finite), sound in ends
-        ]
-
-    def _semantic(self, batch: Sequence[Request]) -> list[semantic.SemanticOutcome]:
+    def _sounds(self, sketched: Sequence[tuple[_Chunk[Any], Sketch]]) -> list[Result]:
+        """Fine stage and codec, one chunk after the other."""
+        if not sketched:
+            return []
         checkpoint, stages = self._ready()
-        work = [
-            semantic.SemanticWork(
-                number,
-                checkpoint.tokenizer.encode(request.text, add_special_tokens=False).ids,
-                None if request.voice is None else request.voice.semantic_prompt,
-                _key(request, "semantic"),
-            )
-            for number, request in enumerate(batch)
-        ]
-        config, outcomes = self.config, list[semantic.SemanticOutcome]()
-        options = semantic.SemanticOptions(
-            temperature=config.semantic_temperature, end_share=config.min_eos_p, check_every=config.check_every
-        )
-        with stages.semantic() as decoder:
-            semantic.speak(decoder, checkpoint.layout.semantic, work, options, outcomes.append)
-        return sorted(outcomes, key=lambda each: each.number)
-
-    def _coarse(
-        self, batch: Sequence[Request], meant: Sequence[semantic.SemanticOutcome]
-    ) -> list[coarse.CoarseOutcome]:
-        checkpoint, stages = self._ready()
-        work = [
-            coarse.CoarseWork(number, outcome.tokens, request.voice, _key(request, "coarse"))
-            for number, (request, outcome) in enumerate(zip(batch, meant, strict=True))
-        ]
-        config, outcomes = self.config, list[coarse.CoarseOutcome]()
-        with stages.coarse() as decoder:
-            coarse.speak(
-                decoder,
-                checkpoint.layout.coarse,
-                work,
-                config.coarse_temperature,
-                outcomes.append,
-                skip=config.skip_prefill,
-            )
-        return sorted(outcomes, key=lambda each: each.number)
-
-    def _fine(self, batch: Sequence[Request], sketched: Sequence[coarse.CoarseOutcome]) -> list[tuple[Codes, bool]]:
-        checkpoint, stages = self._ready()
+        requests = [chunk.work(0).request for chunk, _ in sketched]
+        roughs = [sketch.rough for _, sketch in sketched]
         layout, temperature = checkpoint.layout.fine, self.config.fine_temperature
         with stages.fine() as gpt:
-            return [
-                fine.speak(gpt, layout, outcome.codes, request.voice, _key(request, "fine"), temperature)
-                for request, outcome in zip(batch, sketched, strict=True)
-            ]
+            complete = [
+                fine.speak(
+                    gpt, layout, rough.codes, request.voice, pipeline.key_of(request, "fine"), temperature
+                )
+                for request, rough in zip(requests, roughs, strict=True)
+            ]  # fmt: skip
+        with stages.codec() as decoder:
+            sounds = [codec.decode(decoder, codes) for codes, _ in complete]
+        return [
+            self._result(request, sketch, finite and sketch.spoken.finite and sketch.rough.finite, sound)
+            for request, (_, sketch), (_, finite), sound in zip(requests, sketched, complete, sounds, strict=True)
+        ]
 
-    def _result(self, request: Request, spoken: semantic.SemanticOutcome, finite: bool, sound: Audio) -> Result:
-        checkpoint, _ = self._ready()
+    def _result(self, request: Request, sketch: Sketch, finite: bool, sound: Audio) -> Result:
+        checkpoint, spoken = self._ready()[0], sketch.spoken
         rate = checkpoint.layout.sample_rate
         heard = self._hear(request, sound, rate)
         found = quality.measure(
@@ -214,14 +238,17 @@ class BarkEngine:
         language = getattr(request.voice, "language", None)  # presets know theirs, a bare history does not
         return self._words.hear(sound, rate, request.text, language)
 
-    def _check(self, request: Request, layout: Layout) -> None:
-        tokens, most = self.count_tokens(request.text), layout.semantic.window
-        if not 0 < tokens <= most:
+    def _chunk(self, asked: Asked, request: Request) -> _Chunk[Asked]:
+        checkpoint, _ = self._ready()
+        tokens = checkpoint.tokenizer.encode(request.text, add_special_tokens=False).ids
+        most = checkpoint.layout.semantic.window
+        if not 0 < len(tokens) <= most:
             raise BarkError(
-                f"chunk {request.chunk} has {tokens} text tokens, expected 1 to {most}: split the text anew"
+                f"chunk {request.chunk} has {len(tokens)} text tokens, expected 1 to {most}: split the text anew"
             )
         if request.voice is not None:
-            _check_voice(request.chunk, request.voice, layout)
+            _check_voice(request.chunk, request.voice, checkpoint.layout)
+        return _Chunk(asked, request, tokens)
 
 
 def placed(config: BarkConfig) -> tuple[str, Precision]:
@@ -258,15 +285,11 @@ def _why_no_gpu() -> str:
     )
 
 
-def _key(request: Request, stage: Stage) -> tuple[int, int]:
-    return noise.key(request.seed, request.chunk, request.attempt, stage)
-
-
-def _best(made: Sequence[Result]) -> Result:
+def _best(made: Sequence[Result]) -> Result | BarkError:
     """The first try with the fewest faults and among these the fewest wrong words; its facts say how many tries."""
     best = min(made, key=lambda result: (len(result.facts.faults), result.facts.word_errors or 0.0))
     if "not finite" in best.facts.faults:
-        raise BarkError(
+        return BarkError(
             f"chunk {best.chunk} came out as numbers that are none in {len(made)} tries: the weights or the voice are "
             "damaged, or the precision is too low for this model; try float32"
         )

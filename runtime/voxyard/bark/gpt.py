@@ -81,11 +81,6 @@ class CausalGPT:
         shape = (batch, self.block, 2, self.heads, hidden // self.heads)
         return Cache(tuple(self.positions.new_zeros(shape) for _ in self.layers))
 
-    def fits(self, other: CausalGPT) -> bool:
-        """Whether the other stage can use this one's cache."""
-        sizes = [(len(each.layers), each.positions.shape, each.heads, each.positions.dtype) for each in (self, other)]
-        return sizes[0] == sizes[1]
-
     def prefill(self, x: Tensor, cache: Cache, row: int) -> None:
         """Fill a row's cache from position 0 with embedded tokens, (time, hidden)."""
         T, D = x.shape

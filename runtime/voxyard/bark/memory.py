@@ -17,7 +17,7 @@ class Footprint:
 
     weights: int
     activations: int
-    row: int  # keys and values of one row of the batch
+    row: int  # keys and values of one row of the batch, of all stages that keep them at a time
 
     def rows(self, free: int) -> int:
         """Rows that fit into so many free bytes, at most 64.
@@ -37,7 +37,7 @@ class Footprint:
 
 
 def row_bytes(layers: int, hidden: int, block: int, element: int) -> int:
-    """Keys and values of one row: 96 MiB for the large model in bfloat16 (24 × 2 × 1024 × 1024 × 2 bytes)."""
+    """Keys and values of a row in one stage: 96 MiB of the large one in bfloat16 (24 × 2 × 1024 × 1024 × 2 bytes)."""
     return layers * 2 * hidden * block * element
 
 

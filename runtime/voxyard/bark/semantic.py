@@ -71,6 +71,47 @@ class _Row:
         return SemanticOutcome(self.work.number, tuple(self.tokens), cap_reached, self.finite)
 
 
+class SemanticRows:
+    """The rows of the stage's decoder: a chunk enters where one is free, and leaves its row when it is through."""
+
+    def __init__(self, decoder: Decoder, layout: SemanticLayout, options: SemanticOptions) -> None:
+        self._decoder, self._layout = decoder, layout
+        self._rows, self._running = Rows.idle(decoder.cache.batch), dict[int, _Row]()
+        self._limit = min(options.limit or layout.max_new, layout.max_new)
+        choice = Choice(0, layout.end + 1, options.temperature, layout.end, options.end_share)
+        self._choices = [choice] * options.check_every
+
+    def __len__(self) -> int:
+        """Chunks in rows."""
+        return len(self._running)
+
+    @property
+    def free(self) -> int:
+        """Rows without a chunk."""
+        return len(self._rows.tokens) - len(self._running)
+
+    def enter(self, work: SemanticWork) -> None:
+        """Prefill text and history in a free row; the infer token is the first to be fed by the loop."""
+        rows, layout = self._rows, self._layout
+        row = next(each for each in range(len(self._rows.tokens)) if each not in self._running)
+        self._decoder.prefill(row, merged_prompt(self._decoder.gpt, layout, work.text, work.history))
+        rows.tokens[row], rows.positions[row] = layout.infer, layout.window
+        rows.counts[row], rows.keys[row] = 0, work.key
+        self._running[row] = _Row(work)
+
+    def step(self) -> list[SemanticOutcome]:
+        """Some tokens for every row; the chunks that are through."""
+        self._rows.rest(self._running)
+        taken, finite = self._decoder.run(self._rows, self._choices)
+        done = []
+        for row in sorted(self._running):
+            outcome = self._running[row].take(taken[row], finite[row], self._layout.end, self._limit)
+            if outcome is not None:
+                del self._running[row]
+                done.append(outcome)
+        return done
+
+
 def speak(
     decoder: Decoder,
     layout: SemanticLayout,
@@ -79,30 +120,12 @@ def speak(
     done: Callable[[SemanticOutcome], None],
 ) -> None:
     """Run all chunks through the rows of the decoder; `done` is called as each one ends."""
-    waiting = deque(work)
-    batch = decoder.cache.batch
-    rows, running = Rows.idle(batch), dict[int, _Row]()
-    limit = min(options.limit or layout.max_new, layout.max_new)
-    choice = Choice(0, layout.end + 1, options.temperature, layout.end, options.end_share)
-    while waiting or running:
-        for row in range(batch):
-            if row not in running and waiting:
-                running[row] = _Row(waiting.popleft())
-                _enter(decoder, layout, running[row].work, rows, row)
-        taken, finite = decoder.run(rows, [choice] * options.check_every)
-        for row in sorted(running):
-            outcome = running[row].take(taken[row], finite[row], layout.end, limit)
-            if outcome is not None:
-                del running[row]
-                rows.positions[row] = 0
-                done(outcome)
-
-
-def _enter(decoder: Decoder, layout: SemanticLayout, work: SemanticWork, rows: Rows, row: int) -> None:
-    """Prefill text and history; the infer token is the first to be fed by the loop."""
-    decoder.prefill(row, merged_prompt(decoder.gpt, layout, work.text, work.history))
-    rows.tokens[row], rows.positions[row] = layout.infer, layout.window
-    rows.counts[row], rows.keys[row] = 0, work.key
+    waiting, rows = deque(work), SemanticRows(decoder, layout, options)
+    while waiting or rows:
+        while waiting and rows.free:
+            rows.enter(waiting.popleft())
+        for outcome in rows.step():
+            done(outcome)
 
 
 def merged_prompt(gpt: CausalGPT, layout: SemanticLayout, text: Sequence[int], history: Codes | None) -> Tensor:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 
 from voxyard.bark import voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.engine import BarkEngine
+from voxyard.bark.errors import BarkError
 from voxyard.bark.requests import Request, Voice
 from voxyard.speech import engine, requests
 from voxyard.speech.process import given_gpu
@@ -32,13 +33,13 @@ class Speaker:
         ready = self._engine.prepare()
         return engine.Ready(ready.batch_size, ready.sample_rate, asdict(ready))
 
-    def speak(self, batch: Sequence[requests.Request]) -> list[requests.Result]:
-        """Speak the chunks, as `BarkEngine.speak` does."""
-        asked = [Request(each.chunk, each.text, self._voice(each.voice), each.seed, each.attempt) for each in batch]
-        return [
-            requests.Result(each.chunk, each.audio, each.sample_rate, asdict(each.facts))
-            for each in self._engine.speak(asked)
-        ]
+    def speak(self, source: engine.Source[requests.Request]) -> Iterator[engine.Answer]:
+        """Speak what comes from the source, as `BarkEngine.flow` does; a chunk's error refuses that chunk alone."""
+        for asked, made in self._engine.flow(source, self._request):
+            if isinstance(made, BarkError):
+                yield asked, requests.Unspeakable(str(made))
+            else:
+                yield asked, requests.Result(made.chunk, made.audio, made.sample_rate, asdict(made.facts))
 
     def shrink(self, rows: int) -> None:
         """Decode in batches of so many rows from here on."""
@@ -47,6 +48,9 @@ class Speaker:
     def close(self) -> None:
         """Give the model back."""
         self._engine.close()
+
+    def _request(self, asked: requests.Request) -> Request:
+        return Request(asked.chunk, asked.text, self._voice(asked.voice), asked.seed, asked.attempt)
 
     def _voice(self, name: str | None) -> Voice | None:
         if name is None:

@@ -78,11 +78,10 @@ class Stages:
         self._modules = {}
 
     def _keep_decoders(self, semantic: CausalGPT, coarse: CausalGPT) -> None:
-        """The causal stages run in turn, and share one cache where their sizes agree."""
+        """Each causal stage has a cache of its own: chunks of both are in their rows at the same time."""
         rows, how = self._config.batch_size, launch(self._config.capture, self._device)
-        cache = semantic.cache(rows)
-        self._kept[_SEMANTIC] = Decoder(semantic, cache, how)
-        self._kept[_COARSE] = Decoder(coarse, cache if semantic.fits(coarse) else coarse.cache(rows), how)
+        for name, gpt in ((_SEMANTIC, semantic), (_COARSE, coarse)):
+            self._kept[name] = Decoder(gpt, gpt.cache(rows), how)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[Any]:
@@ -107,8 +106,10 @@ class Stages:
 def footprint(checkpoint: Checkpoint, config: BarkConfig) -> Footprint:
     """Bytes that the model will take on its device, from its sizes and the settings."""
     settings = checkpoint.model.config.semantic_config
+    causal = settings, checkpoint.model.config.coarse_acoustics_config
     tables = [_bytes(getattr(checkpoint.model, name)) for name in (_SEMANTIC, _COARSE, _FINE, _CODEC)]
     element = next(checkpoint.model.semantic.parameters()).element_size()
+    rows = [row_bytes(each.num_layers, each.hidden_size, each.block_size, element) for each in causal]
     weights = max(tables) if config.offload else sum(tables)
     return Footprint(
         weights=weights // element if config.int8 else weights,
@@ -120,7 +121,7 @@ def footprint(checkpoint: Checkpoint, config: BarkConfig) -> Footprint:
             rows=config.batch_size,
             check_every=config.check_every,
         ),
-        row=row_bytes(settings.num_layers, settings.hidden_size, settings.block_size, element),
+        row=max(rows) if config.offload else sum(rows),
     )
 
 

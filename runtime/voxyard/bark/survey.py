@@ -99,7 +99,7 @@ def survey(directory: Path) -> Survey:
     try:
         tokens = tokenizer.read(directory).get_vocab_size()
         tensors = [each for each in _tensors(directory) if each.is_parameter]
-        stage = _stage(directory)
+        stage, second = _stage(directory, "semantic_config"), _stage(directory, "coarse_acoustics_config")
     except BarkError as problem:
         return Survey(str(directory), (str(problem),))
     layers, width = stage["num_layers"], stage["hidden_size"]
@@ -116,28 +116,31 @@ def survey(directory: Path) -> Survey:
         pickled=not any(file.suffix == ".safetensors" for file in weights.files(directory)),
         random_weights=weights.is_random(directory),
         tokens=tokens,
-        memory=tuple(_memory(parameters - codec, codec, stage, *precision) for precision in _PRECISIONS),
+        memory=tuple(_memory(parameters - codec, codec, (stage, second), *precision) for precision in _PRECISIONS),
     )
 
 
-def _memory(parameters: int, codec: int, stage: dict[str, int], precision: str, element: int) -> Memory:
+def _memory(
+    parameters: int, codec: int, causal: tuple[dict[str, int], dict[str, int]], precision: str, element: int
+) -> Memory:
     """The codec stays in float32 whatever the precision is."""
-    layers, width, block = stage["num_layers"], stage["hidden_size"], stage["block_size"]
+    stage = causal[0]
+    width, block = stage["hidden_size"], stage["block_size"]
     footprint = Footprint(
         weights=parameters * element + codec * 4,
         activations=activation_bytes(
             width, block, stage["output_vocab_size"], element, rows=1, check_every=BarkConfig().check_every
         ),
-        row=row_bytes(layers, width, block, element),
+        row=sum(row_bytes(each["num_layers"], each["hidden_size"], each["block_size"], element) for each in causal),
     )
     taken = footprint.weights + footprint.activations + footprint.row
     whole = (footprint.weights, footprint.activations, footprint.row, taken / (1 - RESERVE))
     return Memory(precision, *(math.ceil(each / MIB) for each in whole))
 
 
-def _stage(directory: Path) -> dict[str, int]:
-    """The sizes of the semantic stage, the first and the widest; where config.json is silent, the published ones'."""
-    settings = json.loads((directory / "config.json").read_text(encoding="utf-8")).get("semantic_config") or {}
+def _stage(directory: Path, name: str) -> dict[str, int]:
+    """The sizes of a causal stage; where config.json is silent, the published ones'."""
+    settings = json.loads((directory / "config.json").read_text(encoding="utf-8")).get(name) or {}
     defaults = {"num_layers": 12, "hidden_size": 768, "block_size": 1024, "output_vocab_size": 10_048}
     sizes = {name: settings.get(name, default) for name, default in defaults.items()}
     wrong = [name for name, size in sizes.items() if not isinstance(size, int) or size < 1]

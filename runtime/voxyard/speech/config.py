@@ -48,7 +48,9 @@ class SpeechSection(Section):
     worker_memory_mib: int = setting(
         6144, "A worker starts only where so much memory of the GPU is free.", flag="--worker-memory", unit="MiB", ge=0
     )
-    chunk_timeout: float = setting(600.0, "Longest time for a chunk of a batch.", unit="s", gt=0)
+    chunk_timeout: float = setting(
+        600.0, "Longest time until a worker that speaks hands in its next chunk.", unit="s", gt=0
+    )
     start_timeout: float = setting(900.0, "Longest time for a worker to load its model.", unit="s", gt=0)
     heartbeat_timeout: float = setting(30.0, "Silence after which a worker counts as hung.", unit="s", ge=5)
     sentence_pause: float = setting(0.25, "Silence between two sentences.", unit="s", ge=0, le=10)

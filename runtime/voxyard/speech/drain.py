@@ -12,7 +12,7 @@ class Awaited:
 
     device: str
     chunks: int  # that it has not handed in yet
-    since: float  # when it got its batch, by time.monotonic
+    since: float  # when it got the first of them, by time.monotonic
 
 
 class Drain:

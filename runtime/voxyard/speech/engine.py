@@ -3,37 +3,62 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.factory import check_factory, find_factory
-from voxyard.speech.requests import SAMPLE_RATE, Request, Result
+from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
 
 
 @dataclass(frozen=True)
 class Ready:
     """What an engine found when it loaded its model."""
 
-    batch_limit: int  # chunks it takes at a time
+    batch_limit: int  # rows: chunks that it decodes together
     sample_rate: int = SAMPLE_RATE
     facts: Mapping[str, object] = field(default_factory=dict)  # device, precision, random weights …
 
 
-class Engine(Protocol):
-    """Speaks batches of chunks in one process; knows the model and no process.
+Chunk_co = TypeVar("Chunk_co", covariant=True)
 
-    What it raises fails the batch, and the worker goes on, with two exceptions: MemoryError means that the device
-    has no room for so many chunks, and EngineLostError or an error of CUDA that only a new process can get over ends
-    the process.
+
+class Source(Protocol[Chunk_co]):
+    """An engine's supply: it takes a next chunk whenever it has room for one."""
+
+    def take(self, room: int, *, wait: bool) -> Sequence[Chunk_co]:
+        """Up to `room` chunks that are there now; with `wait` at least one, or none as no more will come."""
+
+
+class Chunks(Generic[Chunk_co]):
+    """A source that has all its chunks from the start, and gives them out in their order."""
+
+    def __init__(self, chunks: Iterable[Chunk_co]) -> None:
+        self._left = deque(chunks)
+
+    def take(self, room: int, *, wait: bool) -> Sequence[Chunk_co]:
+        """The next ones."""
+        return [self._left.popleft() for _ in range(min(room, len(self._left)))]
+
+
+Answer = tuple[Request, Result | Unspeakable]
+
+
+class Engine(Protocol):
+    """Speaks chunks in one process; knows the model and no process.
+
+    What it raises fails all that it has in hand, and the worker goes on, with two exceptions: MemoryError means that
+    the device has no room for so many rows, and EngineLostError or an error of CUDA that only a new process can get
+    over ends the process.
     """
 
     def prepare(self) -> Ready:
         """Load the model and make room for a batch."""
 
-    def speak(self, batch: Sequence[Request]) -> Iterable[Result]:
-        """A result for every request, in their order; a generator hands each in as soon as it is done."""
+    def speak(self, source: Source[Request]) -> Iterator[Answer]:
+        """An answer for every chunk of the source, each as soon as it is done, until no more come."""
 
     def shrink(self, rows: int) -> None:
         """Use the memory of batches of so many rows from here on: the device had no room for more."""

@@ -1,24 +1,16 @@
-"""A lease: a batch that a worker has, until it answers, dies or is late."""
+"""A lease: a chunk that a worker has, until it answers, dies or is late."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from voxyard.speech.queue import Entry, Key
+from voxyard.speech.queue import Entry
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Lease:
-    """Chunks in the hands of one worker. `left` shrinks as it hands them in."""
+    """One chunk in the hands of one worker, which may have several."""
 
     number: int
-    size: int  # chunks it began with
-    rows: int  # the worker's batch limit at the time: out of memory lowers it
+    entry: Entry
     since: float  # seconds of the scheduler's clock
-    deadline: float
-    left: dict[Key, Entry]
-
-    @property
-    def alone(self) -> bool:
-        """Whether a failure can only be its one chunk's."""
-        return self.size == 1

@@ -12,8 +12,8 @@ MANY = 10  # more than these use every worker
 class Limits:
     """The scheduler's numbers; times in seconds."""
 
-    batch: int | None = None  # chunks a worker gets at a time; None: as many as its engine says
-    chunk_seconds: float = 600.0  # time a worker has for each chunk of a batch
+    batch: int | None = None  # chunks a worker has at a time; None: as many as its engine asks for
+    chunk_seconds: float = 600.0  # time a worker with chunks has until it hands in the next one
     start_seconds: float = 900.0  # time it has to load its engine
     silent_seconds: float = 30.0  # without a heartbeat a worker counts as hung
     failures: int = 2  # runs of its own in which a chunk may fail, each on another worker where there is one

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from voxyard.speech.engine import EngineName, Ready
-from voxyard.speech.queue import Key
-from voxyard.speech.requests import Request, Result
+from voxyard.speech.requests import Request, Result, Unspeakable
 
 
 @dataclass(frozen=True)
@@ -18,17 +17,23 @@ class Open:
 
 
 @dataclass(frozen=True)
+class Begin:
+    """To the worker, once it is open and each time it raised: ask for chunks. What it had before is taken back."""
+
+    rows: int  # the engine's batch may not be larger from here on
+
+
+@dataclass(frozen=True)
 class Speak:
-    """To the worker: a batch."""
+    """To the worker: a chunk that it has asked for."""
 
     lease: int
-    rows: int  # the engine's batch may not be larger from here on
-    requests: tuple[tuple[Key, Request], ...]
+    request: Request
 
 
 @dataclass(frozen=True)
 class Stop:
-    """To the worker: close the engine and end."""
+    """To the worker: take no more, close the engine and end."""
 
 
 @dataclass(frozen=True)
@@ -43,27 +48,23 @@ class Opened:
     ready: Ready
 
 
-@dataclass(frozen=True, eq=False)
-class Spoken:
-    """From the worker: a chunk is done."""
-
-    lease: int
-    chunk: Key
-    result: Result
-
-
 @dataclass(frozen=True)
-class Ended:
-    """From the worker: it is through the batch."""
+class Want:
+    """From the worker: it has room for one more chunk."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """From the worker: a chunk is done, or is refused."""
 
     lease: int
+    answer: Result | Unspeakable
 
 
 @dataclass(frozen=True)
 class Raised:
-    """From the worker: the engine raised, and goes on."""
+    """From the worker: the engine raised, with all it had in hand; it waits for Begin."""
 
-    lease: int
     reason: str
     memory: bool
 
@@ -75,4 +76,5 @@ class Lost:
     reason: str
 
 
-FromWorker = Beat | Opened | Spoken | Ended | Raised | Lost
+FromWorker = Beat | Opened | Want | Answered | Raised | Lost
+ToWorker = Open | Begin | Speak | Stop

@@ -28,13 +28,13 @@ class PoolMetrics(PoolObserver):
         self._audio = Counter(f"{name}_audio_seconds_total", "Sound made.", ["gpu"], registry=registry)
         self._synthesis = Counter(f"{name}_synthesis_seconds_total", "Time spent on it.", ["gpu"], registry=registry)
         self._duration = _histogram(
-            registry, f"{name}_chunk_duration_seconds", "From worker's batch to sound.", SECONDS
+            registry, f"{name}_chunk_duration_seconds", "From the worker's getting a chunk to its sound.", SECONDS
         )
         self._wait = _histogram(registry, f"{name}_queue_wait_seconds", "A chunk's wait for a worker.", SECONDS)
         self._first = _histogram(
             registry, f"{name}_time_to_first_audio_seconds", "From a job's submission to its first chunk.", SECONDS
         )
-        self._batch = _histogram(registry, f"{name}_batch_size", "Chunks that a worker got at once.", SIZES)
+        self._batch = _histogram(registry, f"{name}_batch_size", "Chunks a worker has, told with each it gets.", SIZES)
         self._depth = Gauge(f"{name}_queue_depth", "Chunks that wait for a worker.", registry=registry)
         self._workers = Gauge(f"{name}_workers", "Workers that have their model loaded.", registry=registry)
         self._busy = Gauge(f"{name}_workers_busy", "Workers that speak.", registry=registry)
@@ -55,7 +55,7 @@ class PoolMetrics(PoolObserver):
         self._expected.set(census.expected)
 
     def batch(self, device: str, chunks: int) -> None:
-        """A batch was handed out."""
+        """A chunk was handed out."""
         self._batch.observe(chunks)
 
     def waited(self, seconds: float) -> None:
@@ -69,7 +69,7 @@ class PoolMetrics(PoolObserver):
         self._duration.observe(seconds)
 
     def worked(self, device: str, seconds: float) -> None:
-        """A batch is over."""
+        """A worker has worked."""
         self._synthesis.labels(device).inc(seconds)
 
     def trouble(self, device: str, cause: str) -> None:

@@ -13,16 +13,16 @@ class PoolObserver:
         """Workers and chunks, after each change."""
 
     def batch(self, device: str, chunks: int) -> None:
-        """A worker got a batch."""
+        """A worker got a chunk; with it, it has so many."""
 
     def waited(self, seconds: float) -> None:
         """A chunk was in the queue for so long before its worker got it."""
 
     def spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
-        """A chunk is done: so much sound, so long after its worker got the batch."""
+        """A chunk is done: so much sound, so long after its worker got it."""
 
     def worked(self, device: str, seconds: float) -> None:
-        """A worker was busy with a batch for so long."""
+        """A worker has had chunks for so long, since this was last told."""
 
     def trouble(self, device: str, cause: str) -> None:
         """A batch went wrong or a worker ended; its chunks may still be spoken."""

@@ -9,22 +9,22 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
+from voxyard.speech import messages
 from voxyard.speech.drain import Awaited, Drain
 from voxyard.speech.engine import EngineName, Ready
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.job import ChunkFailedError, Job, JobEndedError, OnFailure, Outcome
 from voxyard.speech.letters import Cancelled, Closing, Draining, Letter, Listening, Said, Submitted
 from voxyard.speech.limits import Limits
-from voxyard.speech.messages import Beat, Ended, Lost, Opened, Raised, Speak, Spoken, Stop
+from voxyard.speech.messages import Answered, Beat, Lost, Opened, Raised, Speak, Stop, ToWorker, Want
 from voxyard.speech.observe import PoolObserver
 from voxyard.speech.placement import Refusal
 from voxyard.speech.process import Device, Gone, WorkerProcess
-from voxyard.speech.queue import Key
-from voxyard.speech.requests import SAMPLE_RATE, Request, Result
-from voxyard.speech.scheduler import GiveUp, Kill, Scheduler, Send, Start
+from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
+from voxyard.speech.scheduler import Begin, GiveUp, Kill, Scheduler, Send, Start
 from voxyard.speech.slots import Slot, State
 
 _log = logging.getLogger(__name__)
@@ -53,8 +53,8 @@ class _Worker:
     generation: int = 0
     ready: Ready | None = None
     refusal: Refusal | None = None  # its device's, at the latest try to start
-    sent: Send | None = None
-    since: float = 0.0
+    sent: dict[int, tuple[Send, float]] = field(default_factory=dict)  # by lease, and when
+    told: float = 0.0  # up to when its work has been told to the observer
 
 
 class Pool:
@@ -176,7 +176,7 @@ class Pool:
             if worker.process is None:
                 continue
             processes.append(worker.process)
-            if self._drain is not None and slot.lease is not None and slot.lease.left:
+            if self._drain is not None and slot.leases:
                 worker.process.kill()
             else:
                 worker.process.send(Stop())
@@ -234,8 +234,8 @@ class Pool:
 
     def _awaited(self) -> tuple[Awaited, ...]:
         return tuple(
-            Awaited(self._workers[place.number].device.name, chunks, lease.since)
-            for place, lease, chunks in self._scheduler.awaited()
+            Awaited(self._workers[place.number].device.name, len(leases), min(lease.since for lease in leases))
+            for place, leases in self._scheduler.awaited()
         )
 
     def _read(self, mail: Letter, now: float) -> None:
@@ -269,24 +269,36 @@ class Pool:
                 if current:
                     worker.ready = ready
                 self._scheduler.opened(slot, generation, ready.batch_limit, now)
-            case Spoken(lease, chunk, result):
-                if self._scheduler.spoken(slot, generation, lease, chunk, now):
-                    self._hand_over(worker, chunk, result, now)
-            case Ended(lease):
-                self._free(worker, now)
-                self._scheduler.ended(slot, generation, lease, now)
-            case Raised(lease, reason, memory):
-                self._free(worker, now)
+            case Want():
+                self._scheduler.asked(slot, generation, now)
+            case Answered():
+                self._answered(slot, generation, said.message, now)
+            case Raised(reason, memory):
+                if current:
+                    self._worked(worker, now)
+                    worker.sent.clear()
                 self._observer.trouble(worker.device.name, "out of memory" if memory else "raised")
-                self._scheduler.raised(slot, generation, lease, reason, now, memory=memory)
+                self._scheduler.raised(slot, generation, reason, now, memory=memory)
             case Gone(reason):
                 if current and worker.process is not None:
                     _log.warning("worker %s: %s", worker.device.name, reason)
                     self._observer.trouble(worker.device.name, "died")
-                    worker.process, worker.ready = None, None
+                    self._without_process(worker)
                 self._scheduler.died(slot, generation, reason, now)
             case Lost():
                 pass  # its end follows, with this reason
+
+    def _answered(self, slot: int, generation: int, said: Answered, now: float) -> None:
+        worker = self._workers[slot]
+        if worker.generation != generation or said.lease not in worker.sent:
+            return  # from a former process, or taken back
+        self._worked(worker, now)
+        sent, since = worker.sent.pop(said.lease)
+        if isinstance(said.answer, Unspeakable):
+            self._observer.trouble(worker.device.name, "raised")
+            self._scheduler.unspeakable(slot, generation, said.lease, said.answer.reason, now)
+        elif self._scheduler.spoken(slot, generation, said.lease, now):
+            self._hand_over(worker, sent, since, said.answer, now)
 
     def _act(self) -> bool:
         """Do what follows; whether that was anything."""
@@ -299,6 +311,8 @@ class Pool:
                         self._start(slot, generation, now)
                     case Send():
                         self._send(action, now)
+                    case Begin(slot, _, rows):
+                        self._say(self._workers[slot], messages.Begin(rows))
                     case Kill(slot, _, reason):
                         self._kill(self._workers[slot], reason)
                     case GiveUp():
@@ -327,32 +341,37 @@ class Pool:
             self._scheduler.died(slot, generation, reason, now)
 
     def _send(self, send: Send, now: float) -> None:
-        worker = self._workers[send.slot]
-        worker.sent, worker.since = send, now
-        requests = tuple((key, self._jobs[key.job].requests[key.index]) for key in send.chunks)
+        worker, chunk = self._workers[send.slot], send.chunk
+        self._worked(worker, now)
+        worker.sent[send.lease] = send, now
+        self._say(worker, Speak(send.lease, self._jobs[chunk.job].requests[chunk.index]))
+        self._observer.batch(worker.device.name, send.held)
+        self._observer.waited(now - self._submitted[chunk.job])
+
+    def _say(self, worker: _Worker, message: ToWorker) -> None:
         if worker.process is not None:
-            worker.process.send(Speak(send.lease, send.rows, requests))
-        self._observer.batch(worker.device.name, len(requests))
-        for key in send.chunks:
-            self._observer.waited(now - self._submitted[key.job])
+            worker.process.send(message)
 
     def _kill(self, worker: _Worker, reason: str) -> None:
         _log.warning("worker %s is ended: %s", worker.device.name, reason)
         self._observer.trouble(worker.device.name, "killed")
         if worker.process is not None:
             worker.process.kill()
-        worker.process, worker.ready = None, None
+        self._without_process(worker)
 
-    def _free(self, worker: _Worker, now: float) -> None:
-        if worker.sent is not None:
-            self._observer.worked(worker.device.name, now - worker.since)
-        worker.sent = None
+    def _without_process(self, worker: _Worker) -> None:
+        worker.process, worker.ready, worker.sent = None, None, {}
 
-    def _hand_over(self, worker: _Worker, chunk: Key, result: Result, now: float) -> None:
-        job = self._jobs[chunk.job]
-        sent, opened = worker.sent, worker.ready
-        reduced = sent is not None and opened is not None and sent.rows < opened.batch_limit
-        seconds = now - worker.since
+    def _worked(self, worker: _Worker, now: float) -> None:
+        """Tell the time since the last telling, in which the worker had chunks or had none."""
+        if worker.sent:
+            self._observer.worked(worker.device.name, now - worker.told)
+        worker.told = now
+
+    def _hand_over(self, worker: _Worker, sent: Send, since: float, result: Result, now: float) -> None:
+        chunk, job = sent.chunk, self._jobs[sent.chunk.job]
+        reduced = worker.ready is not None and sent.rows < worker.ready.batch_limit
+        seconds = now - since
         if chunk.index == 0:
             self._observer.first_audio(now - self._submitted[chunk.job])
         self._observer.spoken(worker.device.name, result.seconds, seconds)

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pickle import UnpicklingError
 
 from voxyard.speech.engine import EngineName
-from voxyard.speech.messages import FromWorker, Lost, Open, Speak, Stop
+from voxyard.speech.messages import FromWorker, Lost, Open, ToWorker
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class WorkerProcess:
             theirs.close()
         self._connection = Connection(ours.detach())
         self._report = report
-        self._outgoing: queue.SimpleQueue[Open | Speak | Stop | None] = queue.SimpleQueue()
+        self._outgoing: queue.SimpleQueue[ToWorker | None] = queue.SimpleQueue()
         self._outgoing.put(Open(engine, beat))
         self._reader = threading.Thread(target=self._read, name=f"reader of {self.pid}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"writer to {self.pid}", daemon=True)
@@ -75,7 +75,7 @@ class WorkerProcess:
         """Process id."""
         return self._process.pid
 
-    def send(self, message: Speak | Stop) -> None:
+    def send(self, message: ToWorker) -> None:
         """Say it as soon as the process listens."""
         self._outgoing.put(message)
 

@@ -62,8 +62,12 @@ class _Waiting:
                 taken = entry
             else:
                 passed.append(entry)
-        for entry in passed:
-            self.put(entry)
+        for entry in passed:  # back into the heap it was taken from; in the other one it still is
+            self.entries[entry.key.index] = entry
+            if self.listening:
+                heapq.heappush(self.earliest, entry.key.index)
+            else:
+                heapq.heappush(self.longest, (-entry.seconds, entry.key.index))
         return taken
 
 
@@ -124,19 +128,12 @@ class ChunkQueue:
             job.entries.clear()
         return everything
 
-    def take(self, most: int, may: Callable[[Entry], bool]) -> tuple[Entry, ...]:
-        """The next batch for a worker that `may` run its chunks: up to `most`, or one that has to run alone."""
-        batch: list[Entry] = []
-
-        def wants(entry: Entry) -> bool:
-            return may(entry) and not (batch and entry.alone)
-
+    def take(self, may: Callable[[Entry], bool]) -> Entry | None:
+        """The next chunk for a worker that `may` run it."""
         for job in sorted(self._jobs.values(), key=_Waiting.rank):
             if job.priority < self._below:
                 break
-            while len(batch) < most and not (batch and batch[0].alone):
-                entry = job.take(wants)
-                if entry is None:
-                    break
-                batch.append(entry)
-        return tuple(batch)
+            entry = job.take(may)
+            if entry is not None:
+                return entry
+        return None

@@ -44,3 +44,10 @@ class Result:
     def seconds(self) -> float:
         """Length of the sound."""
         return len(self.audio) / self.sample_rate
+
+
+@dataclass(frozen=True)
+class Unspeakable:
+    """One chunk that cannot be spoken, while its mates can."""
+
+    reason: str

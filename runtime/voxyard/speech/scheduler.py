@@ -30,14 +30,24 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Begin:
+    """Let the slot's process ask for chunks, as it is open, or anew, as it raised: what it had is taken back."""
+
+    slot: int
+    generation: int
+    rows: int  # to decode together: out of memory makes them fewer
+
+
+@dataclass(frozen=True)
 class Send:
-    """Hand a batch to the slot's process."""
+    """Hand a chunk to the slot's process."""
 
     slot: int
     generation: int
     lease: int
-    rows: int
-    chunks: tuple[Key, ...]
+    rows: int  # that the worker decodes together now
+    chunk: Key
+    held: int  # chunks that the worker has with it
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ class GiveUp:
     reason: str
 
 
-Action = Start | Send | Kill | GiveUp
+Action = Start | Begin | Send | Kill | GiveUp
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ class Scheduler:
         self.limits = Limits() if limits is None else limits
         self.slots = [Slot(number) for number in range(slots)]
         self._queue = ChunkQueue()
-        self._leases = itertools.count()
+        self._numbers = itertools.count()
         self._actions: list[Action] = []
         self._jobs: set[int] = set()
         self._draining = False
@@ -111,10 +121,11 @@ class Scheduler:
         self._queue.hold(below)
 
     def opened(self, slot: int, generation: int, batch_limit: int, now: float) -> None:
-        """The process has loaded its engine, which takes so many chunks at a time."""
+        """The process has loaded its engine, which decodes so many chunks together."""
         place = self._current(slot, generation)
         if place is not None and place.state == "starting":
             place.opened(batch_limit, now)
+            self._actions.append(Begin(slot, generation, place.rows))
 
     def heartbeat(self, slot: int, generation: int, now: float) -> None:
         """The process is alive."""
@@ -122,41 +133,46 @@ class Scheduler:
         if place is not None:
             place.seen = now
 
-    def spoken(self, slot: int, generation: int, lease: int, chunk: Key, now: float) -> bool:
+    def asked(self, slot: int, generation: int, now: float) -> None:
+        """The worker has room for one more chunk."""
+        place = self._current(slot, generation)
+        if place is not None:
+            place.ask(now)
+
+    def spoken(self, slot: int, generation: int, lease: int, now: float) -> bool:
         """A chunk is done. False where its result must be dropped: nobody waits for it, or not from this worker."""
         place = self._current(slot, generation)
-        if place is None or place.lease is None or place.lease.number != lease:
+        done = None if place is None else place.hand_in(lease, now)
+        if place is None or done is None:
             return False
-        place.seen = now
         place.succeeded()
-        return place.lease.left.pop(chunk, None) is not None and chunk.job in self._jobs
+        return done.entry.key.job in self._jobs
 
-    def ended(self, slot: int, generation: int, lease: int, now: float) -> None:
-        """The worker is through its batch; what it did not hand in goes back."""
+    def unspeakable(self, slot: int, generation: int, lease: int, reason: str, now: float) -> None:
+        """The engine cannot speak this chunk, and goes on with the others."""
         place = self._current(slot, generation)
-        if place is not None and place.lease is not None and place.lease.number == lease:
-            place.seen = now
-            left = place.release()
-            if left.left:
-                self._back(left, place, "raised", f"worker {slot} left out {len(left.left)} of {left.size} chunks")
+        done = None if place is None else place.hand_in(lease, now)
+        if place is not None and done is not None and done.entry.key.job in self._jobs:
+            self._count(done.entry, place, "raised", reason)
 
-    def raised(self, slot: int, generation: int, lease: int, reason: str, now: float, *, memory: bool = False) -> None:
+    def raised(self, slot: int, generation: int, reason: str, now: float, *, memory: bool = False) -> None:
         """The engine raised; with `memory` because its device is full."""
         place = self._current(slot, generation)
-        if place is None or place.lease is None or place.lease.number != lease:
+        if place is None:
             return
         place.seen = now
-        left = place.release()
-        if not memory:
-            self._back(left, place, "raised", reason)
-        elif left.size > 1:
-            place.halve(left.size)
-            _log.warning("worker %d: out of memory with %d chunks, goes on with %d", slot, left.size, place.rows)
-            for entry in left.left.values():
-                self._queue.put(entry)
+        leases = place.release()
+        if memory and place.rows > 1:
+            tried = place.rows
+            place.halve()
+            _log.warning("worker %d: out of memory with %d rows, goes on with %d", slot, tried, place.rows)
+            for lease in leases:
+                self._queue.put(lease.entry)
         else:
-            self._back(left, place, "out of memory", reason)
-            self._rest(place, reason, now)
+            self._back(leases, place, "out of memory" if memory else "raised", reason)
+            if memory and self._rest(place, reason, now):
+                return
+        self._actions.append(Begin(slot, generation, place.rows))
 
     def died(self, slot: int, generation: int, reason: str, now: float, *, cause: Cause = "died") -> None:
         """The process has ended, whatever the reason."""
@@ -167,10 +183,7 @@ class Scheduler:
             place.failed_start(reason, now, self.limits)
         else:
             place.fell(now, self.limits)
-        lease = place.lease
-        if lease is not None:
-            place.lease = None
-            self._back(lease, place, cause, reason)
+        self._back(place.release(), place, cause, reason)
 
     def refused(self, slot: int, generation: int, now: float) -> None:
         """The process was not started: its device has no room for it yet."""
@@ -189,7 +202,7 @@ class Scheduler:
         """What follows from all reports up to now; each action is told once."""
         self._look_for_the_late(now)
         self._start(now)
-        self._send(now)
+        self._grant(now)
         self._give_up_without_workers()
         told, self._actions = tuple(self._actions), []
         return told
@@ -203,25 +216,26 @@ class Scheduler:
 
     def census(self) -> Census:
         """How things stand."""
-        leases = [place.lease for place in self.slots if place.lease is not None]
         return Census(
             expected=sum(place.phase != "waiting" for place in self.slots),
             running=sum(place.running for place in self.slots),
-            busy=len(leases),
+            busy=sum(bool(place.leases) for place in self.slots),
             waiting=len(self._queue),
-            leased=sum(len(lease.left) for lease in leases),
+            leased=self._leased(),
         )
 
-    def awaited(self) -> tuple[tuple[Slot, Lease, int], ...]:
-        """While it drains: who still has chunks of which no more are handed out, his lease, and how many they are."""
+    def awaited(self) -> tuple[tuple[Slot, tuple[Lease, ...]], ...]:
+        """While it drains: who still has chunks of jobs of which no more are handed out, and his leases of them."""
         found = []
         for place in self.slots:
-            if (lease := place.lease) is None:
-                continue
-            chunks = sum(key.job in self._jobs and self._queue.holds(key.job) for key in lease.left)
-            if chunks:
-                found.append((place, lease, chunks))
+            jobs = ((lease, lease.entry.key.job) for lease in place.leases.values())
+            leases = tuple(lease for lease, job in jobs if job in self._jobs and self._queue.holds(job))
+            if leases:
+                found.append((place, leases))
         return tuple(found)
+
+    def _leased(self) -> int:
+        return sum(len(place.leases) for place in self.slots)
 
     def _current(self, slot: int, generation: int) -> Slot | None:
         """The slot, if the message is from the process that it has now."""
@@ -237,9 +251,8 @@ class Scheduler:
                 self.died(place.number, place.generation, reason, now, cause=cause)
 
     def _start(self, now: float) -> None:
-        census = self.census()
         warm = 0 if self._draining else self.limits.warm
-        wanted = max(warm, workers_wanted(self._queue.free + census.leased, len(self.slots)))
+        wanted = max(warm, workers_wanted(self._queue.free + self._leased(), len(self.slots)))
         running = [place for place in self.slots if place.has_process]
         if any(not any(self._may(entry, place) for place in running) for entry in self._troubled()):
             wanted = max(wanted, len(running) + 1)
@@ -251,25 +264,53 @@ class Scheduler:
                 running.append(place)
                 self._actions.append(Start(place.number, place.generation))
 
-    def _send(self, now: float) -> None:
-        for place in self.slots:
-            if place.state != "ready" or not self._queue.free:
+    def _grant(self, now: float) -> None:
+        """Chunks for those who ask, one after the other: the next is for the worker that has the fewest."""
+        most = self._most()
+        apart = self._set_apart()
+        asking = [place for place in self.slots if place.phase == "open" and place.wanted]
+        while asking and self._queue.free:
+            place = min(asking, key=lambda each: (len(each.leases), each.number))
+            entry = self._next(place, apart) if len(place.leases) < most else None
+            if entry is None:
+                asking.remove(place)
                 continue
-            entries = self._queue.take(self._share(place), lambda entry, place=place: self._may(entry, place))  # type: ignore[misc]
-            if entries:
-                keys = tuple(sorted(entry.key for entry in entries))
-                left = {entry.key: entry for entry in sorted(entries, key=lambda entry: entry.key)}
-                deadline = now + self.limits.chunk_seconds * len(keys)
-                place.lease = Lease(next(self._leases), len(keys), place.rows, now, deadline, left)
-                self._actions.append(Send(place.number, place.generation, place.lease.number, place.rows, keys))
+            lease = Lease(next(self._numbers), entry, now)
+            place.give(lease, now)
+            self._actions.append(
+                Send(place.number, place.generation, lease.number, place.rows, entry.key, len(place.leases))
+            )
+            if not place.wanted:
+                asking.remove(place)
 
-    def _share(self, place: Slot) -> int:
-        """Chunks for this worker now: as many as it takes, but no more than leave the others something to do."""
-        waiting = self._queue.free
-        few = waiting + self.census().leased <= FEW
-        sharing = sum(other.state == "ready" if few else other.has_process for other in self.slots)
-        most = place.rows if self.limits.batch is None else min(place.rows, self.limits.batch)
-        return max(1, min(most, -(-waiting // max(1, sharing))))
+    def _most(self) -> int:
+        """Chunks that a worker may have now: as many as leave their share to those that still start and then ask."""
+        most = self.limits.batch or len(self._queue) + self._leased()
+        unfinished = self._queue.free + self._leased()
+        processes = sum(place.has_process for place in self.slots)
+        if unfinished <= FEW or all(place.asked for place in self.slots if place.has_process):
+            return most
+        return min(most, -(-unfinished // max(1, processes)))
+
+    def _next(self, place: Slot, apart: set[int]) -> Entry | None:
+        """What the worker gets now. A chunk that has to run alone waits until a worker has nothing else."""
+        if not place.leases:
+            first = place.number in apart
+            found = self._queue.take(lambda entry: entry.alone == first and self._may(entry, place))
+            return found or self._queue.take(lambda entry: self._may(entry, place))
+        if place.number in apart or place.alone:
+            return None
+        return self._queue.take(lambda entry: not entry.alone and self._may(entry, place))
+
+    def _set_apart(self) -> set[int]:
+        """The workers for chunks that have to run alone: those that have such a one, else those that have least."""
+        apart = set()
+        for entry in self._queue:
+            if entry.alone and not self._queue.holds(entry.key.job):
+                can = [place for place in self.slots if place.has_process and self._may(entry, place)]
+                if can:
+                    apart.add(min(can, key=lambda each: (not each.alone, len(each.leases), each.number)).number)
+        return apart
 
     def _may(self, entry: Entry, place: Slot) -> bool:
         """Whether the chunk may run there: not where it failed, as long as there is another worker."""
@@ -280,13 +321,14 @@ class Scheduler:
     def _troubled(self) -> list[Entry]:
         return [entry for entry in self._queue if entry.failed_on and not self._queue.holds(entry.key.job)]
 
-    def _back(self, lease: Lease, place: Slot, cause: Cause, reason: str) -> None:
-        """What is left of a lease that went wrong: a batch runs again one by one, a single chunk has failed once."""
-        for entry in lease.left.values():
+    def _back(self, leases: Sequence[Lease], place: Slot, cause: Cause, reason: str) -> None:
+        """What a worker had when it went wrong: several chunks run again one by one, a single one has failed once."""
+        for lease in leases:
+            entry = lease.entry
             if entry.key.job not in self._jobs:
                 continue
             entry.alone = True
-            if lease.alone:
+            if len(leases) == 1:
                 self._count(entry, place, cause, reason)
             else:
                 self._queue.put(entry)
@@ -303,11 +345,12 @@ class Scheduler:
             _log.warning("chunk %d of job %d will be tried again: %s", entry.key.index, entry.key.job, reason)
             self._queue.put(entry)
 
-    def _rest(self, place: Slot, reason: str, now: float) -> None:
+    def _rest(self, place: Slot, reason: str, now: float) -> bool:
         """After two single chunks in a row for which the device had no room, the pool goes on with fewer workers."""
         place.memory_failures += 1
         others = any(other.has_process for other in self.slots if other is not place)
-        if place.memory_failures >= 2 and others:
+        resting = place.memory_failures >= 2 and others
+        if resting:
             _log.warning(
                 "worker %d rests for %.0f s, its device has no room for one chunk: %s",
                 place.number,
@@ -316,6 +359,7 @@ class Scheduler:
             )
             self._actions.append(Kill(place.number, place.generation, "out of memory"))
             place.rest(now, self.limits)
+        return resting
 
     def _give_up_without_workers(self) -> None:
         if any(place.state != "off" for place in self.slots):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -19,10 +19,13 @@ class Slot:
     number: int
     phase: Literal["down", "waiting", "starting", "open", "resting", "off"] = "down"
     generation: int = 0  # counts its processes
-    lease: Lease | None = None
-    limit: int = 1  # chunks at a time, as its engine said
+    leases: dict[int, Lease] = field(default_factory=dict)  # by number
+    wanted: int = 0  # further chunks that it has asked for
+    asked: bool = False  # whether it has, since it began
+    limit: int = 1  # rows, as its engine said
     cap: int | None = None  # what out of memory left of it; holds for later processes too
     seen: float = 0.0
+    progress: float = 0.0  # when it last handed in a chunk, or got one after having none
     not_before: float = 0.0
     start_deadline: float = 0.0
     failed_starts: int = 0  # in a row
@@ -35,7 +38,7 @@ class Slot:
     def state(self) -> State:
         """The phase; an open worker is ready or busy."""
         if self.phase == "open":
-            return "ready" if self.lease is None else "busy"
+            return "busy" if self.leases else "ready"
         return self.phase
 
     @property
@@ -54,8 +57,13 @@ class Slot:
         return self.phase in ("down", "starting", "open")
 
     @property
+    def alone(self) -> bool:
+        """Whether it has a chunk that no other may run beside."""
+        return any(lease.entry.alone for lease in self.leases.values())
+
+    @property
     def rows(self) -> int:
-        """Chunks it takes at a time."""
+        """Chunks that its engine decodes together."""
         return self.limit if self.cap is None else min(self.limit, self.cap)
 
     def may_start(self, now: float) -> bool:
@@ -79,16 +87,34 @@ class Slot:
         """It has spoken a chunk."""
         self.ends = self.memory_failures = 0
 
-    def release(self) -> Lease:
-        """It is free again; what it had."""
-        lease, self.lease = self.lease, None
-        if lease is None:
-            raise ValueError(f"worker {self.number} has no lease to release")
-        return lease
+    def ask(self, now: float) -> None:
+        """It has room for one more chunk."""
+        self.seen, self.asked = now, True
+        self.wanted += 1
 
-    def halve(self, tried: int) -> None:
-        """The device had no room for so many chunks."""
-        self.cap = max(1, min(tried, self.rows) // 2)
+    def give(self, lease: Lease, now: float) -> None:
+        """It gets a chunk that it has asked for."""
+        if not self.leases:
+            self.progress = now
+        self.leases[lease.number] = lease
+        self.wanted -= 1
+
+    def hand_in(self, lease: int, now: float) -> Lease | None:
+        """It has answered a chunk; None where it has no such lease (any more)."""
+        found = self.leases.pop(lease, None)
+        if found is not None:
+            self.seen = self.progress = now
+        return found
+
+    def release(self) -> tuple[Lease, ...]:
+        """Take back all it has, and all it has asked for."""
+        left = tuple(self.leases.values())
+        self.leases, self.wanted, self.asked = {}, 0, False
+        return left
+
+    def halve(self) -> None:
+        """The device had no room for so many rows."""
+        self.cap = max(1, self.rows // 2)
 
     def refused(self, now: float, limits: Limits) -> None:
         """Its device has no room for a process yet, which is no failed start: it is asked again, for ever."""
@@ -119,11 +145,8 @@ class Slot:
             return "hung", f"gave no sign of life for {now - self.seen:.0f} s"
         if self.phase == "starting" and now >= self.start_deadline:
             return "late", f"did not load its engine within {limits.start_seconds:.0f} s"
-        if self.lease is not None and now >= self.lease.deadline:
-            return (
-                "late",
-                f"took longer than {self.lease.deadline - self.lease.since:.0f} s for {self.lease.size} chunks",
-            )
+        if self.leases and now >= self.progress + limits.chunk_seconds:
+            return "late", f"took longer than {limits.chunk_seconds:.0f} s for a chunk"
         return None
 
     def due(self, now: float, limits: Limits, *, waiting: bool) -> float | None:
@@ -135,6 +158,6 @@ class Slot:
         moments = [self.seen + limits.silent_seconds]
         if self.phase == "starting":
             moments.append(self.start_deadline)
-        if self.lease is not None:
-            moments.append(self.lease.deadline)
+        if self.leases:
+            moments.append(self.progress + limits.chunk_seconds)
         return min(moments)

@@ -9,11 +9,12 @@ import logging
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from voxyard.speech.engine import Engine, is_lost
-from voxyard.speech.messages import Beat, Ended, FromWorker, Lost, Open, Opened, Raised, Speak, Spoken, Stop
+from voxyard.speech.messages import Answered, Beat, Begin, FromWorker, Lost, Open, Opened, Raised, Speak, Stop, Want
 from voxyard.speech.requests import Request, Result
 
 _log = logging.getLogger(__name__)
@@ -37,6 +38,13 @@ class Wire:
         except OSError:
             os._exit(ORPHAN)
 
+    def says_something(self) -> bool:
+        """Whether there is a message, or the pool is gone."""
+        try:
+            return self._connection.poll()
+        except OSError:
+            os._exit(ORPHAN)
+
     def receive(self) -> object:
         """The next message; ends the process where the pool is gone."""
         try:
@@ -45,8 +53,71 @@ class Wire:
             os._exit(ORPHAN)
 
 
+class Intake:
+    """The engine's source in a worker: it asks the pool for a chunk for each row that is free.
+
+    Nothing is kept ahead: a chunk that waits behind a busy worker is missing where a row is free, and delays a drain.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._here: deque[Speak] = deque()  # not taken yet
+        self._asked = 0
+        self._stopped = False
+        self.taken: dict[Request, deque[int]] = {}  # leases; equal requests have equal answers
+
+    def take(self, room: int, *, wait: bool) -> Sequence[Request]:
+        """Up to `room` chunks, as an engine takes them."""
+        for _ in range(0 if self._stopped else room - len(self._here) - self._asked):
+            self._wire.send(Want())
+            self._asked += 1
+        while self._wire.says_something() or (wait and not self._here and not self._stopped):
+            self._read()
+        got = [self._here.popleft() for _ in range(min(room, len(self._here)))]
+        for speak in got:
+            self.taken.setdefault(speak.request, deque()).append(speak.lease)
+        return [speak.request for speak in got]
+
+    def answered(self, request: Request) -> int:
+        """The lease of a chunk that the engine has answered.
+
+        Raises:
+            ValueError: it has no such chunk.
+        """
+        leases = self.taken.get(request)
+        if leases is None:
+            raise ValueError(f"the engine answers chunk {request.chunk}, which it does not have")
+        lease = leases.popleft()
+        if not leases:
+            del self.taken[request]
+        return lease
+
+    def begin(self) -> int | None:
+        """Wait until the pool says so, and with how many rows; None where it says stop. What was here is forgotten."""
+        self._here.clear()
+        self.taken.clear()
+        self._asked = 0
+        while not self._stopped:
+            message = self._wire.receive()
+            if isinstance(message, Begin):
+                return message.rows
+            self._stopped = isinstance(message, Stop)
+        return None
+
+    def _read(self) -> None:
+        match message := self._wire.receive():
+            case Speak():
+                self._asked -= 1
+                self._here.append(message)
+            case Stop():
+                self._stopped = True
+                self._here.clear()
+            case _:
+                raise TypeError(f"the pool says {message!r}, expected Speak or Stop")
+
+
 def serve(wire: Wire) -> int:
-    """Load the engine, speak what is asked until told to stop; the exit status."""
+    """Load the engine, speak what the pool has until told to stop; the exit status."""
     first = wire.receive()
     if not isinstance(first, Open):
         raise TypeError(f"the pool's first message is {first!r}, expected Open")
@@ -58,40 +129,42 @@ def serve(wire: Wire) -> int:
         wire.send(Lost(f"the engine does not open: {_said(error)}"))
         return OVER
     wire.send(Opened(ready))
-    rows = ready.batch_limit
-    while True:
-        message = wire.receive()
-        if isinstance(message, Stop):
-            engine.close()
-            return 0
-        if not isinstance(message, Speak):
-            raise TypeError(f"the pool says {message!r}, expected Speak or Stop")
-        try:
-            if message.rows < rows:
-                engine.shrink(message.rows)
-            rows = message.rows
-            _speak(engine, wire, message)
-        except MemoryError as error:
-            wire.send(Raised(message.lease, _said(error), memory=True))
-        except Exception as error:  # noqa: BLE001 — whatever an engine raises, the pool is told why
-            if is_lost(error):
-                wire.send(Lost(_said(error)))
-                return OVER
-            _log.debug("a batch failed", exc_info=True)
-            wire.send(Raised(message.lease, _said(error), memory=False))
+    intake, rows = Intake(wire), ready.batch_limit
+    while (wanted := intake.begin()) is not None:
+        trouble = _speak(engine, intake, wire, wanted if wanted < rows else None)
+        if trouble is None:
+            break
+        wire.send(trouble)
+        if isinstance(trouble, Lost):
+            return OVER
+        rows = wanted
+    engine.close()
+    return 0
 
 
-def _speak(engine: Engine, wire: Wire, message: Speak) -> None:
-    results = iter(engine.speak([request for _, request in message.requests]))
-    for number, (key, request) in enumerate(message.requests):
-        result = next(results, None)
-        if result is None:
-            raise ValueError(f"the engine gave {number} results for {len(message.requests)} chunks")
-        _check(result, request)
-        wire.send(Spoken(message.lease, key, result))
-    if next(results, None) is not None:
-        raise ValueError(f"the engine gave more than {len(message.requests)} results, one a chunk is expected")
-    wire.send(Ended(message.lease))
+def _speak(engine: Engine, intake: Intake, wire: Wire, shrink: int | None) -> Raised | Lost | None:
+    """Hand in one answer after the other until the pool says stop; or what went wrong, for the pool to hear.
+
+    Only words leave: the error, and what its frames hold of the device's memory, are gone when the next try begins.
+    """
+    try:
+        if shrink is not None:
+            engine.shrink(shrink)
+        for request, answer in engine.speak(intake):
+            lease = intake.answered(request)
+            if isinstance(answer, Result):
+                _check(answer, request)
+            wire.send(Answered(lease, answer))
+        if intake.taken:
+            raise ValueError(f"the engine ended with {len(intake.taken)} chunks unanswered")
+    except MemoryError as error:
+        return Raised(_said(error), memory=True)
+    except Exception as error:  # noqa: BLE001 — whatever an engine raises, the pool is told why
+        if is_lost(error):
+            return Lost(_said(error))
+        _log.debug("the engine raised", exc_info=True)
+        return Raised(_said(error), memory=False)
+    return None
 
 
 def _check(result: Result, request: Request) -> None:
@@ -100,7 +173,7 @@ def _check(result: Result, request: Request) -> None:
 
     audio = result.audio
     if result.chunk != request.chunk:
-        raise ValueError(f"the engine answers chunk {request.chunk} with chunk {result.chunk}: expected their order")
+        raise ValueError(f"the engine answers chunk {request.chunk} with chunk {result.chunk}")
     if audio.dtype != np.float32 or audio.ndim != 1:
         raise ValueError(f"the engine's sound is {audio.dtype} {audio.shape}, expected float32 (samples,)")
     if not np.isfinite(audio).all():

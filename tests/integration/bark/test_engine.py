@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,11 +15,13 @@ import pytest
 import torch
 
 from voxyard.bark import tiny
+from voxyard.bark.coarse import CoarseRows
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.decode import Decoder
 from voxyard.bark.engine import BarkEngine, placed
 from voxyard.bark.errors import BarkError
 from voxyard.bark.requests import Request, Result
+from voxyard.bark.semantic import SemanticRows
 
 Make = Callable[..., BarkEngine]
 
@@ -67,6 +70,69 @@ def test_the_sound_does_not_depend_on_order_or_batch_mates(engine: Make, history
         parts = [speaker.speak(asked[at : at + split]) for at in range(0, len(asked), split)]
         assert sounds([each for part in parts for each in part]) == expected
     assert sounds(engine(batch_size=3).speak(asked[4:])) == {n: expected[n] for n in (4, 5, 6)}
+
+
+class Trickle:
+    """A source whose chunks come by and by: none at some looks, one at others."""
+
+    def __init__(self, chunks: Sequence[Request], seed: int) -> None:
+        self.left, self._dice = list(chunks), random.Random(seed)
+
+    def take(self, room: int, *, wait: bool) -> Sequence[Request]:
+        if not self.left or not (wait or self._dice.random() < 0.4):
+            return []
+        return [self.left.pop(0)]
+
+
+@pytest.fixture
+def refills(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The stages in which a chunk entered while a mate was under way, once for each."""
+    found: list[str] = []
+
+    def watch(rows: Any) -> None:
+        under_way: set[int] = set()  # rows of which some have stepped and are not through
+        enter, step = rows.enter, rows.step
+
+        def entering(stage: Any, work: Any) -> None:
+            if id(stage) in under_way:
+                found.append(rows.__name__)
+            enter(stage, work)
+
+        def stepping(stage: Any) -> Any:
+            done = step(stage)
+            (under_way.add if len(stage) else under_way.discard)(id(stage))
+            return done
+
+        monkeypatch.setattr(rows, "enter", entering)
+        monkeypatch.setattr(rows, "step", stepping)
+
+    watch(SemanticRows)
+    watch(CoarseRows)
+    return found
+
+
+def test_a_free_row_takes_the_next_chunk_and_no_byte_depends_on_when(engine: Make, refills: list[str]) -> None:
+    asked = [Request(n, "Is it number? " * (1 + n % 3), seed=7) for n in range(8)]  # 62 to 129 semantic tokens
+    speaker = engine(batch_size=2)
+
+    pairs: dict[int, bytes] = {}
+    for first in range(0, len(asked), 2):
+        pairs |= sounds(speaker.speak(asked[first : first + 2]))
+    in_pairs = len(refills)
+    together = sounds(speaker.speak(asked))
+    entered = {stage: refills.count(stage) for stage in ("SemanticRows", "CoarseRows")}
+    trickled: dict[int, bytes] = {}
+    left: list[int] = []  # in the source, as each chunk is done
+    source = Trickle(asked, seed=5)
+    for _, made in speaker.flow(source, lambda request: request):
+        assert isinstance(made, Result)
+        trickled |= sounds([made])
+        left.append(len(source.left))
+
+    assert in_pairs == 0
+    assert min(entered.values()) >= 4
+    assert pairs == together == trickled
+    assert left[0] > 0  # a chunk leaves before the last one has come
 
 
 def test_results_come_in_the_order_of_the_requests(engine: Make, history: Any) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.speaker import Speaker
-from voxyard.speech.engine import Engine, EngineName
-from voxyard.speech.requests import Request
+from voxyard.speech.engine import Chunks, Engine, EngineName
+from voxyard.speech.requests import Request, Result, Unspeakable
 
 
 @pytest.fixture
@@ -22,13 +22,20 @@ def named(tiny_model: Path) -> EngineName:
     return EngineName("voxyard.bark.speaker:speaker", settings)
 
 
+def spoken(engine: Engine, requests: list[Request]) -> list[Result]:
+    """What the engine answers, in the order of the chunks."""
+    results = [answer for _, answer in engine.speak(Chunks(requests)) if isinstance(answer, Result)]
+    return sorted(results, key=lambda each: each.chunk)
+
+
 def test_a_pool_creates_prepares_and_hears_it_by_name(named: EngineName) -> None:
     engine = named.create()
 
     ready = engine.prepare()
-    (result,) = engine.speak([Request(5, "Hello world.", seed=7)])
+    ((_, result),) = engine.speak(Chunks([Request(5, "Hello world.", seed=7)]))
 
     assert (ready.batch_limit, ready.sample_rate) == (4, 24_000)
+    assert isinstance(result, Result)
     assert ready.facts["random_weights"] is True
     assert result.chunk == 5
     assert result.facts["batch_size"] == 4
@@ -40,7 +47,7 @@ def test_after_shrinking_the_results_say_how_many_rows_there_were(named: EngineN
     engine.prepare()
 
     engine.shrink(2)
-    results = list(engine.speak([Request(n, f"Is it number {n}?", seed=7) for n in range(5)]))
+    results = spoken(engine, [Request(n, f"Is it number {n}?", seed=7) for n in range(5)])
 
     assert [each.chunk for each in results] == [0, 1, 2, 3, 4]
     assert {each.facts["batch_size"] for each in results} == {2}
@@ -55,8 +62,8 @@ def test_a_voice_is_looked_up_once(tiny_model: Path, history: Any) -> None:
 
     engine: Engine = Speaker(BarkConfig(model=tiny_model, device="cpu"), find)
     engine.prepare()
-    with_voice, plain = engine.speak([Request(0, "Hello", "mine"), Request(0, "Hello")])
-    list(engine.speak([Request(1, "Hello", "mine")]))
+    with_voice, plain = spoken(engine, [Request(0, "Hello", "mine"), Request(1, "Hello")])
+    spoken(engine, [Request(1, "Hello", "mine")])
 
     assert asked == ["mine"]
     assert with_voice.audio.tobytes() != plain.audio.tobytes()
@@ -67,7 +74,7 @@ def test_a_closed_engine_can_be_prepared_again(named: EngineName) -> None:
     sounds = []
     for _ in range(2):
         engine.prepare()
-        sounds.append(next(iter(engine.speak([Request(0, "Hello", seed=7)]))).audio.tobytes())
+        sounds.append(spoken(engine, [Request(0, "Hello", seed=7)])[0].audio.tobytes())
         engine.close()
 
     assert sounds[0] == sounds[1]
@@ -83,6 +90,20 @@ def test_a_voice_of_ones_own_is_found_by_name(tiny_model: Path, tmp_path: Path, 
     engine = EngineName("voxyard.bark.speaker:speaker", settings).create()
     engine.prepare()
 
-    own, plain = engine.speak([Request(0, "Hello", "narrator"), Request(0, "Hello")])
+    own, plain = spoken(engine, [Request(0, "Hello", "narrator"), Request(1, "Hello")])
 
     assert own.audio.shape != plain.audio.shape or bool((own.audio != plain.audio).any())
+
+
+def test_a_chunk_that_cannot_be_spoken_is_refused_and_its_mates_are_spoken(named: EngineName) -> None:
+    engine = named.create()
+    engine.prepare()
+    asked = [Request(0, "Hello"), Request(1, "Hello", "no-such-voice"), Request(2, " "), Request(3, "Hello")]
+
+    answers = {request.chunk: answer for request, answer in engine.speak(Chunks(asked))}
+
+    refused = {chunk: each.reason for chunk, each in answers.items() if isinstance(each, Unspeakable)}
+    assert set(refused) == {1, 2}
+    assert "no-such-voice" in refused[1]
+    assert "0 text tokens" in refused[2]
+    assert {chunk for chunk, each in answers.items() if isinstance(each, Result)} == {0, 3}

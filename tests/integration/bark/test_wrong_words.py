@@ -14,7 +14,7 @@ from voxyard.bark.config import BarkConfig
 from voxyard.bark.engine import BarkEngine
 from voxyard.bark.requests import Request, Result
 from voxyard.speech import requests
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import Chunks, EngineName
 from voxyard.speech.errors import SpeechError
 
 HELLO = Request(0, "Hello world.", seed=7)
@@ -89,7 +89,9 @@ def test_the_noise_of_random_weights_is_not_the_text(tiny_model: Path) -> None:
     engine = EngineName("voxyard.bark.speaker:speaker", settings).create()
     engine.prepare()
 
-    (result,) = engine.speak([requests.Request(0, "We went to the house by the river.", seed=7)])
+    asked = requests.Request(0, "We went to the house by the river.", seed=7)
+    ((_, result),) = engine.speak(Chunks([asked]))
 
+    assert isinstance(result, requests.Result)
     assert "wrong words" in result.facts["faults"]  # type: ignore[operator]
     json.dumps(result.facts)

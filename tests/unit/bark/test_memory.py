@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
-from voxyard.bark.memory import MIB, Footprint, row_bytes
+from voxyard.bark.memory import MIB, Footprint, activation_bytes, row_bytes
+from voxyard.speech.config import SpeechSection
 
 LARGE = Footprint(weights=0, activations=0, row=96 * MIB)
 
@@ -17,6 +19,14 @@ def test_a_row_of_the_large_model_takes_96_mib_in_bfloat16() -> None:
 @pytest.mark.parametrize(("gib", "rows"), [(1, 9), (4, 38), (80, 64)])
 def test_rows_are_what_is_free_less_a_tenth_and_at_most_64(gib: int, rows: int) -> None:
     assert LARGE.rows(gib * 1024 * MIB) == rows
+
+
+def test_a_gpu_worker_with_the_large_model_has_room_by_default() -> None:
+    rows, billion = BarkConfig().batch_size, 1_100_000_000  # parameters, all four stages
+    activations = activation_bytes(1024, 1024, 10_048, 2, rows=rows, check_every=BarkConfig().check_every)
+    footprint = Footprint(2 * billion, activations, 2 * row_bytes(24, 1024, 1024, 2))  # both stages keep theirs
+
+    assert footprint.rows((SpeechSection().worker_memory_mib - 1024) * MIB) >= rows  # CUDA's context beside it
 
 
 def test_weights_and_activations_come_first() -> None:

@@ -157,31 +157,37 @@ def test_after_a_drain_a_worker_that_still_speaks_is_ended_at_once(pool: MakePoo
     assert drain.over
 
 
-def test_a_drain_starts_no_worker_and_sends_no_batch_of_what_is_held() -> None:
+def opened(scheduler: Scheduler, slot: int, *, asks: int) -> tuple[Send, ...]:
+    """The slot's first process opens and asks; what it gets."""
+    scheduler.opened(slot, 1, 2, 1.0)
+    for _ in range(asks):
+        scheduler.asked(slot, 1, 1.0)
+    return tuple(action for action in scheduler.actions(1.0) if isinstance(action, Send))
+
+
+def test_a_drain_starts_no_worker_and_sends_nothing_of_what_is_held() -> None:
     scheduler = Scheduler(2, Limits(warm=2, silent_seconds=1000.0))
     scheduler.submit(0, [1.0] * 8, 0.0)
     assert [type(action) for action in scheduler.actions(0.0)] == [Start, Start]
-    scheduler.opened(0, 1, 2, 1.0)
-    (sent,) = scheduler.actions(1.0)
-    assert isinstance(sent, Send)
+    sent = opened(scheduler, 0, asks=2)
+    assert len(sent) == 2
 
     scheduler.drain(below=1)
-    scheduler.opened(1, 1, 2, 2.0)
-    assert scheduler.actions(2.0) == ()
-    assert [(place.number, chunks) for place, _, chunks in scheduler.awaited()] == [(0, 2)]
+    assert opened(scheduler, 1, asks=2) == ()
+    assert [(place.number, len(leases)) for place, leases in scheduler.awaited()] == [(0, 2)]
 
-    for key in sent.chunks:
-        assert scheduler.spoken(0, 1, sent.lease, key, 3.0)
+    for each in sent:
+        assert scheduler.spoken(0, 1, each.lease, 3.0)
     assert scheduler.awaited() == ()
-    scheduler.ended(0, 1, sent.lease, 3.0)
     scheduler.died(1, 1, "it was killed", 4.0)
     assert scheduler.actions(100.0) == ()
     assert scheduler.census().waiting == 6
 
     scheduler.submit(1, [1.0], 101.0, priority=1)
+    scheduler.asked(0, 1, 101.0)
     (other,) = scheduler.actions(101.0)
     assert isinstance(other, Send)
-    assert other.chunks == (Key(1, 0),)
+    assert other.chunk == Key(1, 0)
     assert scheduler.awaited() == ()
 
 
@@ -189,25 +195,23 @@ def test_a_chunk_that_comes_back_while_the_pool_drains_is_held() -> None:
     simulated = SimulatedPool(1, rows=2)
     simulated.scheduler.submit(0, [1.0] * 4, 0.0)
     simulated.run(until=0.5)
-    (_, _, batch), *_ = simulated.batches
+    sent = len(simulated.sent)
     simulated.scheduler.drain(below=1)
-    simulated.scheduler.raised(0, 1, 0, "it cannot say so", 1.0)
+    simulated.scheduler.raised(0, 1, "it cannot say so", 1.0)
     assert simulated.scheduler.awaited() == ()
     simulated.run(until=500.0)
-    assert len(batch) == 2
-    assert (len(simulated.batches), simulated.spoken, simulated.given_up) == (1, [], {})
+    assert sent == 2
+    assert (len(simulated.sent), simulated.spoken, simulated.given_up) == (sent, [], {})
 
 
 def test_no_second_worker_is_started_for_a_chunk_that_is_held() -> None:
     scheduler = Scheduler(2, Limits())
     scheduler.submit(0, [1.0], 0.0)
     scheduler.actions(0.0)
-    scheduler.opened(0, 1, 1, 1.0)
-    (sent,) = scheduler.actions(1.0)
-    assert isinstance(sent, Send)
+    (sent,) = opened(scheduler, 0, asks=1)
     scheduler.drain(below=1)
 
-    scheduler.raised(0, 1, sent.lease, "it cannot say so", 2.0)
+    scheduler.unspeakable(0, 1, sent.lease, "it cannot say so", 2.0)
 
     assert scheduler.actions(2.0) == ()
     assert scheduler.census().waiting == 1

@@ -161,7 +161,7 @@ def test_an_engine_that_raises_keeps_its_process(pool: MakePool) -> None:
     assert [state.processes for state in speaking.workers()] == [1]
 
 
-@pytest.mark.parametrize("kind", ["poison", "deadly"])
+@pytest.mark.parametrize("kind", ["poison", "deranging", "deadly"])
 def test_a_poison_chunk_fails_alone_with_its_index_text_and_reason(pool: MakePool, kind: str) -> None:
     asked = requests(20)
 
@@ -172,7 +172,8 @@ def test_a_poison_chunk_fails_alone_with_its_index_text_and_reason(pool: MakePoo
     assert failed.result is None
     assert failed.failure is not None
     assert (failed.failure.index, failed.failure.text) == (13, asked[13].text)
-    assert ("'en_1' cannot say chunk 13" if kind == "poison" else "SIGKILL") in failed.failure.reason
+    said = {"poison": "'en_1' cannot say chunk 13", "deranging": "chunk 13 upsets", "deadly": "SIGKILL"}
+    assert said[kind] in failed.failure.reason
     assert {"worker 0", "worker 1"} <= {part.split(":")[0] for part in failed.failure.reason.split("; ")}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,23 @@ def test_chunks_and_their_sound_are_counted(registry: CollectorRegistry) -> None
     value = registry.get_sample_value
     assert value("voxyard_bark_chunks_total", {"outcome": "spoken", "gpu": "3"}) == 10
     assert value("voxyard_bark_audio_seconds_total", {"gpu": "3"}) == pytest.approx(10 * 4 * 240 / 24_000)
-    assert value("voxyard_bark_batch_size_sum") == value("voxyard_bark_queue_wait_seconds_count") == 10
+    assert value("voxyard_bark_batch_size_count") == value("voxyard_bark_queue_wait_seconds_count") == 10
     assert value("voxyard_bark_time_to_first_audio_seconds_count") == 1
     assert value("voxyard_bark_workers_expected") == 1
     assert value("voxyard_bark_queue_depth") == 0
+
+
+def test_a_worker_is_told_to_have_worked_while_it_had_chunks_and_no_longer(registry: CollectorRegistry) -> None:
+    observer = PoolMetrics(registry)
+    with Pool(EngineName("engines:tones", {"seconds": 0.2, "rows": 1}), [Device("3")], observer=observer) as pool:
+        for _ in range(2):
+            assert pool.submit([Request(0, "text")]).wait(60)
+            time.sleep(0.5)
+
+    worked = registry.get_sample_value("voxyard_bark_synthesis_seconds_total", {"gpu": "3"})
+    chunks = registry.get_sample_value("voxyard_bark_chunk_duration_seconds_sum")
+    assert worked is not None
+    assert worked == pytest.approx(chunks, rel=0.05)
 
 
 def test_what_went_wrong_is_counted_by_its_reason(registry: CollectorRegistry, tmp_path: Path) -> None:

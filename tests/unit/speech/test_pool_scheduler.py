@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from simulated_pool import Fate, SimulatedPool
+from simulated_pool import LOOK, Fate, SimulatedPool
 
 from voxyard.speech.limits import Limits, workers_wanted
 from voxyard.speech.queue import Key
-from voxyard.speech.scheduler import GiveUp, Scheduler, Send, Start
+from voxyard.speech.scheduler import Begin, GiveUp, Scheduler, Send, Start
 
 
 def keys(count: int, job: int = 0) -> list[Key]:
@@ -31,12 +31,12 @@ def test_four_chunks_are_not_kept_for_a_second_worker_that_still_starts() -> Non
 
     pool.run()
 
-    assert [batch for _, _, batch in pool.batches] == [tuple(keys(4))]
+    assert {slot for _, slot, _ in pool.sent} == {0}
     assert pool.makespan < 100
 
 
 def test_a_large_document_is_shared_with_workers_that_still_start() -> None:
-    pool = SimulatedPool(4, rows=16, start=lambda slot: 1.0 + slot, duration=lambda batch: 50.0 * len(batch))
+    pool = SimulatedPool(4, rows=16, start=lambda slot: 1.0 + slot, duration=lambda _: 50.0)
     pool.scheduler.submit(0, [1.0] * 12, 0.0)
 
     pool.run()
@@ -45,13 +45,25 @@ def test_a_large_document_is_shared_with_workers_that_still_start() -> None:
     assert spoken(pool) == keys(12)
 
 
-def test_a_worker_gets_no_more_chunks_than_its_engine_takes() -> None:
+def test_a_worker_gets_a_chunk_for_each_row_and_for_each_row_that_is_free() -> None:
     pool = SimulatedPool(1, rows=3)
     pool.scheduler.submit(0, [1.0] * 10, 0.0)
 
     pool.run()
 
-    assert [len(batch) for _, _, batch in pool.batches] == [3, 3, 3, 1]
+    assert max(held for _, held in pool.held) == 3
+    assert pool.makespan < 4.0 + 6 * LOOK  # rows are refilled: ten chunks of a second in three rows
+
+
+def test_a_row_that_is_free_gets_the_next_chunk_while_its_mates_speak_on() -> None:
+    seconds = [9.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    pool = SimulatedPool(1, rows=2, duration=lambda key: seconds[key.index])
+    pool.scheduler.submit(0, seconds, 0.0, listening=True)
+
+    pool.run()
+
+    assert pool.makespan == pytest.approx(9.0)  # five seconds of chunks beside it, a look before each
+    assert [key.index for _, _, key in pool.spoken] == [1, 2, 3, 4, 5, 0]
 
 
 def test_one_chunk_at_a_time_where_the_limit_says_so() -> None:
@@ -60,7 +72,7 @@ def test_one_chunk_at_a_time_where_the_limit_says_so() -> None:
 
     pool.run()
 
-    assert [len(batch) for _, _, batch in pool.batches] == [1, 1, 1]
+    assert [held for _, held in pool.held] == [1, 1, 1]
 
 
 def test_a_listener_hears_the_chunks_from_the_beginning() -> None:
@@ -99,7 +111,7 @@ def test_a_hung_worker_is_killed_and_its_batch_spoken_elsewhere() -> None:
     assert all("no sign of life" in reason for _, reason in pool.kills)
 
 
-def test_a_batch_that_takes_too_long_costs_the_worker_its_process() -> None:
+def test_a_chunk_that_takes_too_long_costs_the_worker_its_process() -> None:
     pool = SimulatedPool(1, limits=Limits(chunk_seconds=50), duration=lambda _: 60.0)
     pool.scheduler.submit(0, [1.0], 0.0)
 
@@ -109,54 +121,83 @@ def test_a_batch_that_takes_too_long_costs_the_worker_its_process() -> None:
     assert len(pool.kills) == 2
 
 
+def test_a_worker_that_hands_in_chunk_after_chunk_is_not_late() -> None:
+    pool = SimulatedPool(1, rows=2, limits=Limits(chunk_seconds=50), duration=lambda key: 45.0 + key.index)
+    pool.scheduler.submit(0, [1.0] * 6, 0.0, listening=True)
+
+    pool.run()
+
+    assert spoken(pool) == keys(6)
+    assert not pool.kills
+
+
+def asking(scheduler: Scheduler, slot: int, times: int) -> tuple[Send, ...]:
+    """What a worker gets that asks so often."""
+    for _ in range(times):
+        scheduler.asked(slot, 1, 0.0)
+    return tuple(action for action in scheduler.actions(0.0) if isinstance(action, Send))
+
+
 def test_a_result_that_comes_after_the_lease_was_given_to_another_is_dropped() -> None:
-    pool = SimulatedPool(1, limits=Limits(chunk_seconds=50))
-    pool.scheduler.submit(0, [1.0, 1.0], 0.0)
-    pool.run(until=0.5)
-
-    pool.scheduler.died(0, 1, "killed by signal 9", 0.6)
-
-    assert not pool.scheduler.spoken(0, 1, 0, Key(0, 0), 0.7)
-
-
-def test_a_result_of_a_batch_that_already_failed_is_dropped_and_the_next_is_taken() -> None:
     scheduler = Scheduler(1)
     scheduler.submit(0, [1.0, 1.0], 0.0)
     scheduler.actions(0.0)
     scheduler.opened(0, 1, 2, 0.0)
-    (first,) = scheduler.actions(0.0)
-    assert isinstance(first, Send)
-    scheduler.raised(0, 1, first.lease, "a stumble", 1.0)
-    (second,) = scheduler.actions(1.0)
-    assert isinstance(second, Send)
+    sent, _ = asking(scheduler, 0, 2)
 
-    late = scheduler.spoken(0, 1, first.lease, second.chunks[0], 1.1)
-    in_time = scheduler.spoken(0, 1, second.lease, second.chunks[0], 1.2)
-    again = scheduler.spoken(0, 1, second.lease, second.chunks[0], 1.3)
+    scheduler.died(0, 1, "killed by signal 9", 0.6)
 
-    assert (late, in_time, again) == (False, True, False)
+    assert not scheduler.spoken(0, 1, sent.lease, 0.7)
 
 
-def test_a_free_worker_leaves_the_busy_ones_their_share() -> None:
-    pool = SimulatedPool(2, rows=16, limits=Limits(warm=2), duration=lambda batch: 10.0 * len(batch))
+def test_a_worker_that_raised_begins_anew_and_has_to_ask_again() -> None:
+    scheduler = Scheduler(1)
+    scheduler.submit(0, [1.0, 1.0, 1.0], 0.0)
+    scheduler.actions(0.0)
+    scheduler.opened(0, 1, 2, 0.0)
+    first, other = asking(scheduler, 0, 2)
+    assert scheduler.spoken(0, 1, first.lease, 0.5)
+
+    scheduler.asked(0, 1, 0.9)
+    scheduler.raised(0, 1, "a stumble", 1.0)
+
+    assert scheduler.actions(1.0) == (Begin(0, 1, 2),)
+    (second,) = asking(scheduler, 0, 1)
+    assert not scheduler.spoken(0, 1, other.lease, 1.1)
+    assert scheduler.spoken(0, 1, second.lease, 1.2)
+    assert not scheduler.spoken(0, 1, second.lease, 1.3)
+
+
+def test_who_has_the_fewest_gets_the_next_chunk() -> None:
+    pool = SimulatedPool(2, rows=16, limits=Limits(warm=2), duration=lambda _: 10.0)
     pool.scheduler.submit(0, [1.0], 0.0)
     pool.run(until=1.0)
 
-    pool.scheduler.submit(1, [1.0] * 10, 1.0)
+    pool.scheduler.submit(1, [1.0] * 11, 1.0)
     pool.run()
 
-    assert [len(batch) for _, _, batch in pool.batches] == [1, 5, 3, 2]
+    assert sorted(pool.held[1:]) == [(0, 2), (0, 3), (0, 4), (0, 5), (0, 6), *((1, held) for held in range(1, 7))]
 
 
-def test_out_of_memory_halves_the_batch_until_it_fits() -> None:
+def test_out_of_memory_halves_the_rows_until_they_fit() -> None:
     pool = SimulatedPool(1, rows=8, fate=Fate(rows_that_fit={0: 3}))
     pool.scheduler.submit(0, [1.0] * 16, 0.0)
 
     pool.run()
 
-    assert [len(batch) for _, _, batch in pool.batches][:3] == [8, 4, 2]
+    assert pool.rows == [(0, 8), (0, 4), (0, 2)]
     assert spoken(pool) == keys(16)
     assert not pool.given_up
+
+
+def test_a_process_that_follows_another_begins_with_the_rows_that_were_left() -> None:
+    pool = SimulatedPool(1, rows=8, fate=Fate(rows_that_fit={0: 4}), duration=lambda _: 10.0)
+    pool.scheduler.submit(0, [1.0] * 16, 0.0)
+
+    pool.at(20.0, lambda: pool.scheduler.died(0, 1, "killed by signal 9", 20.0))
+    pool.run()
+
+    assert pool.rows == [(0, 8), (0, 4), (0, 4)]
 
 
 def test_a_worker_without_room_for_one_chunk_rests_and_the_others_go_on() -> None:
@@ -170,15 +211,40 @@ def test_a_worker_without_room_for_one_chunk_rests_and_the_others_go_on() -> Non
     assert not pool.given_up
 
 
-def test_the_chunks_of_a_failed_batch_run_one_by_one() -> None:
-    pool = SimulatedPool(1, rows=4, fate=Fate(poison=frozenset({Key(0, 0)})))
+def test_what_a_worker_had_when_its_engine_raised_runs_one_by_one() -> None:
+    pool = SimulatedPool(1, rows=3, fate=Fate(deranging=frozenset({Key(0, 0)})))
     pool.scheduler.submit(0, [1.0] * 4, 0.0, listening=True)
 
     pool.run()
 
-    assert [len(batch) for _, _, batch in pool.batches] == [4, 1, 1, 1, 1, 1]
+    assert [held for _, held in pool.held] == [1, 2, 3, 1, 1, 1, 1, 1]
     assert spoken(pool) == keys(4)[1:]
     assert list(pool.given_up) == [Key(0, 0)]
+
+
+def test_one_worker_runs_the_suspects_one_by_one_while_the_others_go_on_refilling() -> None:
+    pool = SimulatedPool(2, rows=4, limits=Limits(warm=2), duration=lambda _: 4.0)
+    pool.scheduler.submit(0, [1.0] * 60, 0.0)
+
+    pool.at(2.0, lambda: pool.scheduler.died(0, 1, "killed by signal 9", 2.0))
+    pool.run()
+
+    suspects = {key for when, slot, key in pool.sent if slot == 0 and when < 2.0}
+    again = [(slot, held) for (_, slot, key), (_, held) in zip(pool.sent, pool.held, strict=True) if key in suspects]
+    assert again[4:] == [(0, 1)] * 4
+    assert sum(slot == 1 and 2.0 < when < 18.0 for when, slot, _ in pool.spoken) >= 12  # four rows, three times
+    assert spoken(pool) == keys(60)
+
+
+def test_a_chunk_that_is_refused_costs_its_mates_nothing() -> None:
+    pool = SimulatedPool(1, rows=4, fate=Fate(poison=frozenset({Key(0, 0)})))
+    pool.scheduler.submit(0, [1.0] * 5, 0.0, listening=True)
+
+    pool.run()
+
+    assert sorted(key for _, _, key in pool.sent) == sorted([*keys(5), Key(0, 0)])
+    assert spoken(pool) == keys(5)[1:]
+    assert "cannot speak chunk 0" in pool.given_up[Key(0, 0)]
 
 
 def test_a_chunk_that_fails_is_tried_on_another_worker_and_then_given_up() -> None:
@@ -187,7 +253,7 @@ def test_a_chunk_that_fails_is_tried_on_another_worker_and_then_given_up() -> No
 
     pool.run()
 
-    tries = [slot for _, slot, batch in pool.batches if batch == (Key(0, 2),)]
+    tries = [slot for _, slot, key in pool.sent if key == Key(0, 2)]
     assert sorted(tries) == [0, 1]
     assert "cannot speak chunk 2" in pool.given_up[Key(0, 2)]
     assert spoken(pool) == [key for key in keys(5) if key.index != 2]
@@ -199,7 +265,7 @@ def test_the_second_worker_is_started_for_the_second_try() -> None:
 
     pool.run()
 
-    assert [slot for _, slot, _ in pool.batches] == [0, 1]
+    assert [slot for _, slot, _ in pool.sent] == [0, 1]
 
 
 def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_spoken() -> None:
@@ -230,7 +296,7 @@ def test_a_cancelled_job_is_spoken_no_further() -> None:
     pool.at(15.0, lambda: pool.scheduler.cancel(0))
     pool.run()
 
-    assert [key for _, _, key in pool.spoken] == [Key(0, 0), Key(1, 0), Key(1, 1)]
+    assert [key for _, _, key in pool.spoken] == [Key(0, 0), Key(1, 0), Key(1, 1)]  # one is dropped that it had
 
 
 def test_a_pause_of_the_owner_is_nobodys_silence() -> None:
@@ -250,8 +316,10 @@ def test_nothing_is_lost_or_doubled_in_a_random_schedule(seed: int) -> None:
     counts = [dice.randint(1, 60) for _ in range(dice.randint(1, 3))]
     everything = [Key(job, index) for job, count in enumerate(counts) for index in range(count)]
     poison = frozenset(dice.sample(everything, k=min(len(everything), dice.choice([0, 0, 1, 3]))))
+    deranging = frozenset(dice.sample(everything, k=min(len(everything), dice.choice([0, 0, 1]))))
     fate = Fate(
         poison=poison,
+        deranging=deranging,
         rows_that_fit={slot: dice.randint(1, 4) for slot in range(slots) if dice.random() < 0.3},
         death_share=dice.choice([0, 0.05, 0.15]),
         hang_share=dice.choice([0, 0.05]),
@@ -261,7 +329,7 @@ def test_nothing_is_lost_or_doubled_in_a_random_schedule(seed: int) -> None:
         limits=Limits(deaths=50),  # kills from outside must not look like a chunk's own doing, however many
         rows=dice.randint(1, 8),
         start=lambda _: dice.uniform(0, 30),
-        duration=lambda batch: dice.uniform(0.5, 2.0) * len(batch),
+        duration=lambda _: dice.uniform(0.5, 2.0),
         fate=fate,
         seed=seed,
     )
@@ -271,8 +339,8 @@ def test_nothing_is_lost_or_doubled_in_a_random_schedule(seed: int) -> None:
 
     pool.run()
 
-    assert spoken(pool) == sorted(set(everything) - poison)
-    assert set(pool.given_up) == poison
+    assert spoken(pool) == sorted(set(everything) - poison - deranging)
+    assert set(pool.given_up) == poison | deranging
 
 
 def test_a_gpu_that_has_no_room_for_an_hour_fails_no_chunk() -> None:

@@ -14,74 +14,60 @@ def queue(*jobs: tuple[list[float], int, bool]) -> ChunkQueue:
     return made
 
 
-def drained(waiting: ChunkQueue, most: int = 1) -> list[list[tuple[int, int]]]:
-    batches = []
-    while batch := waiting.take(most, lambda _: True):
-        batches.append([(entry.key.job, entry.key.index) for entry in batch])
-    return batches
+def drained(waiting: ChunkQueue) -> list[tuple[int, int]]:
+    order = []
+    while (entry := waiting.take(lambda _: True)) is not None:
+        order.append((entry.key.job, entry.key.index))
+    return order
+
+
+def first(waiting: ChunkQueue) -> Entry:
+    entry = waiting.take(lambda _: True)
+    assert entry is not None
+    return entry
 
 
 def test_the_longest_chunk_comes_first_and_equal_ones_in_text_order() -> None:
-    assert drained(queue(([3, 9, 1, 9], 0, False))) == [[(0, 1)], [(0, 3)], [(0, 0)], [(0, 2)]]
+    assert drained(queue(([3, 9, 1, 9], 0, False))) == [(0, 1), (0, 3), (0, 0), (0, 2)]
 
 
 def test_the_earliest_chunk_comes_first_where_somebody_listens() -> None:
-    assert drained(queue(([3, 9, 1], 0, True))) == [[(0, 0)], [(0, 1)], [(0, 2)]]
+    assert drained(queue(([3, 9, 1], 0, True))) == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_listening_may_begin_and_end_while_chunks_wait() -> None:
     waiting = queue(([3, 9, 1, 7], 0, False))
-    first = waiting.take(1, lambda _: True)[0].key
+    before = first(waiting).key
 
     waiting.listen(0, True)
-    second = waiting.take(1, lambda _: True)[0].key
+    after = first(waiting).key
     waiting.listen(0, False)
 
-    assert (first, second) == (Key(0, 1), Key(0, 0))
-    assert drained(waiting) == [[(0, 3)], [(0, 2)]]
+    assert (before, after) == (Key(0, 1), Key(0, 0))
+    assert drained(waiting) == [(0, 3), (0, 2)]
 
 
 def test_a_job_of_higher_priority_goes_before_older_ones() -> None:
-    assert drained(queue(([9, 8], 0, False), ([1, 2], 5, False)), most=2) == [[(1, 1), (1, 0)], [(0, 0), (0, 1)]]
+    assert drained(queue(([9, 8], 0, False), ([1, 2], 5, False))) == [(1, 1), (1, 0), (0, 0), (0, 1)]
 
 
 def test_a_job_somebody_listens_to_goes_before_an_older_one_of_equal_priority() -> None:
-    assert drained(queue(([9], 0, False), ([1], 0, True))) == [[(1, 0)], [(0, 0)]]
-
-
-def test_a_batch_is_filled_from_the_next_job() -> None:
-    assert drained(queue(([9], 0, False), ([1, 2], 0, False)), most=2) == [[(0, 0), (1, 1)], [(1, 0)]]
-
-
-def test_a_chunk_that_must_run_alone_shares_no_batch() -> None:
-    waiting = queue(([9, 8, 7], 0, False))
-    first = waiting.take(1, lambda _: True)[0]
-    first.alone = True
-
-    waiting.put(first)
-
-    assert drained(waiting, most=3) == [[(0, 0)], [(0, 1), (0, 2)]]
-
-
-def test_a_chunk_that_must_run_alone_joins_no_batch_that_has_begun() -> None:
-    waiting = queue(([9, 7], 0, False))
-    waiting.put(Entry(Key(0, 2), 8.0, alone=True))
-
-    assert drained(waiting, most=3) == [[(0, 0), (0, 1)], [(0, 2)]]
+    assert drained(queue(([9], 0, False), ([1], 0, True))) == [(1, 0), (0, 0)]
 
 
 def test_what_a_worker_may_not_run_stays_in_its_place() -> None:
     waiting = queue(([9, 8, 7], 0, False))
 
-    taken = waiting.take(2, lambda entry: entry.key.index != 0)
+    taken = [waiting.take(lambda entry: entry.key.index != 0) for _ in range(3)]
 
-    assert [entry.key for entry in taken] == [Key(0, 1), Key(0, 2)]
-    assert drained(waiting) == [[(0, 0)]]
+    assert [entry and entry.key for entry in taken] == [Key(0, 1), Key(0, 2), None]
+    waiting.listen(0, True)
+    assert drained(waiting) == [(0, 0)]
 
 
 def test_a_removed_job_is_forgotten_with_what_comes_back_of_it() -> None:
     waiting = queue(([9, 8], 0, False))
-    entry = waiting.take(1, lambda _: True)[0]
+    entry = first(waiting)
 
     waiting.remove_job(0)
     waiting.put(entry)

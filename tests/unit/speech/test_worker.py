@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -14,12 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from voxyard.speech.engine import EngineLostError, EngineName, is_lost
+from voxyard.speech.engine import Answer, EngineLostError, EngineName, Source, is_lost
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.messages import Beat, Ended, FromWorker, Lost, Open, Opened, Raised, Speak, Spoken, Stop
+from voxyard.speech.messages import Answered, Beat, Begin, FromWorker, Lost, Open, Opened, Raised, Speak, Stop, Want
 from voxyard.speech.process import Device, Gone, WorkerProcess
-from voxyard.speech.queue import Key
-from voxyard.speech.requests import Request, Result
+from voxyard.speech.requests import Request, Result, Unspeakable
 
 
 class Line:
@@ -31,16 +32,30 @@ class Line:
     def say(self, message: object) -> None:
         self.connection.send(message)
 
-    def hear(self) -> FromWorker:
+    def hear(self, *passed_over: type[FromWorker]) -> FromWorker:
         """The next message that is no sign of life."""
         while True:
             assert self.connection.poll(60), "the worker says nothing"
             message: FromWorker = self.connection.recv()
-            if not isinstance(message, Beat):
+            if not isinstance(message, (Beat, *passed_over)):
                 return message
 
-    def ask(self, *numbers: int, lease: int = 0, rows: int = 4) -> None:
-        self.say(Speak(lease, rows, tuple((Key(0, number), Request(number, "text")) for number in numbers)))
+    def says_more(self) -> bool:
+        """Whether anything but signs of life comes in half a second."""
+        end = time.monotonic() + 0.5
+        while self.connection.poll(max(0.0, end - time.monotonic())):
+            if not isinstance(self.connection.recv(), Beat):
+                return True
+        return False
+
+    def hear_answer(self) -> FromWorker:
+        """The next message but what it wants."""
+        return self.hear(Want)
+
+    def ask(self, *numbers: int) -> None:
+        """Chunks under leases of ten times their number."""
+        for number in numbers:
+            self.say(Speak(10 * number, Request(number, "text")))
 
 
 @pytest.fixture
@@ -62,24 +77,51 @@ def line() -> Iterator[Line]:
 def opened(line: Line, factory: str = "engines:tones", **settings: Any) -> Line:
     line.say(Open(EngineName(factory, settings), 0.1))
     assert isinstance(line.hear(), Opened)
+    line.say(Begin(4))
     return line
 
 
-def test_a_batch_is_handed_in_chunk_by_chunk_and_then_ended(line: Line) -> None:
-    opened(line).ask(0, 1, lease=9)
+def test_it_asks_for_a_chunk_for_each_row_and_again_for_each_row_that_is_free(line: Line) -> None:
+    opened(line, rows=2)
+    assert [line.hear(), line.hear()] == [Want(), Want()]
 
-    first, second, end = line.hear(), line.hear(), line.hear()
+    line.ask(1, 2)
+    said = [line.hear() for _ in range(4)]
 
-    assert isinstance(first, Spoken)
-    assert isinstance(second, Spoken)
-    assert (first.lease, first.chunk, second.chunk) == (9, Key(0, 0), Key(0, 1))
-    assert end == Ended(9)
+    answers = [each for each in said if isinstance(each, Answered)]
+    assert [each.lease for each in answers] == [10, 20]
+    assert said.count(Want()) == 2
+    assert not line.says_more()
+
+
+def test_equal_chunks_are_answered_each_under_its_lease(line: Line) -> None:
+    opened(line)
+    for lease in (5, 6):
+        line.say(Speak(lease, Request(0, "text")))
+
+    leases = {message.lease for _ in range(2) if isinstance(message := line.hear_answer(), Answered)}
+
+    assert leases == {5, 6}
+
+
+def test_what_was_under_way_when_it_raised_is_passed_over(line: Line) -> None:
+    opened(line, deranging=[0]).ask(0)
+    assert isinstance(line.hear_answer(), Raised)
+
+    line.ask(1)  # before the pool knew
+    line.say(Begin(4))
+    line.ask(2)
+
+    answer = line.hear_answer()
+    assert isinstance(answer, Answered)
+    assert answer.lease == 20
 
 
 def test_it_gives_signs_of_life_while_it_speaks(line: Line) -> None:
     opened(line, seconds=1.0).ask(0)
-    assert line.connection.poll(60)
-    assert isinstance(line.connection.recv(), Beat)
+    while isinstance(message := line.connection.recv(), Want):
+        pass
+    assert isinstance(message, Beat)
 
 
 def test_it_closes_its_engine_and_ends_when_told_to_stop(line: Line, tmp_path: Path) -> None:
@@ -98,50 +140,77 @@ def test_it_ends_in_mid_batch_when_its_pool_is_gone(line: Line, tmp_path: Path) 
     assert line.process.wait(60) == 4
 
 
-def test_what_an_engine_raises_is_told_and_the_next_batch_is_spoken(line: Line) -> None:
-    opened(line, poison=[0]).ask(0)
-    failed = line.hear()
-    line.ask(1, lease=1)
+def test_what_an_engine_raises_is_told_and_the_next_chunk_is_spoken(line: Line) -> None:
+    opened(line, deranging=[0]).ask(0)
+    failed = line.hear_answer()
+    line.say(Begin(4))
+    line.ask(1)
 
     assert isinstance(failed, Raised)
-    assert (failed.lease, failed.memory) == (0, False)
-    assert "cannot say chunk 0" in failed.reason
-    assert isinstance(line.hear(), Spoken)
+    assert not failed.memory
+    assert "chunk 0 upsets the engine" in failed.reason
+    assert isinstance(line.hear_answer(), Answered)
 
 
-def test_a_full_device_is_told_apart(line: Line) -> None:
-    opened(line, fits=1).ask(0, 1)
-    failed = line.hear()
+def test_a_chunk_that_its_engine_refuses_is_told_with_the_reason_and_the_next_is_spoken(line: Line) -> None:
+    opened(line, poison=[0]).ask(0, 1)
+
+    refused, spoken = line.hear_answer(), line.hear_answer()
+
+    assert isinstance(refused, Answered)
+    assert isinstance(spoken, Answered)
+    assert refused.answer == Unspeakable("voice None cannot say chunk 0")
+    assert isinstance(spoken.answer, Result)
+
+
+def test_a_full_device_is_told_apart_and_fewer_rows_are_used_from_then_on(line: Line, tmp_path: Path) -> None:
+    opened(line, marks=str(tmp_path), faults={"speak": ["memory", 1]}).ask(0)
+    failed = line.hear_answer()
+    line.say(Begin(2))
+
     assert isinstance(failed, Raised)
     assert failed.memory
+    line.ask(0)
+    answer = line.hear_answer()
+    assert isinstance(answer, Answered)
+    assert isinstance(answer.answer, Result)
+    assert answer.answer.facts["rows"] == 2
+
+
+def test_a_process_may_begin_with_fewer_rows_than_its_engine_has(line: Line) -> None:
+    line.say(Open(EngineName("engines:tones", {"rows": 4}), 0.1))
+    assert isinstance(line.hear(), Opened)
+
+    line.say(Begin(1))
+
+    assert line.hear() == Want()
+    assert not line.says_more()
 
 
 def test_an_error_that_sticks_ends_the_process_with_its_reason(line: Line, tmp_path: Path) -> None:
     opened(line, marks=str(tmp_path), faults={"speak": ["cuda", 1]}).ask(0)
-    assert line.hear() == Lost("RuntimeError: CUDA error: device-side assert triggered")
+    assert line.hear_answer() == Lost("RuntimeError: CUDA error: device-side assert triggered")
     assert line.process.wait(60) == 3
 
 
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        ("too_few", "gave 1 results for 2 chunks"),
-        ("too_many", "more than 2 results"),
-        ("swapped", "answers chunk 0 with chunk 1"),
+        ("too_few", "ended with 1 chunks unanswered"),
+        ("too_many", "answers chunk 0, which it does not have"),
+        ("swapped", r"answers chunk \d with chunk \d"),
         ("no_numbers", "no numbers"),
         ("doubles", "float64"),
-        ("stereo", r"(2, 5)"),
+        ("stereo", r"\(2, 5\)"),
     ],
 )
 def test_answers_that_nobody_could_join_are_refused(line: Line, answer: str, complaint: str) -> None:
     opened(line, "test_worker:odd", answer=answer).ask(0, 1)
 
-    message = line.hear()
-    while isinstance(message, Spoken):
-        message = line.hear()
+    message = line.hear(Want, Answered)
 
     assert isinstance(message, Raised)
-    assert complaint in message.reason
+    assert re.search(complaint, message.reason)
 
 
 def odd(settings: dict[str, str]) -> OddEngine:
@@ -158,18 +227,22 @@ class OddEngine:
 
         return Ready(4)
 
-    def speak(self, batch: list[Request]) -> list[Result]:
-        good = [Result(request.chunk, np.zeros(5, np.float32)) for request in batch]
+    def speak(self, source: Source[Request]) -> Iterator[Answer]:
+        requests: list[Request] = []
+        while len(requests) < 2:
+            requests += source.take(2 - len(requests), wait=True)
+        good = [Result(request.chunk, np.zeros(5, np.float32)) for request in requests]
         bad: dict[str, Any] = {"no_numbers": np.full(5, np.nan, np.float32), "doubles": np.zeros(5)}
         bad["stereo"] = np.zeros((2, 5), np.float32)
         match self._answer:
             case "too_few":
-                return good[:-1]
+                yield requests[0], good[0]
             case "too_many":
-                return good + good[:1]
+                yield from zip([*requests, requests[0]], [*good, good[0]], strict=True)
             case "swapped":
-                return good[::-1]
-        return [Result(request.chunk, bad[self._answer]) for request in batch]
+                yield from zip(requests, good[::-1], strict=True)
+            case _:
+                yield from ((request, Result(request.chunk, bad[self._answer])) for request in requests)
 
     def shrink(self, rows: int) -> None:
         raise AssertionError(f"not asked to: {rows}")

@@ -1,0 +1,85 @@
+"""The order in which the two causal stages step, with rows that only count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from voxyard.bark.pipeline import refilled
+from voxyard.speech.engine import Chunks
+
+ROWS = 4
+
+
+class CountedRows:
+    """A stage whose chunks, (number, steps in the first stage, in the second), only grow older."""
+
+    def __init__(self, stage: int) -> None:
+        self.steps = 0
+        self.used = 0  # rows with a chunk, over all steps
+        self.most = 0
+        self._stage, self._left = stage, dict[tuple[int, int, int], int]()
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    @property
+    def free(self) -> int:
+        return ROWS - len(self._left)
+
+    def enter(self, work: tuple[int, int, int]) -> None:
+        assert self.free
+        self._left[work] = work[self._stage]
+        self.most = max(self.most, len(self._left))
+
+    def step(self) -> list[tuple[int, int, int]]:
+        self.steps += 1
+        self.used += len(self._left)
+        self._left = {work: left - 1 for work, left in self._left.items()}
+        done = [work for work, left in self._left.items() if left <= 0]
+        for work in done:
+            del self._left[work]
+        return done
+
+
+def run(chunks: Sequence[tuple[int, int, int]]) -> tuple[CountedRows, CountedRows, list[int]]:
+    """The stages after all chunks, and the order in which chunks came out."""
+    first, second, source = CountedRows(1), CountedRows(2), Chunks(chunks)
+    out: list[int] = []
+    for done in refilled(first, second, lambda room, wait: source.take(room, wait=wait) or None, lambda work: work):
+        out += [number for number, _, _ in done]
+    return first, second, out
+
+
+def test_both_stages_decode_full_batches_while_there_are_chunks() -> None:
+    chunks = [(number, 3 + 5 * number % 11, 3 * (3 + 5 * number % 11)) for number in range(60)]
+
+    first, second, out = run(chunks)
+
+    assert sorted(out) == list(range(60))
+    for stage, place in ((first, 1), (second, 2)):
+        assert stage.used == sum(chunk[place] for chunk in chunks)
+        assert stage.used / stage.steps > 0.9 * ROWS  # in fours that wait for the longest: 0.64
+    assert out[0] in range(4)
+    assert out[:8] != sorted(out[:8])  # a short one overtakes
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 9])
+def test_every_chunk_comes_out_once(count: int) -> None:
+    _, _, out = run([(number, 1 + number % 2, 1 + number % 3) for number in range(count)])
+    assert sorted(out) == list(range(count))
+
+
+def test_a_chunk_that_comes_while_others_are_under_way_enters_a_free_row() -> None:
+    first, second = CountedRows(1), CountedRows(2)
+    coming = [[(0, 5, 15)], [], [(1, 5, 15)], []]
+
+    def take(room: int, wait: bool) -> list[tuple[int, int, int]] | None:
+        return coming.pop(0) if coming else None if wait else []
+
+    out = [number for done in refilled(first, second, take, lambda work: work) for number, _, _ in done]
+
+    assert out == [0, 1]
+    assert first.most == second.most == 2
+    assert first.steps + second.steps < 2 * 20
