@@ -18,6 +18,7 @@ With the stages in turn on the device (`offload`), so many chunks as there are r
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from voxyard.bark.requests import Request, Stage
 from voxyard.bark.semantic import SemanticOptions, SemanticOutcome, SemanticRows, SemanticWork
 from voxyard.bark.stages import Stages
 from voxyard.bark.weights import Checkpoint
+
+ON_THE_WAY = 0.05  # seconds in which chunks that were asked for together arrive
 
 Entering = TypeVar("Entering")
 Leaving = TypeVar("Leaving")
@@ -136,6 +139,9 @@ def sketched(checkpoint: Checkpoint, stages: Stages, config: BarkConfig, take: T
                 yield [sketch(each) for each in roughs]
         return
     while (works := entering(config.batch_size, True)) is not None:
+        if 0 < len(works) < config.batch_size:
+            time.sleep(ON_THE_WAY)
+            works += entering(config.batch_size - len(works), False) or []
         outcomes: list[SemanticOutcome] = []
         roughs = []
         with stages.semantic() as decoder:

@@ -170,7 +170,7 @@ class Scheduler:
                 self._queue.put(lease.entry)
         else:
             self._back(leases, place, "out of memory" if memory else "raised", reason)
-            if memory and self._rest(place, reason, now):
+            if memory and self._rest(place, reason, now, idle=not leases):
                 return
         self._actions.append(Begin(slot, generation, place.rows))
 
@@ -345,11 +345,14 @@ class Scheduler:
             _log.warning("chunk %d of job %d will be tried again: %s", entry.key.index, entry.key.job, reason)
             self._queue.put(entry)
 
-    def _rest(self, place: Slot, reason: str, now: float) -> bool:
-        """After two single chunks in a row for which the device had no room, the pool goes on with fewer workers."""
+    def _rest(self, place: Slot, reason: str, now: float, *, idle: bool) -> bool:
+        """After two single chunks in a row for which the device had no room, the pool goes on with fewer workers.
+
+        An idle worker without room for one row rests too, with or without others: it would only begin again.
+        """
         place.memory_failures += 1
         others = any(other.has_process for other in self.slots if other is not place)
-        resting = place.memory_failures >= 2 and others
+        resting = place.memory_failures >= 2 and (others or idle)
         if resting:
             _log.warning(
                 "worker %d rests for %.0f s, its device has no room for one chunk: %s",

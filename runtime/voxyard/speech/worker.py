@@ -129,15 +129,14 @@ def serve(wire: Wire) -> int:
         wire.send(Lost(f"the engine does not open: {_said(error)}"))
         return OVER
     wire.send(Opened(ready))
-    intake, rows = Intake(wire), ready.batch_limit
-    while (wanted := intake.begin()) is not None:
-        trouble = _speak(engine, intake, wire, wanted if wanted < rows else None)
+    intake = Intake(wire)
+    while (rows := intake.begin()) is not None:
+        trouble = _speak(engine, intake, wire, rows if rows < ready.batch_limit else None)
         if trouble is None:
             break
         wire.send(trouble)
         if isinstance(trouble, Lost):
             return OVER
-        rows = wanted
     engine.close()
     return 0
 

@@ -190,6 +190,21 @@ def test_out_of_memory_halves_the_rows_until_they_fit() -> None:
     assert not pool.given_up
 
 
+def test_an_idle_worker_without_room_for_one_row_rests_and_does_not_begin_for_ever() -> None:
+    scheduler = Scheduler(1)
+    scheduler.submit(0, [1.0], 0.0)
+    scheduler.actions(0.0)
+    scheduler.opened(0, 1, 1, 0.0)
+    told = []
+    for second in (1.0, 2.0):
+        scheduler.raised(0, 1, "no room for the cache", second, memory=True)
+        told += [type(action).__name__ for action in scheduler.actions(second)]
+
+    assert told == ["Begin", "Begin", "Kill"]
+    assert scheduler.slots[0].phase == "resting"
+    assert scheduler.census().waiting == 1
+
+
 def test_a_process_that_follows_another_begins_with_the_rows_that_were_left() -> None:
     pool = SimulatedPool(1, rows=8, fate=Fate(rows_that_fit={0: 4}), duration=lambda _: 10.0)
     pool.scheduler.submit(0, [1.0] * 16, 0.0)
