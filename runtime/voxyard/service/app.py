@@ -1,4 +1,4 @@
-"""The application: every endpoint under one roof, with its documentation."""
+"""FastAPI application: all endpoints, with their documentation."""
 
 from __future__ import annotations
 

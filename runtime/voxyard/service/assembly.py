@@ -86,7 +86,7 @@ def assembled(
 
 
 def readiness(pool: Pool, desk: Desk, work: Work) -> tuple[bool, str]:
-    """Whether a worker has its model loaded and documents are spoken, and a sentence that says so."""
+    """True where a worker has its model loaded and documents are spoken, and a sentence that says so."""
     if work.draining:
         return False, f"the service is going down, and waits for {work.awaited() or 'open requests'}"
     if pool.ended is not None:

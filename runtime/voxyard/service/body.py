@@ -38,12 +38,12 @@ class GuardedBody:
             self._refuse_size()
 
     def refusal(self) -> ServiceError | None:
-        """What stands against the body, as far as it has come."""
+        """Error for the body, as far as it has arrived; None while it is acceptable."""
         return self._refusal
 
     @property
     def unread(self) -> bool:
-        """Whether more of it may be on its way."""
+        """True where more of it may be on its way."""
         return not self._complete
 
     async def receive(self) -> Message:

@@ -35,7 +35,7 @@ _ERRORS: dict[str, type[ServiceError]] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What the reading of one document may take: wall-clock (and processor) seconds, MiB of address space."""
+    """Limits for reading one document: wall-clock (and processor) seconds, MiB of address space."""
 
     seconds: int = 120
     memory_mib: int = 1536

@@ -1,4 +1,4 @@
-"""Who waits for a document hears when something of it has changed."""
+"""Change notification: wakes the waiters of a document when it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clerk: one thread that feeds the pool with documents and puts away what comes back."""
+"""Dispatcher thread: submits documents to the worker pool and stores the results."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _SHOWN = 60  # characters of a chunk in a message
 
 
 class Speaker(Protocol):
-    """What the clerk needs of a pool."""
+    """Pool interface of the dispatcher."""
 
     @property
     def ended(self) -> SpeechError | None:
-        """Why it takes no more chunks; None while it does."""
+        """Reason why it takes no more chunks; None while it does."""
 
     @property
     def waiting(self) -> str | None:
-        """What all its workers wait for, in words; None while one of them runs, or may start."""
+        """Reason why all its workers wait, in words; None while one of them runs, or may start."""
 
     def submit(
         self,
@@ -54,7 +54,7 @@ class Speaker(Protocol):
 
 @dataclass(frozen=True)
 class Duties:
-    """The clerk's numbers."""
+    """Settings of the dispatcher."""
 
     active: int = 8  # documents in the pool, or parked, at a time
     retention: float = 168 * 3600.0  # seconds that a finished document is kept
@@ -64,7 +64,7 @@ class Duties:
 
 @dataclass
 class Clerk:
-    """Of each document: takes it up, writes down its outcomes, ends it. Nothing else writes a document's progress.
+    """Dispatches each document, stores its outcomes, ends it. Nothing else writes a document's progress.
 
     A document whose sound finds no room is parked, and taken up again when there is room. A fault with one
     document never keeps the others from going on. `changed` and `gone` are told the ids, from the clerk's thread.
@@ -103,22 +103,22 @@ class Clerk:
         self._thread.start()
 
     def arrived(self, id: str) -> None:  # noqa: A002
-        """A document is in the store, and to be spoken."""
+        """Announces a stored document that is to be spoken."""
         self._mail.put(Arrived(id))
 
     def deleted(self, id: str) -> None:  # noqa: A002
-        """A document is no longer in the store."""
+        """Announces that a document was deleted from the store."""
         spoken = self._in_pool.get(id)
         if spoken is not None and spoken.job is not None:
             spoken.job.cancel()  # at once: the clerk may have much to write
         self._mail.put(Gone(id))
 
     def listen(self, id: str, listening: bool) -> None:  # noqa: A002
-        """Somebody hears the document while it is made, or does no longer."""
+        """Announces that a listener of the document has come or gone."""
         self._mail.put(Listening(id, listening))
 
     def drain(self) -> None:
-        """Take up no more documents."""
+        """Dispatch no more documents."""
         self._draining = True
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Clerk:
                 time.sleep(min(1.0, self.duties.look))
 
     def _step(self) -> bool:
-        """One letter, what follows from it, and what is due; False when it is time to end."""
+        """Handles one message, its consequences, and what is due; False when it is time to end."""
         due = min(self._next_look, self._next_sweep)
         try:
             letter = self._mail.get(timeout=max(0.0, due - time.monotonic()))
@@ -171,7 +171,7 @@ class Clerk:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether documents are taken up."""
+        """True where documents are dispatched."""
         return self.stopped is None and not self._draining
 
     def _feed(self) -> None:
@@ -181,9 +181,9 @@ class Clerk:
                 self._take_up(id)
 
     def _look(self) -> None:
-        """What has been parked goes on where there is room; what the pool waits for, or that it has ended, is told.
+        """Resumes parked documents where there is room; reports why the pool waits, or that it has ended.
 
-        A job that ended without its pool was cancelled: its document has been deleted, and the letter is on its way.
+        A job that ended without its pool was cancelled: its document has been deleted, and the message is on its way.
         """
         for id in tuple(self._parked) if self._goes_on else ():  # noqa: A001
             self._take_up(id)
@@ -308,7 +308,7 @@ class Clerk:
 
     @contextmanager
     def _guarding(self, id: str) -> Iterator[None]:  # noqa: A002
-        """Whatever goes wrong with a document ends or parks this document, and no other."""
+        """Error boundary of a document: an error ends or parks this document, and no other."""
         try:
             yield
         except NotFoundError as error:
@@ -406,7 +406,7 @@ def delete(store: Store, shelf: Shelf, id: str) -> None:  # noqa: A002
 
 
 def _complaint(failed: Sequence[Chunk], text: str) -> str:
-    """Why the document failed: the first chunk with its text, and how many more."""
+    """Error message of a failed document: the first failed chunk with its text, and how many more."""
     first = failed[0]
     words = text[first.start : first.end]
     shown = words if len(words) <= _SHOWN else words[: _SHOWN - 1] + "…"

@@ -25,7 +25,7 @@ DEFAULT_VOICES = {
 
 
 class ServiceSection(Section):
-    """Where the service listens, what it takes, what it keeps and for how long."""
+    """Service: listen address, limits, storage and retention."""
 
     host: str = setting("127.0.0.1", "Address to listen on; any but loopback needs API keys.")
     port: int = setting(8080, "Port to listen on; 0 takes a free one and says which.", ge=0, le=65535)

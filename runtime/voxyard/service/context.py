@@ -1,4 +1,4 @@
-"""What an endpoint is given: the running service, and the small things that the application itself keeps count of."""
+"""Dependencies of the endpoints: the running service, and the application's own small counters."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _ours(error: sqlite3.Error, path: Path) -> ServiceError:
-    """What a client may read: without the path, unless it ends the start."""
+    """Error for a client: without the path, unless it ends the start."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     full = code == sqlite3.SQLITE_FULL
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and path.parent.exists():

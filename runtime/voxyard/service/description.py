@@ -1,4 +1,4 @@
-"""The description of the interface (OpenAPI), made true to what the service really answers."""
+"""OpenAPI description, corrected to the responses that the service really gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The desk: where documents are accepted, cancelled and tried again."""
+"""Document queue: accept, cancel, retry; enforces the queue's limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _nobody(_: str) -> None:
 
 
 class Desk:
-    """Takes documents in, and has them spoken in the order they came. Its methods may be called from any thread.
+    """Queue of documents, spoken in the order they came. Its methods may be called from any thread.
 
     `events` is told the id of a document whenever something of it has changed, `gone` when it has been deleted.
     """
@@ -70,12 +70,12 @@ class Desk:
 
     @property
     def problem(self) -> str | None:
-        """Why no document is spoken any more; None while all is well."""
+        """Reason why no document is spoken any more; None while all is well."""
         return self._clerk.stopped
 
     @property
     def pace(self) -> Pace:
-        """How fast documents are spoken."""
+        """Throughput of document synthesis."""
         return self._clerk.pace
 
     def accept(self, new: NewDocument) -> tuple[Document, bool]:
@@ -128,7 +128,7 @@ class Desk:
         return document
 
     def listen(self, id: str, listening: bool) -> None:  # noqa: A002
-        """Somebody hears the document while it is made, or (as often) does no longer: its beginning goes first."""
+        """Counts a listener of the document in or out: the beginning of a document with listeners goes first."""
         with self._entry:
             before = self._listeners.pop(id, 0)
             after = max(0, before + (1 if listening else -1))

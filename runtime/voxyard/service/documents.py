@@ -73,7 +73,7 @@ _LONGEST_FIRST_LINE = 80
 
 @dataclass(frozen=True)
 class Extracted:
-    r"""What a document says: `\n` at its line ends, an empty line between its paragraphs, no control characters."""
+    r"""Text of a document: `\n` at its line ends, an empty line between its paragraphs, no control characters."""
 
     title: str
     text: str
@@ -142,7 +142,7 @@ def extract_file(path: Path, *, max_characters: int, max_bytes: int = MAX_FILE_B
 
 
 def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
-    """What the content is, if the name or the media type does not say otherwise."""
+    """Kind of the content, if the name or the media type does not say otherwise."""
     suffix = Path(name).suffix.lower()
     kind = _kind_by_content(data, pdf_expected=suffix == ".pdf")
     if suffix in _OTHER_SUFFIXES:
@@ -180,7 +180,7 @@ def _kind_by_content(data: bytes, *, pdf_expected: bool) -> Kind:
 
 
 def _ole(data: bytes) -> ServiceError:
-    """What is wrong with a file in the container of old Office files, by the names of the streams in it."""
+    """Error for a file in the container of old Office files, by the names of the streams in it."""
     if "EncryptedPackage".encode("utf-16-le") in data:
         return UnreadableDocumentError(
             "it is an Office document that is encrypted with a password; expected one that opens without:"

@@ -125,7 +125,7 @@ def _within(parent: BaseOxmlElement, tag: str) -> Iterator[BaseOxmlElement]:
 
 
 def _continues_above(cell: BaseOxmlElement) -> bool:
-    """Whether the cell is the lower part of one that was merged downwards."""
+    """True where the cell is the lower part of one that was merged downwards."""
     merge = cell.find(f"{_W}tcPr/{_W}vMerge")
     return merge is not None and merge.get(f"{_W}val", "continue") == "continue"
 

@@ -61,7 +61,7 @@ def harmless(content: BinaryIO) -> bytes:
 
 
 def _check_declared(entries: list[zipfile.ZipInfo]) -> None:
-    """What can be said before anything is unpacked; the sizes are those that the archive states."""
+    """Checks what is possible before anything is unpacked; the sizes are those that the archive states."""
     if len(entries) > MAX_ENTRIES:
         raise _bomb(f"it has {len(entries)} files in its ZIP archive; a DOCX has at most {MAX_ENTRIES}")
     total = sum(entry.file_size for entry in entries)

@@ -1,4 +1,4 @@
-"""The door: who may come in, how often, from which page, and with how large a body."""
+"""Admission middleware: authentication, rate limit, origin check, body size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ESCAPED = 12  # bytes that a character takes at most in JSON: two escapes of si
 
 
 class Door:
-    """ASGI middleware that lets a request in before a byte of its body is read, or answers it itself."""
+    """ASGI middleware that admits a request before a byte of its body is read, or answers it itself."""
 
     def __init__(self, app: ASGIApp, frame: Frame) -> None:
         self._app, self._frame = app, frame
@@ -79,9 +79,9 @@ class Door:
             await answer(refusal)(scope, body.receive, send)
 
     def _admit(self, scope: Scope) -> bool:
-        """Whether the request counts as one in flight, which a guest's does not: guests are counted by connections.
+        """True where the request counts as one in flight; a guest's does not: guests are counted by connections.
 
-        Raises what stands against the request; else the scope's state has its client, where it has one.
+        Raises the error that refuses the request; else the scope's state has its client, where it has one.
         """
         headers, path = Headers(scope=scope), scope["path"]
         public = path in OPEN_PATHS or path.startswith(OPEN_FOLDERS)
@@ -109,7 +109,7 @@ class Door:
         return True
 
     def _whose(self, method: str, headers: Headers, *, public: bool) -> Client | ServiceError:
-        """Whose request it is, also on an open path; or what keeps it from being anybody's."""
+        """Client of a request, also on an open path; or the error that refuses it."""
         if self._frame.keys is None:
             return UnauthorizedError("no key is asked for") if public else Client("")
         try:
@@ -118,7 +118,7 @@ class Door:
             return error
 
     def _client(self, keys: Keys, method: str, headers: Headers) -> Client:
-        """Whose request it is, by its key or by the session of its page."""
+        """Client of a request, by its key or by the session of its page."""
         if (given := headers.get("authorization")) is not None:
             scheme, _, key = given.partition(" ")
             if scheme.lower() != "bearer" or not key.strip():
@@ -138,7 +138,7 @@ class Door:
         raise UnauthorizedError("an API key is needed: send the header `Authorization: Bearer KEY`")
 
     def _check_page(self, method: str, headers: Headers) -> None:
-        """Where no key is asked for, a browser's own words tell whether a foreign page made it come."""
+        """Origin check without keys: a browser's own headers tell whether a foreign page sent the request."""
         if method in _SAFE or headers.get(PAGE_HEADER) == "1":  # a foreign page cannot send this header unasked
             return
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
@@ -172,7 +172,7 @@ def _check_size(scope: Scope) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name or address can only mean this machine."""
+    """True where a host's name or address can only mean this machine."""
     host = host.strip("[]").rstrip(".").lower()
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -183,7 +183,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_host(headers: Headers) -> None:
-    """A foreign name that leads here is a page that has its name point at this machine, to get past the browser."""
+    """DNS rebinding: a page's own name points at this machine, to get past the browser's origin rules."""
     given = headers.get("host")
     if given is None:
         return

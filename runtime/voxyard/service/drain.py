@@ -1,4 +1,4 @@
-"""The end of the service's work: nothing more is begun, and what the workers have in hand is waited for."""
+"""Graceful shutdown: nothing more is begun, and the chunks that workers have in hand are waited for."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from voxyard.speech.pool import Pool
 
 
 class Work:
-    """What the service does beside answering: its documents, and the speech that open requests wait for.
+    """Work of the service beside answering: its documents, and the speech that open requests wait for.
 
-    Documents wait in the store for the next start. Requests that have begun go on to be spoken while they are open.
+    Documents wait in the store for the next start. Requests that have begun are still spoken while they are open.
     """
 
     def __init__(self, desk: Desk, turnstile: Turnstile, pool: Pool) -> None:
@@ -23,7 +23,7 @@ class Work:
 
     @property
     def draining(self) -> bool:
-        """Whether nothing more is begun."""
+        """True where no new work is begun."""
         return self._drain is not None
 
     def drain(self) -> None:
@@ -34,7 +34,7 @@ class Work:
 
     @property
     def drained(self) -> bool:
-        """Whether the documents' chunks that were with a worker have come back."""
+        """True where the documents' chunks that were with a worker have come back."""
         return self._drain is not None and self._drain.over
 
     def awaited(self) -> str:

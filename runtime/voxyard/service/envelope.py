@@ -48,7 +48,7 @@ def answer(error: ServiceError) -> JSONResponse:
 
 
 def failure(request_id: str) -> JSONResponse:
-    """What is said of an error of ours: nothing but where to look it up."""
+    """Response for an internal error: the request id, and nothing else."""
     message = f"the service failed at this request; its log tells more under the request id {request_id}"
     return envelope(500, message, "server_error", "internal_error")
 

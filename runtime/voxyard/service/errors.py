@@ -1,4 +1,4 @@
-"""What a client or an operator of the service can cause: one family, each with its HTTP status and its name."""
+"""Service errors that a client or an operator can cause: one family, each with its HTTP status and its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document that is followed while it grows: its sound in text order, and its changes as server-sent events."""
+"""Streams of a document while it is spoken: its audio in text order, its changes as server-sent events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Seen = tuple[str, float | None, float | None]  # a chunk's state and times
 
 @contextlib.asynccontextmanager
 async def _hearing(desk: Desk, id: str) -> AsyncGenerator[None, None]:  # noqa: A002
-    """The desk knows that somebody waits for the sound; a reader that is cut off is counted out all the same."""
+    """Counts a listener of the document; one that is cut off is counted out all the same."""
     await run_sync(desk.listen, id, True)
     try:
         yield
@@ -85,14 +85,14 @@ async def _check_goes_on(services: Services, id: str) -> None:  # noqa: A002
 
 
 def failure(document: Document) -> str:
-    """Why there is no sound of a failed document."""
+    """Error message of a failed document that has no audio."""
     reason = document.reason or "no reason is known"
     return f"document {document.id} has failed: {reason}; POST /v1/documents/{document.id}/retry speaks it again"
 
 
 @dataclass
 class _Told:
-    """What a client has been told of the chunks; `whole` of them, from the first on, with their times."""
+    """Chunks that a client has been told of; `whole` of them, from the first on, with their times."""
 
     whole: int
     chunks: dict[int, _Seen] = field(default_factory=dict)

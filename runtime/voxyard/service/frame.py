@@ -1,4 +1,4 @@
-"""What stands around every endpoint: request ids, log lines, metrics, security headers, and the way out of errors."""
+"""ASGI middleware: request IDs, access log, metrics, security headers, error responses."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Ready = Callable[[], tuple[bool, str]]
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """What the frame of a service works with; `keys` and `sessions` are None where no key is asked for."""
+    """Dependencies of the middleware; `keys` and `sessions` are None where no key is asked for."""
 
     section: ServiceSection
     registry: CollectorRegistry
@@ -110,7 +110,7 @@ def install(app: FastAPI, frame: Frame) -> None:
 
 
 class Health(BaseModel):
-    """How the service is."""
+    """Health of the service."""
 
     status: str
 
@@ -191,7 +191,7 @@ class FrameMiddleware:
 
 
 class _Request:
-    """What happened to one request; its `receive` and `send` watch what passes through them."""
+    """State of one request; its `receive` and `send` watch the messages that pass through them."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = Headers(scope=scope).get("x-request-id", "")
@@ -208,7 +208,7 @@ class _Request:
 
     @property
     def started(self) -> bool:
-        """Whether the answer has begun."""
+        """True where the response has begun."""
         return self._status is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Guests: connections that have not shown a valid key. They are counted apart from those that have."""
+"""Guests: connections without a valid key. They are counted apart from those that have one."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ class Guests:
                 del self._addresses[address]
 
     def stands(self, guest: Guest) -> bool:
-        """Whether it is a guest without a seat."""
+        """True where it is a guest without a seat."""
         return guest in self._standing
 
     def complaint(self) -> str:
-        """What a guest without a seat is told."""
+        """Message for a guest without a seat."""
         return (
             f"too many connections are open that have shown no valid API key (at most {self._of_address} of one "
             f"address, {self._most} in all): send the header `Authorization: Bearer KEY`, or try again soon"

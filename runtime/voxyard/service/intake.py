@@ -1,4 +1,4 @@
-"""What a client asks for becomes what the service keeps: checked, cut into chunks, with a fingerprint."""
+"""Turns requests into stored documents: checked, cut into chunks, with a fingerprint."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 @dataclass(frozen=True)
 class Wish:
-    """What a client wants of a document, as it came."""
+    """Document as a client asked for it."""
 
     text: str
     title: str | None = None

@@ -37,7 +37,7 @@ _HEADER = "# API keys of voxyard: name: SHA-256 of the key. `voxyard keys` write
 
 @dataclass(frozen=True)
 class Client:
-    """Whom a request comes from: the name of its API key, "" where none is asked for."""
+    """Client that a request comes from: the name of its API key, "" where none is asked for."""
 
     name: str
 
@@ -48,7 +48,7 @@ def new_key() -> str:
 
 
 def hashed(key: str) -> str:
-    """What is kept of a key: the SHA-256 of its UTF-8 bytes as 64 hexadecimal digits."""
+    """Stored form of a key: the SHA-256 of its UTF-8 bytes as 64 hexadecimal digits."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -74,7 +74,7 @@ class Keys:
             log.warning("%s holds no key: every request is refused until `voxyard keys new NAME` writes one", path)
 
     def client(self, key: str) -> Client | None:
-        """Whose key this is; the time it takes does not tell which key came near."""
+        """Client of this key; the time it takes does not tell which key came near."""
         if len(key) > _LONGEST_KEY:
             return None
         given, found = hashed(key), None

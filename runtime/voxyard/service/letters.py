@@ -1,4 +1,4 @@
-"""What the clerk is told by the other threads."""
+"""Messages from the other threads to the dispatcher."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Arrived:
-    """A document is in the store and wants to be spoken."""
+    """A document is in the store, to be spoken."""
 
     id: str
 
@@ -41,7 +41,7 @@ class Gone:
 
 @dataclass(frozen=True)
 class Listening:
-    """Somebody hears the document while it is made, or does no longer."""
+    """A listener of the document has come or gone."""
 
     id: str
     listening: bool

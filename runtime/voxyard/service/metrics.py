@@ -62,7 +62,7 @@ class ServiceMetrics:
 
 
 class _Held(Collector):
-    """What the service holds when it is asked."""
+    """Gauges that are read from the service at each scrape."""
 
     def __init__(self, documents: Callable[[], Mapping[str, int]] | None, disk: Callable[[], Disk] | None) -> None:
         self._documents, self._disk = documents, disk
@@ -72,7 +72,7 @@ class _Held(Collector):
         return [self._family_of_documents({}), *self._families_of_disk(None)]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """What can be told now: a store that cannot be read takes its own figures away and no others."""
+        """Gauges available now: a store that cannot be read takes its own figures away and no others."""
         if self._documents is not None:
             try:
                 yield self._family_of_documents(self._documents())

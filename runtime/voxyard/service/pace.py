@@ -1,4 +1,4 @@
-"""How much sound the workers make in a second, measured as it comes."""
+"""Synthesis throughput: seconds of audio per second, measured as it comes."""
 
 from __future__ import annotations
 

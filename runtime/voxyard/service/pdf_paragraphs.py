@@ -86,7 +86,7 @@ def _has_hyphen(before: str, after: str, spoken: Counter[str]) -> bool:
 
 
 class _Measures:
-    """What is usual in a document: for each font size the distance of lines and the length of a long line."""
+    """Typical measures of a document: for each font size the distance of lines and the length of a long line."""
 
     def __init__(self, pages: Sequence[Sequence[Line]]) -> None:
         distances: dict[int, list[float]] = {}
@@ -105,7 +105,7 @@ class _Measures:
         self._long = {size: _quantile(found, 0.9) for size, found in lengths.items()}
 
     def parts(self, before: Line, after: Line, *, new_page: bool) -> bool:
-        """Whether a new paragraph begins with `after`."""
+        """True where a new paragraph begins with `after`."""
         ended = _ENDS.search(before.text) is not None
         distance = after.down - before.down
         if not _same_size(before, after):

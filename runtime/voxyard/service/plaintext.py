@@ -154,7 +154,7 @@ def _guess(data: bytes) -> str:
 
 
 def _reads_as_western(data: bytes) -> bool:
-    """Whether it is Western European text: all bytes have a character, and no sign stands within a word."""
+    """True for Western European text: all bytes have a character, and no sign stands within a word."""
     try:
         return _SIGN_WITHIN_A_WORD.search(data.decode("cp1252")) is None
     except UnicodeDecodeError:

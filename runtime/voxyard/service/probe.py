@@ -1,4 +1,4 @@
-"""Asks the speech service on this machine whether it is well; `python -m voxyard.service.probe` is the health check."""
+"""Health check of the speech service on this machine: `python -m voxyard.service.probe`."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Protocol(H11Protocol):
             self.refuse()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP gets the error envelope too, and the connection's end."""
+        """Error envelope for a request that is no HTTP; closes the connection."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()
             return

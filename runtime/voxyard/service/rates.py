@@ -1,4 +1,4 @@
-"""How often a client may come: a token bucket for each API key."""
+"""Rate limiter: a token bucket per API key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service keeps of a document and of its chunks; frozen, without behaviour."""
+"""Stored records of documents and their chunks; frozen, without behaviour."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _table(title: str, rows: list[tuple[str, str, Mapping[str, Any], str]]) -> I
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """What a field may be, in a few words."""
+    """Type of a field, in a few words."""
     if "enum" in schema:
         return ", ".join(str(each) for each in schema["enum"])
     if "anyOf" in schema:

@@ -1,4 +1,4 @@
-"""What there is to ask for: models, voices, and the workers that speak."""
+"""Catalogue routes: models, voices and workers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def list_voices(voices: TheVoices) -> VoicesOut:
     summary="The GPUs and the workers",
 )
 def list_workers(services: TheServices) -> WorkersOut:
-    """What the driver says of the GPUs of this host, and what each worker of the pool is doing."""
+    """GPUs of this host as the driver reports them, and the state of each worker of the pool."""
     return WorkersOut(
         gpus=[
             GpuOut(

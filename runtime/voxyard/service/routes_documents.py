@@ -150,7 +150,7 @@ def retrieve_document(
     client: TheClient,
     chunks: Annotated[bool, Query(description="With every chunk, its text and its times.")] = False,
 ) -> DocumentOut:
-    """How far it is, and where its sound is."""
+    """Progress of a document, and the address of its audio."""
     document = services.store.document(id, client.name)
     return _shown(services, document, services.store.text(id) if chunks else None)
 

@@ -45,7 +45,7 @@ def earlier(connection: sqlite3.Connection, new: NewDocument) -> Document | None
 def end_chunk(
     connection: sqlite3.Connection, number: int, index: int, state: str, samples: int | None, reason: str | None
 ) -> bool:
-    """Whether the chunk was waiting and has ended now."""
+    """True where the chunk was waiting and has ended now."""
     changed = connection.execute(
         "UPDATE chunks SET state = ?, samples = ?, reason = ? WHERE document = ? AND place = ? AND state = 'waiting'",
         (state, samples, reason, number, index),

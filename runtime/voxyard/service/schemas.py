@@ -1,4 +1,4 @@
-"""What travels over HTTP, in the words of the API: requests that are checked, answers that are documented."""
+"""HTTP schemas: requests that are checked, answers that are documented."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class UploadBody(BaseModel):
 
 
 class ErrorDetail(BaseModel):
-    """What was wrong."""
+    """Error details."""
 
     message: str = Field(description="For a person: what was found, what was expected, what to do.")
     type: str
@@ -109,7 +109,7 @@ class ErrorBody(BaseModel):
 
 
 class ProgressOut(BaseModel):
-    """How far a document is."""
+    """Progress of a document."""
 
     chunks: int
     done: int = Field(description="Spoken, silenced or failed.")
@@ -121,7 +121,7 @@ class ProgressOut(BaseModel):
 
 
 class AudioOut(BaseModel):
-    """Where the sound is, and how much of it can be heard without a gap."""
+    """Audio of a document: its address, and how much can be heard without a gap."""
 
     url: str
     ready_seconds: float | None = Field(description="From the beginning on, with pauses; null in lists.")

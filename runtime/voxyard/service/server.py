@@ -220,7 +220,7 @@ class _Server(uvicorn.Server):
             log.warning("stopping: time is over for %s; it is spoken again at the next start", said)
 
     def _awaited(self, seconds: float) -> list[str]:
-        """What is waited for so long after the beginning, in words, which may be missing still."""
+        """Work that is still waited for so long after the beginning, in words, which may be missing still."""
         found, requests = [], len(self.server_state.tasks)
         if self._work is not None and not self._work.drained and seconds < self._section.drain_seconds:
             found.append(self._work.awaited())
@@ -235,7 +235,7 @@ def _address(taken: socket.socket) -> str:
 
 
 def _open_files() -> int:
-    """How many files the process may open."""
+    """Limit of open files of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _OPEN_FILES if soft == resource.RLIM_INFINITY else soft
 

@@ -1,4 +1,4 @@
-"""What the endpoints stand on: everything that a running service holds, put together once by `voxyard serve`."""
+"""Service container: all parts of a running service, put together once by `voxyard serve`."""
 
 from __future__ import annotations
 

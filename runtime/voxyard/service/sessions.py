@@ -1,4 +1,4 @@
-"""Browser sessions: a key is shown once, and a cookie speaks for it, as <audio> and EventSource send no headers."""
+"""Browser sessions: the key is sent once, then a cookie replaces it, as <audio> and EventSource send no headers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Sessions:
         return f"{client.name}~{end}~{number}~{self._signature(client.name, end, number)}"
 
     def client(self, cookie: str) -> Client | None:
-        """Whom a cookie speaks for; None where it is forged, over, or its key revoked."""
+        """Client of a cookie; None where it is forged, expired, or its key revoked."""
         if (parts := _COOKIE.fullmatch(cookie)) is None:
             return None
         name, end, number, signature = parts[1], int(parts[2]), parts[3], parts[4]
@@ -102,13 +102,13 @@ def read_secret(path: Path) -> bytes:
 
 
 class SessionBody(BaseModel):
-    """What the page sends once."""
+    """Key that the page sends once to open a session."""
 
     key: Annotated[str, Field(min_length=1, max_length=512, description="An API key.")]
 
 
 class Standing(BaseModel):
-    """Whether a key is asked for, and whose session this is."""
+    """Authentication state: a key is needed or not, and the client of this session."""
 
     key_needed: bool = Field(description="False where the service has no API keys.")
     client: str | None = Field(description="The name of the session's key; null without a session.")

@@ -1,4 +1,4 @@
-"""The shelf: the sound of every chunk, and of every document once it is whole, as files that outlive a power cut."""
+"""Durable audio files: one per chunk, one WAV per finished document, safe against a power cut."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Shelf:
                 raise NotFoundError(f"the sound of chunk {index} of document {id} is not there") from None
 
     def has(self, id: str, index: int, samples: int) -> bool:  # noqa: A002
-        """Whether the sound of a chunk is there, all of it."""
+        """True where the audio of a chunk is there, all of it."""
         return _size(self._chunk(id, index)) == samples * WIDTH and self._chunk(id, index).is_file()
 
     def assemble(self, id: str, chunks: Sequence[Chunk], pauses: Pauses) -> Path:  # noqa: A002
@@ -87,7 +87,7 @@ class Shelf:
         return self._whole(id)
 
     def is_whole(self, id: str, chunks: Sequence[Chunk], pauses: Pauses) -> bool:  # noqa: A002
-        """Whether `audio.wav` of these chunks is there."""
+        """True where `audio.wav` of these chunks is there."""
         return _size(self._whole(id)) == file_size(_length(chunks, pauses)) and self._whole(id).is_file()
 
     def tidy(self, id: str) -> None:  # noqa: A002
@@ -146,7 +146,7 @@ class Shelf:
             return tuple(sorted(path.name for path in self._folder.iterdir() if _ID.fullmatch(path.name)))
 
     def used_bytes(self) -> int:
-        """Bytes of sound on the shelf."""
+        """Bytes of stored audio."""
         with self._counting:
             return self._used
 
@@ -157,7 +157,7 @@ class Shelf:
             return found.f_bavail * found.f_frsize
 
     def check_room(self, estimated_seconds: float, waiting_seconds: float = 0.0) -> None:
-        """Whether so much more sound fits, beside what was accepted and is not yet spoken.
+        """Checks that so much more audio fits, beside what was accepted and is not yet spoken.
 
         Raises:
             NoRoomError: it does not fit into the quota, or the disk would be left with less than the reserve.
@@ -211,7 +211,7 @@ class Shelf:
 
     @contextmanager
     def _file(self, path: Path) -> Iterator[BinaryIO]:
-        """A file that gets its name when it is on the disk; it is as if it had never been where the block fails."""
+        """Atomic write: the file gets its name once it is on the disk, and is removed where the block fails."""
         part = path.with_name(path.name + _PART)
         try:
             with _told(path):

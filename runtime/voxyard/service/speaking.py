@@ -24,7 +24,7 @@ _WEIGHT = 0.2  # of the newest request in the mean
 
 
 class Turnstile:
-    """Lets in so many speech requests at a time, and knows about when the next place is free."""
+    """Limits concurrent speech requests; estimates Retry-After."""
 
     def __init__(self, places: int) -> None:
         self._places, self._taken, self._seconds = places, 0, 1.0
@@ -36,7 +36,7 @@ class Turnstile:
         return self._taken
 
     def close(self) -> None:
-        """Let nobody in any more; those inside stay."""
+        """Admit no more requests; those inside stay."""
         self._closed = True
 
     @contextlib.contextmanager

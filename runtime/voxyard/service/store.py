@@ -1,4 +1,4 @@
-"""The store: every document that was accepted, how far it is, and which webhooks are due."""
+"""Document store (SQLite): every accepted document, its progress, and the webhooks that are due."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HookEvent = Literal["document.completed", "document.failed"]
 
 @dataclass(frozen=True)
 class Load:
-    """What is yet to be spoken."""
+    """Backlog: the work that is yet to be spoken."""
 
     documents: int  # not finished
     chunks: int  # of them, without an outcome
@@ -140,7 +140,7 @@ class Store:
             return tuple(rows.read(row) for row in found)
 
     def load(self) -> Load:
-        """How much is yet to be spoken."""
+        """Backlog that is yet to be spoken."""
         with self._database.read() as connection:
             row = connection.execute(
                 """
@@ -151,7 +151,7 @@ class Store:
             return Load(*row)
 
     def counts(self) -> dict[State, int]:
-        """How many documents there are in each state."""
+        """Number of documents in each state."""
         counts: dict[State, int] = {"pending": 0, "processing": 0, "completed": 0, "failed": 0}
         with self._database.read() as connection:
             counts.update(dict(connection.execute("SELECT state, count(*) FROM documents GROUP BY state").fetchall()))
@@ -214,7 +214,7 @@ class Store:
         self._end(id, "failed", when, reason, "document.failed")
 
     def parked(self, id: str, reason: str | None) -> None:  # noqa: A002
-        """Why it does not go on for now; None: it does."""
+        """Stores the reason why a document is parked; None: it goes on."""
         with self._database.write() as connection:
             connection.execute(
                 """

@@ -1,4 +1,4 @@
-"""Sound that leaves while it is made: outcomes in text order, joined, encoded, and sent to whoever still listens."""
+"""Streaming audio: outcomes in text order, joined, encoded, and sent while the client is connected."""
 
 from __future__ import annotations
 
@@ -179,5 +179,5 @@ def _proper(error: Exception) -> ServiceError:
 
 
 async def in_thread(encode: Callable[..., bytes], *arguments: object) -> bytes:
-    """What a method of a Recording gives, without holding the event loop. A cancelled stream waits for its end."""
+    """Result of a method of a Recording, without blocking the event loop. A cancelled stream waits for its end."""
     return await run_sync(encode, *arguments)

@@ -1,4 +1,4 @@
-"""When each chunk is heard in the joined sound: what `speech.join` does, told from lengths alone."""
+"""Timeline of chunks in the joined audio: computed from lengths alone, as `speech.join` joins them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Span:
 
     @property
     def start_seconds(self) -> float:
-        """When the chunk begins."""
+        """Start of the chunk in seconds."""
         return self.start / SAMPLE_RATE
 
     @property
     def end_seconds(self) -> float:
-        """When it has ended."""
+        """End of the chunk in seconds."""
         return self.end / SAMPLE_RATE
 
 

@@ -23,7 +23,7 @@ _FIELDS = 16  # of a form
 
 
 async def wish(request: Request, section: ServiceSection, idempotency_key: str | None) -> Wish:
-    """What a client wants, with its text read.
+    """Document as a client asked for it, with its text read.
 
     Raises:
         ServiceError: the body is too large or of another kind, or no text can be read in the file.
@@ -81,7 +81,7 @@ def _wish(options: DocumentBody | UploadBody, text: str, title: str | None, idem
 
 
 def _valid(read: Any) -> Any:
-    """What a model reads; its complaints are the request's."""
+    """Validated model; its validation errors become the request's."""
     try:
         return read()
     except ValidationError as error:

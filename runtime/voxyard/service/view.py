@@ -24,7 +24,7 @@ class Timed:
         return self.spans[-1].end_seconds if self.spans else 0.0
 
     def times(self, index: int) -> tuple[float | None, float | None]:
-        """When a chunk begins and ends."""
+        """Start and end of a chunk, in seconds."""
         if index >= len(self.spans):
             return None, None
         return round(self.spans[index].start_seconds, 6), round(self.spans[index].end_seconds, 6)

@@ -108,14 +108,14 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def model_name(engine: EngineName) -> str:
-    """What the engine's model is called: the room of its factory, as in `bark` for `voxyard.bark.engine:bark`."""
+    """Model name of the engine: the package of its factory, as in `bark` for `voxyard.bark.engine:bark`."""
     module, _, factory = engine.factory.partition(":")
     rooms = module.split(".")
     return rooms[-2] if len(rooms) > 1 else factory
 
 
 def check_model(name: str, frontend: Frontend) -> None:
-    """Whether a request may name this model.
+    """Checks that a request may name this model.
 
     Raises:
         ModelNotFoundError: it may not; the message lists the names.

@@ -1,4 +1,4 @@
-"""Webhooks: tells those who asked that a document is completed or has failed, signed, until they have heard it."""
+"""Webhooks: signed notices that a document is completed or has failed, retried with backoff until accepted."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Outbox(Protocol):
-    """What is asked of the store."""
+    """Store interface of the webhook sender."""
 
     def document(self, id: str, owner: str | None = None) -> Document:  # noqa: A002
         """The document as it stands."""
 
     def pending_hooks(self, now: float, limit: int = 100) -> tuple[Hook, ...]:
-        """What is due."""
+        """Hooks that are due."""
 
     def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:  # noqa: A002
         """It went wrong."""
@@ -58,13 +58,13 @@ class Outbox(Protocol):
 
 @dataclass(frozen=True)
 class WebhookRules:
-    """Where webhooks may go, and what signs them; an entry without a port stands for the ports 80 and 443."""
+    """Allowed targets of webhooks, and their secret; an entry without a port stands for the ports 80 and 443."""
 
     hosts: tuple[str, ...]
     secret: bytes = field(repr=False)
 
     def check(self, url: str) -> None:
-        """Whether a webhook may go there.
+        """Checks that a webhook may go there.
 
         Raises:
             ServiceError: it is no URL.
@@ -107,7 +107,7 @@ def sign(secret: bytes, body: bytes, when: int) -> str:
 
 
 def verify(secret: bytes, header: str, body: bytes, *, now: float, tolerance: float = TOLERANCE) -> bool:
-    """What a receiver does with the header: whether the body is ours, and not an old one sent again."""
+    """Verification at the receiver: True where the header signs the body, and is not an old one sent again."""
     parts = dict(part.partition("=")[::2] for part in header.split(","))
     when = parts.get("t", "")
     if not (when.isascii() and when.isdecimal() and len(when) < 15) or abs(now - int(when)) > tolerance:

@@ -152,7 +152,7 @@ class _Splitter:
         return self._count_tokens(self._text[start:end])
 
     def ending(self, end: int) -> Ending:
-        """Whether a sentence ends here: the next chunk begins behind the blanks that follow."""
+        """Kind of sentence end here: the next chunk begins behind the blanks that follow."""
         while end < len(self._text) and self._text[end].isspace():
             end += 1
         at = bisect_right(self._sentence_ends, end) - 1

@@ -46,7 +46,7 @@ class DiskFullError(EncodeError):
 
 @dataclass(frozen=True)
 class _Codec:
-    """How FFmpeg makes a format: the encoder, the container around it, and their options."""
+    """FFmpeg settings of a format: the encoder, the container around it, and their options."""
 
     encoder: str
     container: str
@@ -105,7 +105,7 @@ def open_coder(
     samples: int | None = None,
     amend: bool = False,
 ) -> Coder:
-    """What makes `format`; with `amend` it tells at the end what the beginning should have been.
+    """Encoder for `format`; with `amend` it tells at the end what the beginning should have been.
 
     Raises:
         EncodeError: the format is unknown, or cannot have this sample rate.

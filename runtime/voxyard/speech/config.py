@@ -11,7 +11,7 @@ DEFAULT_WORKERS = 4
 
 
 class SpeakSection(Section):
-    """What `voxyard speak` says, and what it tells of it."""
+    """Text, voice and output of `voxyard speak`."""
 
     voice: str | None = setting(
         None,
@@ -30,7 +30,7 @@ class SpeakSection(Section):
 
 
 class SpeechSection(Section):
-    """How many processes speak, how long they may take, and how their chunks are joined."""
+    """Worker processes, their timeouts, and the pauses between chunks."""
 
     enable_parallel_tts: bool = setting(
         True,

@@ -1,4 +1,4 @@
-"""Where a sentence may be cut that is too long: after a clause, a word, a joint in a word, a letter."""
+"""Cuts sentences that are too long: after a clause, a word, a joint in a word, a letter."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _after(pattern: re.Pattern[str], text: str, start: int, end: int) -> list[in
 
 
 def _belongs(character: str) -> bool:
-    """Whether it is drawn onto the character before it."""
+    """True where it is drawn onto the character before it."""
     code = ord(character)
     return (
         unicodedata.category(character)[0] == "M"

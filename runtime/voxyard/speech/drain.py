@@ -1,4 +1,4 @@
-"""A pool that is about to end: what its workers still have, and that they have handed it in."""
+"""Draining a pool: the chunks that its workers still have, and that they have returned them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Awaited:
 
 
 class Drain:
-    """How far the pool is with it. Made by `Pool.drain`; may be read from any thread."""
+    """Progress of draining the pool. Made by `Pool.drain`; may be read from any thread."""
 
     def __init__(self) -> None:
         self._awaited: tuple[Awaited, ...] = ()
@@ -29,7 +29,7 @@ class Drain:
 
     @property
     def over(self) -> bool:
-        """Whether every chunk that was with a worker has come to an end, and has been delivered."""
+        """True where every chunk that was with a worker has come to an end, and has been delivered."""
         return self._over.is_set()
 
     def wait(self, seconds: float | None = None) -> bool:

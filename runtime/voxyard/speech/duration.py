@@ -1,4 +1,4 @@
-"""How long a text will sound: an estimate from its characters, made before anything is spoken.
+"""Duration of a text's speech: an estimate from its characters, made before anything is spoken.
 
 The figures are assumptions of ours for calm reading aloud, not measurements of any engine. They lean to the slow
 side, because a chunk that turns out longer than an engine can speak loses its end.

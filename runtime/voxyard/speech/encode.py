@@ -1,4 +1,4 @@
-"""Sound into bytes that others play, at the speed they want it, while it is still being spoken."""
+"""Streaming audio encoder: samples to bytes of a format, at a given speed, while the text is still being spoken."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class SoundFile:
 
     @property
     def seconds(self) -> float:
-        """How much was taken."""
+        """Duration of the audio that was taken, in seconds."""
         return self.samples / self.sample_rate
 
     def write(self, audio: Audio) -> None:

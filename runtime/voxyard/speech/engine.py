@@ -1,4 +1,4 @@
-"""What the pool asks of an engine, and how an engine is named so that only its worker imports it."""
+"""Engine protocol of the pool, and the engine's name, so that only its worker imports it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
 
 @dataclass(frozen=True)
 class Ready:
-    """What an engine found when it loaded its model."""
+    """Properties of an engine with its model loaded."""
 
     batch_limit: int  # rows: chunks that it decodes together
     sample_rate: int = SAMPLE_RATE
@@ -95,7 +95,7 @@ class EngineName:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether only a new process gets over the error: most errors of CUDA stick to the process's context."""
+    """True where only a new process gets over the error: most errors of CUDA stick to the process's context."""
     if isinstance(error, EngineLostError):
         return True
     kinds = {kind.__name__ for kind in type(error).__mro__}

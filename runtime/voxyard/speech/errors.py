@@ -1,4 +1,4 @@
-"""What can go wrong between a text and its sound: one exception type for the room."""
+"""SpeechError: the one exception type between a text and its audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a setting names as `package.module:factory`, imported where it is needed and nowhere else."""
+"""Import of `package.module:factory` from a setting, where it is needed and nowhere else."""
 
 from __future__ import annotations
 

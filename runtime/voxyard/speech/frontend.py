@@ -1,4 +1,4 @@
-"""What an engine says of itself without its model: how it reads text, which voices it has, what to load in a worker."""
+"""Engine front end, without its model: how it reads text, which voices it has, what to load in a worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Frontend(Protocol):
 
     @property
     def engine(self) -> EngineName:
-        """What a worker loads."""
+        """Engine that a worker loads."""
 
     @property
     def max_tokens(self) -> int:
@@ -29,7 +29,7 @@ class Frontend(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a listener must know before hearing anything: that the weights are random, for example."""
+        """Warnings for a listener: that the weights are random, for example."""
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, before any cutting."""
@@ -41,7 +41,7 @@ class Frontend(Protocol):
         """The voice of a document that names none, so that one voice speaks all of it; None: the engine has one."""
 
     def check_voice(self, name: str) -> None:
-        """Whether there is such a voice.
+        """Checks that there is such a voice.
 
         Raises:
             Exception: with `exit_code`, for the user; the message names the nearest voices.

@@ -29,7 +29,7 @@ class JobEndedError(SpeechError):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a chunk: `result` unless it failed; both, where a failed chunk became silence."""
+    """Outcome of a chunk: `result` unless it failed; both, where a failed chunk became silence."""
 
     index: int
     request: Request
@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is, in chunks and seconds of sound."""
+    """Progress of a job, in chunks and seconds of audio."""
 
     total: int
     done: int
@@ -53,7 +53,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """What is done of the work, 0 to 1: long chunks count for more."""
+        """Share of the work that is done, 0 to 1: long chunks count for more."""
         if self.done >= self.total or self.estimated_total <= 0:
             return self.done / self.total if self.total else 1.0
         return self.estimated_done / self.estimated_total
@@ -85,7 +85,7 @@ class Job:
 
     @property
     def progress(self) -> Progress:
-        """How far it is now."""
+        """Progress up to now."""
         with self._changed:
             return Progress(
                 len(self.requests),
@@ -98,7 +98,7 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """Whether every chunk has its outcome, or none will come."""
+        """True where every chunk has its outcome, or none will come."""
         with self._changed:
             return self._ended is not None or self._done == len(self.requests)
 

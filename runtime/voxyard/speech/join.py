@@ -54,12 +54,12 @@ class Piece:
 
     @property
     def start_seconds(self) -> float:
-        """When the chunk begins."""
+        """Start of the chunk in seconds."""
         return self.start / self.sample_rate
 
     @property
     def end_seconds(self) -> float:
-        """When it has ended."""
+        """End of the chunk in seconds."""
         return self.end / self.sample_rate
 
 

@@ -1,4 +1,4 @@
-"""A lease: a chunk that a worker has, until it answers, dies or is late."""
+"""Lease: a chunk that a worker holds until it answers, dies or times out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pool's thread is told, by its workers' readers and by its callers."""
+"""Messages to the pool's thread, from its workers' readers and from its callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the pool waits, how often it tries, and how many workers a document of some length is worth."""
+"""Pool limits: timeouts, retries, and the number of workers for a document's length."""
 
 from __future__ import annotations
 

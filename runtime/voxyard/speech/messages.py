@@ -1,4 +1,4 @@
-"""What the pool and a worker's process say to each other over their pipe."""
+"""Message protocol between the pool and a worker's process, over their pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script spoken from its beginning to its end, in order, into whatever takes sound."""
+"""Speaks a script from beginning to end, in order, into an audio sink."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IN_ORDER = 600.0  # seconds of sound from which on chunks are spoken in text ord
 
 @dataclass
 class Narration:
-    """What has been said so far; it goes on to be filled while `narrate` runs, so that an interrupt can tell."""
+    """State of a narration; filled while `narrate` runs, so that an interrupt can report it."""
 
     total: int
     chunks: int = 0  # joined and handed on

@@ -1,4 +1,4 @@
-"""What a pool tells whoever watches it; the default watches nothing."""
+"""Observer interface of the pool; the default does nothing."""
 
 from __future__ import annotations
 

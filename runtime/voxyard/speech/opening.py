@@ -1,4 +1,4 @@
-"""A host's pool, opened as its settings say: devices, admission, metrics."""
+"""Opens a host's pool from its settings: devices, admission, metrics."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def open_pool(
 def _observed(
     workload: str, chosen: Sequence[Device], gpus: Callable[[], Sequence[Gpu]], registry: CollectorRegistry | None
 ) -> Iterator[tuple[PoolObserver, Callable[[Device], None]]]:
-    """Who watches the pool, and who is told which device it holds."""
+    """Observer of the pool, and the function that is told which device it holds."""
     if registry is None:
         yield PoolObserver(), lambda _: None
         return

@@ -1,4 +1,4 @@
-"""Which devices get a worker: usable GPUs with room for one, no more than the settings allow."""
+"""Worker placement: usable GPUs with room for one, no more than the settings allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Cause = Literal["memory", "fault", "missing", "driver"]
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a GPU cannot take a worker yet, for a metric and in words that name the GPU."""
+    """Reason why a GPU cannot take a worker yet, for a metric and in words that name the GPU."""
 
     cause: Cause
     sentence: str
@@ -65,9 +65,9 @@ def cpu_devices(section: SpeechSection) -> tuple[Device, ...]:
 
 
 def refusal(gpu: Gpu, needed_mib: int, holders: Callable[[int], Sequence[Process]] = lambda _: ()) -> Refusal | None:
-    """Why a GPU cannot take a worker now. A card that does not tell its free memory is given the chance.
+    """Reason why a GPU cannot take a worker now. A card that does not report its free memory is tried.
 
-    `holders` tells, by the GPU's index, whose memory it is.
+    `holders` gives the processes that hold memory of a GPU, by its index.
     """
     if gpu.problem is not None:
         return Refusal("fault", f"GPU {gpu.index}: {gpu.problem}")
@@ -88,7 +88,7 @@ def admission(
     section: SpeechSection,
     holders: Callable[[int], Sequence[Process]] = processes_on,
 ) -> Callable[[Device], Refusal | None]:
-    """What a pool asks before each start: whether the device has the worker's memory free at that moment."""
+    """Admission check before each start of a worker: the device has the worker's memory free at that moment."""
 
     def admit(device: Device) -> Refusal | None:
         if not device.visible:
@@ -105,7 +105,7 @@ def admission(
 
 
 def _never(gpu: Gpu, needed_mib: int) -> str | None:
-    """Why a GPU cannot take a worker, however long one waits."""
+    """Reason why a GPU can never take a worker; None where it can."""
     if gpu.problem is not None:
         return gpu.problem
     if gpu.memory_total_mib is not None and gpu.memory_total_mib < needed_mib:

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Device:
-    """Where a worker runs: `visible` becomes CUDA_VISIBLE_DEVICES, empty for a worker without a GPU."""
+    """Device of a worker: `visible` becomes CUDA_VISIBLE_DEVICES, empty for a worker without a GPU."""
 
     name: str
     visible: str = ""
@@ -124,7 +124,7 @@ class WorkerProcess:
 
 
 def given_gpu() -> bool:
-    """Whether the pool gave this process, a worker's, a GPU."""
+    """True where the pool gave this process, a worker's, a GPU."""
     return bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 

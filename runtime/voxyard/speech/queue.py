@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass(slots=True)
 class _Waiting:
-    """What waits of one job. Two heaps over the same entries; an entry that was taken stays in the other, unseen."""
+    """Waiting chunks of one job. Two heaps over the same entries; one that was taken stays in the other, unseen."""
 
     number: int
     priority: int
@@ -102,16 +102,16 @@ class ChunkQueue:
         self._below = below
 
     def holds(self, job: int) -> bool:
-        """Whether nothing of the job is handed out, as it is held or has been removed."""
+        """True where nothing of the job is handed out, as it is held or has been removed."""
         return job not in self._jobs or self._jobs[job].priority < self._below
 
     @property
     def free(self) -> int:
-        """How many chunks wait and are not held."""
+        """Number of chunks that wait and are not held."""
         return sum(len(job.entries) for job in self._jobs.values() if job.priority >= self._below)
 
     def listen(self, job: int, listening: bool) -> None:
-        """Whether somebody waits for the job's chunks in text order."""
+        """Sets whether somebody waits for the job's chunks in text order."""
         if job in self._jobs:
             self._jobs[job].listening = listening
 

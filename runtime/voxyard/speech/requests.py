@@ -1,4 +1,4 @@
-"""What an engine is asked for and what it answers: the pool knows nothing else of speech."""
+"""Requests to an engine and its results: the pool knows nothing else of speech."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who speaks which chunk when: a state machine without a clock, processes or sound.
+"""Chunk scheduler: a state machine without a clock, processes or audio.
 
-Whoever owns it reports what happened, with the time, and then carries out `actions(now)`.
+Its owner reports what happened, with the time, and then carries out `actions(now)`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Scheduler:
             self._queue.put(Entry(Key(job, index), estimate, since=now))
 
     def listen(self, job: int, listening: bool) -> None:
-        """Whether somebody waits for the job's sound."""
+        """Sets whether somebody waits for the job's audio."""
         self._queue.listen(job, listening)
 
     def cancel(self, job: int) -> None:
@@ -199,7 +199,7 @@ class Scheduler:
     # What the owner has to do.
 
     def actions(self, now: float) -> tuple[Action, ...]:
-        """What follows from all reports up to now; each action is told once."""
+        """Actions that follow from all reports up to now; each is returned once."""
         self._look_for_the_late(now)
         self._start(now)
         self._grant(now)
@@ -215,7 +215,7 @@ class Scheduler:
         return max(0.0, min(moments) - now) if moments else None
 
     def census(self) -> Census:
-        """How things stand."""
+        """Counts of chunks and workers by state."""
         return Census(
             expected=sum(place.phase != "waiting" for place in self.slots),
             running=sum(place.running for place in self.slots),
@@ -293,7 +293,7 @@ class Scheduler:
         return min(most, -(-unfinished // max(1, processes)))
 
     def _next(self, place: Slot, apart: set[int]) -> Entry | None:
-        """What the worker gets now. A chunk that has to run alone waits until a worker has nothing else."""
+        """Next chunk for the worker, or None. A chunk that has to run alone waits until a worker has nothing else."""
         if not place.leases:
             first = place.number in apart
             found = self._queue.take(lambda entry: entry.alone == first and self._may(entry, place))
@@ -313,7 +313,7 @@ class Scheduler:
         return apart
 
     def _may(self, entry: Entry, place: Slot) -> bool:
-        """Whether the chunk may run there: not where it failed, as long as there is another worker."""
+        """True where the chunk may run there: not where it failed, as long as there is another worker."""
         if place.number not in entry.failed_on:
             return True
         return not any(other.usable and other.number not in entry.failed_on for other in self.slots)
@@ -322,7 +322,7 @@ class Scheduler:
         return [entry for entry in self._queue if entry.failed_on and not self._queue.holds(entry.key.job)]
 
     def _back(self, leases: Sequence[Lease], place: Slot, cause: Cause, reason: str) -> None:
-        """What a worker had when it went wrong: several chunks run again one by one, a single one has failed once."""
+        """Requeues the leases of a failed worker: several chunks run again one by one, a single one has failed once."""
         for lease in leases:
             entry = lease.entry
             if entry.key.job not in self._jobs:

@@ -1,4 +1,4 @@
-"""Where sentences end: sentencex finds the ends, a few rules of ours say which of them are doubtful.
+"""Sentence boundaries: sentencex finds the ends, a few rules of ours say which of them are doubtful.
 
 sentencex is fast, has every language that Bark speaks and gives exact positions. It stumbles over some blanks and
 control characters, and its time grows with the square of some paragraphs: so it sees plain blanks and short blocks.
@@ -123,7 +123,7 @@ def _ask(block: str, language: str) -> list[int]:
 
 
 def _goes_on(text: str, at: int, language: str) -> bool:
-    """Whether the sentence more likely goes on than ends at this position."""
+    """True where the sentence more likely goes on than ends at this position."""
     before = ("\n" if at <= _LOOK_BACK else "") + text[max(0, at - _LOOK_BACK) : at].rstrip()
     if before.endswith(_CLOSING_QUOTES) and language in _SAYS and _SAYS[language].match(text, at) is not None:
         return True
@@ -133,7 +133,7 @@ def _goes_on(text: str, at: int, language: str) -> bool:
 
 
 def _is_short_for(text: str, at: int, before: str, language: str) -> bool:
-    """Whether the full stop at the end of `before` belongs to an abbreviation, an initial or an ordinal number."""
+    """True where the full stop at the end of `before` belongs to an abbreviation, an initial or an ordinal number."""
     first = text[at]
     if first.islower() or (first == "-" and text[at - 1] == "."):
         return True
@@ -166,7 +166,7 @@ def _missed(text: str, language: str) -> set[int]:
 
 
 def _begins(text: str, at: int) -> bool:
-    """Whether what stands before this position is complete."""
+    """True where the text before this position is complete."""
     return text[max(0, at - _LOOK_BACK) : at].rstrip()[-1:] in ("", *".!?…。！？")
 
 

@@ -1,4 +1,4 @@
-"""A slot: the place of one worker, in which one process follows the other."""
+"""Worker slot: one device, in which one worker process follows the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ State = Literal["down", "waiting", "starting", "ready", "busy", "resting", "off"
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """What the scheduler knows of a worker. Times are seconds of its clock."""
+    """State of a worker in the scheduler. Times are seconds of its clock."""
 
     number: int
     phase: Literal["down", "waiting", "starting", "open", "resting", "off"] = "down"
@@ -43,22 +43,22 @@ class Slot:
 
     @property
     def has_process(self) -> bool:
-        """Whether there is a process, loading or not."""
+        """True where there is a process, loading or not."""
         return self.phase in ("starting", "open")
 
     @property
     def running(self) -> bool:
-        """Whether its process can speak or does."""
+        """True where its process can speak or does."""
         return self.phase == "open"
 
     @property
     def usable(self) -> bool:
-        """Whether a chunk may wait for it."""
+        """True where a chunk may wait for it."""
         return self.phase in ("down", "starting", "open")
 
     @property
     def alone(self) -> bool:
-        """Whether it has a chunk that no other may run beside."""
+        """True where it has a chunk that no other may run beside."""
         return any(lease.entry.alone for lease in self.leases.values())
 
     @property
@@ -67,7 +67,7 @@ class Slot:
         return self.limit if self.cap is None else min(self.limit, self.cap)
 
     def may_start(self, now: float) -> bool:
-        """Whether it has no process and has waited long enough for one."""
+        """True where it has no process and has waited long enough for one."""
         return self.phase in ("down", "waiting", "resting") and now >= self.not_before
 
     def start(self, now: float, limits: Limits) -> None:
@@ -138,7 +138,7 @@ class Slot:
         self.phase, self.not_before = "resting", now + limits.rest_seconds
 
     def overdue(self, now: float, limits: Limits) -> tuple[Literal["hung", "late"], str] | None:
-        """Why its process has to be ended, if it has."""
+        """Reason why its process has to be ended; None where it does not."""
         if not self.has_process:
             return None
         if now - self.seen >= limits.silent_seconds:
@@ -150,7 +150,7 @@ class Slot:
         return None
 
     def due(self, now: float, limits: Limits, *, waiting: bool) -> float | None:
-        """When time alone changes something here."""
+        """Next time at which time alone changes something here; None where there is none."""
         if self.phase in ("down", "waiting", "resting"):
             return self.not_before if self.not_before > now and (waiting or limits.warm) else None
         if not self.has_process:

@@ -17,7 +17,7 @@ _TAIL = 0.5  # seconds of silence behind the sound, which push its end out of th
 
 
 def stretched_length(samples: int, speed: float) -> int:
-    """How many samples are left of `samples` at this speed."""
+    """Number of samples that are left of `samples` at this speed."""
     return round(samples / speed)
 
 
@@ -47,7 +47,7 @@ class Stretch:
         self._pushed = 0  # samples that the filter has
 
     def stretch(self, audio: Audio) -> Audio:
-        """What comes out when `audio`, (n,) in [−1, 1], has gone in: (m,), which may be empty."""
+        """Output for the input `audio`, (n,) in [−1, 1]: (m,), which may be empty."""
         self.taken += len(audio)
         return self._through(audio)
 

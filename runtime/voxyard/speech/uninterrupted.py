@@ -1,4 +1,4 @@
-"""Work that no Ctrl-C breaks: its steps are done one after the other in a thread of their own."""
+"""Work that Ctrl-C does not interrupt: its steps run one after the other in a thread of their own."""
 
 from __future__ import annotations
 

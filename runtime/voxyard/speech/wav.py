@@ -44,9 +44,9 @@ def from_bytes(content: bytes) -> Audio:
 
 
 def header(samples: int | None, sample_rate: int = SAMPLE_RATE) -> bytes:
-    """What stands before so many samples: RIFF, or RF64 (EBU Tech 3306) from 4 GiB on, which is a day of sound.
+    """WAV header for so many samples: RIFF, or RF64 (EBU Tech 3306) from 4 GiB on, which is a day of audio.
 
-    None: nobody knows how many will come, and the sizes say so.
+    None: the number of samples is unknown, and the sizes say so.
     """
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, sample_rate, sample_rate * WIDTH, WIDTH, 8 * WIDTH)
     size = UNKNOWN if samples is None else samples * WIDTH
@@ -68,5 +68,5 @@ def file_size(samples: int) -> int:
 
 
 def data_start(magic: bytes) -> int:
-    """Where the samples begin in a file of ours with these first four bytes."""
+    """Offset of the samples in a file of ours with these first four bytes."""
     return _LONG_HEADER if magic == b"RF64" else SHORT_HEADER

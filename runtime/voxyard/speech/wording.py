@@ -44,7 +44,7 @@ def spoken_words(text: str, language: str | None = None) -> list[str]:
 
 
 def _letter(character: str) -> str:
-    """What the character is to a word: itself, a word of its own, a gap, or nothing."""
+    """Role of a character in a word: itself, a word of its own, a gap, or nothing."""
     category = unicodedata.category(character)
     if category == "Cf":
         return ""  # joiners and soft hyphens

@@ -1,4 +1,4 @@
-"""Whether the right words were spoken: what a recogniser hears, and the share of words in which it differs."""
+"""Check of the spoken words: a recogniser's transcript, and its word error rate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Recogniser(Protocol):
 
 @dataclass(frozen=True)
 class Heard:
-    """What a recogniser made of a chunk."""
+    """Transcript of a chunk by a recogniser."""
 
     errors: float | None  # share of the words, see `word_error_rate`; None: not checked
     unchecked: str | None = None  # why not

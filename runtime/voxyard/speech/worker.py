@@ -39,7 +39,7 @@ class Wire:
             os._exit(ORPHAN)
 
     def says_something(self) -> bool:
-        """Whether there is a message, or the pool is gone."""
+        """True where there is a message, or the pool is gone."""
         try:
             return self._connection.poll()
         except OSError:
