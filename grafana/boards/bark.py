@@ -120,9 +120,9 @@ def _queue() -> Row:
             *_times("bark_time_to_first_audio_seconds"),
         ),
         lines("A chunk's wait", "For a worker.", "s", *_times("bark_queue_wait_seconds")),
-        lines("A chunk's synthesis", "From its worker's batch to its sound.", "s",
+        lines("A chunk's synthesis", "From its worker's getting it to its sound.", "s",
               *_times("bark_chunk_duration_seconds")),
-        lines("Batch size", "Chunks that a worker got at once, on average.", "none",
+        lines("Batch size", "Chunks that a worker has at a time, on average.", "none",
               Query(mean("instance", "bark_batch_size"), _HOST)),
     ))  # fmt: skip
 
