@@ -44,7 +44,7 @@ class TonesEngine:
         self._poison = set(settings.get("poison", ()))  # chunks that it refuses
         self._deranging = set(settings.get("deranging", ()))  # chunks that make it raise
         self._deadly = set(settings.get("deadly", ()))  # chunks that end the process
-        self._fits = settings.get("fits")  # more chunks than these are out of memory
+        self._fits = settings.get("fits")  # more rows than these are out of memory
         self._faults: Mapping[str, Sequence[Any]] = settings.get("faults", {})  # stage → [what, how often]
         self._marks = Path(settings["marks"]) if "marks" in settings else None
         self._unspeakable = settings.get("unspeakable")  # a word that it refuses until `marks` holds "cured"
@@ -64,8 +64,8 @@ class TonesEngine:
             running += fresh
             if not running:
                 return
-            if self._fits is not None and len(running) > self._fits:
-                raise MemoryError(f"no room for {len(running)} chunks")
+            if self._fits is not None and self._rows > self._fits:
+                raise MemoryError(f"no room for {self._rows} rows")
             if begun:
                 self.fault("between")
             begun = True
