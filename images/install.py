@@ -34,7 +34,7 @@ INSTALL = ("install", "--no-warn-script-location", "--progress-bar", "off")
 
 
 class InstallError(Exception):
-    """What is wrong with the base or the arguments, and what to do."""
+    """Error of the base or the arguments, and the fix."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Installed:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What pip is asked for."""
+    """Requirements for pip."""
 
     requirements: tuple[str, ...]
     constraints: tuple[str, ...]
@@ -106,7 +106,7 @@ def install_packages(role: str, framework: str, no_deps: str, find: Sequence[str
 def choose(
     role: str, framework: str, project: Mapping[str, Any], base: Mapping[str, Installed], pins: Mapping[str, str]
 ) -> Wanted:
-    """What to ask pip for. Raises InstallError where the base lacks the framework that it should bring."""
+    """Chooses the requirements for pip. Raises InstallError where the base lacks the framework that it should bring."""
     name, pinned, extras = FRAMEWORK.get(role, ""), dict(pins), EXTRAS[role]
     if role == "trainer" and framework != "base":
         if framework not in ("cpu", "gpu"):
@@ -173,7 +173,7 @@ def pins_for(base: Mapping[str, Installed]) -> dict[str, str]:
 
 
 def installed() -> dict[str, Installed]:
-    """What the base's own Python imports, by name."""
+    """Packages that the base's own Python imports, by name."""
     found: dict[str, Installed] = {}
     for each in importlib.metadata.distributions():
         if each.metadata["Name"] and (name := normal(each.metadata["Name"])) not in found:

@@ -34,7 +34,7 @@ GB = 1e9
 
 
 class TorchError(Exception):
-    """Why there is no torch, and what to do about it."""
+    """Failure to install torch: the reason, and the fix."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Package:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it is there for CUDA."""
+        """True for a package of CUDA's."""
         return self.name.lower().startswith(CUDA_PREFIXES)
 
 
@@ -114,20 +114,20 @@ def installed_torch() -> str | None:
 
 
 def fits(installed: str | None, version: str, build: str) -> bool:
-    """Whether the installed torch is the pinned version, in a build that is welcome."""
+    """True where the installed torch is the pinned version, in an accepted build."""
     if installed is None or installed.partition("+")[0] != version:
         return False
     return build == "auto" or (build == "cuda") == has_cuda()
 
 
 def has_cuda() -> bool:
-    """Whether the installed torch is a build with CUDA: as it says itself, without being imported."""
+    """True where the installed torch is a build with CUDA: by its own files, without being imported."""
     own = importlib.metadata.distribution("torch").locate_file("torch/version.py")
     return re.search(r"^cuda\b.*= None$", Path(str(own)).read_text(encoding="utf-8"), re.MULTILINE) is None
 
 
 def declined(installed: str | None) -> str:
-    """What follows from TORCH=none."""
+    """Message for TORCH=none."""
     if installed is not None:
         return f"torch was declined (TORCH=none), and {installed} is still in: {sys.executable} -m pip uninstall torch"
     return (
@@ -137,7 +137,7 @@ def declined(installed: str | None) -> str:
 
 
 def recent_pip() -> bool:
-    """Whether pip is recent enough to be asked what it would fetch; a newer one is installed where it is not."""
+    """True where pip is recent enough to be asked what it would fetch; a newer one is installed where it is not."""
     old = importlib.metadata.version("pip")
     if tuple(map(int, old.split(".")[:2])) >= RECENT_PIP:
         return True
@@ -191,7 +191,7 @@ def versions(*options: str, seconds: float | None = None) -> list[str]:
 
 
 def ask_pip(requirement: str, constraints: Path) -> tuple[Package, ...]:
-    """What pip would fetch for a requirement; empty where it finds nothing, which it has said."""
+    """Packages that pip would fetch for a requirement; empty where it finds nothing, which it has said."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"
         asked = ["install", "--dry-run", "--use-feature=fast-deps", "-qq", "--report", str(file)]
@@ -277,7 +277,7 @@ def install(offer: Offer, constraints: Path, size: int | None, *, recent: bool) 
 
 
 def progress(lines: Iterable[str], size: int | None, now: Callable[[], float] = time.monotonic) -> Iterator[str]:
-    """What a person wants to see of pip's raw progress (`Progress 1 of 2`): how much of everything is here."""
+    """Progress for a person from pip's raw progress (`Progress 1 of 2`): the share of everything that is here."""
     whole = f" of {size / GB:.2f} GB" if size is not None else " GB"
     fetched = current = 0
     said = now()

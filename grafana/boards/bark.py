@@ -1,4 +1,4 @@
-"""The Bark dashboard: how fast text becomes speech, what waits, what fails, and the service in front of it."""
+"""The Bark dashboard: synthesis throughput, queue, failures, and the service in front of it."""
 
 from __future__ import annotations
 

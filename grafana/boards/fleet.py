@@ -1,4 +1,4 @@
-"""The Fleet dashboard: which hosts, GPUs and workloads there are, and which of them are not well."""
+"""The Fleet dashboard: hosts, GPUs and workloads, with those that are not healthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every dashboard has around its panels: variables, links to the others, annotations."""
+"""Frame of every dashboard: variables, links to the others, annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GPU detail dashboard: everything that is known of single GPUs."""
+"""The GPU detail dashboard: all metrics of single GPUs."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ th, td { text-align: left; padding: 3px 8px; border-bottom: 1px solid #e6e8eb; w
 
 @dataclass(frozen=True)
 class View:
-    """What is shown: a Prometheus, a time, and the values of Grafana's variables."""
+    """View of a dashboard: a Prometheus, a time, and the values of Grafana's variables."""
 
     prometheus: Prometheus
     window: Window

@@ -38,7 +38,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Column:
-    """How a table shows a label or a query's value."""
+    """Column of a table: its label or query value, and the display of it."""
 
     name: str
     unit: str = ""
@@ -122,7 +122,7 @@ def states(
     width: int = 12,
     height: int = 8,
 ) -> statetimeline.Panel:
-    """Which of a few states each series was in over time: value → (what it is called, colour)."""
+    """State timeline of each series: value → (name, colour)."""
     panel = _panel(statetimeline.Panel(), title, description, unit, (query,), (width, height))
     panel.mappings([_mapping(names)]).merge_values(True).row_height(0.8).show_value(common.VisibilityMode.NEVER)
     panel.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS))

@@ -1,4 +1,4 @@
-"""What a PromQL expression reads, and the expression as Prometheus gets it once Grafana has put its variables in."""
+"""PromQL expressions: the metrics they read, and their text once Grafana has put its variables in."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ def chunks(metric: str, more: str = "") -> str:
 
 
 def rate(selector: str) -> str:
-    """How fast a counter grows, per second."""
+    """Rate of a counter, per second."""
     return f"rate({selector}[$__rate_interval])"
 
 
 def increase(selector: str) -> str:
-    """How much a counter grew in each step of the panel."""
+    """Increase of a counter in each step of the panel."""
     return f"increase({selector}[$__rate_interval])"
 
 

@@ -1,4 +1,4 @@
-"""The Training dashboard: how fast a run is, what it waits for, and what it learns."""
+"""The Training dashboard: throughput of a run, its waits, and its losses."""
 
 from __future__ import annotations
 

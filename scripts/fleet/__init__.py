@@ -1,1 +1,1 @@
-"""What the operator's tasks are made of: collect → parse → decide → render → act."""
+"""Building blocks of the operator's tasks: collect → parse → decide → render → act."""

@@ -1,4 +1,4 @@
-"""What was done to a host, by whom and how it ended: a line a deed, appended to a file on the host."""
+"""Audit log: a line per action, with its author and outcome, appended to a file on the host."""
 
 from __future__ import annotations
 

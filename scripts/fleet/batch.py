@@ -23,7 +23,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command wrote, and its exit code."""
+    """Output of a command, and its exit code."""
 
     out: str
     err: str = ""
@@ -31,12 +31,12 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether it succeeded."""
+        """True where it succeeded."""
         return self.code == 0
 
     @property
     def said(self) -> str:
-        """What it says of its failure, on one line."""
+        """Message of its failure, on one line."""
         if self.code == TIMED_OUT:
             return "it did not end in time"
         said = " ".join((self.err.strip() or self.out.strip() or f"exit code {self.code}").split())

@@ -1,4 +1,4 @@
-"""What can go wrong between the operator and the hosts: one exception type for the room."""
+"""FleetError: the one exception type between the operator and the hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that is spoken with: what it reads is streamed to it, what it writes is kept, and silence has a limit."""
+"""Exchange with a program: input is streamed to it, output is kept, and silence has a timeout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _END_SECONDS = 10  # from the end of what a program writes to its own
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a program wrote, and its exit code."""
+    """Output of a program, and its exit code."""
 
     out: bytes
     err: bytes

@@ -1,4 +1,4 @@
-"""A fact: the command that asks a host for it, and what reads the answer."""
+"""A fact: the command that asks a host for it, and the parser of the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What stands where a fact could not be had, with the host's own words."""
+    """Placeholder for a fact that could not be had, with the host's own words."""
 
     why: str
 
@@ -30,7 +30,7 @@ class Fact(Generic[T_co]):
 
     @property
     def command(self) -> Command:
-        """What the host is asked."""
+        """Command that asks the host for the fact."""
         return Command(self.name, self.text, self.seconds)
 
     def read(self, answer: Answer) -> T_co | Unknown:

@@ -1,4 +1,4 @@
-"""Host keys that were refused: which they are, and how to add one after comparing it."""
+"""Refused host keys: their fingerprints, and the command that adds one after comparing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One change of a host at a time: a lock file on the host that says who holds it, since when and what for."""
+"""Deployment lock: a file on the host with owner, time and reason, so that one change runs at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HELD = 75  # EX_TEMPFAIL: somebody else has it
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """Who changes a host. Both times are the host's own, in seconds since the epoch."""
+    """Lock on a host, with its owner. Both times are the host's own, in seconds since the epoch."""
 
     owner: str  # user@machine
     reason: str
@@ -36,7 +36,7 @@ class Lock:
 
     @property
     def age(self) -> str:
-        """How long it has been held, in words."""
+        """Age of the lock, in words."""
         seconds = max(0, self.now - self.at)
         for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
             if seconds >= 2 * size:
@@ -68,7 +68,7 @@ def locked(session: Session, host: str, reason: str) -> Iterator[None]:
 
 
 def read_lock(session: Session) -> Lock | None:
-    """Who holds the lock, None where nobody does. Raises HostFailedError when the connection breaks."""
+    """Owner of the lock, None where it is free. Raises HostFailedError when the connection breaks."""
     found = LOCK.among(session.run([LOCK.command]))
     return None if isinstance(found, Unknown) else found
 
@@ -83,7 +83,7 @@ def break_lock(session: Session, host: str) -> Lock | None:
 
 
 def operator() -> str:
-    """Who is typing, as a lock and the audit log name them: user@machine."""
+    """Name of the operator for a lock and the audit log: user@machine."""
     return f"{getpass.getuser()}@{platform.node()}"
 
 
@@ -130,7 +130,7 @@ def _give_back(session: Session, host: str, token: str) -> None:
 
 
 def refusal(host: str, lock: Lock) -> str:
-    """What somebody hears who wants to change a host that another one holds."""
+    """Message for an operator who wants to change a host that another one has locked."""
     return (
         f"{host} is being changed by {lock}: wait until that has ended; "
         f"if nothing runs there any more, break the lock with: fab unlock --host {host}"

@@ -1,4 +1,4 @@
-"""Why a login failed: OpenSSH's own words, and what to do about them."""
+"""Reason of a failed login: OpenSSH's own words, and the fix."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def login_failure(way: Way) -> FleetError:
 
 
 def told(words: str) -> str:
-    """What ssh said, on one line."""
+    """Message of ssh, on one line."""
     said = " ".join(re.sub(r"@{3,}|\s@\s", " ", words).split())
     return said[-_LONGEST:] or "ssh said nothing"
 
@@ -64,7 +64,7 @@ def _remedy(way: Way, hop: Hop, words: str) -> str:
 
 
 def _asked_again(way: Way, hop: Hop) -> str:
-    """What ssh says at length of a login that fails; a fingerprint or a key's name it says in no other way."""
+    """Verbose output of ssh for a login that fails; a fingerprint or a key's name is given in no other way."""
     limit = CONNECT_SECONDS * (hop.number + 2)
     words = [*way.login(hop), "-v", hop.address, "true"]
     try:

@@ -37,7 +37,7 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GroupResult(Generic[T]):
-    """What came of each host: the good and the bad side by side, in the order in which the hosts were given."""
+    """Results of a group of hosts: successes and failures side by side, in the order in which the hosts were given."""
 
     succeeded: Mapping[str, T]
     failed: Mapping[str, FleetError]

@@ -22,7 +22,7 @@ _LOST = (10, 12, 30, 35, 255)  # rsync's codes for a connection that broke or wa
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What rsync said: its exit code, and what it wrote."""
+    """Result of rsync: its exit code, and its output."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""A login that stays: OpenSSH's master connection to one host, and commands over it."""
+"""SSH connection: OpenSSH's master connection to one host, and commands over it."""
 
 from __future__ import annotations
 

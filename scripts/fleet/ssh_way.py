@@ -1,4 +1,4 @@
-"""The way to a host as OpenSSH goes it: a file of options for each hop, so that each is checked by the same rules."""
+"""SSH route to a host: a file of OpenSSH options for each hop, so that each is checked by the same rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Hop:
 
     @property
     def where(self) -> str:
-        """How it is called in a message."""
+        """Address for messages: user@host:port."""
         return f"{self.user}@{self.address}:{self.port}"
 
 
@@ -52,11 +52,11 @@ class Way:
         return ["ssh", "-F", str(self._options(hop)), "-p", str(hop.port), "-l", hop.user]
 
     def log(self, hop: Hop) -> Path:
-        """Where ssh writes what goes wrong at a hop."""
+        """Log file of ssh for a hop."""
         return self.folder / f"hop-{hop.number}.err"
 
     def words_of(self, hop: Hop) -> str:
-        """What went wrong at a hop, as ssh says it; nothing where nothing did."""
+        """Error of ssh at a hop; "" where there was none."""
         log = self.log(hop)
         return log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""
 

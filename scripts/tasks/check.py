@@ -37,7 +37,7 @@ def check(
 
 
 def _needs(hosts: Sequence[Host]) -> Needs:
-    """What is to run on the hosts, as far as it is here already: a check comes before the images are built."""
+    """Needs of the hosts, as far as they are here already: a check comes before the images are built."""
     images: dict[str, LocalImage] = {}
     missing = []
     for role in sorted({role for host in hosts for role in wanted_images(host)}):

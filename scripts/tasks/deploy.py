@@ -190,7 +190,7 @@ def _unlock(session: Session, host: Host) -> Outcome:
 def _planned(
     hosts: Sequence[Host], connections: Connections, references: Mapping[str, str], *, to_act: bool
 ) -> tuple[GroupResult[steps.Planned], steps.Images]:
-    """What each host should have and what that changes; hosts that are not fit stand among the failed."""
+    """Planned release and changes of each host; hosts that are not fit stand among the failed."""
     needed = steps.images(hosts, references)
     say(f"looking at {len(hosts)} hosts")
     grounds = steps.look(hosts, connections, needed)

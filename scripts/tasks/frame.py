@@ -1,4 +1,4 @@
-"""What every task shares: which hosts are meant, how it speaks, how it ends."""
+"""Shared parts of every task: choice of hosts, output, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def print_json(document: object) -> None:
 
 
 def say(text: str) -> None:
-    """What is going on, for whoever waits."""
+    """Progress message for the operator."""
     print(f"→ {text}", file=sys.stderr)
 
 
@@ -109,7 +109,7 @@ def stopping_in_order(stopping: Stopping) -> Iterator[None]:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """What an operator or a host can cause ends as sentences on standard error and an exit code."""
+    """Turns an error that an operator or a host can cause into sentences on standard error and an exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("fleet").setLevel(logging.INFO)
     try:

@@ -87,7 +87,7 @@ def _plan(
     pictures: dict[str, Picture],
     connections: Connections,
 ) -> dict[str, Change]:
-    """What each host should have, checked, beside what it has. Ends the task where one cannot be told."""
+    """Planned release of each host, checked, beside its state. Ends the task where one cannot be read."""
     secrets = {each.name: read_secrets(each.secrets) if each.secrets else Secrets() for each in hosts}
 
     def rendered(each: Host) -> Release:
@@ -118,7 +118,7 @@ def _carry_out(
 
 
 def _all_of(result: GroupResult[Any]) -> dict[str, Any]:
-    """What came of every host; where one failed, nothing has been changed yet, and the task ends."""
+    """Results of every host; where one failed, nothing has been changed yet, and the task ends."""
     if result.failed:
         stop("\n".join([*map(str, result.failed.values()), "nothing was changed"]))
     return dict(result.succeeded)

@@ -1,1 +1,1 @@
-"""What speaks against running on a host, by what is known of it."""
+"""Preflight checks: reasons against running on a host, from its facts."""

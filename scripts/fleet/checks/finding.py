@@ -1,4 +1,4 @@
-"""What a check has to say of a host: how bad, which check, what was found, what to do, which services it concerns."""
+"""Finding of a check: severity, check, observation, fix, and the services it concerns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def acknowledged(findings: Iterable[Finding], host: Host) -> tuple[Finding, ...]
 def failures(
     findings: Iterable[Finding], *, strict: bool = False, services: Collection[str] = ALL_SERVICES
 ) -> tuple[Finding, ...]:
-    """What speaks against running any of `services`; `strict` counts warnings that nobody acknowledged."""
+    """Findings that prevent running any of `services`; `strict` counts warnings that nobody acknowledged."""
     return tuple(
         each
         for each in findings
@@ -48,7 +48,7 @@ def failures(
 
 
 def failed(findings: Sequence[Finding], *, strict: bool = False, services: Collection[str] = ALL_SERVICES) -> bool:
-    """Whether something speaks against running any of `services` on the host."""
+    """True where a finding prevents running any of `services` on the host."""
     return bool(failures(findings, strict=strict, services=services))
 
 

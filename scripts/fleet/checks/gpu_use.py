@@ -1,4 +1,4 @@
-"""The part of the preflight that looks at what happens on the GPUs: who holds their memory, how, and what failed."""
+"""Preflight checks of GPU use: memory holders, free memory against the limits, recent errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def all_of(facts: HostFacts, assignment: Assignment) -> Iterator[Finding]:
 
 
 def limits_by_gpu(assignment: Assignment) -> Mapping[str, int]:
-    """What the workloads may take of each GPU, in MiB, by its UUID."""
+    """Memory limits of the workloads on each GPU, in MiB, by its UUID."""
     found: dict[str, int] = dict(assignment.bark_limits)
     fit = assignment.limits
     for card in () if fit is None else (fit.data, fit.model):
@@ -90,7 +90,7 @@ def foreign(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...]) -> Iterat
 
 
 def memory(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...], limit: int | None) -> Iterator[Finding]:
-    """What is free of the GPU, with what our own processes hold already, is enough for the limits."""
+    """Check: the GPU's free memory, with what our own processes hold already, is enough for the limits."""
     held = [each.memory_mib for each in on(facts, gpu) if ours(facts, each)]
     if limit is None or gpu.memory_free_mib is None or None in held:
         return
@@ -110,7 +110,7 @@ def on(facts: HostFacts, gpu: HostGpu) -> tuple[GpuProcess, ...]:
 
 
 def ours(facts: HostFacts, process: GpuProcess) -> bool:
-    """Whether a container of voxyard's runs the process."""
+    """True where a container of voxyard's runs the process."""
     containers = () if isinstance(facts.containers, Unknown) else facts.containers
     return any(process.is_in(each.id) for each in containers)
 

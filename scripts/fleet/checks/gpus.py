@@ -1,4 +1,4 @@
-"""The part of the preflight that looks at the GPUs themselves: driver, toolkit, health, the pair and its limits."""
+"""Preflight checks of the GPUs: driver, toolkit, health, the pair and its limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _THROTTLES = {
 
 
 def expects_gpus(host: Host) -> bool:
-    """Whether the inventory says, or its roles imply, that the host has GPUs."""
+    """True where the inventory says, or its roles imply, that the host has GPUs."""
     if host.gpus is None:
         return bool({"trainer", "bark"} & set(host.roles))
     return host.gpus not in (0, ())

@@ -1,4 +1,4 @@
-"""What is to run on a fleet, as far as a host must fit it: images, artefacts, CUDA, architecture."""
+"""Needs of a deployment that a host must fit: images, artefacts, CUDA, architecture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Needs:
     architecture: str = ""  # of the images, as uname -m writes it; empty: not known
 
     def docker_bytes(self, host: Host, there: Collection[str]) -> int:
-        """What must be free under Docker's root of `host`, which has the images `there` (ids).
+        """Bytes that must be free under Docker's root of `host`, which has the images `there` (ids).
 
         `docker load` unpacks an image beside the layers that it makes of it: the largest counts twice.
         """
@@ -34,5 +34,5 @@ class Needs:
         return self.image_bytes + sum(missing) + (0 if host.registry else max(missing, default=0)) + _SPARE_BYTES
 
     def home_bytes(self, host: Host, there: int) -> int:
-        """What must be free in the home of the login, where artefacts of `there` bytes lie already."""
+        """Bytes that must be free in the home of the login, where artefacts of `there` bytes lie already."""
         return max(0, self.artefact_bytes.get(host.name, 0) - there) + _SPARE_BYTES

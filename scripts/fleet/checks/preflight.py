@@ -1,4 +1,4 @@
-"""The preflight: what speaks against running on a host, by what is known of it. Nothing here asks or changes a host."""
+"""Preflight: reasons against running on a host, from its facts alone. Nothing here asks or changes a host."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def login(facts: HostFacts, host: Host) -> Iterator[Finding]:
 
 
 def programs(facts: HostFacts, host: Host) -> Iterator[Finding]:
-    """What a deployment calls on the host is there."""
+    """Check: the programs that a deployment calls on the host are there."""
     if isinstance(facts.programs, Unknown):
         yield Finding(
             "WARN", "programs", f"it is not known which programs are there: {facts.programs.why}", "log in and look"

@@ -1,4 +1,4 @@
-"""The part of the preflight that looks at room: disks, shared memory, memory that may be locked."""
+"""Preflight checks of space: disks, shared memory, lockable memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def disks(facts: HostFacts, host: Host, needs: Needs) -> Iterator[Finding]:
 
 
 def shared_memory(facts: HostFacts) -> Iterator[Finding]:
-    """What processes pass to each other fits into the machine's shared memory, which GPU containers use."""
+    """Check: the data that processes exchange fits into the machine's shared memory, which GPU containers use."""
     if isinstance(facts.shared_memory, Unknown):
         found = f"there is no shared memory: {facts.shared_memory.why}"
         yield Finding("WARN", "shm", found, "mount a tmpfs on /dev/shm there", services=ON_GPUS)

@@ -1,4 +1,4 @@
-"""All hosts looked at side by side: facts, what they are to run, and what speaks against it."""
+"""Survey of all hosts in parallel: their facts, their workloads, and the findings of the preflight."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Surveyed:
 
     @property
     def address(self) -> str:
-        """Where its exporter listens: as the inventory says, else the address that the login reached."""
+        """Listen address of its exporter: as the inventory says, else the address that the login reached."""
         if self.host.exporter_address is not None:
             return self.host.exporter_address
         return self.host.address if isinstance(self.facts.login, Unknown) else self.facts.login.address
 
     @property
     def has_gpus(self) -> bool:
-        """Whether there is a GPU to reserve, and a toolkit that gives it to containers."""
+        """True where there is a GPU to reserve, and a toolkit that gives it to containers."""
         toolkit = not isinstance(self.facts.toolkit, Unknown) and self.facts.toolkit.present
         return toolkit and not isinstance(self.facts.gpus, Unknown) and bool(self.facts.gpus)
 
 
 def look(session: Session, host: Host, needs: Needs) -> Surveyed:
-    """What is known of one host over a connection that is open. Raises HostFailedError when it breaks."""
+    """Survey of one host over a connection that is open. Raises HostFailedError when it breaks."""
     facts = collect(session)
     assignment = assign(facts, host)
     return Surveyed(host, facts, assignment, preflight(facts, host, needs, assignment))

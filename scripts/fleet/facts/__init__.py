@@ -1,1 +1,1 @@
-"""What is known of a host: commands that ask for it, and what reads the answers."""
+"""Facts about a host: the commands that ask for them, and the parsers of the answers."""

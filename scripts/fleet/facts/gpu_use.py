@@ -1,4 +1,4 @@
-"""Facts of what happens on the GPUs: who holds their memory, what the kernel said of them, where they are plugged."""
+"""Facts about the use of GPUs: processes that hold their memory, kernel messages, NUMA placement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GpuProcess:
     cgroup: str  # of all hierarchies; a container's holds its id
 
     def is_in(self, container: str) -> bool:
-        """Whether it runs in the container of this id."""
+        """True where it runs in the container of this id."""
         return bool(container) and container in self.cgroup
 
 

@@ -1,4 +1,4 @@
-"""Facts that nvidia-smi tells: which GPUs there are, how they are, how they are linked."""
+"""Facts from nvidia-smi: the GPUs, their health, their links."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HostGpu:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How one GPU is, for `merge`."""
+    """Health of one GPU, for `merge`."""
 
     mig: bool | None
     ecc_uncorrected: int | None

@@ -1,4 +1,4 @@
-"""What is known of a host: all facts, collected in three exchanges, as one frozen thing."""
+"""Facts about a host: all of them, collected in three exchanges, as one frozen object."""
 
 from __future__ import annotations
 
@@ -110,5 +110,5 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
 
 
 def _ahead(clock: float, before: float, after: float) -> float:
-    """How far the host's clock is outside the time that the question took: a slow answer is no skew."""
+    """Clock skew of the host beyond the time that the question took: a slow answer is no skew."""
     return min(0.0, clock - before) or max(0.0, clock - after)

@@ -1,4 +1,4 @@
-"""Facts of the machine around the GPUs: the login, the clock, the ports, the Docker engine, what runs on it."""
+"""Facts about the machine around the GPUs: login, clock, ports, Docker engine, containers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTEN = "0A"  # /proc/net/tcp's word for it
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who the operator is on the host; `address` is the host's own, over which the login came."""
+    """Login of the operator on the host; `address` is the host's own, over which the login came."""
 
     uid: int
     home: str
@@ -41,9 +41,9 @@ class Docker:
 
 @dataclass(frozen=True, slots=True)
 class Toolkit:
-    """What gives GPUs to containers: NVIDIA's hook or its runtime, or a CDI specification.
+    """Container toolkit, which gives GPUs to containers: NVIDIA's hook or its runtime, or a CDI specification.
 
-    `links`: whether /dev/char names NVIDIA's devices, without which systemd forgets that a container has them.
+    `links`: True where /dev/char names NVIDIA's devices, without which systemd forgets that a container has them.
     """
 
     hook: bool
@@ -53,7 +53,7 @@ class Toolkit:
 
     @property
     def present(self) -> bool:
-        """Whether any way is there."""
+        """True where there is any way to give GPUs to containers."""
         return self.hook or self.runtime or self.cdi
 
 
@@ -68,7 +68,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """How much memory the engine may let a container lock, and whether it may raise that itself."""
+    """Limit of locked memory that the engine may give a container, and whether it may raise that itself."""
 
     locked_bytes: int | None  # None: without a limit
     raises: bool
@@ -93,7 +93,7 @@ class Container:
 
     @property
     def healthy(self) -> bool:
-        """Whether it runs and its health check says so."""
+        """True where it runs and its health check says so."""
         return self.state == "running" and self.health == "healthy"
 
 

@@ -106,7 +106,7 @@ def without_layers(path: Path, count: int) -> Iterator[bytes]:
 
 
 def size_without_layers(path: Path, count: int) -> int:
-    """How many bytes `without_layers` gives."""
+    """Number of bytes that `without_layers` gives."""
     members = _members(path)
     left_out = _needless(members, _layers(path), count)
     return sum(each.end - each.start for each in members if each.name not in left_out) + len(_END)
@@ -122,7 +122,7 @@ def _copy(descriptor: int, start: int, end: int) -> Iterator[bytes]:
 
 
 def _members(path: Path) -> list[_Member]:
-    """What is in the archive; a header of a long name belongs to the member after it."""
+    """Members of the archive; a header of a long name belongs to the member after it."""
     try:
         with tarfile.open(path) as archive:
             found = list(archive)
@@ -137,7 +137,7 @@ def _members(path: Path) -> list[_Member]:
 
 
 def _data_end(found: Sequence[tarfile.TarInfo], end: int) -> int:
-    """Where the last member's padding ends."""
+    """Offset of the end of the last member's padding."""
     if not found:
         return end
     last = found[-1]

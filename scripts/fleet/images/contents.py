@@ -28,7 +28,7 @@ def python_packages() -> list[dict[str, str]]:
 
 
 def debian_packages(status: Path) -> list[dict[str, str]]:
-    """What dpkg has installed: name, version, architecture."""
+    """Debian packages that dpkg has installed: name, version, architecture."""
     files = [status, *sorted(status.with_name("status.d").glob("*"))]  # the second is how distroless images say it
     found = []
     for file in (each for each in files if each.is_file()):

@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 
 
 def repository_of(role: str) -> str:
-    """What the image of a role is called, before its tag."""
+    """Repository name of a role's image, without its tag."""
     return f"voxyard-{role}"
 
 
@@ -54,13 +54,13 @@ class LocalImage:
 
     @property
     def reference(self) -> str:
-        """What a host's compose file names: the registry's digest, or the tag of an image that is sent."""
+        """Image reference in a host's compose file: the registry's digest, or the tag of an image that is sent."""
         return self.digest or self.release_tag
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """How an image is built; the three files are secrets of the build and leave nothing in the image."""
+    """Parameters of an image's build; the three files are secrets of the build and leave nothing in the image."""
 
     base: str | None = None
     pip_config: Path | None = None
@@ -164,7 +164,7 @@ def save(image: LocalImage) -> Iterator[bytes]:
 
 
 def docker(*arguments: str, missing: str = "no such image here") -> str:
-    """What `docker ARGUMENTS` says here. Raises FleetError, with `missing` where there is no such image."""
+    """Output of `docker ARGUMENTS` here. Raises FleetError, with `missing` where there is no such image."""
     try:
         done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:

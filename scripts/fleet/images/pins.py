@@ -37,13 +37,13 @@ class Pin:
 
     @property
     def reference(self) -> str:
-        """What docker is told: tag and digest, the tag alone where there is no digest yet."""
+        """Image reference for docker: tag and digest, the tag alone where there is no digest yet."""
         return f"{self.image}@{self.digest}" if self.digest else self.image
 
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """What became of a lock: its pins, and what stayed as it was or unresolved, with the reason."""
+    """Result of locking: the pins, and the images that stayed as they were or unresolved, with the reason."""
 
     pins: Mapping[str, Pin]
     failures: Mapping[str, str]
@@ -150,7 +150,7 @@ def engine_resolver() -> Resolve:
 
 
 def _endpoint() -> str:
-    """Where the engine listens that `docker` talks to: DOCKER_HOST, or the chosen context."""
+    """Address of the engine that `docker` talks to: DOCKER_HOST, or the chosen context."""
     command = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

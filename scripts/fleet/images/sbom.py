@@ -29,7 +29,7 @@ def write_sbom(image: LocalImage, folder: Path) -> Path:
 
 
 def read_contents(image: LocalImage) -> dict[str, Any]:
-    """What is in the image: its own Python looks, without rights and without a network. Raises FleetError."""
+    """Contents of the image: its own Python looks, without rights and without a network. Raises FleetError."""
     confined = ("--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--entrypoint", "python")
     said = docker("run", *confined, image.id, "-I", "-c", PROGRAM.read_text(encoding="utf-8"))
     try:

@@ -1,1 +1,1 @@
-"""What the operator writes: the hosts, their settings, the secrets."""
+"""Inventory: the operator's hosts, their settings, the secrets."""

@@ -51,7 +51,7 @@ class BarkFile(Section):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a host's plan and its release decide of the service."""
+    """Values of the service that a host's plan and its release decide."""
 
     gpus: Mapping[str, int]  # MiB that a worker may take, by the GPU's UUID; empty: it runs on the CPU
     keys: bool
@@ -62,7 +62,7 @@ class Surroundings:
 
 
 def readers() -> Readers:
-    """What may stand under `bark.settings` of an inventory: the keys of the service's own file."""
+    """Readers of `bark.settings` in an inventory: the keys of the service's own file."""
     found: dict[str, dict[str, Callable[[Located], object]]] = {}
     for setting in settings_of(BarkFile):
         found.setdefault(setting.section, {})[setting.name] = _reader(setting)

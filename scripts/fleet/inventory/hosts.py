@@ -1,4 +1,4 @@
-"""The fleet as the operator writes it: deploy/hosts.yaml, read and judged; a mistake is named by host, key and line."""
+"""Inventory file deploy/hosts.yaml, parsed and validated; an error names host, key and line."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class AlertReceiver:
-    """Who hears of an alert: a mail address, or a file on the monitoring host with a webhook's address in it."""
+    """Receiver of an alert: a mail address, or a file on the monitoring host with a webhook's address in it."""
 
     name: str
     email: str | None = None
@@ -99,7 +99,7 @@ class AlertReceiver:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How a release spreads, and when a service of it is found good."""
+    """Rollout settings: hosts per batch, and the seconds for which a service must be healthy."""
 
     batch: int = 4  # hosts at a time, after the canaries
     min_healthy_seconds: int = MIN_HEALTHY_SECONDS  # without a restart

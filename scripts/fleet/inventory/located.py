@@ -1,4 +1,4 @@
-"""YAML whose every value knows the line it stands on, so that a message can name it."""
+"""YAML values with their line numbers, for messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Located:
     value: str | int | float | bool | tuple[Located, ...] | Mapping[str, Located] | None
 
     def said(self) -> str:
-        """How the value is called in a message."""
+        """Description of the value in a message."""
         match self.value:
             case None:
                 return "nothing"

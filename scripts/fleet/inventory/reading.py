@@ -1,4 +1,4 @@
-"""Values of the operator's files: what each must be, and the words for one that is not, with file, line and key."""
+"""Readers for values of the operator's files: expected types, and errors with file, line and key."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Problems:
         return {name: value for name, value in node.value.items() if names is None or name in names}
 
     def values(self, node: Located | None, where: str, readers: Readers) -> dict[str, object]:
-        """What the keys of `node` mean, by their readers; a mapping of readers gives a dict."""
+        """Values of the keys of `node`, by their readers; a mapping of readers gives a dict."""
         found: dict[str, object] = {}
         for name, value in self.mapping(node, where, readers).items():
             reader = readers[name]
@@ -146,7 +146,7 @@ def listed(node: Located, reader: Reader) -> tuple[object, ...]:
 
 
 def gpus(node: Located) -> int | tuple[object, ...]:
-    """How many GPUs, or which."""
+    """Number of GPUs, or their list."""
     if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= 0:
         return node.value
     if not isinstance(node.value, tuple):
@@ -155,7 +155,7 @@ def gpus(node: Located) -> int | tuple[object, ...]:
 
 
 def registry(node: Located) -> str:
-    """Where images are pushed to and pulled from: a registry's host, with a port and a path where it has them."""
+    """Registry of the images: its host, with a port and a path where it has them."""
     if not isinstance(node.value, str) or not re.fullmatch(_REGISTRY, node.value):
         raise MisfitError(f"expected a registry as host[:port][/path], in lower case, found {node.said()}")
     return node.value

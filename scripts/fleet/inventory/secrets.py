@@ -41,12 +41,12 @@ class Secrets:
     values: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def of(self, service: str) -> Mapping[str, bytes]:
-        """What one service gets."""
+        """Secrets of one service."""
         return {name: value for name, value in self.values.items() if service_of(name) == service}
 
 
 def service_of(name: str | None) -> str | None:
-    """Which service gets the secret of this name; None for a name that no secret has."""
+    """Service that gets the secret of this name; None for a name that no secret has."""
     if name is not None and re.fullmatch(rf"{ALERTS}[a-z0-9][a-z0-9-]*", name):
         return "alertmanager"
     return SERVICE_OF.get(name or "")
@@ -144,7 +144,7 @@ def _value(name: str, node: Any, where: str) -> bytes:
 
 
 def _check_keys(text: str, where: str) -> None:
-    """Whether this is the file that `voxyard keys new` writes: names and hashes, no keys."""
+    """Checks that this is a file as `voxyard keys new` writes it: names and hashes, no keys."""
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue

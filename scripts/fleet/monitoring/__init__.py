@@ -1,1 +1,1 @@
-"""What watches the hosts: Prometheus, Alertmanager, Grafana."""
+"""Monitoring of the hosts: Prometheus, Alertmanager, Grafana."""

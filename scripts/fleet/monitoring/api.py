@@ -18,14 +18,14 @@ SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an HTTP server answered."""
+    """Response of an HTTP server."""
 
     status: int
     body: str
 
     @property
     def good(self) -> bool:
-        """Whether it did what it was asked."""
+        """True where the request succeeded."""
         return 200 <= self.status < 300
 
     def document(self) -> Any:
@@ -55,7 +55,7 @@ def request(name: str, port: int, method: str, path: str, document: object = Non
 
 
 def reply(answer: Answer) -> Reply:
-    """What came back. Raises ValueError, with the reason, where nothing did or it is no HTTP."""
+    """Parsed response. Raises ValueError, with the reason, where there is none or it is no HTTP."""
     if not answer.ok:
         raise ValueError(answer.said)
     head, found, body = answer.out.partition("\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What Prometheus would refuse is found before anything is sent, where its tool is installed here."""
+"""Check of Prometheus's configuration before anything is sent, where promtool is installed here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 120
 
 
 def check_here(release: Release, program: str = "promtool") -> bool:
-    """Whether the tool is here and finds no fault; without it the host's own image decides.
+    """True where the tool is here and finds no fault; without it the host's own image decides.
 
     Alertmanager's tool is not asked here: an older one refuses what the newer program understands. Raises FleetError
     with what promtool says.

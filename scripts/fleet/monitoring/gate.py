@@ -1,4 +1,4 @@
-"""The gate of monitoring: its programs stay well, Prometheus has loaded the rules and knows the targets."""
+"""Health gate of monitoring: its programs stay healthy, Prometheus has loaded the rules and knows the targets."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _not_well(manifest: Manifest, containers: Mapping[str, ServiceContainer]) ->
 
 
 def _not_loaded(session: Session, manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """What Prometheus and Alertmanager lack, though their containers are well."""
+    """Files that Prometheus and Alertmanager have not loaded, though their containers are healthy."""
     answers = session.run([*_QUESTIONS.values(), _ALERTMANAGER])
     if manifest.program("alertmanager") is not None and (said := _unready(answers[_ALERTMANAGER.name])):
         yield "alertmanager", f"is not ready: {said}"

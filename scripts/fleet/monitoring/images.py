@@ -1,4 +1,4 @@
-"""The images of the programs that watch: pinned by their digests, or those that this machine's engine has."""
+"""Images of the monitoring programs: pinned by their digests, or those that this machine's engine has."""
 
 from __future__ import annotations
 

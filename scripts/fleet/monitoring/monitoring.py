@@ -1,4 +1,4 @@
-"""What the monitoring host reads, made from the inventory: Alertmanager's configuration and Prometheus's targets."""
+"""Monitoring configuration from the inventory: Alertmanager's configuration and Prometheus's targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that a monitoring host gets: what its programs read, and how they are started."""
+"""Release of a monitoring host: the configuration of its programs, and their compose files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a release says of itself in its release.json: enough to go back to it with what is on the host."""
+    """Manifest of a release (release.json): enough to go back to it with what is on the host."""
 
     id: str
     compose_files: tuple[str, ...]
@@ -106,7 +106,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Supplies:
-    """What lies here and goes into a release, whichever the host is."""
+    """Local files that go into a release, whichever the host is."""
 
     files: Mapping[str, bytes]  # as they are on the host
     compose: Mapping[str, bytes]  # in the order in which they are merged
@@ -124,7 +124,7 @@ class Supplies:
 
     @property
     def images(self) -> Mapping[str, str]:
-        """Which image each of our programs wants, as the compose file or the site says."""
+        """Images of the monitoring programs, as the compose file or the site says."""
         services = compose.parse(self.compose[COMPOSE_FILE], COMPOSE_FILE)["services"]
         found = {}
         for name in self.programs:
@@ -316,7 +316,7 @@ def _refuse_strangers(texts: Mapping[str, bytes]) -> None:
 
 
 def _variables(path: Path, known: set[str]) -> dict[str, str]:
-    """What the site says of the compose files' variables. Raises FleetError with file and line."""
+    """Values that the site gives to the compose files' variables. Raises FleetError with file and line."""
     if not path.is_file():
         return {}
     ours = {"VOXYARD_RELEASE", "VOXYARD_UID", "VOXYARD_GID"}

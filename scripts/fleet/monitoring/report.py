@@ -1,4 +1,4 @@
-"""What `fab monitoring` tells: tables for people, a document for programs."""
+"""Output of `fab monitoring`: tables for people, a document for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes monitoring on a host: what is checked first, what is started or only reloaded, and the way back."""
+"""Deploys monitoring on a host: checks, starts or reloads, rolls back."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Rollout:
                 raise HostFailedError(f"{self.host}: {name} refuses its configuration: {found.body.strip()[:1000]}")
 
     def _go_back(self, planned: Change) -> bool:
-        """What ran before runs again, from what is on the host; whether there was something, and it does."""
+        """Rolls back to the former release from what is on the host; True where there was one, and it runs."""
         before = planned.before
         if before is None or read_manifest(self.session, before.id) is None:
             log.warning("%s: nothing ran before: what is there now stays for you to look at", self.host)
@@ -146,7 +146,7 @@ class Rollout:
         return True
 
     def _forget(self, planned: Change) -> None:
-        """What nobody needs any more; that it stays is no failure."""
+        """Removes what is no longer needed; that it stays is no failure."""
         try:
             if planned.secrets:
                 self._do(commands.forget_secrets(planned.secrets), "forget the old secrets")

@@ -1,4 +1,4 @@
-"""Alerts of hosts on which work is done on purpose are silenced for the time of it."""
+"""Alertmanager silences for hosts during planned work."""
 
 from __future__ import annotations
 

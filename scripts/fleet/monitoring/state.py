@@ -1,4 +1,4 @@
-"""What a host has of monitoring, and what would change there. What asks the host changes nothing."""
+"""State of monitoring on a host, and the changes that are due there. Reading it changes nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is done on one host; nothing, where nothing is true."""
+    """Changes to make on one host; none, where `nothing` is true."""
 
     release: Release
     current: str | None
@@ -62,7 +62,7 @@ class Change:
 
     @property
     def nothing(self) -> bool:
-        """Whether the host is as it should be."""
+        """True where the host is as it should be."""
         steps = (self.shipments, self.pulls, self.write, self.secrets, self.starts, self.removals, self.publish)
         return not any(steps)
 
@@ -88,7 +88,7 @@ class Change:
 
 
 def read_login(session: Session, host: str) -> Login:
-    """Who the login is. Raises HostFailedError, also for root: the programs would run as root."""
+    """Login on the host. Raises HostFailedError, also for root: the programs would run as root."""
     found = _IDENTITY.among(session.run([_IDENTITY.command]))
     if isinstance(found, Unknown):
         raise HostFailedError(f"{host}: its login cannot be read: {found.why}")
@@ -122,7 +122,7 @@ def read_state(session: Session, host: str, release: str) -> State:
 
 
 def read_manifest(session: Session, release: str) -> Manifest | None:
-    """What a release on the host says of itself; None where it is not there, or not understood."""
+    """Manifest of a release on the host; None where it is not there, or not understood."""
     command = commands.manifest(release)
     try:
         return parse(session.run([command])[command.name].out)
@@ -141,7 +141,7 @@ def read_containers(session: Session, host: str) -> tuple[ServiceContainer, ...]
 
 
 def change(release: Release, state: State) -> Change:
-    """What makes the host have `release`."""
+    """Change that brings the host to `release`."""
     names = {each.name for each in release.manifest.programs}
     starts = {each.name: why for each in release.manifest.programs if (why := _why_anew(release, each.name, state))}
     publish = not (state.live == state.current == release.id)
@@ -203,7 +203,7 @@ def _has(state: State, name: str, value: bytes) -> bool:
 
 
 def _files(release: Release, state: State) -> Iterator[str]:
-    """Which files differ; release.json and the environment are written by us and differ always."""
+    """Files that differ; release.json and the environment are written by us and differ always."""
     wanted, there = release.checksums, state.checksums
     for name in sorted({*wanted, *there}):
         if name in there and name not in wanted:

@@ -1,1 +1,1 @@
-"""What a host should have: files, services, images and artefacts under one id."""
+"""Release of a host: files, services, images and artefacts under one id."""

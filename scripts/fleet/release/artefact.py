@@ -136,7 +136,7 @@ def _require_inside(file: Path, directory: Path) -> None:
 
 
 def _said_sums(directory: Path) -> Mapping[str, str]:
-    """What the list beside the files says; nothing where there is none."""
+    """Checksums from the list beside the files; empty where there is none."""
     try:
         return read_sums(directory / SUMS) if (directory / SUMS).exists() else {}
     except BarkError as error:

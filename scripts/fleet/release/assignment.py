@@ -1,4 +1,4 @@
-"""Which workload gets which GPU of a host, and within which limits; decided by the code that the host itself runs."""
+"""GPU assignment: workloads to the GPUs of a host, with limits; decided by the code that the host itself runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What runs where on one host, and why; all of it empty where the inventory wants nothing of its GPUs."""
+    """Workloads and GPUs of one host, with the reasons; empty where the inventory assigns no GPUs."""
 
     workloads: tuple[Workload, ...] = ()
     limits: TrainerLimits | None = None
@@ -41,7 +41,7 @@ class Assignment:
 
 
 def assign(facts: HostFacts, host: Host) -> Assignment:
-    """What the roles of the inventory mean on this host."""
+    """Assignment of the inventory's roles on this host."""
     wanted = {"trainer", "bark"} & set(host.roles)
     if not wanted or isinstance(facts.gpus, Unknown) or not facts.gpus:
         return Assignment()
@@ -109,7 +109,7 @@ def _left(gpus: Iterable[Gpu], plan: TrainerPlan) -> tuple[Gpu, ...]:
 
 
 def _links(facts: HostFacts) -> Links:
-    """What the host's nvidia-smi says of the links, read as the host itself reads it."""
+    """Links as the host's nvidia-smi reports them, parsed as the host itself parses them."""
     if isinstance(facts.topology, Unknown):
         return Links(notes=(f"the links between the GPUs are not known: {facts.topology.why}",))
     try:

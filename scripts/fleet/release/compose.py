@@ -1,4 +1,4 @@
-"""Compose files of a host: which there are, what only this host's says, and what of them concerns one service."""
+"""Compose files of a host: their names, the file of this host alone, and the parts that concern one service."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def trainer_sources(folder: Path, host: Host) -> dict[str, Path]:
 
 
 def host_file(*, gpus: Sequence[str], voices: str | None, secrets: Sequence[str]) -> dict[str, Any]:
-    """What the speech service of one host has beside what all have: its GPUs, an artefact with voices, its secrets."""
+    """Compose file of one host: what its speech service has beside the common file (GPUs, voices, secrets)."""
     service: dict[str, Any] = {}
     if gpus:
         # A variable cannot hold a list of them.
@@ -80,7 +80,7 @@ def parse(content: bytes, name: str) -> Mapping[str, Any]:
 
 
 def concerning(document: Mapping[str, Any], service: str) -> Mapping[str, Any]:
-    """What of one file the container of a service is made of: its own entry, and what that names.
+    """Parts of one file that the container of a service is made of: its own entry, and what that names.
 
     A file that brings in others concerns every service: what is in those cannot be seen here.
     """
@@ -120,7 +120,7 @@ def texts(document: Any) -> Iterator[str]:
 
 
 def mounted(document: Any, names: Sequence[str]) -> tuple[str, ...]:
-    """Which of these files of the release a document names."""
+    """Files of the release that a document names."""
     said = {text.removeprefix("./").partition(":")[0] for text in texts(document)}
     return tuple(name for name in names if name in said)
 

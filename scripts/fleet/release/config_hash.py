@@ -1,4 +1,4 @@
-"""A hash over all that the container of a service is made of: the same hash, and it need not be made anew."""
+"""Configuration hash of a service's container: the same hash means that it need not be recreated."""
 
 from __future__ import annotations
 

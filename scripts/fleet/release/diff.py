@@ -1,4 +1,4 @@
-"""What differs between the release that a host has and the one that it should have, as a unified diff of its files."""
+"""Differences between the release that a host has and the one that it should have, as a unified diff of its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def file_diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> tuple[
 
 
 def limit_changes(before: Manifest | None, after: Manifest) -> tuple[str, ...]:
-    """What changes of the memory that services may hold of GPUs, a line each."""
+    """Changes of the memory limits of services on GPUs, a line each."""
     old, new = _limits(before), _limits(after)
     return tuple(
         f"{service}: limit on {gpu}: {_mib(old.get((service, gpu)))} → {_mib(new.get((service, gpu)))}"

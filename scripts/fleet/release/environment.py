@@ -17,7 +17,7 @@ ENVIRONMENT_FILE = "voxyard.env"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a survey knows of a host, as far as its release depends on it."""
+    """Facts from a survey that a host's release depends on."""
 
     address: str  # over which the login came; the services listen there unless the inventory says otherwise
     uid: int  # of the login: bark and trainer run as this user
@@ -26,12 +26,12 @@ class Place:
 
 
 def exporter_address(host: Host, place: Place) -> str:
-    """Where the exporter listens."""
+    """Listen address of the exporter."""
     return host.exporter_address or place.address
 
 
 def bark_address(host: Host, place: Place) -> str:
-    """Where the speech service listens."""
+    """Listen address of the speech service."""
     return host.bark.address or place.address
 
 

@@ -1,4 +1,4 @@
-"""What a release says of itself in its release.json: enough to start it again with nothing but what is on the host."""
+"""Manifest of a release (release.json): enough to start it again with nothing but what is on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a host, which its programs read: what is to run on which GPU, and within which limits."""
+"""Host plan, which the programs of a host read: its workloads, their GPUs and limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PLAN_FILE = "plan.yaml"
 
 
 def plan_document(assignment: Assignment) -> dict[str, object]:
-    """What the programs of a host read as their host plan: the workloads, and the trainer's settings."""
+    """Host plan that the programs of a host read: the workloads, and the trainer's settings."""
     document: dict[str, object] = {
         "workloads": [{"workload": each.workload, "role": each.role, "gpu": each.gpu} for each in assignment.workloads]
     }

@@ -1,4 +1,4 @@
-"""What is put on a host: the rendered files of one release, under a name that says what is in them."""
+"""Release of a host: its rendered files, under a name that says what is in them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Supplies:
-    """What lies here and goes into a host's release."""
+    """Local files that go into a host's release."""
 
     images: Mapping[str, LocalImage]  # by role: exporter, bark, trainer
     compose: Mapping[str, bytes]  # files of the services, in the order in which they are merged
@@ -157,7 +157,7 @@ def _artefacts(host: Host, checksums: Checksums) -> Mapping[str, Artefact]:
 
 
 def _without_keys(host: Host, place: Place, secrets: Secrets) -> bool:
-    """Whether the speech service asks for no API keys, which it may on loopback alone. Raises FleetError elsewhere."""
+    """True where the speech service asks for no API keys, allowed on loopback alone. Raises FleetError elsewhere."""
     if BARK_KEYS in secrets.values:
         return False
     address = environment.bark_address(host, place)

@@ -32,7 +32,7 @@ _SHARDS_FOLLOW = ("sample_rate", "text_units", "language", "hop_length")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a run is to do: the file and the flags as the operator gave them."""
+    """Settings of a run: the file and the flags as the operator gave them."""
 
     file: bytes = b""  # YAML
     flags: tuple[tuple[str, str], ...] = ()  # canonical key, value as typed

@@ -1,4 +1,4 @@
-"""What a run reads (corpora, a checkpoint to begin from): named by its content, on a host once, then never changed."""
+"""Inputs of a run (corpora, a checkpoint to begin from): named by content, on a host once, then never changed."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Content:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Content:
-        """What `to_json` wrote."""
+        """Parses the output of `to_json`."""
         return cls(str(found["name"]), str(found["id"]), found["kind"])
 
 
 def kind_of(folder: Path) -> Kind:
-    """What lies in `folder`. Raises FleetError for a directory that no run can read."""
+    """Kind of data in `folder`. Raises FleetError for a directory that no run can read."""
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise FleetError(f"{folder} {what}: expected a corpus in LJSpeech layout (metadata.csv, wavs/), or shards")

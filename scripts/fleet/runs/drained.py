@@ -1,4 +1,4 @@
-"""Training runs as a rollout meets them: those that work, those that were drained, and how they go on."""
+"""Training runs during a rollout: active ones, drained ones, and their resumption."""
 
 from __future__ import annotations
 

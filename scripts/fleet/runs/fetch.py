@@ -1,4 +1,4 @@
-"""A run brought here: its checkpoints, samples, report and logs, each checkpoint held against its own checksum."""
+"""Fetches a run: its checkpoints, samples, report and logs, each checkpoint verified by its checksum."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TRIES = 3  # a run that goes on may remove an old checkpoint while it is being 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What is here now."""
+    """Contents of a fetched run."""
 
     folder: Path
     checkpoints: tuple[int, ...]  # steps

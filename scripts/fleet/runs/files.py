@@ -1,4 +1,4 @@
-"""What a training run is made of on a host: files, from what the operator wants and what the host's release gives."""
+"""Files of a training run on a host, made from the operator's settings and the host's release."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INPUTS = {  # where a run finds what it reads beside its corpus: role → setti
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What the current release of a host gives to its runs."""
+    """Parts of a host's current release that its runs use."""
 
     release: str
     image: str
@@ -46,7 +46,7 @@ class Deployed:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a run is to be; kept with the run, so that it can go on under another release."""
+    """Requested run; kept with the run, so that it can go on under another release."""
 
     run: str
     host: str  # its name in the inventory
@@ -136,7 +136,7 @@ def render(wanted: Wanted, deployed: Deployed) -> RunFiles:
 
 
 def deployed_of(answer: str, gpus: tuple[str, ...]) -> Deployed:
-    """What a release gives to runs, from what `run_commands.release_there` prints. Raises FleetError."""
+    """Parts of a release that runs use, from what `run_commands.release_there` prints. Raises FleetError."""
     place, *bodies = answer.split("\n")
     environment, plan, compose = (base64.b64decode(body) for body in bodies[:3])
     pairs = (line.partition("=") for line in environment.decode().splitlines())
@@ -165,7 +165,7 @@ def deployed_of(answer: str, gpus: tuple[str, ...]) -> Deployed:
 
 
 def wanted_again(files: Mapping[str, bytes]) -> Wanted:
-    """What a run was to be, from its files on a host. Raises FleetError for files that are not understood."""
+    """Requested run, from its files on a host. Raises FleetError for files that are not understood."""
     try:
         found = json.loads(files[MANIFEST])
         names = [name for name in found["compose_files"] if name not in (COMPOSE, RUN_COMPOSE)]
@@ -218,7 +218,7 @@ def _uuid(asked: int | str, deployed: Deployed) -> str:
 
 
 def _limits(config: TrainConfig, deployed: Deployed, gpus: Sequence[str]) -> dict[str, int]:
-    """What the trainer may hold on each of its GPUs."""
+    """Memory limits of the trainer on each of its GPUs."""
     training = config.training
     if not gpus or not training.enable_memory_isolation:
         return {}
@@ -233,7 +233,7 @@ def _limits(config: TrainConfig, deployed: Deployed, gpus: Sequence[str]) -> dic
 def _run_compose(
     wanted: Wanted, loaded: Loaded[TrainConfig], deployed: Deployed, gpus: Sequence[str]
 ) -> dict[str, Any]:
-    """What differs between runs: the command line, the GPUs, further directories."""
+    """Compose entries that differ between runs: the command line, the GPUs, further directories."""
     service: dict[str, Any] = {"command": ["train", *wanted.settings.words(), *_ids_as_uuids(loaded, deployed, gpus)]}
     environment = {_INPUTS[role][0]: _INPUTS[role][1] for role in wanted.inputs if role in _INPUTS}
     if loaded.config.data.cache_file is not None:

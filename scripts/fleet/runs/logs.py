@@ -1,4 +1,4 @@
-"""What services and runs write, over the connection that is there: the last lines, and what comes after them."""
+"""Logs of services and runs, over the open connection: the last lines, and those that follow."""
 
 from __future__ import annotations
 

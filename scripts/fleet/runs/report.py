@@ -1,4 +1,4 @@
-"""What the operator reads of runs: tables and lines for people, documents for programs."""
+"""Reports on runs: tables and lines for people, documents for programs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def document(result: GroupResult[tuple[Run, ...]], names: Sequence[str]) -> dict
 
 
 def begun(files: RunFiles) -> str:
-    """What was started, before its first step."""
+    """Report of a started run, before its first step."""
     wanted, given = files.wanted, files.deployed
     gpus = [f"{gpu}, {_limit(files.limits.get(gpu))}" for gpu in files.gpus] or ["none: it trains on the CPU"]
     corpus = wanted.inputs["train"]
@@ -68,7 +68,7 @@ def trains(run: Run, limits: Sequence[str]) -> str:
 
 
 def stopped(run: Run) -> str:
-    """How a run ended."""
+    """Report of a run that has ended."""
     checkpoint = "no checkpoint" if run.checkpoint is None else f"checkpoint at step {run.checkpoint}"
     return (
         f"{run.id} on {run.host}: {run.state}, {checkpoint}; go on with: fab train --host {run.host} --resume {run.id}"
@@ -76,7 +76,7 @@ def stopped(run: Run) -> str:
 
 
 def fetched(found: Fetched) -> str:
-    """What is here now, and what to do with it."""
+    """Report of fetched files, and of the next step."""
     checkpoints = ", ".join(map(str, found.checkpoints)) or "none"
     lines = [
         f"{found.folder}: checkpoints at step {checkpoints}, each as the trainer wrote it; {found.samples} samples, "

@@ -1,4 +1,4 @@
-"""Training runs on a host: begun, watched until they train, stopped with a checkpoint, and gone on with."""
+"""Training runs on a host: start, watch until they train, stop with a checkpoint, resume."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}")
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How one waits for a run."""
+    """Clock for waiting on a run."""
 
     wait: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
@@ -55,7 +55,7 @@ def find(session: Session, host: str, run: str) -> Run:
 
 
 def new_id(name: str, given: str = "", now: datetime | None = None) -> str:
-    """What a new run is called: as given, else by the name of its settings and the time. Raises FleetError."""
+    """Id of a new run: as given, else by the name of its settings and the time. Raises FleetError."""
     if given:
         if not _ID.fullmatch(given):
             raise FleetError(f"--run {given}: a run's name has small letters, digits, - and _ only, at most 48")
@@ -65,7 +65,7 @@ def new_id(name: str, given: str = "", now: datetime | None = None) -> str:
 
 
 def deployed(session: Session, host: str, release: str | None = None) -> Deployed:
-    """What the host's current release, or the one named, gives to runs. Raises HostFailedError or FleetError."""
+    """Parts of the host's current release, or the one named, that runs use. Raises HostFailedError or FleetError."""
     command = commands.release_there(release)
     answers = session.run([command, GPUS.command])
     if not answers[command.name].ok:
@@ -212,7 +212,7 @@ def wait_until_it_trains(session: Session, host: str, run: str, clock: Clock | N
 
 
 def verify_limits(session: Session, run: Run) -> tuple[str, ...]:
-    """What the run really holds beside its limits, in words. Raises HostFailedError where it holds more."""
+    """GPU memory that the run holds beside its limits, in words. Raises HostFailedError where it holds more."""
     if run.train is not None and NOT_ENFORCEABLE in run.train.log:
         return ("limits: not enforceable on the CPU, as the run's log says",)
     if not run.limits:
@@ -230,7 +230,7 @@ def settings_changed(wanted: Wanted, *, file: bytes, flags: Sequence[tuple[str, 
 
 
 def _trains(session: Session, run: Run) -> bool:
-    """Whether its metrics tell of a step."""
+    """True where its metrics show a step."""
     if run.train is None or not run.train.alive:
         return False
     command = host_commands.http("metrics", run.address, run.port, "/metrics")
@@ -241,7 +241,7 @@ def _trains(session: Session, run: Run) -> bool:
 
 
 def _not_in_order(run: Run, answer: Answer) -> str:
-    """What went wrong when a run was stopped, nothing where it ended in order."""
+    """Fault of a run that was stopped, "" where it ended in order."""
     if run.active:
         return f"does not end ({answer.said})"
     if run.train is not None and run.train.code == KILLED:

@@ -1,4 +1,4 @@
-"""How the runs of a host are: their files, containers and last words, read into one frozen thing a run."""
+"""State of the runs of a host: their files, containers and last words, as one frozen object a run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it works."""
+        """True where it works."""
         return self.state in ("running", "restarting", "paused")
 
 
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def active(self) -> bool:
-        """Whether it holds its GPUs, or will as soon as its corpus is ready."""
+        """True where it holds its GPUs, or will as soon as its corpus is ready."""
         return self.begun or any(each is not None and each.alive for each in (self.prepare, self.train))
 
     @property
