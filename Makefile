@@ -112,7 +112,7 @@ format: $(VENV)/stamps/dev  ## put the code into its form
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-docs: $(VENV)/stamps/dev  ## write the README's tables of commands and settings anew
+docs: $(VENV)/stamps/dev  ## write the tables of runtime/COMMANDS.md and runtime/SETTINGS.md anew
 	@$(BIN)/python scripts/readme.py
 
 dashboards: $(VENV)/stamps/dev  ## write grafana/dashboards/*.json anew from their code

@@ -1,4 +1,4 @@
-"""Write the README's tables of commands and settings from their one definition."""
+"""Write the tables of runtime/COMMANDS.md and runtime/SETTINGS.md from the definitions in the code."""
 
 from __future__ import annotations
 
@@ -17,31 +17,39 @@ from voxyard.settings import SettingOption, markdown
 from voxyard.telemetry.config import ExporterConfig
 from voxyard.trainer.config import TrainConfig
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+RUNTIME = Path(__file__).resolve().parent.parent / "runtime"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Rewrite the README; with --check only say whether that would change it (exit code 1)."""
+def main(arguments: list[str] | None = None, *, folder: Path = RUNTIME) -> int:
+    """Rewrite the files of `folder`; with --check only name those that would change (exit code 1)."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     chosen = parser.parse_args(arguments)
-    old = README.read_text(encoding="utf-8")
-    blocks = {
-        "commands": commands(),
+    stale = 0
+    for name, blocks in pages().items():
+        path = folder / name
+        old = path.read_text(encoding="utf-8")
+        new = with_blocks(old, blocks)
+        if new == old:
+            continue
+        stale += 1
+        if chosen.check:
+            print(f"{name} is behind the code: make docs", file=sys.stderr)
+        else:
+            path.write_text(new, encoding="utf-8")
+            print(f"{name}: tables written")
+    return 1 if stale and chosen.check else 0
+
+
+def pages() -> dict[str, dict[str, str]]:
+    """Every file that holds tables: its name, and each table by the name of its block."""
+    settings = {
         "settings": markdown(TrainConfig),
         "exporter": markdown(ExporterConfig),
         "speak": markdown(SpeakConfig),
         "serve": markdown(ServeConfig, leave_out=("speech", "bark")),
     }
-    new = with_blocks(old, blocks)
-    if new == old:
-        return 0
-    if chosen.check:
-        print("README.md is behind the code: make docs", file=sys.stderr)
-        return 1
-    README.write_text(new, encoding="utf-8")
-    print("README.md: tables written anew")
-    return 0
+    return {"COMMANDS.md": {"commands": commands()}, "SETTINGS.md": settings}
 
 
 def with_blocks(text: str, blocks: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The settings as Markdown tables, for the README."""
+"""The settings as Markdown tables, for runtime/SETTINGS.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks a person runs: the Makefile's list, the README's generated tables, the pinned versions."""
+"""The tasks a person runs: the Makefile's list, the generated tables, the pinned versions."""
 
 from __future__ import annotations
 
@@ -98,10 +98,25 @@ def test_the_demo_takes_a_free_port_for_its_metrics_unless_one_is_given() -> Non
     assert "--metrics-port 9411 " in _make("-n", "-B", "demo", "METRICS=9411")
 
 
-def test_the_readme_says_what_the_code_says() -> None:
+def test_the_references_say_what_the_code_says() -> None:
     """T12: the tables of commands and settings come from their one definition."""
+    assert _script("readme").main(["--check"]) == 0, "make docs"
+
+
+@pytest.mark.parametrize("stale", ["COMMANDS.md", "SETTINGS.md"])
+def test_each_reference_that_is_behind_the_code_is_named_and_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stale: str
+) -> None:
     readme = _script("readme")
-    assert readme.main(["--check"]) == 0, "make docs"
+    for name in readme.pages():
+        text = (ROOT / "runtime" / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(
+            text.replace("VOXYARD", "OLD").replace("`voxyard", "`old") if name == stale else text
+        )
+    assert readme.main(["--check"], folder=tmp_path) == 1
+    assert capsys.readouterr().err == f"{stale} is behind the code: make docs\n"
+    assert readme.main([], folder=tmp_path) == 0
+    assert readme.main(["--check"], folder=tmp_path) == 0
 
 
 def test_a_stale_table_is_replaced_and_a_missing_one_is_an_error() -> None:
