@@ -249,7 +249,7 @@ def _record(host: SimulatedHost, recording: Recording, seconds: float) -> None:
 
 
 def table(outcomes: Sequence[Outcome], pages: Sequence[Fired], hours: float) -> str:
-    """The table of the README."""
+    """The table of README.md beside this file."""
     lines = ["| planted fault | alert that named it | severity | after | also fired |", "|---|---|---|---|---|"]
     for each in outcomes:
         severity = each.found.severity if each.found else ""

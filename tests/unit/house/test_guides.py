@@ -1,0 +1,137 @@
+"""The guides: every link in every Markdown file leads somewhere, and README.md stays a front page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+MAP = "runtime/README.md"
+PACKAGES = sorted(path.parent.name for path in (ROOT / "runtime/voxyard").glob("*/__init__.py"))
+QUESTIONS = {  # what a newcomer looks for, as its row of the map says it → the file that has it
+    "rate limit": "voxyard/service/rates.py",
+    "retry": "voxyard/speech/scheduler.py",
+    "dispatch": "voxyard/service/clerk.py",
+    "CUDA graph": "voxyard/bark/capture.py",
+    "memory limit": "voxyard/host/limits.py",
+    "alert for idle GPUs": "../deploy/prometheus/rules/gpu_alerts.yaml",
+}
+
+_CODE = re.compile(r"^ *(```|~~~).*?^ *\1[^\n]*$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} +(.+?)(?: +#+)?$", re.MULTILINE)
+_FENCES = re.compile(r"^ *(```|~~~).*?^ *\1[^\n]*$", re.MULTILINE | re.DOTALL)
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """The files of the repository that match, those not yet added too."""
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run([*command, *patterns], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    return sorted({ROOT / name for name in listed.split("\0") if name and (ROOT / name).exists()})
+
+
+def links(text: str) -> Iterator[str]:
+    """The targets of all links of a Markdown text; what stands in code is none."""
+    yield from _LINK.findall(_CODE.sub(lambda code: "" if code[1] else "code", text))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives to the headings of a Markdown text."""
+    found: dict[str, int] = {}
+    names = set()
+    for heading in _HEADING.findall(_FENCES.sub("", text)):
+        plain = _LINK.sub(lambda link: link[0].partition("]")[0].lstrip("["), heading)
+        slug = re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-")
+        names.add(f"{slug}-{found[slug]}" if slug in found else slug)
+        found[slug] = found.get(slug, 0) + 1
+    return names
+
+
+def broken_links(page: Path, root: Path, files: set[Path]) -> list[str]:
+    """The links of `page` that lead nowhere: to no one of `files` nor a folder of them, or to no heading there."""
+    folders = {parent for file in files for parent in file.parents if root in (parent, *parent.parents)}
+    found = []
+    for target in links(page.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        aim = (page.parent / name).resolve() if name else page
+        if aim not in files | folders:
+            found.append(f"{page.relative_to(root)}: {target}: no such file in the repository")
+        elif anchor and (aim.suffix != ".md" or anchor not in anchors(aim.read_text(encoding="utf-8"))):
+            found.append(f"{page.relative_to(root)}: {target}: no such heading")
+    return found
+
+
+def test_every_link_of_every_guide_leads_somewhere() -> None:
+    files = set(tracked())
+    pages = [path for path in files if path.suffix == ".md"]
+    assert ROOT / "README.md" in pages
+    assert [fault for page in sorted(pages) for fault in broken_links(page, ROOT, files)] == []
+
+
+@pytest.mark.parametrize(
+    ("link", "fault"),
+    [
+        ("[a](b.md)", None),
+        ("[a](folder)", None),
+        ("[a](b.md#the-two--a-pair)", None),
+        ("[a](b.md#twice-1)", None),
+        ("[a](#home)", None),
+        ("[a](https://example.com/none)", None),
+        ("`[a](none.md)`", None),
+        ("```\n[a](none.md)\n```", None),
+        ("[a](none.md)", "no such file in the repository"),
+        ("[`code`](none.md)", "no such file in the repository"),
+        ("[a](../outside.md)", "no such file in the repository"),
+        ("[a](b.md#code)", "no such heading"),
+        ("[a](#away)", "no such heading"),
+        ("[a](folder/c.py#home)", "no such heading"),
+        ("[a](http://example.com/none)", "no such file in the repository"),
+    ],
+)
+def test_a_planted_link_is_judged_rightly(tmp_path: Path, link: str, fault: str | None) -> None:
+    page, other, code = tmp_path / "a.md", tmp_path / "b.md", tmp_path / "folder/c.py"
+    page.write_text(f"# Home\n\n{link}\n")
+    other.write_text("## The two: *a* pair\n\n## Twice\n\n## Twice\n\n```\n# code\n```\n".replace("*a*", "+ a"))
+    code.parent.mkdir()
+    code.touch()
+    said = broken_links(page, tmp_path, {page, other, code})
+    assert [each.rpartition(": ")[2] for each in said] == ([fault] if fault else [])
+
+
+def test_the_front_page_is_short_and_its_status_is_on_the_first_screen() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    screen = " ".join(lines[:25])
+    assert "has not run on a GPU" in screen
+    assert "no published Bark weights" in screen
+    assert "make demo" in screen
+    assert "make test" in screen
+
+
+def test_every_guide_can_be_reached_from_the_front_page() -> None:
+    reached: set[Path] = set()
+    ahead = [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        reached.add(page)
+        names = (target.partition("#")[0] for target in links(page.read_text(encoding="utf-8")))
+        aims = {(page.parent / name).resolve() for name in names if name.endswith(".md") and ":" not in name}
+        ahead += aims - reached
+    assert set(tracked("*.md")) - reached == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_map_has_every_package(package: str) -> None:
+    assert f"voxyard/{package}" in set(links((ROOT / MAP).read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(("question", "file"), QUESTIONS.items())
+def test_the_map_answers_where_things_are(question: str, file: str) -> None:
+    rows = [line for line in (ROOT / MAP).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    assert any(question.lower() in row.partition(" | ")[0].lower() and f"({file})" in row for row in rows)
