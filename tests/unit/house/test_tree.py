@@ -14,7 +14,10 @@ TOP = {
     ".ci", ".dockerignore", ".gitignore", "LICENSE", "Makefile", "README.md", "constraints.txt",
     "constraints-tf217.txt", "deploy", "grafana", "images", "pyproject.toml", "runtime", "scripts", "tests",
 }  # fmt: skip
-TESTS = {"bench", "browser", "captures", "conftest.py", "fleet", "integration", "monitoring", "nvml", "support", "unit"}
+TESTS = {
+    "README.md", "bench", "browser", "captures", "conftest.py", "fleet", "integration", "monitoring", "nvml", "support",
+    "unit",
+}  # fmt: skip
 BANNED_NAMES = {"utils", "helper", "helpers", "manager", "common", "misc", "v2", "new"}
 FORBIDDEN = {  # with a ¬ in each, which is taken out, so that this file does not match
     "pickled weights": r"weights¬_only\s*=\s*False",
