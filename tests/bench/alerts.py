@@ -54,7 +54,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What fired after a fault; times are seconds since it."""
+    """Alert that fired after a fault; times are seconds since it."""
 
     fault: Fault
     found: Fired | None
@@ -198,7 +198,7 @@ def healthy_day(directory: Path, hours: float) -> list[Fired]:
 
 
 def _hour_of_the_day(host: SimulatedHost) -> None:
-    """What changes at this moment of the healthy day."""
+    """Applies the changes of this moment of the healthy day."""
     hour = host.now / HOUR
     if host.run is not None:
         saving = host.now % HOUR < 60  # a checkpoint each hour

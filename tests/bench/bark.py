@@ -47,7 +47,7 @@ def layout_for(shape: tiny.TinyShape) -> Layout:
 
 
 def semantic_tokens(rows: int, count: int) -> Any:
-    """What the coarse stage reads, (rows, count)."""
+    """Input of the coarse stage, (rows, count)."""
     return np.random.default_rng(0).integers(0, 10_000, (rows, count))
 
 
@@ -105,7 +105,7 @@ class Ours:
 
 
 def logit_error(full: Ours, low: Ours, steps: int = 24) -> dict[str, float]:
-    """How far the logits of 8-bit weights are from those of the full ones, both fed the same tokens."""
+    """Error of the logits of 8-bit weights against those of the full ones, both fed the same tokens."""
     layout = full.layout.coarse
     fed = [*semantic_tokens(1, layout.window)[0].tolist(), layout.infer]
     logits = []
@@ -150,7 +150,7 @@ def in_turns(contestants: dict[str, Callable[[], int]], rounds: int) -> dict[str
 
 
 def ratio(measured: dict[str, list[float]], slow: str, fast: str) -> float:
-    """How many times faster one is than the other: the median over the rounds."""
+    """Speed-up of one over the other: the median over the rounds."""
     return statistics.median(a / b for a, b in zip(measured[slow], measured[fast], strict=True))
 
 
@@ -257,7 +257,7 @@ def on_gpu() -> dict[str, Figures]:
 
 
 def machine() -> dict[str, Any]:
-    """What ran it."""
+    """Machine that ran it."""
     return {
         "cores": os.cpu_count(),
         "system": platform.platform(),

@@ -31,7 +31,7 @@ _settings: Any = generation_configuration_bark
 
 @dataclass(frozen=True)
 class Card:
-    """What the device can do at best, measured here."""
+    """Peak rates of the device, measured here."""
 
     bytes_per_second: float
     products_per_second: float  # multiply-adds in the model's precision

@@ -1,4 +1,4 @@
-"""How long `voxyard --help` takes beside an interpreter that does nothing → build/bench/cli.json."""
+"""Benchmark of `voxyard --help` beside an interpreter that does nothing → build/bench/cli.json."""
 
 from __future__ import annotations
 

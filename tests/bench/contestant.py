@@ -168,7 +168,7 @@ class Voxyard:
 
 
 class KerasFit:
-    """What a user would write instead: `keras.Model.fit` over a tf.data pipeline with AUTOTUNE."""
+    """Baseline that a user would write instead: `keras.Model.fit` over a tf.data pipeline with AUTOTUNE."""
 
     def __init__(self, config: Any, threads: int) -> None:
         import tensorflow as tf

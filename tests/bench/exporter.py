@@ -100,7 +100,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def cpu_and_memory(both: list[Contestant], seconds: float) -> dict[str, dict[str, float]]:
-    """What each takes while it is scraped as Prometheus would, at the same time."""
+    """CPU and memory of each while it is scraped as Prometheus would, at the same time."""
     before = {each.name: each.cpu_seconds() for each in both}
     begun = time.monotonic()
     while time.monotonic() - begun < seconds:

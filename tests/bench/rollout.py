@@ -114,7 +114,7 @@ class Bench:
         self._checksums = Checksums(folder / "checksums.json")
 
     def deploy(self, hosts: Sequence[Host], batch: int) -> Phase:
-        """What `fab deploy` does, by the code that it does it with."""
+        """Measured phase of `fab deploy`, by the code that it runs."""
         with Connections(self.simulated.connect) as connections:
             began, worked = self.clock.now(), time.process_time()
             needed = {host.name: {role: self.images[role] for role in ("exporter", *host.roles)} for host in hosts}
@@ -154,7 +154,7 @@ def _image(role: str) -> LocalImage:
 
 
 def alone(folder: Path, fleet: Inventory, phase: Phase, clock: LeapingClock) -> float:
-    """How long the slowest host takes with nobody beside it, in seconds of its time."""
+    """Duration of the slowest host with nobody beside it, in seconds of its time."""
     slowest = sorted(phase.outcomes.values(), key=lambda each: each.seconds)[-3:]
     bench = Bench(folder, fleet, clock)
     return max(
@@ -236,7 +236,7 @@ def main() -> None:
 
 
 def alone_look(folder: Path, fleet: Inventory, clock: LeapingClock) -> float:
-    """How long the slowest of some hosts takes to be looked at with nobody beside it, in seconds of its time."""
+    """Duration of the slowest survey of some hosts with nobody beside it, in seconds of its time."""
     bench = Bench(folder, fleet, clock)
     return max(bench.deploy([host], 1).looked for host in fleet.hosts[:5])
 

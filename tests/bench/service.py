@@ -173,7 +173,7 @@ async def wave(client: httpx.AsyncClient, documents: int) -> tuple[float, int]:
 
 
 async def completed(client: httpx.AsyncClient, document: str) -> bool:
-    """Whether it becomes sound; it is deleted then."""
+    """True where it becomes sound; it is deleted then."""
     for _ in range(1200):
         found = (await client.get(f"/v1/documents/{document}")).json()
         if found["state"] in ("completed", "failed"):

@@ -1,4 +1,4 @@
-"""What the page's tests share: where a service is, what a page complained of, and waiting for it."""
+"""Shared parts of the page's tests: the service, the page's errors, and waiting for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sentences(count: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Service:
-    """Where a service listens, the key that it asks for, and a sentence that it cannot speak until it is cured."""
+    """Running service: its address, the key that it asks for, and a sentence that it cannot speak until it is cured."""
 
     url: str
     folder: Path
@@ -34,7 +34,7 @@ class Service:
 
 @dataclass
 class Watch:
-    """What a page complained of; `expected` holds pieces of complaints that the test is about."""
+    """Errors of a page; `expected` holds pieces of errors that the test is about."""
 
     complaints: list[str] = field(default_factory=list)
     expected: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Who types the commands in tests of the fleet: an inventory, an environment, and small images that stand in."""
+"""Operators in tests of the fleet: an inventory, an environment, and small stand-in images."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ except OSError as error:
 
 @dataclass(frozen=True)
 class Operator:
-    """Who types: a fleet's file, and the environment in which docker is the outer engine."""
+    """Operator: a fleet's file, and the environment in which docker is the outer engine."""
 
     inventory: Path
     environment: Mapping[str, str]
@@ -93,7 +93,7 @@ class Operator:
             raise AssertionError(f"no JSON: {done.stdout}\n{done.stderr}") from None
 
     def results(self, task: str, *arguments: str) -> dict[str, str]:
-        """What came of each host in a rollout."""
+        """Outcome of each host in a rollout."""
         return {each["name"]: each["result"] for each in self.json(task, *arguments)["hosts"]}
 
     def change(self, **keys: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the test bed can do to a host works: cuts, stand-ins, snapshots, a watch on all processes, a registry."""
+"""Tests of the test bed's own tools: cuts, stand-ins, snapshots, a watch on all processes, a registry."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Findings = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is planted on which host, and what must be said of it."""
+    """Planted fault: its host, and the message that is expected of it."""
 
     host: str
     plant: Plant
@@ -108,12 +108,12 @@ def operator(hosts: dict[str, GpuHost], engine: Engine, tmp_path_factory: pytest
 
 @pytest.fixture(scope="module")
 def healthy(operator: Operator) -> dict[str, Findings]:
-    """What is said of the hosts while nothing is planted."""
+    """Findings of the hosts while nothing is planted."""
     return {name: found["findings"] for name, found in check(operator).items()}
 
 
 def check(operator: Operator, *arguments: str) -> dict[str, dict[str, Any]]:
-    """What `fab check` says of each host."""
+    """Output of `fab check` for each host."""
     return {each["name"]: each for each in operator.json("check", *arguments)["hosts"]}
 
 

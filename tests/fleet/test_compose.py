@@ -82,7 +82,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class Read:
-    """What Compose made of a case's files."""
+    """Files of a case as Compose has read them."""
 
     code: int
     said: str

@@ -67,7 +67,7 @@ def operator(
 
 @pytest.fixture(scope="module")
 def first(operator: Operator) -> Said:
-    """What each task said of hosts that had nothing: check, status, deploy, status, deploy."""
+    """Output of each task on hosts that had nothing: check, status, deploy, status, deploy."""
     said = {"check": operator.good("check"), "status before": operator.fab("status").stdout}
     began = time.monotonic()
     said["deploy"] = operator.good("deploy")

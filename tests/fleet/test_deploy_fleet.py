@@ -32,7 +32,7 @@ class Fleet:
         self.seen[name] = [snapshot(host) for host in self.hosts]
 
     def between(self, one: str, other: str) -> list[str]:
-        """What differs between two moments, on all hosts."""
+        """Differences between two moments, on all hosts."""
         pairs = zip(self.seen[one], self.seen[other], strict=True)
         return [line for before, after in pairs for line in differences(before, after)]
 

@@ -228,7 +228,7 @@ def test_a_change_of_code_ships_one_small_layer(
 
 
 def copied_sources(folder: Path) -> Path:
-    """What goes into images, elsewhere."""
+    """Copy of the sources that go into images."""
     for name in (*SOURCES, ".dockerignore"):
         source = ROOT / name
         if source.is_dir():

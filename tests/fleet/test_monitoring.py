@@ -43,7 +43,7 @@ Answer = subprocess.CompletedProcess[str]
 
 @dataclass(frozen=True)
 class Operator:
-    """Who types: a copy of the repository with faster rules, and a fleet's file with a directory of additions."""
+    """Operator: a copy of the repository with faster rules, and a fleet's file with a directory of additions."""
 
     tree: Path
     folder: Path
@@ -88,7 +88,7 @@ class Fleet:
     operator: Operator
 
     def ask(self, port: int, path: str) -> Any:
-        """What Prometheus or Alertmanager answers on the loopback of its host."""
+        """Response of Prometheus or Alertmanager on the loopback of its host."""
         program = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{port}{path}').read().decode())"
         return json.loads(self.watcher.run(f'python3 -c "{program}"').stdout)
 
@@ -189,7 +189,7 @@ def stop_exporter(host: GpuHost) -> None:
 
 @pytest.fixture(scope="module")
 def said(fleet: Fleet) -> dict[str, Answer]:
-    """What was said of a host that had nothing: a look, the deed, the deed again."""
+    """Output of three runs on a host that had nothing: a look, the deed, the deed again."""
     before = fleet.traces()
     looked = fleet.operator.fab("--check", "--exit-code")
     assert fleet.traces() == before

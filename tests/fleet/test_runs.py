@@ -110,7 +110,7 @@ def lab(
 
 @dataclass(frozen=True)
 class Story:
-    """What was said and found, from a corpus to a fetched checkpoint."""
+    """Record of a run from a corpus to a fetched checkpoint: output and findings."""
 
     train: str
     refused: str

@@ -1,4 +1,4 @@
-"""Who hears of an alert, and which alert silences which: by the real Alertmanager on loopback."""
+"""Alert routing and inhibition: receivers and silenced alerts, by the real Alertmanager on loopback."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def alertmanager(alertmanager_program: str, tmp_path_factory: pytest.TempPathFac
 
 
 def matches(labels: Mapping[str, str], matchers: list[str]) -> bool:
-    """Whether an alert is what the matchers ask for."""
+    """True where an alert fulfils the matchers."""
     for matcher in matchers:
         name, operator, value = re.fullmatch(r'(\w+)(=~?)"(.+)"', matcher).groups()  # type: ignore[union-attr]
         pattern = value if operator == "=~" else re.escape(value)

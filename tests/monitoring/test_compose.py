@@ -1,4 +1,4 @@
-"""What the compose file of the monitoring host says: reachable from itself alone, watched, and without secrets."""
+"""Compose file of the monitoring host: reachable from itself alone, watched, and without secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIVE = PurePosixPath("/etc/voxyard/monitoring/live")
 
 
 def mounts(service: str) -> dict[str, str]:
-    """Where a service's mounts lie inside → what is mounted."""
+    """Mounts of a service: path inside → the source."""
     if service == "node-exporter":
         return {"/host": "/"}
     assert all(each["type"] == "bind" for each in SERVICES[service]["volumes"])
@@ -34,7 +34,7 @@ def mounts(service: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, bytes]:
-    """What lies on the host, by names below the link `live`."""
+    """Files on the host, by names below the link `live`."""
     supplies = gather(ROOT, ROOT / "no/site")
     fleet = load(ROOT / "deploy/hosts.example.yaml")
     names = ("grafana-admin-password", *webhook_secrets(fleet))

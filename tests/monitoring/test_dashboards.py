@@ -103,7 +103,7 @@ def test_prometheus_reads_every_query(board: Document, prometheus: str) -> None:
 
 
 def _refused(address: str, expr: str) -> str | None:
-    """Why a Prometheus does not take a query: it is read, and run on nothing."""
+    """Reason why a Prometheus refuses a query: it is parsed, and run on nothing."""
     body = urllib.parse.urlencode({"query": expr}).encode()
     try:
         for what in ("format_query", "query"):

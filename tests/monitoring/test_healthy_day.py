@@ -102,12 +102,12 @@ def busy(day: Day, card: str, step: int) -> float:
 
 
 def measured(value: Callable[[int], float]) -> Callable[[int], Value]:
-    """What is there while the exporter is."""
+    """Value while the exporter is there."""
     return lambda step: None if exporter_away(step) else value(step)
 
 
 def cards(day: Day) -> None:
-    """What the exporter tells."""
+    """Metrics of the exporter."""
     job = f'job="exporter",{HOST}'
     day.gauge(f"up{{{job}}}", lambda step: float(not exporter_away(step)))
     day.gauge(f"voxyard_exporter_collect_success{{{job}}}", measured(lambda _: 1.0))
@@ -121,7 +121,7 @@ def cards(day: Day) -> None:
 
 
 def one_card(day: Day, card: str, labels: str) -> None:
-    """What it tells of one GPU."""
+    """Metrics of one GPU."""
 
     def works(step: int) -> bool:
         return speaking(step) if card == BARK else training(step) is not None
@@ -148,7 +148,7 @@ def one_card(day: Day, card: str, labels: str) -> None:
 
 
 def trainer(day: Day) -> None:
-    """What the two runs tell. In the last minute of its port a run is over and holds nothing."""
+    """Metrics of the two runs. In the last minute of its port a run is over and holds nothing."""
     job = f'job="trainer",{HOST}'
 
     def ended(step: int) -> bool:
@@ -182,7 +182,7 @@ def trainer(day: Day) -> None:
 
 
 def bark(day: Day) -> None:
-    """What the service tells: bursts that are worked off; a worker is replaced once, one chunk is given up."""
+    """Metrics of the service: bursts that are worked off; a worker is replaced once, one chunk is given up."""
     job = f'job="bark",{HOST}'
     labels = f'{job},workload="bark",role="bark",{BARK}'
 

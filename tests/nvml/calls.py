@@ -15,7 +15,7 @@ _kept: dict[str, Any] = {}  # handles, by the name that the test gave
 
 
 def plain(value: Any) -> Any:
-    """What JSON can say of an answer."""
+    """JSON form of an answer."""
     if isinstance(value, ctypes.c_void_p):
         return value.value
     if isinstance(value, ctypes._Pointer):

@@ -128,7 +128,7 @@ class GpuState:
         return cls(**{"uuid": _uuid(index), "pci_bus_id": _bus_id(index)} | _CONSUMER | changes)
 
     def lines(self, index: int) -> list[str]:
-        """What a scenario says of it."""
+        """Description by a scenario."""
         pairs: list[tuple[str, object]] = []
         for each in fields(self):
             value = getattr(self, each.name)

@@ -21,7 +21,7 @@ RUNBOOK = PROMETHEUS / "runbook.md"
 
 @dataclass(frozen=True)
 class Judged:
-    """What a rule test says of an alert at a moment."""
+    """Expectation of a rule test about an alert at a moment."""
 
     file: str
     test: str
@@ -49,7 +49,7 @@ def groups(*files: Path) -> list[str]:
 
 @cache
 def judged() -> tuple[Judged, ...]:
-    """What the rule tests say of alerts."""
+    """Expectations of the rule tests about alerts."""
     return tuple(_judged())
 
 
@@ -70,5 +70,5 @@ def labels_of(alert: str) -> dict[str, str]:
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    """What a tool says, both of its outputs in one."""
+    """Output of a tool, both of its streams in one."""
     return subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

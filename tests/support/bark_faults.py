@@ -33,7 +33,7 @@ def order(folder: Path, what: What, stage: str) -> None:
 
 
 def open_orders(folder: Path) -> list[str]:
-    """What nobody has come to."""
+    """Orders that nobody has come to."""
     return sorted(each.name for each in folder.iterdir())
 
 

@@ -10,7 +10,7 @@ import jsonschema_rs
 
 
 def problems(bill: object) -> list[str]:
-    """What is wrong with a bill of materials; nothing for a valid one."""
+    """Errors of a bill of materials; nothing for a valid one."""
     found = importlib.util.find_spec("cyclonedx")
     assert found is not None
     assert found.origin is not None

@@ -45,7 +45,7 @@ def words_of(new: NewDocument) -> list[str]:
 
 
 def audio_of(new: NewDocument, index: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """What the engine says for a chunk."""
+    """Audio of the engine for a chunk."""
     return sound(Request(index, words_of(new)[index], voice=new.voice, seed=new.seed), SAMPLES)
 
 
@@ -153,7 +153,7 @@ class MarkingEngine(TonesEngine):
 
 
 def marks(folder: Path) -> dict[tuple[int, int], int]:
-    """How often each chunk was spoken: (seed, chunk) → times."""
+    """Number of times that each chunk was spoken: (seed, chunk) → times."""
     found: dict[tuple[int, int], int] = {}
     for path in folder.iterdir():
         if (parts := re.fullmatch(r"(\d+)-(\d+)-\d+-\d+", path.name)) is not None:

@@ -118,13 +118,13 @@ class TonesEngine:
 
 
 def sound(request: Request, samples: int = 240) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """What the engine says: noise that follows from the request alone."""
+    """Audio of the engine: noise that follows from the request alone."""
     generator = np.random.default_rng((request.seed, request.chunk, request.attempt))
     return generator.uniform(-0.5, 0.5, samples * len(request.text)).astype(np.float32)
 
 
 def _mark(path: Path) -> bool:
-    """Whether this is the first to come here."""
+    """True where this is the first to come here."""
     try:
         path.touch(exist_ok=False)
     except FileExistsError:

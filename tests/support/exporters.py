@@ -68,7 +68,7 @@ def parse(text: str) -> Series:
 
 
 def matches(labels: frozenset[tuple[str, str]], wanted: Mapping[str, str]) -> bool:
-    """Whether the labels hold all that is wanted."""
+    """True where the labels hold all that is wanted."""
     return set(wanted.items()) <= labels
 
 
@@ -96,7 +96,7 @@ def exporter(environment: Mapping[str, str], *arguments: str, interval: float = 
 
 
 def answers(made: RunningExporter) -> bool:
-    """Whether it listens yet."""
+    """True where it listens yet."""
     try:
         return made.get("/healthz")[0] == 200
     except OSError:

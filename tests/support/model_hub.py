@@ -34,7 +34,7 @@ class ModelHub:
     during: Callable[[str], None] = lambda _: None  # called after the first block of an answer
 
     def listing(self) -> dict[str, Any]:
-        """What the hub says of the model."""
+        """Listing of the model at the hub."""
         return {
             "id": self.name,
             "modelId": self.name,

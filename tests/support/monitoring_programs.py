@@ -84,7 +84,7 @@ class Alertmanager:
             pass
 
     def alerts(self) -> list[dict[str, Any]]:
-        """What it shows of them."""
+        """Alerts that it shows."""
         return self.ask("alerts")
 
     def silences(self) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ exit "$code"
 
 
 class RefusedError(Exception):
-    """What the engine answers with exit code 1."""
+    """Refusal by the engine, with exit code 1."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class PlayedDocker:
     loaded_bytes: list[int] = field(default_factory=list)
 
     def answer(self, words: Sequence[str], home: Path, folder: Path) -> str:
-        """What the command line `docker WORDS` prints. Raises RefusedError."""
+        """Output of the command line `docker WORDS`. Raises RefusedError."""
         handlers: dict[str, Callable[[Sequence[str]], str]] = {
             "images": lambda _: "\n".join(self.images),
             "image": self._inspect_images,

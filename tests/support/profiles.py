@@ -48,7 +48,7 @@ def situation(costs: Costs, **values: Any) -> Situation:
 
 
 def recorded(load: float, data: float, train: float, *, steps: int, slots: int = 3) -> Recorded:
-    """What a pipeline of one reading thread, a data device and a model device does, by its own rules."""
+    """Recording of a pipeline of one reading thread, a data device and a model device, by its own rules."""
     reads: list[Span] = []
     made: list[Span] = []
     done: list[StepSpan] = []

@@ -64,7 +64,7 @@ AFTERWARDS_SECONDS = 12 * 60 / FACTOR
 
 @dataclass(frozen=True)
 class Proof:
-    """What Prometheus holds, and what happened; times are Unix time."""
+    """Record of Prometheus's data and of the events; times are Unix time."""
 
     server: Prometheus
     start: float

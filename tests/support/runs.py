@@ -1,4 +1,4 @@
-"""What tests of whole runs share: a corpus of tones, command lines, environments."""
+"""Shared parts of tests of whole runs: a corpus of tones, command lines, environments."""
 
 from __future__ import annotations
 

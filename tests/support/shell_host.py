@@ -21,7 +21,7 @@ from fleet.inventory.hosts import Host
 
 
 class Endpoint:
-    """What the services of a host answer over HTTP; `bad` holds paths that answer 503."""
+    """Answers of a host's services over HTTP; `bad` holds paths that answer 503."""
 
     def __init__(self) -> None:
         self.bad: set[str] = set()

@@ -77,7 +77,7 @@ class SickHost:
         self._host.run.loss = float("nan")
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
-        """What each job serves."""
+        """Pages that each job serves."""
         pages = {job: _page(registry, self._lock) for job, registry in self._host.registries.items()}
         return pages | {"node": self._node}
 
@@ -104,7 +104,7 @@ class SmallRunHost:
             self._host.now = time.time()
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
-        """What each job serves."""
+        """Pages that each job serves."""
         return {job: _page(registry, self._lock) for job, registry in self._host.registries.items()}
 
 
@@ -115,7 +115,7 @@ class Host(Protocol):
         """A second goes by."""
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
-        """What each job serves."""
+        """Pages that each job serves."""
 
 
 @contextmanager

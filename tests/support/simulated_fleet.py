@@ -32,7 +32,7 @@ _RELEASE = re.compile(r"releases/([0-9a-f]{12})")
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast one host is, in seconds of its own time and bytes a second."""
+    """Speed of one host, in seconds of its own time and bytes a second."""
 
     connect: float
     exchange: float  # there and back
@@ -105,7 +105,7 @@ class LeapingClock:
 
 
 def _others_wait() -> bool:
-    """Whether every other thread of this process waits for something; one that could run is `R`, at a disk `D`."""
+    """True where every other thread of this process waits for something; one that could run is `R`, at a disk `D`."""
     own = threading.get_native_id()
     for name in os.listdir("/proc/self/task"):  # noqa: PTH208 - thousands of times
         if int(name) != own:

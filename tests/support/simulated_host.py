@@ -34,7 +34,7 @@ Scrape = dict[str, float]
 
 @dataclass
 class SimulatedGpu:
-    """What a card does now; a fault changes it."""
+    """State of a card; a fault changes it."""
 
     gpu: Gpu
     utilization: float = 0.0  # 0…1
@@ -160,7 +160,7 @@ class SimulatedHost:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the exporter's sampler would hold."""
+        """Snapshot that the exporter's sampler would hold."""
         gone = self.driver_gone_since
         gpus = self.gpus if gone is None else [replace(each, up=False) for each in self.gpus]
         states = tuple(each.state() for each in gpus)
@@ -220,7 +220,7 @@ class SimulatedHost:
             self.pool.advance(seconds, self.dice)
 
     def scrape(self) -> Mapping[str, Scrape | None]:
-        """What each job answers; None where it does not. A job that never answered is not in it."""
+        """Scrape of each job; None where it does not answer. A job that never answered is not in it."""
         found: dict[str, Scrape | None] = {job: dict(_series(each)) for job, each in self.registries.items()}
         if not self.exporter_answers:
             found["exporter"] = None
@@ -232,7 +232,7 @@ class SimulatedHost:
         return links | {(uuids[0], uuids[1]): link, (uuids[1], uuids[0]): link}
 
     def node(self) -> Scrape:
-        """What node_exporter says of it."""
+        """Scrape of node_exporter."""
         disk = '{device="/dev/nvme0n1p2",fstype="ext4",mountpoint="/"}'
         return {
             f"node_filesystem_avail_bytes{disk}": self.disk_free * 4e12,

@@ -23,7 +23,7 @@ LOOK = 0.5  # seconds after which a worker with a free row looks for more
 
 @dataclass
 class Fate:
-    """What the simulated machine does to chunks; `None` where all goes well."""
+    """Fate of chunks on the simulated machine; `None` where all goes well."""
 
     poison: frozenset[Key] = frozenset()  # the engine refuses
     deranging: frozenset[Key] = frozenset()  # the engine raises
@@ -127,7 +127,7 @@ class SimulatedPool:
 
     @property
     def makespan(self) -> float:
-        """When the last chunk was done."""
+        """Time at which the last chunk was done."""
         return max(when for when, _, _ in self.spoken)
 
     def at(self, when: float, what: Callable[[], None]) -> None:

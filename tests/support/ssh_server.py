@@ -30,7 +30,7 @@ class SshServer:
 
     @property
     def name(self) -> str:
-        """What known_hosts calls it."""
+        """Name in known_hosts."""
         return f"[127.0.0.1]:{self.port}"
 
     @property
@@ -136,6 +136,6 @@ def free_port() -> int:
 
 
 def accepts(port: int) -> bool:
-    """Whether somebody listens there."""
+    """True where somebody listens there."""
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0

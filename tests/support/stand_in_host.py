@@ -28,7 +28,7 @@ case "$*" in *" up "*) name=up;; esac
 
 @dataclass(frozen=True)
 class StandIn:
-    """Where it lies; `variables` make programs that are started here find its scripts first."""
+    """Stand-in host in a folder; `variables` make programs that are started here find its scripts first."""
 
     folder: Path
 
@@ -39,7 +39,7 @@ class StandIn:
 
     @property
     def place(self) -> Path:
-        """What voxyard has there."""
+        """Folder of voxyard there."""
         return self.home / ".voxyard"
 
     @property

@@ -26,7 +26,7 @@ class Cut:
     mark: str  # a file in the host, there once it has happened
 
     def happened(self) -> bool:
-        """Whether its moment came."""
+        """True where its moment came."""
         return self.host.run(f"[ -e {self.mark} ]", check=False).returncode == 0
 
 

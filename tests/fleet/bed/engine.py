@@ -32,7 +32,7 @@ class Engine:
 
     @property
     def names(self) -> Names:
-        """What its things are called."""
+        """Names of its things."""
         return Names(self.folder)
 
     @property
@@ -78,7 +78,7 @@ class Engine:
         return self.docker(*words, seconds=seconds).stderr
 
     def has(self, image: str) -> bool:
-        """Whether the engine holds the image."""
+        """True where the engine holds the image."""
         return self.docker("image", "inspect", image, check=False).returncode == 0
 
     def log(self, lines: int = 30) -> str:

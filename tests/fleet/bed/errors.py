@@ -1,4 +1,4 @@
-"""What goes wrong with the test bed."""
+"""Errors of the test bed."""
 
 from __future__ import annotations
 

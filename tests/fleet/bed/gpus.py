@@ -24,7 +24,7 @@ _COMPUTE_MODES = ("Default", "Exclusive_Thread", "Prohibited", "Exclusive_Proces
 
 @dataclass(frozen=True)
 class Failure:
-    """What every call of nvidia-smi says instead of an answer."""
+    """Failure that every call of nvidia-smi gives instead of an answer."""
 
     code: int
     out: str = ""
@@ -84,7 +84,7 @@ def write_failure(driver: Path, failure: Failure | None) -> None:
 
 
 def row(index: int, gpu: GpuState, driver_version: str) -> dict[str, str]:
-    """What nvidia-smi says of a GPU, by its names of the fields, in its units: MiB, W, °C, MHz, percent."""
+    """Row of nvidia-smi for a GPU, by its names of the fields, in its units: MiB, W, °C, MHz, percent."""
     total, used, reserved = (_first(size) for size in (gpu.memory_total, gpu.memory_used, gpu.memory_reserved))
     free = None if total is None or used is None else total - used - (reserved or 0)
     events = _hexadecimal(gpu.clock_events)

@@ -35,7 +35,7 @@ _CONFINEMENT = (
 
 @dataclass(frozen=True)
 class HookCall:
-    """What the container toolkit's hook saw of a container."""
+    """Container as the container toolkit's hook saw it."""
 
     container: str
     visible_devices: str
@@ -44,7 +44,7 @@ class HookCall:
 
 @dataclass(frozen=True)
 class HostSpec:
-    """How a host is to begin; without `gpus`, it has two consumer cards that are PHB apart.
+    """Initial state of a host; without `gpus`, it has two consumer cards that are PHB apart.
 
     Without `toolkit` its engine gives no GPUs to containers. With `mount_driver` the hook puts the library and
     nvidia-smi into containers that ask for GPUs, as the real one does. `docker_disk`, such as `2g`, is the size of a
@@ -68,7 +68,7 @@ class HostSpec:
 
     @property
     def pairs(self) -> Links:
-        """What lies between its GPUs."""
+        """Links between its GPUs."""
         return ({(0, 1): "PHB"} if self.gpus is None else {}) if self.links is None else self.links
 
 
@@ -102,7 +102,7 @@ class GpuHost:
 
     @property
     def captures(self) -> Path:
-        """What its nvidia-smi replays: gpus.csv, processes.csv, topo-m.txt, topo-p2p-r.txt, plain.txt."""
+        """Folder that its nvidia-smi replays: gpus.csv, processes.csv, topo-m.txt, topo-p2p-r.txt, plain.txt."""
         return self.nvidia / "captures"
 
     def run(self, command: str, *, check: bool = True, seconds: float = 300) -> subprocess.CompletedProcess[str]:
@@ -188,11 +188,11 @@ class GpuHost:
         wait_until(self.engine_answers, f"the Docker engine of {self.name} does not start")
 
     def engine_answers(self) -> bool:
-        """Whether the engine inside runs."""
+        """True where the engine inside runs."""
         return self.run("docker version >/dev/null", check=False).returncode == 0
 
     def logs(self) -> str:
-        """What sshd and the engine inside wrote last, for a test that has failed."""
+        """Last lines of sshd and of the engine inside, for a test that has failed."""
         ssh = self.engine.docker("logs", "--tail", "30", self.container, check=False)
         inner = self.run("tail -n 30 /var/log/dockerd.log", check=False)
         return f"sshd of {self.name}:\n{ssh.stdout}{ssh.stderr}\ndockerd of {self.name}:\n{inner.stdout}{inner.stderr}"
@@ -294,7 +294,7 @@ class HostFactory:
 
 
 def container_name(host: str) -> str:
-    """What the outer engine calls a host's container."""
+    """Name of a host's container in the outer engine."""
     return f"voxyard-bed-{host}"
 
 

@@ -24,7 +24,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Names:
-    """What a bed calls its things: all of them follow from its folder, so that a later run can find them."""
+    """Names of a bed's things: all of them follow from its folder, so that a later run can find them."""
 
     folder: Path
 
@@ -45,12 +45,12 @@ class Names:
 
     @property
     def pidfile(self) -> Path:
-        """Where dockerd writes its process id."""
+        """Path of dockerd's process id file."""
         return self.folder / "docker.pid"
 
     @property
     def socket(self) -> Path:
-        """Where dockerd listens."""
+        """Socket that dockerd listens on."""
         return self.folder / "docker.sock"
 
 

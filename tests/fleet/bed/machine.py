@@ -1,4 +1,4 @@
-"""What this machine knows of the world outside: its Debian mirror, its package index, its certificates."""
+"""Facts about this machine's outside: its Debian mirror, its package index, its certificates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def debian_mirror() -> Mirror:
 
 
 def apt_settings() -> str:
-    """How this machine's apt reaches its mirrors, as an apt.conf."""
+    """Mirror settings of this machine's apt, as an apt.conf."""
     lines = run(["apt-config", "dump", "Acquire"]).stdout.splitlines()
     return "".join(f"{line}\n" for line in lines if _APT_SETTINGS.match(line) and '"' in line)
 
@@ -63,7 +63,7 @@ def proxies() -> Mapping[str, str]:
 
 
 def pip_settings() -> str:
-    """How this machine's pip reaches its package index, as a pip.conf; what names files of this machine is left out."""
+    """Index settings of this machine's pip, as a pip.conf; options that name files of this machine are left out."""
     listed = run([sys.executable, "-m", "pip", "config", "list", "--quiet"], check=False).stdout
     found: dict[str, str] = {}
     for line in listed.splitlines():

@@ -40,5 +40,5 @@ def watched(into: Path) -> Iterator[Path]:
 
 
 def command_lines(watch: Path) -> str:
-    """What the processes said, a paragraph each, words with spaces between."""
+    """Command lines of the processes, a paragraph each, words with spaces between."""
     return watch.read_bytes().replace(b"\0", b" ").decode(errors="replace")

@@ -33,14 +33,14 @@ PACKAGES: Mapping[str, str] = {
 
 
 def find(name: str) -> str:
-    """Where the program is. Raises BedError naming its package."""
+    """Path of the program. Raises BedError naming its package."""
     if path := shutil.which(name, path=SEARCH):
         return path
     raise BedError(f"{name} is missing: apt-get install {PACKAGES.get(name, name)}")
 
 
 def missing() -> list[str]:
-    """What this machine lacks for the bed, a sentence each."""
+    """Requirements of the bed that this machine lacks, a sentence each."""
     lacks = [f"{name} ({package})" for name, package in PACKAGES.items() if shutil.which(name, path=SEARCH) is None]
     found = [f"programs are missing, install their packages: {', '.join(lacks)}"] if lacks else []
     if os.geteuid() != 0:

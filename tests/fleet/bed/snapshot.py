@@ -1,4 +1,4 @@
-"""What a host holds of voxyard, so that a test can say: afterwards it is as it was before."""
+"""Snapshot of voxyard's parts on a host, so that a test can say: afterwards it is as it was before."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def snapshot(host: GpuHost, folder: str = "/home/voxyard/.voxyard") -> Snapshot:
 
 
 def differences(before: Snapshot, after: Snapshot) -> list[str]:
-    """What came, went or changed, a line each; empty where all is as it was."""
+    """Differences between two snapshots, a line each; empty where all is as it was."""
     lines = []
     for each in fields(Snapshot):
         old, new = getattr(before, each.name), getattr(after, each.name)

@@ -17,7 +17,7 @@ from voxyard.bark.weights import Checkpoint, load
 
 @dataclass(frozen=True)
 class History:
-    """What a voice consists of."""
+    """Parts of a voice's history."""
 
     semantic_prompt: Codes
     coarse_prompt: Codes

@@ -52,7 +52,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where faults are ordered."""
+    """Folder in which faults are ordered."""
     return tmp_path_factory.mktemp("orders")
 
 
@@ -71,7 +71,7 @@ def pool(model: Path, orders: Path) -> Iterator[Pool]:
 
 @pytest.fixture(scope="module")
 def expected(model: Path) -> list[bytes]:
-    """What one undisturbed engine speaks, without a pool."""
+    """Audio of one undisturbed engine, without a pool."""
     engine = EngineName("voxyard.bark.speaker:speaker", {"model": str(model), "device": "cpu", "batch_size": 2})
     undisturbed = engine.create()
     undisturbed.prepare()

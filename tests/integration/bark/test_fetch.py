@@ -40,7 +40,7 @@ def get(hub: ModelHub, out: Path, **more: Any) -> Fetched:
 
 
 def same(directory: Path, model: Path) -> bool:
-    """Whether each file of the model is there, byte for byte."""
+    """True where each file of the model is there, byte for byte."""
     return all((directory / each.name).read_bytes() == each.read_bytes() for each in model.iterdir())
 
 

@@ -20,7 +20,7 @@ def coarse_codes(frames: int, seed: int = 0) -> Any:
 
 
 def transformers_codes(checkpoint: Checkpoint, codes: list[Any], voice: Any = None) -> Any:
-    """What transformers makes of coarse codes of one length; temperature 1 is greedy there."""
+    """Reference codes of transformers for coarse codes of one length; temperature 1 is greedy there."""
     from transformers.models.bark import generation_configuration_bark
 
     settings: Any = generation_configuration_bark

@@ -54,7 +54,7 @@ def speak(tiny_model: Path, tmp_path: Path) -> Iterator[Speak]:
 
 @pytest.fixture(scope="module")
 def sounds() -> dict[str, bytes]:
-    """What the first test spoke: the others are held against it."""
+    """Audio of the first test: the others are compared with it."""
     return {}
 
 

@@ -23,7 +23,7 @@ def named(tiny_model: Path) -> EngineName:
 
 
 def spoken(engine: Engine, requests: list[Request]) -> list[Result]:
-    """What the engine answers, in the order of the chunks."""
+    """Results of the engine, in the order of the chunks."""
     results = [answer for _, answer in engine.speak(Chunks(requests)) if isinstance(answer, Result)]
     return sorted(results, key=lambda each: each.chunk)
 

@@ -37,7 +37,7 @@ def sounds(results: Iterable[Result]) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def expected(engine: EngineName) -> list[bytes]:
-    """What one worker speaks."""
+    """Audio of one worker."""
     with pool(engine, 1) as speaking:
         return sounds(speaking.submit(CHUNKS).results())
 

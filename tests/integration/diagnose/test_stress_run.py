@@ -71,7 +71,7 @@ def test_devices_that_are_not_there_are_wrong_use(tmp_path: Path) -> None:
 
 
 def diagnosed(tones: Path, tmp_path: Path, *flags: object, **variables: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """What the command said, and the unpacked archive."""
+    """Output of the command, and the unpacked archive."""
     file = tmp_path / "train.yaml"
     file.write_text(f"# token: {SECRET}\ndata:\n  num_workers: 1\ntelemetry:\n  run: https://u:{SECRET}@h/run\n")
     out = tmp_path / "d.tar.gz"

@@ -72,7 +72,7 @@ class Service:
         until(lambda: self.client.get("/readyz").status_code == 503)
 
     def ended(self) -> list[dict[str, Any]]:
-        """What it has logged, once it has ended in order and its workers with it."""
+        """Log of it, once it has ended in order and its workers with it."""
         workers = psutil.Process(self.process.pid).children(recursive=True) if self.process.poll() is None else []
         _, err = self.process.communicate(timeout=PATIENCE)
         assert self.process.returncode == 0, err
@@ -89,7 +89,7 @@ class Service:
             store.close()
 
     def spoken(self) -> dict[int, int]:
-        """How often each chunk has been spoken to its end."""
+        """Number of times that each chunk has been spoken to its end."""
         return {chunk: times for (seed, chunk), times in marks(self._marks).items() if seed == SEED}
 
     def end(self) -> None:

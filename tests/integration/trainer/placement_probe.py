@@ -43,7 +43,7 @@ def main(corpus: Path, steps: int) -> None:
 
 
 def intervals(directory: Path) -> dict[str, list[list[int]]]:
-    """When each of the compiled functions ran, from the profiler's trace."""
+    """Intervals in which each of the compiled functions ran, from the profiler's trace."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     (file,) = directory.rglob("*.xplane.pb")

@@ -17,7 +17,7 @@ PLACED = re.compile(r"(\S+): \((\w+)\): /job:localhost/replica:0/task:0/device:(
 
 @pytest.fixture(scope="module")
 def probe(tones: Path) -> tuple[dict[str, list[list[int]]], Counter[tuple[str, str]]]:
-    """What ran when, and how often each kind of operation was placed on which device."""
+    """Intervals of the functions, and the number of operations of each kind on each device."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("placement_probe.py")), str(tones), "10"],
         capture_output=True, text=True, timeout=300, env=environment(TF_CPP_MIN_LOG_LEVEL="0"), check=False,

@@ -1,4 +1,4 @@
-"""What is in --checkpoint-dir after a run: report and samples beside the checkpoints; and a host's plan on a CPU."""
+"""Contents of --checkpoint-dir after a run: report and samples beside the checkpoints; and a host's plan on a CPU."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def proof(
     node_exporter_program: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Proof]:
-    """What a real Prometheus with the project's rules holds after the scenario."""
+    """Data of a real Prometheus with the project's rules after the scenario."""
     directory = tmp_path_factory.mktemp("proof")
     corpus = write_tones(directory / "corpus", 40)
     programs = {"prometheus": prometheus_program, "promtool": promtool, "node_exporter": node_exporter_program}

@@ -38,7 +38,7 @@ def by(label: str, prefix: str, factor: float = 1) -> Truth:
 
 
 def claimed(gpu: GpuState, key: str) -> float:
-    """What the workload on a GPU claims."""
+    """Value that the workload on a GPU claims."""
     (claim,) = [each for claims in CLAIMS.values() for each in claims if each["uuid"] == gpu.uuid]
     return float(claim[key])
 

@@ -20,7 +20,7 @@ class Card:
 
 @dataclass
 class FakeCuda:
-    """What is asked of torch.cuda: a card of 24,000 MiB."""
+    """Fake of torch.cuda: a card of 24,000 MiB."""
 
     total_mib: int = 24_000
     fractions: list[tuple[float, int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the quality gate objects to."""
+"""The quality gate's objections."""
 
 from __future__ import annotations
 

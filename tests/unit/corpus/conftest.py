@@ -1,4 +1,4 @@
-"""What every test of the corpora starts from."""
+"""Common fixtures of the corpora's tests."""
 
 from __future__ import annotations
 

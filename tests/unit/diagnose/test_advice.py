@@ -220,7 +220,7 @@ def test_features_are_still_advised_on_a_warm_corpus_but_reading_earns_them_noth
 
 
 def test_shards_are_a_bound_where_the_threads_wait_for_the_disk() -> None:
-    """What is not in memory yet comes from the same disk."""
+    """Uncached clips come from the same disk."""
     waits = situation(Costs(0.4, 0.05, 0, 0.1), load={"in_thread": 0.8, "cpu": 0.1})
     decodes = situation(Costs(0.4, 0.05, 0, 0.1), load={"in_thread": 0.8, "cpu": 0.7})
     assert (_by_flag(waits, "--train-data").bound, _by_flag(decodes, "--train-data").bound) == (True, False)

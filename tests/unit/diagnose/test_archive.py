@@ -143,7 +143,7 @@ def test_no_planted_secret_is_anywhere_in_the_archive(wanted: Wanted, measured: 
 def test_every_planted_secret_would_be_in_the_archive_without_the_redactor(
     wanted: Wanted, measured: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the test above proves depends on it."""
+    """Proof that the test above can fail."""
     for way in ("text", "data", "arguments"):
         monkeypatch.setattr(Redactor, way, lambda _, given, *__: given)
     collect(wanted, tmp_path / "d.tar.gz", tmp_path)

@@ -1,4 +1,4 @@
-"""What a report says of its reads: in text, page and JSON, cold or warm."""
+"""Reads in a report: in text, page and JSON, cold or warm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a secret, by name, by look and by value; and what is none and stays (D7)."""
+"""Redaction of secrets by name, by form and by value; and what is no secret and stays (D7)."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ print(json.dumps([[each.held_mib, each.fault] for each in memory] + [misplaced(c
 def test_memory_is_read_from_the_driver(
     driver: FakeDriver, tmp_path: Path, data_mib: int, model_mib: int, faults: list[bool], misplaced_on: bool
 ) -> None:
-    """What the driver says before and after, on a fake one."""
+    """The driver's memory before and after, on a fake one."""
     gpus = [driver.gpu("01:00.0", uuid="GPU-a"), driver.gpu("02:00.0", uuid="GPU-b")]
     path = tmp_path / "scenario"
     environment = driver.environment_of(Scenario(gpus), path=path)

@@ -1,4 +1,4 @@
-"""What tests of the fleet share: weights that look like a model's."""
+"""Common fixtures of the fleet's tests: weights that look like a model's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets which GPU: the roles of the inventory on the host as it is."""
+"""GPU assignment: the roles of the inventory on the host as it is."""
 
 from __future__ import annotations
 

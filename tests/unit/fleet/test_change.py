@@ -1,4 +1,4 @@
-"""What would change: nothing on a host that is as it should be, and only what is not."""
+"""Planned changes: nothing on a host that is as it should be, and only what is not."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Host:
     asked: list[str] = field(default_factory=list)
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
-        """What it answers."""
+        """Answers to the commands."""
         self.asked += [command.text for command in commands]
         return {command.name: self._answer(command.name) for command in commands}
 

@@ -1,4 +1,4 @@
-"""What processes hold of GPUs beside what they may hold."""
+"""Memory that processes hold of GPUs beside their limits."""
 
 from __future__ import annotations
 

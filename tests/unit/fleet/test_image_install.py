@@ -1,4 +1,4 @@
-"""What a build asks pip for: voxyard's pins, the base's own framework where it brings one, nothing twice."""
+"""Requirements of a build for pip: voxyard's pins, the base's own framework where it brings one, nothing twice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ install = load()
 
 
 def base(**versions: str) -> dict[str, Any]:
-    """What NVIDIA's container brings, in small: TensorFlow, what it needs, and what it does not."""
+    """Packages of NVIDIA's container, in small: TensorFlow, its requirements, and others."""
     requires = {
         "tensorflow": ("numpy", "protobuf", "keras", "h5py"),
         "torch": ("filelock", "triton"),

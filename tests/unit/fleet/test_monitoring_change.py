@@ -1,4 +1,4 @@
-"""What `fab monitoring` would do on a host: only what differs, and all of it after an attempt that was cut off."""
+"""Planned changes of `fab monitoring` on a host: only what differs, all of it after an attempt that was cut off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `fab monitoring` makes of the repository, the inventory and the operator's additions."""
+"""Files that `fab monitoring` makes of the repository, the inventory and the operator's additions."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Host:
         self.time, self.state = OwnTime(), state
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
-        """What it answers."""
+        """Answers to the commands."""
         return {command.name: self._answer(command.name) for command in commands}
 
     def send(self, command: Command, data: Iterable[bytes]) -> Answer:

@@ -32,7 +32,7 @@ GPU = "GPU-00000000-aaaa-bbbb-cccc-000000000000"
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    """Where the services answer."""
+    """Address of the services."""
     found = Endpoint()
     yield found
     found.close()
@@ -53,7 +53,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def surroundings(folder: Path, stopping: Stopping | None = None, **other: Any) -> Site:
-    """Where waiting takes no time, and a gate two looks; half a minute of it is what the gate's own tests wait."""
+    """Site where waiting takes no time, and a gate two looks; half a minute of it is what the gate's own tests wait."""
     cache = ImageCache(folder / "cache", saved)
     return Site(**{"stopping": stopping or OwnTime(), "cache": cache, "min_healthy_seconds": 1, **other})
 
@@ -305,7 +305,7 @@ def test_ctrl_c_stops_at_the_next_step_and_gives_the_lock_back(
 
 
 def impatient(host: ShellHost, *, times: int) -> OwnTime:
-    """Who types Ctrl-C so many times at the gate of Bark's second configuration, and while it is taken back."""
+    """Operator who types Ctrl-C `times` times at the gate of Bark's second configuration, and during its rollback."""
 
     def ask(_: float) -> None:
         if times > 1 if stopping.asked else host.services().get("bark") == "b-2":

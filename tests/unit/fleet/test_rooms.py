@@ -1,4 +1,4 @@
-"""Who does what in scripts/fleet: one way leads to the hosts, few change a host, the rest only thinks."""
+"""Rooms of scripts/fleet: one way leads to the hosts, few change a host, the rest only thinks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def imports(tree: ast.Module) -> set[str]:
 
 
 def modules(tree: ast.Module) -> set[str]:
-    """What a file takes out of the rooms: `from fleet.rollout import commands` is fleet.rollout.commands."""
+    """Modules that a file imports of the rooms: `from fleet.rollout import commands` is fleet.rollout.commands."""
     return {
         f"{node.module}.{alias.name}"
         for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""What a run is made of: GPUs by UUID, limits, mounts, a command line; from its files on a host it is made again."""
+"""Files of a run: GPUs by UUID, limits, mounts, a command line; from its files on a host it is made again."""
 
 from __future__ import annotations
 

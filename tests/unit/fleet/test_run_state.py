@@ -1,4 +1,4 @@
-"""How a run is, out of its files, its containers and its last words."""
+"""State of a run, from its files, its containers and its last words."""
 
 from __future__ import annotations
 

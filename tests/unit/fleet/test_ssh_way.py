@@ -27,7 +27,7 @@ def key(tmp_path: Path) -> Path:
 
 
 def options(way: Way, hop: Hop) -> dict[str, str]:
-    """What ssh is told of a hop."""
+    """Options that ssh gets for a hop."""
     words = way.login(hop)
     assert words[:2] == ["ssh", "-F"]
     lines = Path(words[2]).read_text().splitlines()

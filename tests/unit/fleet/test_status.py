@@ -1,4 +1,4 @@
-"""What runs on a host, where it drifted from its release, and how a host is taken out of work."""
+"""Status of a host: its services, drift from its release, and the way to take it out of work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fleet.rollout.status import Status, read_status
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    """Where the services answer."""
+    """Address of the services."""
     found = Endpoint()
     yield found
     found.close()

@@ -1,4 +1,4 @@
-"""What a release needs on its way to a host: nothing twice, nothing half, nothing that was not asked for."""
+"""Transfer of a release to a host: nothing twice, nothing half, nothing that was not asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets a release after whom, and who is spared when it is no good."""
+"""Waves of a release: the order of hosts, and those that are spared when it is no good."""
 
 from __future__ import annotations
 

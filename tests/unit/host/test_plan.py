@@ -1,4 +1,4 @@
-"""What a trainer should take of a host: pair, limits and their reasons together (T9, S3, S4)."""
+"""Host plan of a trainer: pair, limits and their reasons together (T9, S3, S4)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from voxyard.trainer import TrainConfig, TrainerError
 
 @dataclass
 class Ended:
-    """How a command ended."""
+    """Exit of a command."""
 
     code: int
     out: str
@@ -52,7 +52,7 @@ def voxyard_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
 
 
 class FakeReport:
-    """What a run answers."""
+    """Report of a run, faked."""
 
     exit_code = 0
 

@@ -30,7 +30,7 @@ P2P = MATRIX.replace("SYS", "OK").replace("PIX", "OK")
 
 @dataclass
 class Ended:
-    """How a command ended."""
+    """Exit of a command."""
 
     code: int
     out: str

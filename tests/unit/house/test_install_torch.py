@@ -106,13 +106,13 @@ def version(script: ModuleType) -> str:
 
 @pytest.fixture
 def plain(tmp_path: Path, version: str) -> list[Path]:
-    """What an index gives for a machine whose one build is for the CPU."""
+    """Packages of an index for a machine whose one build is for the CPU."""
     return [wheel(tmp_path, name, number) for name, number in (("torch", version), ("sympy", "1.14"))]
 
 
 @pytest.fixture
 def cuda(tmp_path: Path, plain: list[Path]) -> list[Path]:
-    """What an index gives where its one build is for CUDA."""
+    """Packages of an index whose one build is for CUDA."""
     names = ("nvidia-cublas", "nvidia-cudnn-cu13", "cuda-bindings", "triton")
     return [*plain, *(wheel(tmp_path, name, "13") for name in names)]
 

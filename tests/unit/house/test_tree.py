@@ -51,12 +51,12 @@ def python_files() -> list[Path]:
 
 
 def faults(text: str) -> list[str]:
-    """What `text` must not say, by name."""
+    """Forbidden words in `text`, by name."""
     return [name for name, pattern in FORBIDDEN.items() if re.search(pattern.replace("¬", ""), text)]
 
 
 def opening_fault(text: str) -> str | None:
-    """What is wrong with how a Python file opens."""
+    """Fault in the opening of a Python file."""
     sentence = ast.get_docstring(ast.parse(text), clean=False)
     if sentence is None:
         return "does not open with a docstring"

@@ -1,4 +1,4 @@
-"""What the fake NVML answers for a card that measures everything, for one that does not, and for one under MIG."""
+"""Answers of the fake NVML for a card that measures everything, for one that does not, and for one under MIG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong on order: GPUs that fall off the bus, drivers that go, codes, and calls that take their time."""
+"""Losses on order: GPUs that fall off the bus, drivers that go, codes, and calls that take their time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients ask for becomes what is kept: names of voices and models, titles, fingerprints, chunks."""
+"""Intake of requests: names of voices and models, titles, fingerprints, chunks."""
 
 from __future__ import annotations
 

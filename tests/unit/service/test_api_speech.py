@@ -51,7 +51,7 @@ def speak(served: Served, **options: Any) -> Any:
 
 
 def joined(text: str = TEXT, *, voice: str = VOICE, seed: int = 0) -> np.ndarray[Any, Any]:
-    """What the engine says of a text, put together by hand."""
+    """Audio of a text by the engine, joined by hand."""
     script = prepare(text, TonesFrontend(), voice=voice, seed=seed)
     spoken = zip((Result(each.chunk, sound(each, 2400)) for each in script.requests), script.chunks, strict=True)
     return np.concatenate([piece.audio for piece in join(((one, chunk.ending) for one, chunk in spoken), Pauses())])
@@ -300,7 +300,7 @@ def test_every_error_comes_in_openais_envelope(
 
 
 def whole_or_cut(answer: httpx.Response) -> bytes:
-    """What came before the connection was cut; that it was is part of what is asked for."""
+    """Bytes before the connection was cut; that it was is part of what is asked for."""
     received: list[bytes] = []
     with pytest.raises(httpx.RemoteProtocolError):
         received.extend(answer.iter_raw())

@@ -1,4 +1,4 @@
-"""Who waits for a change hears of it, from whatever thread it comes."""
+"""Waiters for a change are woken, from whatever thread it comes."""
 
 from __future__ import annotations
 

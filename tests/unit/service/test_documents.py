@@ -1,4 +1,4 @@
-"""What a file is, what it is called, and text files in every encoding."""
+"""Kinds of files, their names, and text files in every encoding."""
 
 from __future__ import annotations
 

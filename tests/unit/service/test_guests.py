@@ -57,7 +57,7 @@ def dial(address: str, first: bytes = b"") -> socket.socket:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """What the server says until it hangs up."""
+    """Bytes that the server sends until it hangs up."""
     said = b""
     try:
         while piece := connection.recv(65536):

@@ -1,4 +1,4 @@
-"""What the interface's description promises holds for whatever schemathesis makes of it."""
+"""The OpenAPI description holds for whatever schemathesis makes of it."""
 
 from __future__ import annotations
 

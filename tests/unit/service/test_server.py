@@ -35,7 +35,7 @@ MIB = 1 << 20
 
 
 class Seen:
-    """What the application's routes noticed."""
+    """Record of the application's routes."""
 
     def __init__(self) -> None:
         self.largest = 0
@@ -99,7 +99,7 @@ def dial(address: str) -> socket.socket:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """What the server says until it hangs up."""
+    """Bytes that the server sends until it hangs up."""
     said = b""
     while piece := connection.recv(65536):
         said += piece

@@ -35,7 +35,7 @@ class Heard:
 
 @dataclass
 class Receiver:
-    """What it answers, and what it has heard."""
+    """Receiver of webhooks: its answers, and the requests that it got."""
 
     port: int = 0
     status: int = 204

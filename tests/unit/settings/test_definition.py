@@ -127,7 +127,7 @@ def test_a_command_may_take_some_flags_only() -> None:
 
 
 class ParallelSection(Section):
-    """How many ovens."""
+    """Number of ovens."""
 
     ovens: int = setting(4, "Ovens in use.", variable="MAX_OVENS", ge=1)
 

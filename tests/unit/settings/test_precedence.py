@@ -1,4 +1,4 @@
-"""Which source of a setting wins, and what is said about where its value came from."""
+"""Precedence of a setting's sources, and the origin that is reported for its value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a settings file may say, and the sentences for what it may not."""
+"""Valid settings files, and the sentences for invalid ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _problems(path: Path, content: str | bytes) -> list[str]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where the test writes its file."""
+    """Path of the test's file."""
     return tmp_path / "train.yaml"
 
 

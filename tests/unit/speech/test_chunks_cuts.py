@@ -1,4 +1,4 @@
-"""How sentences become chunks: ¦ stands where a sentence is cut, ‖ between sentences, ¶ between paragraphs."""
+"""Cuts of sentences into chunks: ¦ stands where a sentence is cut, ‖ between sentences, ¶ between paragraphs."""
 
 from __future__ import annotations
 

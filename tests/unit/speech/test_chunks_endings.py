@@ -1,4 +1,4 @@
-"""What ends with a chunk: a paragraph, a sentence, or a part of a long sentence."""
+"""Endings of a chunk: a paragraph, a sentence, or a part of a long sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sentences end in the languages that Bark speaks: a row is a text with a ¦ behind each sentence but the last."""
+"""Sentence ends in the languages that Bark speaks: a row is a text with a ¦ behind each sentence but the last."""
 
 from __future__ import annotations
 

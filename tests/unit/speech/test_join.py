@@ -1,4 +1,4 @@
-"""How chunks become one sound."""
+"""Joining of chunks into one sound."""
 
 from __future__ import annotations
 

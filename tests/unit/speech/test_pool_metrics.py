@@ -1,4 +1,4 @@
-"""What a pool's metrics say after a run, and what an operator reads before one."""
+"""Metrics of a pool after a run, and the lines that an operator reads before one."""
 
 from __future__ import annotations
 

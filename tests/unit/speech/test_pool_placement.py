@@ -1,4 +1,4 @@
-"""Which devices get a worker, by settings and by free memory."""
+"""Devices that get a worker, by settings and by free memory."""
 
 from __future__ import annotations
 

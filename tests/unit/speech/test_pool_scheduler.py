@@ -1,4 +1,4 @@
-"""Who speaks which chunk when, on a simulated clock: faults, batches, small and large documents."""
+"""Scheduling of chunks on a simulated clock: faults, batches, small and large documents."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_worker_that_hands_in_chunk_after_chunk_is_not_late() -> None:
 
 
 def asking(scheduler: Scheduler, slot: int, times: int) -> tuple[Send, ...]:
-    """What a worker gets that asks so often."""
+    """Chunks that a worker gets that asks so often."""
     for _ in range(times):
         scheduler.asked(slot, 1, 0.0)
     return tuple(action for action in scheduler.actions(0.0) if isinstance(action, Send))

@@ -1,4 +1,4 @@
-"""What `voxyard speak` says of an unfinished file, and of a GPU that is not free: nothing is thrown away."""
+"""Messages of `voxyard speak` on an unfinished file, and on a GPU that is not free: nothing is thrown away."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Line:
                 return message
 
     def says_more(self) -> bool:
-        """Whether anything but signs of life comes in half a second."""
+        """True where anything but signs of life comes in half a second."""
         end = time.monotonic() + 0.5
         while self.connection.poll(max(0.0, end - time.monotonic())):
             if not isinstance(self.connection.recv(), Beat):

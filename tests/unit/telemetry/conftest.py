@@ -53,7 +53,7 @@ class Sampling:
         self._process, self._path = process, path
 
     def change(self, scenario: Scenario) -> None:
-        """What the host is like from now on."""
+        """Changes the host from now on."""
         scenario.write(self._path)
 
     def until(self, holds: Callable[[Told], bool], seconds: float = 20) -> Told:

@@ -1,4 +1,4 @@
-"""Which configuration runs and which should: told only where it is known, and anew when a deployment says so."""
+"""Running and expected configuration: told only where it is known, and anew when a deployment says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a GPU counts as up: what refusals of all calls do to it, pass by pass."""
+"""GPU liveness: the effect of refusals of all calls, pass by pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--auto` makes of a configuration on a host: decided from the host's description alone (T9)."""
+"""Configuration that `--auto` makes on a host: decided from the host's description alone (T9)."""
 
 from __future__ import annotations
 

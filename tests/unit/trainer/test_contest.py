@@ -1,4 +1,4 @@
-"""What `--strategy auto` times on a host, decided from its description alone; and what it remembers (T11)."""
+"""Contest of `--strategy auto` on a host, decided from its description alone; and its memory (T11)."""
 
 from __future__ import annotations
 

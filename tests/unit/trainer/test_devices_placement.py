@@ -1,4 +1,4 @@
-"""Which devices a run takes: decided from a host's description alone, without TensorFlow."""
+"""Device placement of a run: decided from a host's description alone, without TensorFlow."""
 
 from __future__ import annotations
 

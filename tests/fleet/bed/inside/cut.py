@@ -54,7 +54,7 @@ def cut(*, with_commands: bool) -> int:
 
 
 def descends(pid: int, logins: list[int]) -> bool:
-    """Whether a login started the process, or started what started it."""
+    """True where a login started the process, or started what started it."""
     if pid in logins:
         return False
     while pid > 1:
@@ -65,7 +65,7 @@ def descends(pid: int, logins: list[int]) -> bool:
 
 
 def comes(files: str, commands: str) -> bool:
-    """Whether a file or a process of such a name is there, and a login that can be cut."""
+    """True where a file or a process of such a name is there, and a login that can be cut."""
     if not any(words.startswith(LOGIN) for _, words in processes()):
         return False
     if files and any(Path("/").glob(files.lstrip("/"))):

@@ -31,7 +31,7 @@ def not_replayed(what: str) -> NoReturn:
 
 
 def replay_failure() -> None:
-    """What a broken driver says, if one is planted."""
+    """Prints the messages of a broken driver, if one is planted."""
     path = CAPTURES / "failure.json"
     if path.exists():
         failure = json.loads(path.read_text(encoding="utf-8"))
@@ -72,13 +72,13 @@ def query(of: str, names: list[str], options: dict[str, str]) -> None:
 
 
 def listing() -> None:
-    """What -L prints."""
+    """Output of -L."""
     for row in gpus():
         print(f"GPU {row['index']}: {row['name']} (UUID: {row['uuid']})")
 
 
 def summary() -> None:
-    """What is printed without arguments: the capture if there is one, else a line for each GPU."""
+    """Output without arguments: the capture if there is one, else a line for each GPU."""
     path = CAPTURES / "plain.txt"
     if path.exists():
         sys.stdout.write(path.read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def gpus() -> list[dict[str, str]]:
 
 
 def topology(words: list[str]) -> None:
-    """What `topo -m` and `topo -p2p r` print: files kept as they are."""
+    """Output of `topo -m` and `topo -p2p r`: files kept as they are."""
     path = CAPTURES / f"topo{'-'.join(['', *(word.lstrip('-') for word in words)])}.txt"
     if not path.exists():
         not_replayed(f"{path} is missing")
