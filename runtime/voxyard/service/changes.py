@@ -9,7 +9,7 @@ import time
 
 
 class Changes:
-    """A number for every document that is another one after each change, and greater.
+    """Version number of every document; it grows with each change.
 
     Numbers go on growing when the service is started again, as they begin with the clock's microseconds.
     """

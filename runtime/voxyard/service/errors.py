@@ -22,7 +22,7 @@ class ServiceError(Exception):
 
 
 class UnreadableDocumentError(ServiceError):
-    """A file in which no text can be read: broken, encrypted, without text, something else than its name says."""
+    """A file without readable text: broken, encrypted, without text, or of another kind than its name says."""
 
     code = "unreadable_document"
 
@@ -46,7 +46,7 @@ class UnauthorizedError(ServiceError):
 
 
 class ForbiddenError(ServiceError):
-    """A known client asks for what it may not have."""
+    """A known client has no permission for the request."""
 
     status, code, kind = 403, "forbidden", "permission_error"
 
@@ -58,13 +58,13 @@ class NotFoundError(ServiceError):
 
 
 class ConflictError(ServiceError):
-    """It does not fit to what is there: another request with the same idempotency key, audio of a failed document."""
+    """Conflict with the current state: another request with the same idempotency key, audio of a failed document."""
 
     status, code = 409, "conflict"
 
 
 class BusyError(ServiceError):
-    """The queue is full or the client asks too often; `retry_after` says when to come again."""
+    """The queue is full, or the client exceeds its rate limit; `retry_after` gives the seconds to wait."""
 
     status, code, kind = 429, "rate_limit_exceeded", "rate_limit_error"
 

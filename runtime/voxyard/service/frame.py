@@ -147,7 +147,7 @@ def _own_routes(frame: Frame) -> APIRouter:
 
 
 class FrameMiddleware:
-    """ASGI middleware around all others: what it does holds for each request, refused or not."""
+    """Outermost ASGI middleware: it handles each request, refused or not."""
 
     def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
         self._app, self._metrics = app, metrics

@@ -21,7 +21,7 @@ log = logging.getLogger("voxyard.service")
 
 
 class Caller(Protocol):
-    """A connection, as the door sees it."""
+    """A connection in the admission middleware."""
 
     def shown_key(self) -> None:
         """Its request has a valid key: it is no guest, until it sends one that has none."""
@@ -31,7 +31,7 @@ class Caller(Protocol):
 
 
 class Guest(Protocol):
-    """A connection, as it is counted."""
+    """A connection without a valid key, as it is counted."""
 
     def refuse(self) -> None:
         """Answer that there is no place, and close it."""

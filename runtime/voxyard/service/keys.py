@@ -58,7 +58,7 @@ def hash_line(name: str, key: str) -> str:
 
 
 class Keys:
-    """The keys of a file; what is changed in the file holds from the next request on.
+    """API keys of a file; a change of the file takes effect with the next request.
 
     A file that is broken or gone while the service runs changes nothing: the last keys that could be read stay in
     use, and the log says so once. May be used from several threads.

@@ -49,7 +49,7 @@ class Listening:
 
 @dataclass(frozen=True)
 class Closing:
-    """It is time to end."""
+    """The dispatcher is to end."""
 
 
 Letter = Heard | Arrived | Gone | Listening | Closing

@@ -13,7 +13,7 @@ _LEAST, _MOST = 1.0, 3600.0
 
 
 class Pace:
-    """Told of every chunk, by one thread or several."""
+    """Throughput estimate from every finished chunk; called by one thread or several."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as the service speaks it: uvicorn's own protocol, which waits for slow clients, but not for ever."""
+"""HTTP/1.1 protocol: uvicorn's own, with a timeout for slow headers and an error envelope for invalid requests."""
 
 from __future__ import annotations
 

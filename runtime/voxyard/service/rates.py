@@ -11,7 +11,7 @@ _MINUTE = 60.0
 
 
 class Rates:
-    """Each name may come `per_minute` times at once, and gets as many new turns in a minute; 0 sets no limit.
+    """Token buckets by name: `per_minute` requests at once, refilled at that rate; 0 sets no limit.
 
     May be used from several threads. The names are those of API keys, so there are never more buckets than keys
     that were ever valid.

@@ -28,7 +28,7 @@ def _no_gpus() -> Sequence[Gpu]:
 
 @dataclass(frozen=True, eq=False)
 class Services:
-    """The rooms behind the endpoints. `keys` is None where no API key is asked for."""
+    """Dependencies of the endpoints. `keys` is None where no API key is asked for."""
 
     section: ServiceSection
     frontend: Frontend

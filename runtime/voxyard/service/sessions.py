@@ -26,7 +26,7 @@ _COOKIE = re.compile(r"([A-Za-z0-9._-]{1,64})~([0-9]{1,12})~([0-9a-f]{32})~([0-9
 
 
 class Sessions:
-    """Cookies that a restart of the service outlives, and the end of their key does not.
+    """Signed cookies: valid across a restart of the service, and invalid once their key is revoked.
 
     A cookie holds the key's name, when it ends, a number, and an HMAC over the three whose key is made of the
     service's own secret and the hash of the API key: neither the file of the keys nor the secret alone makes one.

@@ -33,7 +33,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Shelf:
-    """`<folder>/<id>/<index>.s16` for the chunks of a document, `<folder>/<id>/audio.wav` for the whole.
+    """Audio files: `<folder>/<id>/<index>.s16` for the chunks of a document, `<folder>/<id>/audio.wav` for the whole.
 
     A file has its name only when all of it is on the disk. `quota` and `reserve` are bytes: how much the shelf may
     hold, and how much of the disk it leaves alone. Every method may be called from any thread; each raises

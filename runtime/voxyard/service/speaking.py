@@ -65,7 +65,7 @@ class Turnstile:
 
 
 class Speech:
-    """A text on its way through the pool. Whoever reads `sound` or `events` drives it, and ends it by leaving."""
+    """One speech request in the pool. Reading `sound` or `events` drives it; closing them cancels it."""
 
     def __init__(
         self,

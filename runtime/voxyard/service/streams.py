@@ -114,7 +114,7 @@ class Recording(Generic[Part]):
 
 
 class LiveResponse(Response):
-    """Bytes as they are made, to a client that may leave at any moment.
+    """Streaming response to a client that may disconnect at any moment.
 
     An error before the first byte is a proper answer. After it the connection is cut: no reader may take half a sound
     for a whole one. A client that leaves, or reads no block within `stall` seconds, ends `body`, whose clean-up runs.

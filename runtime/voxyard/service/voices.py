@@ -39,7 +39,7 @@ class Voice:
 
 
 class Voices:
-    """Names of voices and what the engine calls them. Only these names ever reach the engine: none is a path."""
+    """Voice names and the engine's names of them. Only these names ever reach the engine: none is a path."""
 
     def __init__(self, frontend: Frontend, aliases: Mapping[str, str]) -> None:
         own = {name: Voice(name, frontend.language(name)) for name in frontend.voices()}

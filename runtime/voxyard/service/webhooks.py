@@ -116,7 +116,7 @@ def verify(secret: bytes, header: str, body: bytes, *, now: float, tolerance: fl
 
 
 class Webhooks:
-    """A thread that empties the store's outbox; what it has not handed over is still there after a restart.
+    """Sender thread of the store's outbox; undelivered hooks survive a restart.
 
     A receiver may hear the same thing twice (its answer was lost, or the service ended between the two): the header
     `X-Voxyard-Delivery` is the same then.

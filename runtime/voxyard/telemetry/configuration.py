@@ -55,7 +55,7 @@ def expected_configurations(path: Path) -> tuple[tuple[str, str, str], ...]:
 
 
 class ExpectedConfigurations(Collector):
-    """`voxyard_configuration_expected_info`, read anew when a deployment has replaced the file."""
+    """`voxyard_configuration_expected_info`, read again when a deployment has replaced the file."""
 
     def __init__(self, state: Path) -> None:
         """`state` is the directory in which a deployment leaves the file; neither need be there yet."""

@@ -1,4 +1,4 @@
-"""The exporter: one loop that reads the GPUs, one server that tells what it saw last."""
+"""The exporter: one loop that reads the GPUs, one server that exports the latest snapshot."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 class Phases(Collector):
-    """The phases of one run, told at every scrape up to that moment; the run itself only says when one changes.
+    """Phases of one run, exported at every scrape up to that moment; the run itself only reports changes.
 
     One thread of the run changes them, the server's threads read them.
     """

@@ -118,7 +118,7 @@ class _Readers:
 
 
 class _Application:
-    """Three pages and a door."""
+    """WSGI application: health pages, and metrics behind basic auth where it is configured."""
 
     def __init__(
         self,

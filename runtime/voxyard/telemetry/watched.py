@@ -1,4 +1,4 @@
-"""A file that others replace while a program runs: whether it is another one than when it was last asked for."""
+"""File watcher: detects that a file was replaced since the last check."""
 
 from __future__ import annotations
 

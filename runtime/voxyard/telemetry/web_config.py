@@ -38,7 +38,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class WebConfig:
-    """A web configuration file that was read and found good."""
+    """A valid web configuration file."""
 
     tls: Tls | None = None
     users: Mapping[str, bytes] = field(default_factory=dict)  # name → bcrypt hash
