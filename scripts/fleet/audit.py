@@ -16,7 +16,7 @@ _LONGEST_NOTE = 500  # characters: one write of one line, which no other write c
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One deed. `before` and `after` are releases, empty where there is none; no field ever holds a secret."""
+    """One action. `before` and `after` are releases, empty where there is none; no field ever holds a secret."""
 
     what: str  # "deploy", "rollback", "drain", "unlock", "train", …
     before: str

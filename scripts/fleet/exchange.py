@@ -92,7 +92,7 @@ class _Conversation:
         self._go_on(pipes)
 
     def _go_on(self, pipes: selectors.BaseSelector) -> None:
-        """Something was taken: to the next chunk where this one is at its end, and the time begins anew."""
+        """Input was accepted: moves to the next chunk where this one is at its end, and restarts the timeout."""
         if not self._left:
             chunk = next((each for each in self._data if each), None)
             self._left = None if chunk is None else memoryview(chunk)

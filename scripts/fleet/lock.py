@@ -74,7 +74,7 @@ def read_lock(session: Session) -> Lock | None:
 
 
 def break_lock(session: Session, host: str) -> Lock | None:
-    """Take the lock away from whoever holds it; who that was, None where nobody did. Raises HostFailedError."""
+    """Removes the lock; its former owner, None where it was free. Raises HostFailedError."""
     command = break_command(secrets.token_hex(8))
     answer = session.run([command])[command.name]
     if not answer.ok:

@@ -79,7 +79,7 @@ class SshSession:
         return HostFailedError(f"the connection to {self._name} broke ({said}): run the same command again")
 
     def _ended_before(self, name: str, done: Said, said: str) -> HostFailedError:
-        """Either the connection broke, or the login's shell did not do what it was told."""
+        """Error of a session that ended before the command ran: the connection broke, or the login's shell failed."""
         try:
             self._master.wait(_CUT_SECONDS)
         except subprocess.TimeoutExpired:

@@ -37,7 +37,7 @@ def assembled(
     registry: CollectorRegistry,
     gpus: Callable[[], Sequence[Gpu]],
 ) -> Iterator[FastAPI]:
-    """The application over its data directory and a pool; closing takes the documents back in order.
+    """The application over its data directory and a pool; closing stops the documents' work gracefully.
 
     `app.state.work` is the Work that `server.serve` ends.
 

@@ -33,7 +33,7 @@ class Changes:
         _wake(waiting)
 
     def forget(self, id: str) -> None:  # noqa: A002
-        """The document is gone: who waits for it hears once more, then nothing is kept of it."""
+        """Removes a deleted document: wakes its waiters a last time, then drops its version."""
         with self._lock:
             self._versions.pop(id, None)
             waiting = tuple(self._waiting.get(id, ()))

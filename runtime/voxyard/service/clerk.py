@@ -196,7 +196,7 @@ class Clerk:
                     self._tell(spoken, waiting)
 
     def _tell(self, spoken: InPool, waiting: str | None) -> None:
-        """A document in the pool is parked there while no worker has room on its GPU; it goes on by itself."""
+        """Marks a document as parked while no worker has memory on its GPU; it resumes by itself."""
         self.store.parked(spoken.id, waiting and f"no worker can start yet: {waiting}; it goes on by itself")
         spoken.told = waiting
         self.changed(spoken.id)
@@ -396,7 +396,7 @@ class Clerk:
 
 
 def delete(store: Store, shelf: Shelf, id: str) -> None:  # noqa: A002
-    """Forget a document. On a full disk its sound goes first, which makes the room that the store needs for it."""
+    """Deletes a document. On a full disk its audio goes first, which frees the space that the store needs."""
     try:
         store.delete(id)
     except NoRoomError:

@@ -137,7 +137,7 @@ class Database:
             self._writer.execute("COMMIT")
 
     def _check(self) -> None:
-        """Refuse to go on with a file that nobody will find again."""
+        """Raises StoreError where the file was removed or replaced while open: what is written to it would be lost."""
         if self._closed:
             raise StoreError(f"{self.path.name} was closed: the service is going down")
         if _file(self.path) != self._file:

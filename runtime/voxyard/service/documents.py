@@ -1,4 +1,4 @@
-"""A file that somebody sent → its title and its text: TXT, PDF and DOCX, told apart by what is in them."""
+"""Text extraction from uploads (TXT, PDF, DOCX; kind detected from the content): title and text."""
 
 from __future__ import annotations
 

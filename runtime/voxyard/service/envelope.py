@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients read them: one envelope, whatever went wrong and wherever."""
+"""Error envelope of every response, as OpenAI's clients read it."""
 
 from __future__ import annotations
 

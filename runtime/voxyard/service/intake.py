@@ -103,7 +103,7 @@ def new_document(
 
 
 def fingerprint(wish: Wish) -> str:
-    """SHA-256 of the whole wish but its key: two requests with one fingerprint ask for the same."""
+    """SHA-256 of the whole request but its key: two requests with one fingerprint ask for the same."""
     asked = {name: value for name, value in vars(wish).items() if name != "idempotency_key"}
     return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

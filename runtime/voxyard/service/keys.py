@@ -117,7 +117,7 @@ _SESSION = APIKeyCookie(name=COOKIE, auto_error=False, scheme_name="session", de
 async def authenticated(
     request: Request, _bearer: Annotated[Any, Security(_BEARER)], _cookie: Annotated[Any, Security(_SESSION)]
 ) -> Client:
-    """The client that the door (door.py) has let in; as a dependency it also documents how to come in.
+    """Client that the admission middleware (door.py) has authenticated; as a dependency it documents the scheme.
 
     Raises:
         UnauthorizedError: nobody was let in, as on a path that the door leaves open.

@@ -79,6 +79,6 @@ def request_line(message: str, level: int, fields: Mapping[str, object]) -> None
 
 
 def _worth_a_line(record: logging.LogRecord) -> bool:
-    """Not what the frame has logged already: uvicorn tells of each exception that reaches it, with its trace."""
+    """Log filter: drops uvicorn's trace of a cut connection or a cancellation, which frame.py has logged already."""
     error = record.exc_info[1] if record.exc_info else None
     return not (record.name == "uvicorn.error" and isinstance(error, ConnectionCut | asyncio.CancelledError))

@@ -59,7 +59,7 @@ class Protocol(H11Protocol):
         return None if seated else self._guests.complaint()
 
     def refuse(self) -> None:
-        """There is no place for it: it is told so, unless it has been answered before, and closed."""
+        """Refuses the connection: sends the error, unless it has been answered before, and closes it."""
         answered = cast("object | None", self.cycle) is not None  # uvicorn has none before the first request
         if not answered and self.conn.our_state is h11.IDLE:
             self._hang_up(503, "Service Unavailable", self._guests.complaint(), "server_error", "unavailable")

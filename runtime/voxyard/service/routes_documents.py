@@ -175,7 +175,7 @@ async def follow_document(
     client: TheClient,
     last_event_id: Annotated[str | None, Header(description="The id of the last event that was heard.")] = None,
 ) -> Response:
-    """Each change as it happens. `Last-Event-ID` goes on where the connection was lost."""
+    """Server-sent events of each change. `Last-Event-ID` resumes a lost connection."""
     await run_sync(services.store.document, id, client.name)
     return LiveResponse(following.events(services, id, last_event_id), media_type="text/event-stream")
 

@@ -74,7 +74,7 @@ def serve(
 
 
 def listen(section: ServiceSection) -> socket.socket:
-    """A socket on the address of the settings, before anything expensive is loaded; nobody is answered yet.
+    """Listening socket on the configured address, before anything expensive is loaded; requests wait until then.
 
     Raises:
         ServiceError: the address is not there or taken, or others could reach it and no API keys are asked for.
@@ -149,7 +149,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """A signal ends the server in order, and is not raised again when it has ended."""
+        """Signals shut the server down gracefully, and are not raised again once it has ended."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -161,7 +161,7 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal ends the server in order, the second at once; uvicorn takes only SIGINT for that."""
+        """The first signal shuts down gracefully, the second at once; uvicorn takes only SIGINT for that."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -178,7 +178,7 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Waits for what is in hand, and then lets nobody new in."""
+        """Waits for open work, and then accepts no new connections."""
         began = time.monotonic()
         await self._finish(began)
         left = began + self._section.stop_seconds - time.monotonic()

@@ -178,7 +178,7 @@ class Store:
         silenced: bool = False,
         reason: str | None = None,
     ) -> None:
-        """A waiting chunk's sound is on the shelf; `silenced` where it is silence, for this reason."""
+        """Records that a waiting chunk's audio is stored; `silenced` where it is silence, for this reason."""
         with self._database.write() as connection:
             number = rows.number_of(connection, id)
             state = "silenced" if silenced else "spoken"
@@ -206,7 +206,7 @@ class Store:
             rows.recount(connection, number)
 
     def completed(self, id: str, when: float) -> None:  # noqa: A002
-        """Its whole sound is on the shelf; the webhook is due."""
+        """Records that the document's whole audio is stored; the webhook is due."""
         self._end(id, "completed", when, None, "document.completed")
 
     def failed(self, id: str, when: float, reason: str) -> None:  # noqa: A002

@@ -50,7 +50,7 @@ class Outbox(Protocol):
         """Hooks that are due."""
 
     def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:  # noqa: A002
-        """It went wrong."""
+        """Records a failed delivery."""
 
     def hook_done(self, id: int) -> None:  # noqa: A002
         """It has been heard."""
@@ -154,7 +154,7 @@ class Webhooks:
             self._thread.join()
 
     def deliver_due(self) -> int:
-        """One look into the outbox: tries all that is due, and tells how many that was."""
+        """One pass over the outbox: tries all due hooks; their number."""
         due = self._outbox.pending_hooks(self._clock())
         if due:
             with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="voxyard-webhook") as crew:

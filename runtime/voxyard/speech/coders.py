@@ -39,7 +39,7 @@ class EncodeError(SpeechError):
 
 
 class DiskFullError(EncodeError):
-    """The disk has no room for the sound."""
+    """The disk is full."""
 
     exit_code = 1
 
@@ -95,7 +95,7 @@ class Coder(Protocol):
         """The bytes that are ready and were not taken yet."""
 
     def discard(self) -> None:
-        """Free everything where nobody wants the end."""
+        """Frees everything; the end of the file is not written."""
 
 
 def open_coder(

@@ -29,14 +29,14 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """Nobody wants the job any more."""
+    """The job was cancelled."""
 
     job: int
 
 
 @dataclass(frozen=True)
 class Listening:
-    """Somebody waits for the job's sound, or does no longer."""
+    """A listener of the job's audio has come or gone."""
 
     job: int
     listening: bool
@@ -51,7 +51,7 @@ class Draining:
 
 @dataclass(frozen=True)
 class Closing:
-    """It is time to end."""
+    """The pool is to end."""
 
 
 Letter = Said | Submitted | Cancelled | Listening | Draining | Closing

@@ -73,11 +73,11 @@ class PoolMetrics(PoolObserver):
         self._synthesis.labels(device).inc(seconds)
 
     def trouble(self, device: str, cause: str) -> None:
-        """A batch or a worker went wrong."""
+        """Counts a failure of a batch or a worker."""
         self._failures.labels(cause.replace(" ", "_"), device).inc()
 
     def waits(self, device: str, cause: Cause | None) -> None:
-        """A worker was to start; its GPU had room, or not yet."""
+        """Sets the cause for which a GPU's worker waits; None where it may start."""
         for each in get_args(Cause):
             self._waiting.labels(device, each).set(each == cause)
 

@@ -186,13 +186,13 @@ class Scheduler:
         self._back(place.release(), place, cause, reason)
 
     def refused(self, slot: int, generation: int, now: float) -> None:
-        """The process was not started: its device has no room for it yet."""
+        """The process was not started: its device has not enough free memory yet."""
         place = self._current(slot, generation)
         if place is not None:
             place.refused(now, self.limits)
 
     def resumed(self, now: float) -> None:
-        """The owner itself stood still: nobody's silence counts."""
+        """The owner itself was suspended: missed signs of life do not count."""
         for place in self.slots:
             place.seen = now
 
@@ -346,7 +346,7 @@ class Scheduler:
             self._queue.put(entry)
 
     def _rest(self, place: Slot, reason: str, now: float, *, idle: bool) -> bool:
-        """After two single chunks in a row for which the device had no room, the pool goes on with fewer workers.
+        """Stops a worker after two single chunks in a row for which its device had no memory, if others run.
 
         An idle worker without room for one row rests too, with or without others: it would only begin again.
         """

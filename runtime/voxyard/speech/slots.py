@@ -113,11 +113,11 @@ class Slot:
         return left
 
     def halve(self) -> None:
-        """The device had no room for so many rows."""
+        """Halves the batch: the device had no memory for so many rows."""
         self.cap = max(1, self.rows // 2)
 
     def refused(self, now: float, limits: Limits) -> None:
-        """Its device has no room for a process yet, which is no failed start: it is asked again, for ever."""
+        """The device has no memory for a process yet, which is no failed start: it is retried without a limit."""
         self.refusals += 1
         self.phase, self.not_before = "waiting", now + limits.wait(self.refusals)
 

@@ -167,7 +167,7 @@ def _speak(engine: Engine, intake: Intake, wire: Wire, shrink: int | None) -> Ra
 
 
 def _check(result: Result, request: Request) -> None:
-    """Refuse sound that nobody could join: a caller must not find out from a file that hisses."""
+    """Refuses invalid audio (chunk, type, shape, NaN), so that it never reaches a file."""
     import numpy as np
 
     audio = result.audio

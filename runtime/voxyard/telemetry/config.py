@@ -1,4 +1,4 @@
-"""The exporter's settings: where it listens, how often it looks, what it tells."""
+"""The exporter's settings: listen address, interval, exported metrics."""
 
 from __future__ import annotations
 

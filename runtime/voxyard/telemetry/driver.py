@@ -32,7 +32,7 @@ class Driver:
 
     @classmethod
     def open(cls, session: Session, before: Driver | None) -> Driver:
-        """Ends the session that was open before, and opens it anew. Raises SessionLostError."""
+        """Closes the open session, and opens a new one. Raises SessionLostError."""
         if before is not None:
             before.close()
         session.__enter__()

@@ -33,7 +33,7 @@ def expected_workloads(plan: Path) -> tuple[tuple[str, str], ...]:
 
 
 class ExpectedWorkloads(Collector):
-    """`voxyard_workload_expected`, read anew when the plan's file changes."""
+    """`voxyard_workload_expected`, read again when the plan's file changes."""
 
     def __init__(self, plan: Path) -> None:
         """Raises TelemetryError where the plan cannot be read now; a later one that is broken changes nothing."""

@@ -1,7 +1,7 @@
-"""Asks the exporter on this machine whether it is well; `python -m voxyard.telemetry.probe` is the health check.
+"""Health check of the exporter on this machine: `python -m voxyard.telemetry.probe`.
 
-With the word `trainer` it asks the training run instead. It runs every few seconds for ever, so it imports next to
-nothing.
+With the argument `trainer` it checks the training run instead. It runs every few seconds for ever, so it imports next
+to nothing.
 """
 
 from __future__ import annotations

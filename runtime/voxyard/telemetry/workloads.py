@@ -254,7 +254,7 @@ class TrainMetrics:
 
 
 class Registry(CollectorRegistry):
-    """Without the `_created` series that the client adds to counters and histograms: nobody reads them."""
+    """Registry without the unused `_created` series that the client adds to counters and histograms."""
 
     def collect(self) -> Iterable[Metric]:
         """The client's metrics, less those series."""

@@ -139,7 +139,7 @@ def _with_features(winner: Contestant) -> TrainConfig:
 
 
 def _of_checkpoint(config: TrainConfig) -> TrainConfig | None:
-    """The configuration of a run that goes on: with another strategy it would not be the same run."""
+    """Configuration of a resumed run: with another strategy it would not be the same run."""
     if not config.training.resume:
         return None
     found = checkpoint.newest_good(config.training.checkpoint_dir)

@@ -58,7 +58,7 @@ def _write(config: TrainConfig, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end_with_parent() -> None:
-    """Whoever wanted the result keeps our standard input open as long as it lives."""
+    """Ends this process with its parent, which keeps our standard input open as long as it lives."""
     while os.read(0, 1024):  # not through sys.stdin, whose lock would be held when the interpreter ends
         pass
     os._exit(1)

@@ -183,5 +183,5 @@ def limits(assignment: Assignment) -> Iterator[Finding]:
 
 
 def _fail(check: str, found: str, remedy: str) -> Finding:
-    """A failure for what computes on GPUs: an exporter that says so is wanted all the more."""
+    """Failure for services that compute on GPUs; the exporter is not concerned, as it reports such faults."""
     return Finding("FAIL", check, found, remedy, services=ON_GPUS)

@@ -15,7 +15,7 @@ LOCKED_BYTES = 1 << 30  # pinned buffers; the compose files ask for no limit at 
 
 
 def all_of(facts: HostFacts, host: Host, needs: Needs) -> Iterator[Finding]:
-    """Every finding about room."""
+    """All findings about space."""
     yield from disks(facts, host, needs)
     if {"trainer", "bark"} & set(host.roles):
         yield from shared_memory(facts)

@@ -177,7 +177,7 @@ def _placed(value: object, inventory: Path) -> object:
 
 
 def _judge_ports(host: Host, entry: Located, where: str, problems: Problems) -> None:
-    """Two that want one port are a mistake, though each of them is a good one."""
+    """Reports two services on one port, though each port is valid by itself."""
     owners: dict[int, str] = {}
     for owner, number in host.ports.items():
         if number in owners:

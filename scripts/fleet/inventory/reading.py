@@ -18,11 +18,11 @@ _REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]
 
 
 class MisfitError(Exception):
-    """A value that is not what its key wants."""
+    """A value of the wrong type or range for its key."""
 
 
 class Problems:
-    """The mistakes found so far, so that the operator hears of all of them at once."""
+    """Collected errors, so that the operator gets all of them at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class Problems:
             raise FleetError("\n".join(text for _, text in sorted(self.found)))
 
     def mapping(self, node: Located | None, where: str, known: Iterable[str] | None = None) -> Mapping[str, Located]:
-        """The keys of `node`; those that nobody knows are mistakes."""
+        """The keys of `node`; unknown ones are errors."""
         if node is None or node.value is None:
             return {}
         if not isinstance(node.value, Mapping):
@@ -75,7 +75,7 @@ def merged(under: Mapping[str, object], over: Mapping[str, object]) -> dict[str,
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """The words for a key that nobody knows."""
+    """Error message for an unknown key."""
     names = tuple(known)
     near = difflib.get_close_matches(name, names, n=1)
     return "unknown key" + (f": is {near[0]} meant?" if near else f", known are {', '.join(names)}")

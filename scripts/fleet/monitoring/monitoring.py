@@ -32,7 +32,7 @@ SENDER = "voxyard@localhost"
 
 @dataclass(frozen=True, slots=True)
 class MailRelay:
-    """The mail server that takes Alertmanager's mails; its password, where it wants one, lies in a file."""
+    """The mail server that takes Alertmanager's mails; its password, where it needs one, is in a file."""
 
     smarthost: str = "host.docker.internal:25"  # the monitoring host's own
     sender: str = SENDER

@@ -76,7 +76,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A manifest, and what it speaks of; the same content always has the same id."""
+    """A manifest with its files and images; the same content always has the same id."""
 
     manifest: Manifest
     files: tuple[tuple[str, bytes], ...]
@@ -94,7 +94,7 @@ class Release:
         return {name: hashlib.sha256(content).hexdigest() for name, content in self.files}
 
     def archive(self) -> bytes:
-        """The files as a tar archive, for nobody but their owner."""
+        """The files as a tar archive, readable by their owner alone."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for name, content in self.files:

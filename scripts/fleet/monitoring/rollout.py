@@ -92,7 +92,7 @@ class Rollout:
                     raise HostFailedError(f"{self.host}: {program} would refuse its configuration: {said}")
 
     def _switch(self, planned: Change) -> None:
-        """The programs read the new files; those that differ are made anew. Ends when all are well."""
+        """Switches the programs to the new files; recreates those that differ. Ends when all are healthy."""
         release = planned.release
         if planned.secrets:
             log.info("%s: writing secrets: %s", self.host, ", ".join(planned.secrets))

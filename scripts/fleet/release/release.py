@@ -80,7 +80,7 @@ class Release:
         return next((each for each in self.services if each.name == name), None)
 
     def archive(self) -> bytes:
-        """The files as a tar archive, for nobody but their owner."""
+        """The files as a tar archive, readable by their owner alone."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for name, content in self.files:
@@ -257,7 +257,7 @@ def _manifest(
     images: Sequence[LocalImage],
     artefacts: Sequence[Artefact],
 ) -> bytes:
-    """All that a way back needs to know, from what is on the host alone."""
+    """Manifest: all that a rollback needs, from what is on the host alone."""
     document = {
         "id": release,
         "services": {

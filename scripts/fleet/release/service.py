@@ -1,4 +1,4 @@
-"""A long-running service of a host, as its release wants it: what a rollout needs to start it and to judge it."""
+"""A long-running service of a host's release: the data to start it and to check its health."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fleet.images.image import LocalImage
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One service of the compose project; the same `config` means that its container need not be made anew."""
+    """One service of the compose project; the same `config` means that its container need not be recreated."""
 
     name: str  # as in the compose file: exporter, bark
     config: str  # 12 hex digits over everything that its container is made of

@@ -154,7 +154,7 @@ def start_log(run: str) -> Command:
 
 
 def stop(run: str, seconds: int) -> Command:
-    """Ends the containers of a run, in order where they do so within `seconds`: a checkpoint is saved first.
+    """Stops the containers of a run, gracefully where they end within `seconds`: a checkpoint is saved first.
 
     A Compose that still waits for the corpus is ended before, so that it starts nothing afterwards.
     """

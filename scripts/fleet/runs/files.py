@@ -58,7 +58,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """A run, ready to be written: the same wishes under the same release always have the same `config`."""
+    """Files of a run, ready to be written: the same request under the same release always has the same `config`."""
 
     wanted: Wanted
     deployed: Deployed
@@ -81,7 +81,7 @@ class RunFiles:
         return (COMPOSE, RUN_COMPOSE, *(name for name, _ in self.wanted.overrides))
 
     def archive(self) -> bytes:
-        """The files as a tar archive, for nobody but their owner."""
+        """The files as a tar archive, readable by their owner alone."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for name, content in self.files:
@@ -260,7 +260,7 @@ def _run_compose(
 
 
 def _ids_as_uuids(loaded: Loaded[TrainConfig], deployed: Deployed, gpus: Sequence[str]) -> list[str]:
-    """Flags for ids that were given as indices: in a container the GPUs are counted anew."""
+    """Flags with UUIDs for ids that were given as indices: a container numbers its GPUs from 0."""
     data = loaded.config.data
     if not gpus:
         return []

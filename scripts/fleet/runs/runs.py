@@ -223,7 +223,7 @@ def verify_limits(session: Session, run: Run) -> tuple[str, ...]:
 
 
 def settings_changed(wanted: Wanted, *, file: bytes, flags: Sequence[tuple[str, str]], by: str) -> Wanted:
-    """The wishes of a run with the operator's new ones put in: another file where one is given, more flags."""
+    """Settings of a run merged with the operator's new ones: another file where one is given, more flags."""
     settings = wanted.settings
     merged = tuple(sorted({**dict(settings.flags), **dict(flags)}.items()))
     return replace(wanted, settings=replace(settings, file=file or settings.file, flags=merged), by=by)
