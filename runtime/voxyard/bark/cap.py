@@ -1,4 +1,4 @@
-"""The most memory of a GPU that a worker's tensors may take, put into force with torch's own cap."""
+"""Memory limit of a worker's tensors on a GPU, enforced with torch's own cap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a decode step is launched on a GPU: captured once as a CUDA graph for each reading length, or compiled."""
+"""Launch of a decode step on a GPU: captured once as a CUDA graph for each reading length, or compiled."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def sha256(file: Path, read: Callable[[int], None] = lambda _: None) -> str:
 
 
 def git_blob(file: Path) -> str:
-    """What git calls a file of this content: SHA-1 over its length and bytes."""
+    """Git's blob id of a file of this content: SHA-1 over its length and bytes."""
     digest = hashlib.sha1(f"blob {file.stat().st_size}\0".encode(), usedforsecurity=False)
     with file.open("rb") as content:
         while block := content.read(BLOCK):
@@ -69,7 +69,7 @@ def write(directory: Path, sums: Mapping[str, str]) -> None:
 def problems(
     directory: Path, names: frozenset[str], progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> tuple[str, ...]:
-    """What differs between a directory and its list; every one of `names` must be listed. Reads all of them.
+    """Differences between a directory and its list; every one of `names` must be listed. Reads all of them.
 
     Raises:
         BarkError: there is no list, or it cannot be read.

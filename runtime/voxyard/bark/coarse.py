@@ -56,15 +56,15 @@ class _Row:
 
     @property
     def start(self) -> int:
-        """Where the semantic window starts now."""
+        """Start of the semantic window now."""
         return max(0, self.before + round(self.made / self.layout.ratio) - self.layout.semantic_history)
 
     def cache_holds(self) -> bool:
-        """Whether the cache is what a prefill would write: same window, and no history has slid out."""
+        """True where the cache is what a prefill would write: same window, and no history has slid out."""
         return self.cached_from == self.start and len(self.coarse) <= self.layout.history
 
     def window(self) -> list[int]:
-        """What stands before the next token."""
+        """Tokens before the next one."""
         layout = self.layout
         semantic = self.semantic[self.start : self.start + layout.window]
         padding = [layout.pad] * (layout.window - len(semantic))

@@ -1,4 +1,4 @@
-"""The last stage, codes to sound: EnCodec's decoder, one chunk at a time, for its LSTM would hear a filled tail."""
+"""The last stage, codes to sound: EnCodec's decoder, one chunk at a time, as padding would change its LSTM's output."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Capture = Literal["auto", "none", "graph", "compile"]
 
 
 class BarkConfig(Section):
-    """Which model speaks, on what, and how it chooses its tokens."""
+    """Model, device and sampling of the Bark engine."""
 
     model: Path = setting(Path("bark"), "Directory of a Bark model in Hugging Face's layout.")
     voices: Path | None = setting(

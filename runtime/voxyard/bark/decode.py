@@ -16,7 +16,7 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class Choice:
-    """How a token is chosen among the tokens from `first` to before `last`."""
+    """Sampling of a token among the tokens from `first` to before `last`."""
 
     first: int
     last: int
@@ -32,7 +32,7 @@ Launch = Callable[[CausalGPT, Cache], Step]
 
 @dataclass
 class Rows:
-    """Where the rows of a batch are: the next token to feed, its position, the number of tokens chosen so far."""
+    """State of a batch's rows: the next token to feed, its position, the number of tokens chosen so far."""
 
     tokens: list[int]
     positions: list[int]
@@ -106,7 +106,7 @@ class Decoder:
         return taken, finite
 
     def _forget(self, rows: list[int]) -> None:
-        """What is not finite must not stay in the cache: masked, it would still reach the row's next chunk."""
+        """Clears the rows' cache: a non-finite value, though masked, would still reach the row's next chunk."""
         for kv in self.cache.layers:
             kv[rows] = 0
 

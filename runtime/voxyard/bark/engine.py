@@ -33,7 +33,7 @@ Asked = TypeVar("Asked")
 
 @dataclass(frozen=True)
 class Ready:
-    """What an engine found when it loaded its model."""
+    """Properties of the engine with its model loaded."""
 
     device: str
     precision: str
@@ -267,7 +267,7 @@ def placed(config: BarkConfig) -> tuple[str, Precision]:
 
 
 def _why_no_gpu() -> str:
-    """What torch and the driver say of it, and what to do."""
+    """Messages of torch and the driver on the missing GPU, and the fix."""
     if torch.version.cuda is None:
         return (
             f"torch {torch.__version__} is a build without CUDA; install one with it (`make setup TORCH=cuda`, or "
@@ -306,7 +306,7 @@ def _memory_errors() -> Iterator[None]:
 
 
 def _check_voice(chunk: int, voice: Voice, layout: Layout) -> None:
-    """Whether the voice is made of this model's codes."""
+    """Checks that the voice is made of this model's codes."""
     parts: tuple[tuple[str, Any, int], ...] = (
         ("semantic_prompt", voice.semantic_prompt, layout.semantic.vocabulary),
         ("coarse_prompt", voice.coarse_prompt, layout.coarse.codebook),

@@ -1,4 +1,4 @@
-"""What a user of the Bark engine can cause: one exception type for the room."""
+"""BarkError: the one exception type for errors that a user of the Bark engine can cause."""
 
 from __future__ import annotations
 

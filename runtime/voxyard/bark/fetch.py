@@ -1,4 +1,4 @@
-"""Getting a model's files: whole, verified, and continued where an earlier try ended."""
+"""Download of a model's files: whole, verified, and resumed where an earlier try ended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Fetched:
-    """A model that has arrived."""
+    """A fetched model."""
 
     directory: Path
     source: str
@@ -231,7 +231,7 @@ def _check_listing(found: Source, names: set[str]) -> None:
 
 
 def _check_kind(found: Source, config: Path) -> None:
-    """Whether it is Bark at all: said before gigabytes of something else are fetched."""
+    """Checks that it is Bark at all: said before gigabytes of something else are fetched."""
     try:
         settings = json.loads(config.read_text(encoding="utf-8"))
     except ValueError as problem:
@@ -244,7 +244,7 @@ def _check_kind(found: Source, config: Path) -> None:
 
 
 def _check_room(out: Path, files: list[File]) -> None:
-    """Whether the rest fits; what was begun of another model or commit goes first."""
+    """Checks that the rest fits; partial files of another model or commit are removed first."""
     begun, of_these = 0, {_part(file) for file in files}
     for path in (out / UNFINISHED).iterdir():
         if path.name in of_these:

@@ -1,4 +1,4 @@
-"""Bark as the parent process sees it: its tokenizer, its voices, what a worker loads; no torch and no weights."""
+"""Bark's front end in the parent process: tokenizer, voices, the engine's name; no torch and no weights."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class BarkFrontend:
         return voices.default((language or "en").partition("-")[0].lower())
 
     def check_voice(self, name: str) -> None:
-        """Whether there is such a voice or voice file.
+        """Checks that there is such a voice or voice file.
 
         Raises:
             BarkError: there is none; the message names the nearest voices.
@@ -67,7 +67,7 @@ class BarkFrontend:
         voices.load(name, self._own)
 
     def language(self, voice: str | None) -> str | None:
-        """What a preset is named after; None for the announcer and for voice files."""
+        """Language that a preset is named after; None for the announcer and for voice files."""
         return None if voice is None else voices.language(voice)
 
 

@@ -123,7 +123,7 @@ def layout_of(model: Any) -> Layout:
 
 
 def _check(layout: Layout, model: Any) -> None:
-    """What the decode loops rely on."""
+    """Checks the properties that the decode loops rely on."""
     coarse, semantic = layout.coarse, layout.semantic
     longest = {
         "semantic": semantic.window + semantic.max_new,

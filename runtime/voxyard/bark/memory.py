@@ -1,4 +1,4 @@
-"""How many rows fit on a device: free memory, less weights and activations, over what a row caches."""
+"""Batch limit of a device: free memory, less weights and activations, over the memory that a row caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noise by counting: what a chunk hears depends on its own numbers alone, never on its batch or its worker."""
+"""Counter-based random numbers: a chunk's depend on its own seed alone, never on its batch or its worker."""
 
 from __future__ import annotations
 

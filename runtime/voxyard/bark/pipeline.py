@@ -159,7 +159,7 @@ def sketched(checkpoint: Checkpoint, stages: Stages, config: BarkConfig, take: T
 
 
 def key_of(request: Request, stage: Stage) -> tuple[int, int]:
-    """What the noise of a request in a stage is keyed by."""
+    """Random key of a request's noise in a stage."""
     return key(request.seed, request.chunk, request.attempt, stage)
 
 

@@ -1,4 +1,4 @@
-"""A look at each spoken chunk: long enough, not silent, not clipped, finite, ended by itself, the words of its text."""
+"""Quality check of each spoken chunk: long enough, not silent, not clipped, finite, ended by itself, right words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FULL_SCALE = 0.999
 
 @dataclass(frozen=True)
 class Bounds:
-    """What passes. The figures are assumptions of ours, wide enough for every language that Bark speaks."""
+    """Bounds that pass. The figures are assumptions of ours, wide enough for every language that Bark speaks."""
 
     shortest: float = 0.02  # seconds for a character
     longest: float = 0.4
@@ -27,7 +27,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Quality:
-    """What was measured, and what there is to object to."""
+    """Measurements of a chunk's audio, and the objections to it."""
 
     silence: float
     clipping: float

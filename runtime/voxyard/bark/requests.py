@@ -1,4 +1,4 @@
-"""What the Bark engine is asked for and what it answers; nothing here needs torch."""
+"""Requests to the Bark engine and its results; nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Facts:
-    """What happened to a chunk on its way."""
+    """Events of a chunk on its way."""
 
     text_tokens: int
     semantic_tokens: int

@@ -40,7 +40,7 @@ class SemanticOutcome:
 
 @dataclass(frozen=True)
 class SemanticOptions:
-    """How the first stage chooses, and how often it looks for ends."""
+    """Sampling of the first stage, and how often it looks for ends."""
 
     temperature: float = 0.7
     end_share: float | None = 0.2

@@ -1,4 +1,4 @@
-"""Where a model's files come from: the hub, or a directory. Both list their files and read them from any byte."""
+"""Sources of a model's files: the hub, or a directory. Both list their files and read them from any byte."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Source(Protocol):
 
     @property
     def title(self) -> str:
-        """Where they are, for people."""
+        """Name of the source, for people."""
 
     @property
     def revision(self) -> str | None:
@@ -62,7 +62,7 @@ class Source(Protocol):
 
     @property
     def files(self) -> tuple[File, ...]:
-        """What a model consists of; other files are left out."""
+        """Files of a model; others are left out."""
 
     def open(self, file: File, offset: int) -> AbstractContextManager[Blocks]:
         """Read a file from a byte on, or from its beginning where that cannot be.
@@ -74,7 +74,7 @@ class Source(Protocol):
 
 
 def belongs(name: str) -> bool:
-    """Whether a file of this name is read as part of a model."""
+    """True where a file of this name is read as part of a model."""
     return name in _SETTINGS or any(pattern.fullmatch(name) for pattern in (_SAFE, _PICKLED))
 
 
@@ -84,7 +84,7 @@ def parts(directory: Path) -> frozenset[str]:
 
 
 def chosen(names: frozenset[str]) -> frozenset[str]:
-    """What is taken of a model's files: settings, tokenizer and weights; pickles only where nothing else is there."""
+    """Files to take of a model's: settings, tokenizer and weights; pickles only where nothing else is there."""
     safe = {name for name in names if _SAFE.fullmatch(name)}
     return frozenset(names & _SETTINGS) | (safe or {name for name in names if _PICKLED.fullmatch(name)})
 
@@ -185,7 +185,7 @@ class Hub:
 
 
 def _http_error() -> type[Exception]:
-    """What the hub's client raises where the network fails: httpx's own, or that of what has taken its place."""
+    """Exception of the hub's client where the network fails: httpx's own, or that of its replacement."""
     from huggingface_hub.errors import HfHubHTTPError
 
     kind: type[Exception] = HfHubHTTPError.__bases__[0]

@@ -1,4 +1,4 @@
-"""The Bark engine as the pool asks for it: settings and voices by name, results with their facts."""
+"""The Bark engine behind the pool's protocol: settings and voices by name, results with their facts."""
 
 from __future__ import annotations
 

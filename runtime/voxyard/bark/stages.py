@@ -130,7 +130,7 @@ def _bytes(module: Any) -> int:
 
 
 def _check_memory(checkpoint: Checkpoint, config: BarkConfig) -> None:
-    """Whether the configured batch fits into what is free now, and into what this worker may take."""
+    """Checks that the configured batch fits into what is free now, and into what this worker may take."""
     free, _ = torch.cuda.mem_get_info()
     needed = footprint(checkpoint, config)
     loaded = 0 if config.offload else sum(_bytes(each) for each in checkpoint.model.children())

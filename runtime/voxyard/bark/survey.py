@@ -1,4 +1,4 @@
-"""A model directory as an operator wants to know it: usable or not, how large, what memory it will take."""
+"""Summary of a model directory for an operator: usable or not, its size, the memory that it takes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 
 @dataclass(frozen=True)
 class Memory:
-    """What a worker takes with weights of one precision, in MiB; `need` is with one row and the reserve."""
+    """Memory of a worker with weights of one precision, in MiB; `need` is with one row and the reserve."""
 
     precision: str
     weights: int
@@ -34,7 +34,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a directory holds. Where it is not usable, only what could be read is given."""
+    """Contents of a directory. Where it is not usable, only what could be read is given."""
 
     directory: str
     problems: tuple[str, ...]
@@ -50,7 +50,7 @@ class Survey:
 
     @property
     def usable(self) -> bool:
-        """Whether Bark can speak with it."""
+        """True where Bark can speak with it."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def write(directory: Path, shape: TinyShape | None = None, *, seed: int = 0) -> 
 
 @dataclass(frozen=True)
 class _TextIds:
-    """Where text lies in the vocabulary of the semantic model."""
+    """Ids of text in the vocabulary of the semantic model."""
 
     offset: int
     pad: int
@@ -108,7 +108,7 @@ def random_model(shape: TinyShape, seed: int) -> Any:
 
 
 def generation(shape: TinyShape) -> dict[str, Any]:
-    """What `save_pretrained` cannot write: the generation settings of the three stages."""
+    """Generation settings of the three stages, which `save_pretrained` cannot write."""
     ids = _text_ids(shape, len(_vocabulary()))
     coded = shape.semantic_vocabulary + 2 * shape.codebook
     return {

@@ -47,7 +47,7 @@ _KEYS = ("semantic_prompt", "coarse_prompt", "fine_prompt")
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """What a voice has said before: the codes that Bark goes on from. The arrays are read-only."""
+    """Voice history: the codes that Bark goes on from. The arrays are read-only."""
 
     name: str
     language: str | None  # a code such as `en`; None where the name does not say

@@ -78,7 +78,7 @@ def require(directory: Path) -> None:
 
 
 def check(directory: Path) -> tuple[str, ...]:
-    """What keeps a directory from being a Bark model; empty if it is usable. Reads headers, no weights."""
+    """Faults that keep a directory from being a Bark model; empty if it is usable. Reads headers, no weights."""
     if not directory.is_dir():
         return (f"there is no directory {directory}",)
     parts = _check_settings(directory), _check_weights(directory), _check_tokenizer(directory), _check_mark(directory)
@@ -98,7 +98,7 @@ def files(directory: Path) -> tuple[Path, ...]:
 
 
 def is_random(directory: Path) -> bool:
-    """Whether the weights are marked as random: what they speak is noise.
+    """True where the weights are marked as random: what they speak is noise.
 
     Raises:
         BarkError: the mark cannot be read.

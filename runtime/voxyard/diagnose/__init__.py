@@ -1,1 +1,1 @@
-"""Why is it slow: the trainer's stages measured, judged, and answered with flags to try. Loads no TensorFlow."""
+"""Diagnosis of a slow training: stages measured, judged, and answered with flags to try. Loads no TensorFlow."""

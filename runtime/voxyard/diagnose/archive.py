@@ -24,7 +24,7 @@ Contents = Mapping[str, Any]
 
 
 class PartError(Exception):
-    """Why a part could not be had; `files` is what there is of it all the same."""
+    """Reason why a part could not be had; `files` is what there is of it all the same."""
 
     def __init__(self, reason: str, files: Contents | None = None) -> None:
         super().__init__(reason)
@@ -85,7 +85,7 @@ class Archive:
         self.files[name] = text.encode("utf-8", errors="replace")
 
     def manifest(self, **more: Any) -> dict[str, Any]:
-        """What is in the archive, with checksums, and what is not."""
+        """Manifest of the archive: its contents, with checksums, and what is missing."""
         sums = {
             name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in self.files.items()
         }

@@ -63,7 +63,7 @@ class Bundle:
         return {"archive": str(self.path), "bytes": self.size, "verdict": self.verdict, "parts": parts}
 
     def text(self) -> str:
-        """What was written, for a terminal."""
+        """Report of the written archive, for a terminal."""
         parts = [
             f"  {part.name}: {', '.join(part.files)}" if part.missing is None else f"  {part.name}: {part.missing}"
             for part in self.parts
@@ -74,7 +74,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be collected, and with which settings."""
+    """Parts to collect, and the settings for it."""
 
     config: TrainConfig
     origins: Mapping[str, str]

@@ -27,7 +27,7 @@ def svg(name: str, title: str, description: str, height: float, parts: Iterable[
 
 
 def lanes(rows: Sequence[tuple[str, Sequence[tuple[str, str, float]]]], step: float, ideal: float) -> str:
-    """What works beside one another: a row a lane, its parts (class, name, seconds) end to end; a line at the step.
+    """Chart of parallel lanes: a row a lane, its parts (class, name, seconds) end to end; a line at the step.
 
     The lane that reaches furthest is what the run is bound by.
     """
@@ -140,7 +140,7 @@ def _waited(x: float, bottom: float, width: float, height: float) -> str:
 
 
 def histogram(stage: StageTimes) -> str:
-    """How long the batches took in one stage alone, with lines at p50 and p95; the last bar holds all beyond."""
+    """Histogram of the batches' times in one stage alone, with lines at p50 and p95; the last bar holds all beyond."""
     ordered = sorted(stage.seconds)
     low = ordered[0]
     high = min(ordered[-1], low + 1.6 * (percentile(ordered, 0.95) - low) + 1e-9)
@@ -220,7 +220,7 @@ def _lane_names(names: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _reading(reads: Sequence[Span], workers: int, begin: float, end: float, scale: float) -> str:
-    """How many reading threads are at work, as an area."""
+    """Number of reading threads at work, as an area."""
     changes = sorted(
         [(max(one[0], begin), 1) for one in reads if one[1] > begin and one[0] < end]
         + [(one[1], -1) for one in reads if begin < one[1] < end]

@@ -54,7 +54,7 @@ class Checklist:
 
     @property
     def passed(self) -> bool:
-        """Whether no answer is no."""
+        """True where no answer is no."""
         return all(item.answer is not False for item in self.items)
 
     @property
@@ -132,7 +132,7 @@ def _profiled(config: TrainConfig, dataset: Item, refused: str, measure: Profile
 
 
 def profiled_item(found: Profile | str) -> Item:
-    """Whether the profiler ran."""
+    """Checks that the profiler ran."""
     if isinstance(found, str):
         return Item(PROFILED, False, found, "voxyard profile shows more")
     over = found.overlapped
@@ -140,7 +140,7 @@ def profiled_item(found: Profile | str) -> Item:
 
 
 def bottleneck_item(found: Profile | str) -> Item:
-    """Whether the model has to wait."""
+    """Checks whether the model has to wait."""
     if isinstance(found, str):
         return Item(BOTTLENECK, False, "not known: the profiler did not run")
     verdict = found.verdict
@@ -152,7 +152,7 @@ def bottleneck_item(found: Profile | str) -> Item:
 
 
 def limits_item(plan: DevicePlan | None) -> Item:
-    """Whether the memory limits fit the cards: no more than is free, no less than half of what is recommended."""
+    """Checks that the memory limits fit the cards: no more than is free, no less than half of what is recommended."""
     if plan is None or plan.kind == "cpu":
         return Item(LIMITS, None, NO_GPU if plan is not None else "not known: the devices are not there")
     lines, wrong = [], []
@@ -180,7 +180,7 @@ def limits_item(plan: DevicePlan | None) -> Item:
 
 
 def visible_item(plan: DevicePlan | None, host: HostView | None, refused: str) -> Item:
-    """Whether the GPUs that the training asks for can be seen."""
+    """Checks that the GPUs that the training asks for can be seen."""
     if plan is None or host is None:
         return Item(VISIBLE, False, refused)
     if plan.kind == "cpu":
@@ -190,7 +190,7 @@ def visible_item(plan: DevicePlan | None, host: HostView | None, refused: str) -
 
 
 def dataset_item(config: TrainConfig) -> Item:
-    """Whether the corpus is there and can be read."""
+    """Checks that the corpus is there and can be read."""
     from voxyard.corpus import CorpusError
     from voxyard.trainer.corpora import open_corpora
 
@@ -205,7 +205,7 @@ def dataset_item(config: TrainConfig) -> Item:
 
 
 def batch_item(found: Profile | str, plan: DevicePlan | None) -> Item:
-    """Whether steps of this batch size ran, and what memory they took."""
+    """Checks that steps of this batch size ran, and how much memory they took."""
     clips = f"{plan.batch_size} clips on a device" if plan is not None else "batch size"
     if isinstance(found, str):
         memory = "ResourceExhausted" in found or "MemoryError" in found or "OOM" in found
@@ -223,7 +223,7 @@ def batch_item(found: Profile | str, plan: DevicePlan | None) -> Item:
 
 
 def workers_item(workers: int, cores: int) -> Item:
-    """Whether there are enough reading threads, and not too many: 16 to 32, on a small host by its cores."""
+    """Checks the number of reading threads, neither too few nor too many: 16 to 32, on a small host by its cores."""
     if cores >= BIG_HOST_CORES:
         low, high = FEWEST_WORKERS, MOST_WORKERS
     else:

@@ -20,7 +20,7 @@ MOST_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; `code` is None where it was stopped because its time was up."""
+    """Exit of a command; `code` is None where it was stopped because its time was up."""
 
     code: int | None
     out: str

@@ -53,12 +53,12 @@ class Costs:
 
     @property
     def bound_by(self) -> str:
-        """What works longest, in words."""
+        """Name of the slowest lane."""
         return max(self.lanes, key=lambda lane: lane[1])[0]
 
     @property
     def lanes(self) -> tuple[tuple[str, float], ...]:
-        """What works beside one another, each with its seconds a step."""
+        """Lanes that work side by side, each with its seconds a step."""
         load = ("data loading", self.load)
         if self.layout == "mirrored":
             return load, ("transfer", self.transfer), ("training", self.train)

@@ -1,4 +1,4 @@
-"""What a user of the diagnosis can cause: one exception type for the room."""
+"""DiagnoseError: the one exception type for errors that a user of the diagnosis can cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the GPUs did during a measurement, by the shared sampler; without GPUs the reason why nothing was measured."""
+"""GPU use during a measurement, by the shared sampler; without GPUs the reason why nothing was measured."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class GpuMeter:
             self._sampler.stop()
 
     def figures(self) -> GpuFigures:
-        """What was read; the first reading is left out, since its second lies before the measurement."""
+        """Figures of the readings; the first is left out, since its second lies before the measurement."""
         if self._missing is not None:
             return GpuFigures(missing=self._missing)
         if len(self._readings) < 2:

@@ -1,4 +1,4 @@
-"""What memory is really held on the GPUs, by NVML, against the limits that were applied."""
+"""Memory that is really held on the GPUs, by NVML, against the limits that were applied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Held:
-    """What this process holds on one card; `allocator_mib` is what TensorFlow's own allocator took of it at the most.
+    """Memory that this process holds on one card; `allocator_mib` is the peak of TensorFlow's own allocator.
 
     Context and library workspaces come on top of the allocator: `headroom_mib` is what is planned for them.
     """
@@ -33,7 +33,7 @@ class Held:
 
     @property
     def fault(self) -> str | None:
-        """What is wrong, if anything."""
+        """Fault of the card's memory, in words; None where there is none."""
         if self.limit_mib is None:
             return None
         if self.held_mib > self.limit_mib + self.headroom_mib:
@@ -78,7 +78,7 @@ def held(
     allocator_mib: Mapping[str, int] | None = None,
     beyond_refused: Mapping[str, bool] | None = None,
 ) -> tuple[Held, ...]:
-    """What each card of a run holds: what is in use `now` less what was `before` TensorFlow started.
+    """Memory that each card of a run holds: what is in use `now` less what was `before` TensorFlow started.
 
     `limits`, `allocator_mib` and `beyond_refused` go by role. Cards that do not report their memory are left out.
     """
@@ -98,7 +98,7 @@ def held(
 
 
 def misplaced(cards: Sequence[tuple[str, Gpu]], before: Used, now: Used) -> str | None:
-    """Why TensorFlow's work is not on the cards that were chosen, by the memory that grew; None where it is."""
+    """Reason why TensorFlow's work is not on the chosen cards, by the memory that grew; None where it is."""
     grew = {uuid: now[uuid] - before[uuid] for uuid in now.keys() & before.keys()}
     idle = [(role, gpu) for role, gpu in cards if grew.get(gpu.uuid, 1) <= 0]
     if not idle:

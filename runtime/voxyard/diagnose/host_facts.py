@@ -25,7 +25,7 @@ def driver_version() -> str | None:
 
 
 def driver_fault(driver: str | None, cuda: str | None) -> str | None:
-    """Why this driver cannot run what was built for this CUDA; None where it can, or where one of them is unknown."""
+    """Reason why this driver cannot run a build for this CUDA; None where it can, or where one of them is unknown."""
     if driver is None or cuda is None:
         return None
     major, series = cuda.partition(".")[0], driver.partition(".")[0]

@@ -1,4 +1,4 @@
-"""What the five checks of `voxyard validate` look at: host, devices, model, transfer, pipeline. Uses TensorFlow."""
+"""Inspection for the five checks of `voxyard validate`: host, devices, model, transfer, pipeline. Uses TensorFlow."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ class Inspection:
                     self._expect_on(device, tensor.device, f"{name} of a staged batch")
 
     def _held(self) -> tuple[Held, ...]:
-        """What the cards hold now; then each limited device is asked for more than its limit."""
+        """Memory that the cards hold now; then each limited device is asked for more than its limit."""
         import tensorflow as tf
 
         now, roles = used_on_every_gpu(), {"data": self.devices.data, "model": self.devices.model}
@@ -291,7 +291,7 @@ class Inspection:
 
 
 def refuses(device: str, mib: int) -> bool:
-    """Whether TensorFlow refuses to give out so much memory of a device."""
+    """True where TensorFlow refuses to give out so much memory of a device."""
     import tensorflow as tf
 
     kept = []

@@ -1,4 +1,4 @@
-"""How a training under load stands against the targets of T19, and why a device is less than 30% busy. Arithmetic."""
+"""Judgement of a training under load by the targets of T19, and reasons for devices under 30% busy. Arithmetic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORT_STEP_SECONDS = 0.020
 
 @dataclass(frozen=True)
 class Load:
-    """What a training measured of itself while it ran."""
+    """Measurements of a training under load."""
 
     kind: str
     strategy: str
@@ -155,7 +155,7 @@ def _others(load: Load) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class LowUse:
-    """Why a device is less than 30% busy: causes with the figures they follow from, and what to try."""
+    """Reason why a device is less than 30% busy: causes with the figures they follow from, and what to try."""
 
     role: str
     use: float

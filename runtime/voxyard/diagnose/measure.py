@@ -59,7 +59,7 @@ class Loading:
 
     @property
     def seconds(self) -> tuple[float, ...]:
-        """What each batch costs the stage: its time in a thread ÷ the concurrency reached. Their mean is wall ÷ n."""
+        """Seconds of the stage per batch: its time in a thread ÷ the concurrency reached. Their mean is wall ÷ n."""
         return tuple(read.seconds / self.concurrency for read in self.reads)
 
     @property
@@ -92,7 +92,7 @@ class Overlap:
 
 
 class Bench:
-    """A run taken apart: what each of its stages costs, on batches of the run itself."""
+    """Stage benchmark of a run: the cost of each stage, on batches of the run itself."""
 
     def __init__(self, run: Run, steps: int, source: ColdSource) -> None:
         """`steps` batches make each measurement, of clips of the run's `source`. Raises CorpusError."""
@@ -121,7 +121,7 @@ class Bench:
         return True
 
     def _next(self, batches: int) -> int:
-        """Where so many batches begin that no look has read yet; what was read into a cache is read again."""
+        """First of so many batches that no look has read yet; what was read into a cache is read again."""
         first = 0 if self.cached else self._unread
         self._unread = first + batches
         return first

@@ -154,7 +154,7 @@ def _for_features(situation: Situation) -> Iterator[Option]:
 
 
 def _features_are_next(situation: Situation) -> bool:
-    """Whether features are the limit once the clips come from memory."""
+    """True where features are the limit once the clips come from memory."""
     read = _read_from_memory(situation)
     return read.changed(features=0.0).gain_over(read) >= WORTH
 

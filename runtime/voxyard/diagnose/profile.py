@@ -70,7 +70,7 @@ class Overlapped:
 
     @property
     def has_gap(self) -> bool:
-        """Whether the gap is worth a word: a thousandth of a step."""
+        """True where the gap is worth a word: a thousandth of a step."""
         return self.lost_seconds > 1e-3 * self.seconds_per_step
 
     def document(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Overlapped:
 
 @dataclass(frozen=True)
 class Setup:
-    """What was profiled."""
+    """Setup that was profiled."""
 
     strategy: str
     kind: str
@@ -111,7 +111,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Profile:
-    """What was measured and what follows from it: for people (`text`, page.render) and for programs (`document`).
+    """Profile of a training: for people (`text`, page.render) and for programs (`document`).
 
     The verdict has `.bottleneck` (a stage, None while data-wait is under 5%), `.bound_by` (the slowest stage) and
     `.sentence`; a recommendation `.title`, `.flags`, `.command`, `.gain`, `.bound` and `.why`.
@@ -310,7 +310,7 @@ def _overlapped(run: Run, overlap: Overlap, costs: Costs) -> Overlapped:
 
 
 def _use(run: Run, gpus: GpuFigures, overlapped: Overlapped) -> dict[str, DeviceUse]:
-    """How busy the devices were: NVML's utilization, on a CPU the share of the time in which its function ran."""
+    """Utilisation of the devices: NVML's, on a CPU the share of the time in which its function ran."""
     split = run.devices.strategy == "split"
     if run.devices.kind == "gpu":
         roles = ("data", "model") if split else ("model",)

@@ -1,4 +1,4 @@
-"""Reads: what of the clips lay in the page cache before each look of a profile, and what may follow from it."""
+"""Reads: the share of the clips in the page cache before each measurement of a profile, and its consequences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Reads:
 
     @property
     def withheld(self) -> str:
-        """Why no threads, shards or caches are advised; nothing where they may be."""
+        """Reason why no threads, shards or caches are advised; "" where they may be."""
         warm = [f"{name} {pages}" for name, pages in self.looks.items() if not pages.trusted]
         if not warm:
             return ""

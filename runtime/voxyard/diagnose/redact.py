@@ -62,7 +62,7 @@ _FORMATS = (
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a key, a variable or a flag of this name holds a secret."""
+    """True where a key, a variable or a flag of this name holds a secret."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or words[-1] in _MEASURES or name in _NO_SECRETS:
         return False
@@ -214,7 +214,7 @@ def _is_count(name: str, value: str) -> bool:
 
 
 def _removed(value: str) -> str:
-    """What stands in place of a value: quotes are kept, so that a document stays readable."""
+    """Placeholder for a value: quotes are kept, so that a document stays readable."""
     if not value.strip():
         return value
     for mark in ('\\"', '"', "'"):

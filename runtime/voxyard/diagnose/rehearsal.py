@@ -1,4 +1,4 @@
-"""A rehearsal: the run that `voxyard train` would start, on a corpus of its own if need be, leaving nothing behind."""
+"""Trial of the run that `voxyard train` would start, on a corpus of its own if need be, leaving no files behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What advice depends on beside the stage times: settings, corpus, host. Facts only, gathered in one place."""
+"""Facts that advice depends on beside the stage times: settings, corpus, host. Gathered in one place."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Probed:
 
 @dataclass(frozen=True)
 class LoadFacts:
-    """How the load stage came about."""
+    """Facts about the load stage."""
 
     workers: int  # threads
     in_thread: float  # seconds of a batch in its thread
@@ -33,7 +33,7 @@ class LoadFacts:
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """Where the clips come from."""
+    """Facts about the corpus: the source of the clips."""
 
     path: Path
     shards: bool
@@ -45,7 +45,7 @@ class CorpusFacts:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What the host has."""
+    """Facts about the host."""
 
     kind: Literal["gpu", "cpu"]
     cores: int

@@ -1,4 +1,4 @@
-"""Stress: the trainer's real step for some seconds, how busy everything is before, meanwhile and after (D5, T19)."""
+"""Stress test: the trainer's real step for some seconds, with utilisation before, during and after (D5, T19)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SKIPPED = "not measured: --skip-stress"
 
 @dataclass(frozen=True)
 class Utilization:
-    """How busy the machine is over some seconds: its processors, 0 to 1, and the GPUs of the run."""
+    """Utilisation of the machine over some seconds: its processors, 0 to 1, and the GPUs of the run."""
 
     cpu: float | None
     gpus: GpuFigures
@@ -41,7 +41,7 @@ class Utilization:
 
 @dataclass(frozen=True)
 class Stress:
-    """What was measured, and how it stands against T19; without `load` nothing but the idle machine was looked at."""
+    """Measurements, judged by T19; without `load` only those of the idle machine."""
 
     devices: tuple[str, ...]
     kind: str
@@ -107,7 +107,7 @@ def stress(
 
 
 def idle(devices: Devices, seconds: float = IDLE_SECONDS) -> Utilization:
-    """How busy the machine is while this program does nothing."""
+    """Utilisation of the machine while this program does nothing."""
     clock = MachineClock()
     with GpuMeter(devices.cards) as meter:
         time.sleep(seconds)
@@ -201,7 +201,7 @@ def load_for(run: Run, seconds: float) -> tuple[Utilization, Load]:
 
 
 def _use(run: Run, gpus: GpuFigures) -> Mapping[str, float | None]:
-    """How busy the devices were, by role: NVML's utilization; of CPU devices the share of time in their functions."""
+    """Utilisation of the devices, by role: NVML's; of CPU devices the share of time in their functions."""
     if run.devices.kind == "gpu":
         roles = ("data", "model") if run.devices.strategy == "split" else ("model",)
         return {role: gpus.utilization(role) for role in roles}
@@ -212,7 +212,7 @@ def _use(run: Run, gpus: GpuFigures) -> Mapping[str, float | None]:
 
 
 class MachineClock:
-    """How busy all processors of this machine are between its making and `use()`, whoever uses them."""
+    """Utilisation of all processors of this machine between its making and `use()`, by any process."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat

@@ -61,7 +61,7 @@ def situation_of(
 
 
 def setup_of(run: Run, bench: Bench, situation: Situation, overlapped: Overlapped) -> Setup:
-    """What was profiled, for the head of a report."""
+    """Setup that was profiled, for the head of a report."""
     config, model = run.config, run.config.model
     notes = []
     if overlapped.epochs > 1:

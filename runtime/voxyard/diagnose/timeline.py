@@ -1,4 +1,4 @@
-"""Timeline: what readers, data device and model device did while they overlapped, and where they stood still.
+"""Timeline of readers, data device and model device while they overlapped, and their idle times.
 
 Times are seconds of one clock. No TensorFlow.
 """
@@ -48,12 +48,12 @@ class Timeline:
 
     @property
     def begin(self) -> float:
-        """When the first measured step asked for its batch."""
+        """Time at which the first measured step asked for its batch."""
         return self.steps[0].asked
 
     @property
     def end(self) -> float:
-        """When the last measured step was done."""
+        """Time at which the last measured step was done."""
         return self.steps[-1].done
 
     def document(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Where devices stood still. Shares are of the measured time."""
+    """Idle time of the devices. Shares are of the measured time."""
 
     model_waits: Figures  # the model device's waits for data that are longer than GAP_SECONDS
     model_share: float  # all waits for data
@@ -117,7 +117,7 @@ def measured_part(recorded: Recorded, skip: int) -> Timeline:
 
 
 def gaps(recorded: Recorded, timeline: Timeline) -> Gaps:
-    """Where the devices stood still within `timeline`, a part of what was `recorded`.
+    """Idle time of the devices within `timeline`, a part of what was `recorded`.
 
     The ring of S slots lets batch i (from 0) be begun when the batch i − S is given back, which the model device does
     as it asks for the next one: at ask number i − S + 1. What the data device idles after both that moment and the end

@@ -23,7 +23,7 @@ PIPELINE = "3 batches of the real pipeline"
 
 @dataclass(frozen=True)
 class Found:
-    """What a check that passed has found: a line a figure for people, and the same as plain data."""
+    """Findings of a passed check: a line a figure for people, and the same as plain data."""
 
     figures: tuple[str, ...] = ()
     measured: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Validation:
 
     @property
     def passed(self) -> bool:
-        """Whether all of them passed."""
+        """True where all of them passed."""
         return all(check.passed for check in self.checks)
 
     @property

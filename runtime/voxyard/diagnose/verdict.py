@@ -22,7 +22,7 @@ Rule = Literal["load", "transfer", "train", "oscillation", "model use", "data us
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """How busy a device was in the overlapped run, 0…1, and how that is known. None: not measured."""
+    """Utilisation of a device in the overlapped run, 0…1, and how that is known. None: not measured."""
 
     value: float | None
     source: str
@@ -87,7 +87,7 @@ def judge(
 
 
 def _explained(slowest: Stage, costs: Costs) -> str:
-    """Why the model waits although training is the slowest stage."""
+    """Explanation why the model waits although training is the slowest stage."""
     if slowest != "train":
         return ""
     if costs.layout == "split" and costs.data > costs.train:

@@ -1,4 +1,4 @@
-"""The pool: jobs in, sound out in text order, one process per device in between."""
+"""Worker pool: jobs in, audio out in text order, one process per device in between."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WorkerState:
 
 @dataclass(slots=True)
 class _Worker:
-    """What the pool itself knows of a slot, beside the scheduler."""
+    """State of a slot in the pool itself, beside the scheduler's."""
 
     device: Device
     process: WorkerProcess | None = None
@@ -132,7 +132,7 @@ class Pool:
 
     @property
     def ended(self) -> SpeechError | None:
-        """Why it takes no more jobs; None while it does."""
+        """Reason why it takes no more jobs; None while it does."""
         return self._ended
 
     def workers(self) -> tuple[WorkerState, ...]:
@@ -142,7 +142,7 @@ class Pool:
 
     @property
     def waiting(self) -> str | None:
-        """What all its workers wait for, in words; None while one of them runs, or may start."""
+        """Reason why all its workers wait, in words; None while one of them runs, or may start."""
         able = [worker for worker in self.workers() if worker.state != "off"]
         if not able or any(worker.state != "waiting" for worker in able):
             return None
@@ -259,7 +259,7 @@ class Pool:
                 self._draining = True
 
     def _hear(self, said: Said, now: float) -> None:
-        """What a worker's process says. What comes from a former process of the slot, the scheduler passes over."""
+        """Handles a message of a worker's process. The scheduler ignores those of a former process of the slot."""
         slot, generation, worker = said.slot, said.generation, self._workers[said.slot]
         current = worker.generation == generation
         match said.message:

@@ -1,4 +1,4 @@
-"""The one loop that reads the GPUs: for the exporter, the monitor, and whoever watches a run.
+"""GPU sampler: the one loop that reads the GPUs, for the exporter, the monitor and a run's statistics.
 
 No call into the driver is made in the loop itself. Each GPU has a thread, and so has what belongs to none of them: a
 pass asks all that are free, and goes on without those that do not answer.
@@ -40,7 +40,7 @@ _CLOSE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
-    """What is known of one GPU. `reading` and the figures are None while it does not answer."""
+    """State of one GPU. `reading` and the figures are None while it does not answer."""
 
     gpu: Gpu
     up: bool
@@ -68,7 +68,7 @@ class Snapshot:
 
 
 class Sampler:
-    """Reads all GPUs every `interval` seconds, each in a thread of its own; `snapshot` is what was seen last.
+    """Reads all GPUs every `interval` seconds, each in a thread of its own; `snapshot` is the latest result.
 
     A lost GPU, one that hangs, a driver that is restarted or not there at all are states that it reports and leaves by
     itself. A snapshot has the latest reading of each GPU, which is older than a pass where a GPU takes longer than one.
@@ -132,7 +132,7 @@ class Sampler:
         return time.monotonic() - self._answered
 
     def alive(self) -> bool:
-        """Whether passes are made and the driver answers for anything at all."""
+        """True where passes are made and the driver answers for anything at all."""
         return self._thread.is_alive() and self.age() < self.stale_after()
 
     def _run(self) -> None:
@@ -146,7 +146,7 @@ class Sampler:
         self._close()
 
     def _over(self) -> bool:
-        """Whether to end: after one pass at least, also where the end was asked for before this thread ran at all."""
+        """True where it has to end: after one pass at least, also where that was asked for before this thread ran."""
         return self._ended.is_set() and self.snapshot is not None
 
     def _pass(self, next_pass: float) -> None:
@@ -240,7 +240,7 @@ class Sampler:
             )
 
     def _collect(self) -> None:
-        """What has been answered since the last time, and who has been silent for too long."""
+        """Collects the answers since the last time, and the threads that have been silent for too long."""
         for card in self._cards:
             if card.caller.answered:
                 self._take(card)
@@ -301,7 +301,7 @@ class Sampler:
             self._nameless[card.index] = lost_gpu(card.index, problem)
 
     def _hand_on(self, handle: int, xid: int) -> bool:
-        """Whether the GPU of this Xid is known."""
+        """Records an Xid at its GPU; False where no GPU has this handle."""
         for card in self._cards:
             if card.known is not None and handle_key(card.handle) == handle:
                 card.known.saw(xid)

@@ -1,1 +1,1 @@
-"""How a host is brought to a release, and a fleet of them, and back."""
+"""Deploys and rolls back releases on one host or many."""

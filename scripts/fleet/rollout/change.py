@@ -1,4 +1,4 @@
-"""What would change on a host: its state beside the release that it should have. Nothing here asks a host."""
+"""Planned changes of a host: its state beside the release that it should have. Nothing here asks a host."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a deploy, or a way back, does on one host; nothing, where nothing is true."""
+    """Actions of a deploy, or a rollback, on one host; none, where `nothing` is true."""
 
     release: Release | None  # None: the release is on the host already, and only its manifest is known here
     manifest: Manifest
@@ -61,7 +61,7 @@ class Change:
 
     @property
     def nothing(self) -> bool:
-        """Whether the host is as it should be."""
+        """True where the host is as it should be."""
         return not (
             self.shipments
             or self.artefacts
@@ -74,7 +74,7 @@ class Change:
 
     @property
     def touches_services(self) -> bool:
-        """Whether anything that runs is stopped or started."""
+        """True where anything that runs is stopped or started."""
         return bool(self.starts or self.removals)
 
     def lines(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class Change:
 
 
 def change(release: Release, state: HostState) -> Change:
-    """What makes the host have `release`."""
+    """Change that brings the host to `release`."""
     wanted, current = manifest.of(release), state.manifest
     return Change(
         release=release,
@@ -146,7 +146,7 @@ def removals(wanted: Manifest, state: HostState) -> Iterator[ServiceEntry]:
 
 
 def layers_there(image: LocalImage, images: Iterable[HostImage]) -> int:
-    """How many of the image's layers, from the lowest on, a host with `images` has."""
+    """Number of the image's layers, from the lowest on, that a host with `images` has."""
     return max((_common(each.layers, image.layers) for each in images), default=0)
 
 
@@ -159,7 +159,7 @@ _STOP_SECONDS = 60  # for a service of which nothing is known
 
 
 def _why_anew(service: ServiceEntry, container: ServiceContainer | None, state: HostState) -> str | None:
-    """Why the service needs a new container; None where it does not."""
+    """Reason why the service needs a new container; None where it does not."""
     if container is None:
         return "it is not there"
     if container.config != service.config:
@@ -176,7 +176,7 @@ def _why_anew(service: ServiceEntry, container: ServiceContainer | None, state: 
 
 
 def _never_found_good(wanted: Manifest, state: HostState) -> bool:
-    """Whether the release may be one of which a deploy was cut off in its gate."""
+    """True where the release may be one of which a deploy was cut off in its gate."""
     return wanted.id not in (state.current, state.previous)
 
 
@@ -188,7 +188,7 @@ def _shipments(release: Release, state: HostState) -> Iterator[Shipment]:
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """How many layers are the same, from the lowest on: the engine knows a layer by all that lies below it."""
+    """Number of common layers, from the lowest on: the engine knows a layer by all that lies below it."""
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
         count += 1

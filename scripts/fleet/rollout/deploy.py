@@ -1,4 +1,4 @@
-"""A rollout over the fleet in its order: look, judge, render, compare; then lock, read again, and only then act."""
+"""Rollout over the fleet in its order: survey, preflight, render, compare; then lock, read again, and only then act."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def plan(
     compose: Path,
     checksums: Checksums | None = None,
 ) -> GroupResult[Planned]:
-    """What would change on each host; changes nothing. `compose` is the folder with our compose files."""
+    """Plan: the changes of each host; changes nothing. `compose` is the folder with our compose files."""
     kept = checksums or Checksums()
     releases: dict[str, Release] = {}
     failed: dict[str, FleetError] = {}
@@ -117,7 +117,7 @@ def read(session: Session, host: Host, release: Release) -> HostState:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be done on the hosts that have something to do, one wave after the other."""
+    """Work on the hosts that need a change, one wave after the other."""
 
     what: str  # "deploy", "rollback": for the lock, the audit log, the silence
     again: Callable[[Host, Session], Change]  # read anew, under the lock
@@ -167,7 +167,7 @@ def _now(host: Host, session: Session, task: Task, site: Site) -> tuple[Change, 
 
 
 def _busy(found: Change, active: Sequence[Any]) -> bool:
-    """Whether what would be done meets runs that train."""
+    """True where the change would meet runs that train."""
     return bool(active) and not found.nothing
 
 

@@ -1,4 +1,4 @@
-"""A host is taken out of work: its runs write a checkpoint and end, its services finish what they have begun."""
+"""Drains a host: its runs write a checkpoint and end, its services finish what they have begun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: a service that was started stays healthy, can work, has metrics, keeps its limits; or it is a failure."""
+"""Health gate: a started service stays healthy, is ready, exports metrics, keeps its limits; or the deploy fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PROBE = re.compile(r'"(GET|HEAD) /(healthz|readyz|metrics)[ ?]|"path": "/(healt
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How a rollout waits."""
+    """Clock of a rollout's waiting."""
 
     wait: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Watch:
-    """One container over several looks: since when it has been well, and whether it is still in its first life."""
+    """One container over several checks: the time since which it is healthy, and its restarts."""
 
     min_healthy_seconds: float
     fresh: bool = True  # it was made for this release just now: it has not been restarted yet
@@ -41,7 +41,7 @@ class Watch:
     _well_since: float | None = None
 
     def lost(self, container: ServiceContainer | None) -> str | None:
-        """Why it is in vain to wait any longer, in words; None where it is not."""
+        """Reason why waiting any longer is in vain, in words; None where it is not."""
         first = self.first = self.first or container
         if first is None:
             return None
@@ -54,12 +54,12 @@ class Watch:
         return "ended and was started again" if self.restarted(container) else None
 
     def restarted(self, container: ServiceContainer) -> bool:
-        """Whether this is not its first life any more."""
+        """True where this is not its first life any more."""
         known = 0 if self.fresh or self.first is None else self.first.restarts
         return container.restarts > known or (self.first is not None and container.started != self.first.started)
 
     def endured(self, now: float, *, well: bool) -> bool:
-        """Whether it has been well for long enough, as it is at `now`, in seconds."""
+        """True where it has been healthy for long enough, as it is at `now`, in seconds."""
         if not well:
             self._well_since = None
         elif self._well_since is None:
@@ -67,7 +67,7 @@ class Watch:
         return self._well_since is not None and now - self._well_since >= self.min_healthy_seconds
 
     def waits_for(self, now: float, problem: str) -> str:
-        """What is still missing at `now`, in words; `problem` where it is not well."""
+        """Condition that is still missing at `now`, in words; `problem` where it is not healthy."""
         if self._well_since is None:
             return problem
         return f"well for {now - self._well_since:.0f} of {self.min_healthy_seconds:.0f} s"
@@ -131,7 +131,7 @@ def last_words(text: str) -> str:
 
 
 def _wrong(service: ServiceEntry, container: ServiceContainer | None, problem: str | None) -> str | None:
-    """Why the service is not well, in words; None where it is."""
+    """Reason why the service is not healthy, in words; None where it is."""
     if container is None:
         state = "is not there"
     elif container.config != service.config or container.image != service.image:
@@ -144,7 +144,7 @@ def _wrong(service: ServiceEntry, container: ServiceContainer | None, problem: s
 
 
 def _how(events: str) -> str:
-    """How a container ended, by its events."""
+    """End of a container, by its events."""
     rows = [line.split() for line in events.splitlines() if line.strip()]
     codes = [row[1] for row in rows if row[0] == "die" and len(row) > 1]
     return f", {exit_words(codes[-1], out_of_memory=['oom'] in rows)}" if codes else ""

@@ -1,4 +1,4 @@
-"""What the processes of a container really hold of the GPUs, beside what they may hold."""
+"""GPU memory that the processes of a container really hold, beside their limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Held:
 
     @property
     def too_much(self) -> bool:
-        """Whether it holds more than its limit and what the driver needs."""
+        """True where it holds more than its limit and what the driver needs."""
         return self.mib is not None and self.mib > self.limit_mib + HEADROOM_MIB
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Held:
 
 
 def verify(session: Session, what: str, container: str, limits: Mapping[str, int]) -> tuple[str, ...]:
-    """What `container` holds of each GPU that it has a limit on, in words; `what` names it in messages.
+    """GPU memory that `container` holds where it has a limit, in words; `what` names it in messages.
 
     Raises HostFailedError where it holds more than its limit and 1 GiB, or where that cannot be known.
     """
@@ -70,7 +70,7 @@ def verify(session: Session, what: str, container: str, limits: Mapping[str, int
 
 
 def held(limits: Mapping[str, int], apps: Iterable[App], pids: frozenset[int]) -> Iterable[Held]:
-    """What the processes `pids` hold, a GPU after the other."""
+    """GPU memory that the processes `pids` hold, a GPU after the other."""
     ours = [app for app in apps if app.pid in pids]
     for gpu, limit in limits.items():
         parts = [app.mib for app in ours if app.gpu == gpu]

@@ -1,4 +1,4 @@
-"""One host looked at for a rollout: what the preflight says of it, and what its release depends on."""
+"""Survey of one host for a rollout: the preflight's findings, and the facts that its release depends on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fleet.remote import Session
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What is known of a host."""
+    """Facts about a host."""
 
     surveyed: Surveyed
     place: Place

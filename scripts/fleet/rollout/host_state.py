@@ -1,4 +1,4 @@
-"""What a host has of releases, images, artefacts and secrets, and how its services are; read in one exchange."""
+"""State of a host: releases, images, artefacts, secrets, and the health of its services; read in one exchange."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ class ServiceContainer:
 
     @property
     def healthy(self) -> bool:
-        """Whether it runs and its health check says so."""
+        """True where it runs and its health check says so."""
         return self.state == "running" and self.health == "healthy"
 
     @property
     def starting(self) -> bool:
-        """Whether it may still become healthy by itself."""
+        """True where it may still become healthy by itself."""
         return self.state == "running" and self.health == "starting"
 
     @property
     def said(self) -> str:
-        """How it is, in words."""
+        """Description in words."""
         ended = f", {exit_words(self.exit_code, out_of_memory=self.out_of_memory)}" if self.ended else ""
         return f"{self.state}, health: {self.health or 'no health check'}{ended}"
 
     @property
     def ended(self) -> bool:
-        """Whether its program has ended, also where the engine is about to start it again."""
+        """True where its program has ended, also where the engine is about to start it again."""
         return self.state in ("exited", "dead", "restarting")
 
 
@@ -109,7 +109,7 @@ class HostState:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a service answers."""
+    """Address of a service."""
 
     service: str
     address: str
@@ -118,12 +118,12 @@ class Endpoint:
 
     @property
     def questions(self) -> tuple[Command, Command]:
-        """What is asked there: whether it can work, and its metrics."""
+        """Requests to it: its health, and its metrics."""
         ready = commands.http(f"ready-{self.service}", self.address, self.port, self.ready)
         return ready, commands.http(f"metrics-{self.service}", self.address, self.port, "/metrics")
 
     def problem(self, answers: Mapping[str, Answer]) -> str | None:
-        """Why the service cannot work, by the answers to the questions; None where it can."""
+        """Reason why the service cannot work, by the answers to the questions; None where it can."""
         ready, metrics = (answers[command.name] for command in self.questions)
         said = _not_good(ready)
         if said is not None:
@@ -135,12 +135,12 @@ class Endpoint:
 
 
 def endpoints(found: Manifest) -> tuple[Endpoint, ...]:
-    """Where the services of a release answer."""
+    """Addresses of a release's services."""
     return tuple(Endpoint(each.name, each.address, each.port, each.ready) for each in found.services)
 
 
 def exit_words(code: int | str, *, out_of_memory: bool) -> str:
-    """How a program ended."""
+    """Description of a program's end."""
     return f"exit code {code}{', out of memory (OOM)' if out_of_memory else ''}"
 
 
@@ -184,7 +184,7 @@ def read_state(session: Session, host: str, release: str, wanted: Iterable[Endpo
 
 
 def _not_good(answer: Answer) -> str | None:
-    """Why an answer over HTTP is not 200; None where it is."""
+    """Reason why an answer over HTTP is not 200; None where it is."""
     if not answer.ok:
         return answer.said
     head, _, body = answer.out.partition("\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What came of one host in a rollout."""
+"""Outcome of one host in a rollout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GOOD: frozenset[Result] = frozenset({"deployed", "rolled back", "drained", "unch
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One host, when all is over."""
+    """Outcome of one host."""
 
     host: str
     result: Result
@@ -25,5 +25,5 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether nothing has to be done about it."""
+        """True where nothing has to be done about it."""
         return self.result in GOOD

@@ -1,4 +1,4 @@
-"""What a host does not need any more: old releases, and the images and artefacts that only they named."""
+"""Pruning: old releases, and the images and artefacts that only they named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OURS = re.compile(r"(.+/)?voxyard-(exporter|bark|trainer)(:[0-9a-f]{12}|@sha256
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What containers, running or not, and the files of runs name."""
+    """Names that containers, running or not, and the files of runs use."""
 
     releases: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()  # ids and names
@@ -32,7 +32,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Needless:
-    """What can go."""
+    """Releases, images and artefacts that can go."""
 
     releases: tuple[str, ...] = ()
     artefacts: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Needless:
 
     @property
     def nothing(self) -> bool:
-        """Whether all is needed."""
+        """True where all is needed."""
         return not (self.releases or self.artefacts or self.images)
 
 
@@ -76,7 +76,7 @@ def needless(
     *,
     keep: int,
 ) -> Needless:
-    """What can go: `releases` are newest first, `named` those that are current and previous.
+    """Releases, images and artefacts that can go: `releases` are newest first, `named` the current and previous ones.
 
     What a container or a run uses stays, and so does everything where a release that stays cannot be read.
     """

@@ -1,4 +1,4 @@
-"""What the operator reads: tables for people, documents for programs."""
+"""Reports of a rollout: tables for people, documents for programs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def status_document(result: GroupResult[Status], names: Sequence[str]) -> dict[s
 
 
 def changes_table(changes: Mapping[str, Change]) -> Table:
-    """What will be done, a row a step."""
+    """Table of planned changes, a row a step."""
     table = _table("host", "what will change")
     for name, change in changes.items():
         for line in change.lines():
@@ -111,7 +111,7 @@ def changes_table(changes: Mapping[str, Change]) -> Table:
 
 
 def diff_text(changes: Mapping[str, Change]) -> str:
-    """What changes in the files of each host; hosts with the same difference stand together."""
+    """Differences in the files of each host; hosts with the same difference stand together."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, change in changes.items():
         if change.diff:
@@ -135,7 +135,7 @@ def plan_document(result: GroupResult[Change], names: Sequence[str]) -> dict[str
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
-    """What came of each host."""
+    """Table of the outcome of each host."""
     table = _table("host", "result", "from", "to", "seconds", "note")
     for each in outcomes:
         said = "\n".join([each.note, *each.limits]).strip()

@@ -1,4 +1,4 @@
-"""Back to a release that a host had before, with nothing but what is on the host."""
+"""Rollback to a release that a host had before, with nothing but what is on the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fleet.rollout.host_state import PREVIOUS, HostState, endpoints, read_state
 
 
 def way_back(session: Session, host: str, release: str | None) -> Change:
-    """What brings the host to `release`, without one to the release before the current one; changes nothing.
+    """Change that rolls the host back to `release`, or to the one before the current one; changes nothing.
 
     Raises HostFailedError where there is no such release, or not all that it needs is on the host any more.
     """

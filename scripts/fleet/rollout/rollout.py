@@ -1,4 +1,4 @@
-"""One host is brought to a release, in steps that a cut leaves in order; what fails is taken back."""
+"""Deploys a release on one host, in steps that an interruption leaves consistent; rolls back on failure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def apply(
 
 
 def _bring(host: str, session: Session, change: Change, site: Site) -> None:
-    """What the release needs, while everything runs as before."""
+    """Brings all that the release needs to the host, while everything runs as before."""
     transfer = Transfer(host, session, site.cache, site.stopping.check)
     site.stopping.check()
     for shipment in change.shipments:
@@ -138,7 +138,7 @@ def must(host: str, session: Session, what: str, command: Command) -> None:
 
 
 def _prune(host: str, session: Session, site: Site) -> None:
-    """What is old goes; that it could not is no reason to call a good release bad."""
+    """Removes old parts; a failure to do so is no reason to call a good release bad."""
     try:
         for line in prune(host, session, keep=site.keep):
             log.info("%s: %s", host, line)

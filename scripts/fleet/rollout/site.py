@@ -1,4 +1,4 @@
-"""What a rollout takes from its surroundings: work that must not be lost, alerts that are expected, a wish to stop."""
+"""Rollout context: training runs, alert silencer, cancellation, image cache."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class StoppedError(FleetError):
 
 
 class Stopping:
-    """Whether the operator wants to stop; threads ask, the one that hears Ctrl-C says so.
+    """Cancellation by the operator; threads ask, the one that hears Ctrl-C says so.
 
-    Who asks once wants hosts taken back that are in between; who asks again wants them left as they are.
+    The first request has hosts rolled back that are in between, the second has them left as they are.
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Stopping:
 
     @property
     def asked(self) -> bool:
-        """Whether somebody asked."""
+        """True where somebody asked."""
         return self._forward.is_set()
 
     @property
     def asked_again(self) -> bool:
-        """Whether nobody is to be taken back either."""
+        """True where nothing is to be rolled back either."""
         return self._back.is_set()
 
     def check(self, *, going_back: bool = False) -> None:
@@ -82,7 +82,7 @@ class Runs(Protocol):
 
 
 class Quiet(Protocol):
-    """What silences alerts, as `fleet.monitoring.silence.Silencer` does."""
+    """Silencer interface, as in `fleet.monitoring.silence.Silencer`."""
 
     def quiet(self, hosts: Sequence[str], reason: str, /) -> AbstractContextManager[Any]:
         """Alerts of these hosts are expected for the time of the block."""
@@ -94,7 +94,7 @@ class Quiet(Protocol):
 
 
 class NoRuns:
-    """Nothing trains anywhere."""
+    """Runs where nothing trains anywhere."""
 
     def active(self, session: Session, /) -> Sequence[Any]:
         """None."""
@@ -112,7 +112,7 @@ class NoRuns:
 
 
 class NoQuiet:
-    """Alerts stay as they are."""
+    """Silencer that leaves alerts as they are."""
 
     @contextmanager
     def quiet(self, hosts: Sequence[str], reason: str, /) -> Iterator[None]:
@@ -125,7 +125,7 @@ class NoQuiet:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The surroundings of one rollout."""
+    """Context of one rollout."""
 
     runs: Runs = field(default_factory=NoRuns)
     silencer: Quiet = field(default_factory=NoQuiet)

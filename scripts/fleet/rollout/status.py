@@ -1,4 +1,4 @@
-"""What runs on a host now: which release, how its services are, and where it is not as its release says (drift)."""
+"""Status of a host: its release, the health of its services, and drift from the release."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Status:
 
     @property
     def healthy(self) -> bool:
-        """Whether the current release runs, is well and answers, and nothing has drifted."""
+        """True where the current release runs, is healthy and answers, and nothing has drifted."""
         good = self.current is not None and self.problem is None and bool(self.services)
         return good and all(each.well for each in self.services) and not self.drift
 

@@ -1,4 +1,4 @@
-"""The services of one host are made to run as a release says: stopped, started, judged; or as they were before."""
+"""Switches the services of one host to a release: stops, starts, checks them; rolls back on failure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("fleet")
 
 @dataclass(slots=True)
 class Switch:
-    """The services of one host on the way to a release; it knows which it has touched."""
+    """Switch of one host's services to a release; records the services that it has touched."""
 
     host: str
     session: Session
@@ -71,7 +71,7 @@ class Switch:
         return f"rolled back to release {before.id}"
 
     def standing(self, current: Manifest | None) -> str:
-        """What there is now on the host, whose current release is `current`, and what brings it in order."""
+        """State of the host, whose current release is `current`, and the command that brings it in order."""
         release = "no release is current: fab deploy goes on"
         if current is not None:
             release = (
@@ -82,7 +82,7 @@ class Switch:
         return f"{self.services()}; {release}"
 
     def services(self) -> str:
-        """How the touched services are, in words."""
+        """Touched services and their states, in words."""
         try:
             containers = CONTAINERS.among(self.session.run([CONTAINERS.command]))
         except HostFailedError as error:

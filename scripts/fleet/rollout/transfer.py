@@ -1,4 +1,4 @@
-"""What a release needs is brought to its host before anything there stops: images, artefacts, files, secrets."""
+"""Transfer of a release to its host before anything there stops: images, artefacts, files, secrets."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _CHUNK = 1 << 20
 
 
 def _nothing() -> None:
-    """What is called between two pieces where nobody wants to stop."""
+    """Default callback between two pieces: does nothing, as nobody wants to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Brings things to one host; `check` is called between two pieces, and may raise to stop."""
+    """Transfers files and images to one host; `check` is called between two pieces, and may raise to stop."""
 
     host: str
     session: Session

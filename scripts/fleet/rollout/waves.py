@@ -1,4 +1,4 @@
-"""Which hosts get a release after which: a canary for each role, one at a time, then batches."""
+"""Order of a rollout: a canary for each role, one at a time, then batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def waves(hosts: Sequence[Host], batch: int) -> list[tuple[Host, ...]]:
 
 
 def roles(host: Host) -> tuple[str, ...]:
-    """What a release can break on a host; the exporter runs everywhere."""
+    """Roles that a release can break on a host; the exporter runs everywhere."""
     return host.roles or (EXPORTER,)
 
 
