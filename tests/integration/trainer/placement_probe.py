@@ -1,6 +1,6 @@
-"""Trains our own model for a few steps while TensorFlow's profiler looks on; prints what ran when, as JSON.
+"""Trains our own model for a few steps while TensorFlow's profiler looks on; writes what ran when, as JSON.
 
-In a process of its own: TensorFlow logs on standard error, for each operation, the device on which it placed it.
+In a process of its own: TensorFlow tells for each operation, on standard error or output, the device it was placed on.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from voxyard.trainer.corpora import open_corpora
 from voxyard.trainer.devices import prepare
 
 
-def main(corpus: Path, steps: int) -> None:
-    """Prints {"features": [[begin, end], …], "update": …} in microseconds of the profiler's clock."""
+def main(corpus: Path, steps: int, out: Path) -> None:
+    """Writes {"features": [[begin, end], …], "update": …} in microseconds of the profiler's clock."""
     config = TrainConfig(
         data=DataConfig(train_data=corpus, data_gpu=0, model_gpu=1, buckets=1, validation_share=0, num_workers=1),
         training=TrainingConfig(device="cpu", batch_size=8, checkpoint_dir=Path(tempfile.mkdtemp())),
@@ -39,7 +39,7 @@ def main(corpus: Path, steps: int) -> None:
             assert staged is not None
             run.step.train(staged.batch)
         tf.profiler.experimental.stop()
-        print(json.dumps(intervals(Path(directory))))
+        out.write_text(json.dumps(intervals(Path(directory))), encoding="utf-8")
 
 
 def intervals(directory: Path) -> dict[str, list[list[int]]]:
@@ -61,4 +61,4 @@ def intervals(directory: Path) -> dict[str, list[list[int]]]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -16,16 +16,18 @@ PLACED = re.compile(r"(\S+): \((\w+)\): /job:localhost/replica:0/task:0/device:(
 
 
 @pytest.fixture(scope="module")
-def probe(tones: Path) -> tuple[dict[str, list[list[int]]], Counter[tuple[str, str]]]:
+def probe(
+    tones: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, list[list[int]]], Counter[tuple[str, str]]]:
     """Intervals of the functions, and the number of operations of each kind on each device."""
+    out = tmp_path_factory.mktemp("probe") / "intervals.json"
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("placement_probe.py")), str(tones), "10"],
+        [sys.executable, str(Path(__file__).with_name("placement_probe.py")), str(tones), "10", str(out)],
         capture_output=True, text=True, timeout=300, env=environment(TF_CPP_MIN_LOG_LEVEL="0"), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    placed = Counter((kind, device) for _, kind, device in PLACED.findall(done.stderr))
-    (told,) = (line for line in done.stdout.splitlines() if line.startswith("{"))  # TensorFlow writes lines of its own
-    return json.loads(told), placed
+    placed = Counter((kind, device) for _, kind, device in PLACED.findall(done.stderr + done.stdout))
+    return json.loads(out.read_text(encoding="utf-8")), placed
 
 
 def test_the_spectrogram_is_computed_on_the_data_device_only(probe):
