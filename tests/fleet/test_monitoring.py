@@ -270,7 +270,8 @@ def test_rules_that_prometheus_would_refuse_never_get_there(
     current, started = fleet.current(), fleet.started()
     path = fleet.operator.environment["PATH"]
     if not tool_here:
-        (tmp_path / "docker").symlink_to(str(shutil.which("docker", path=path)))
+        for needed in ("docker", "ssh"):
+            (tmp_path / needed).symlink_to(str(shutil.which(needed, path=path)))
         path = str(tmp_path)
     with fleet.operator.changed("site/rules/mine.yaml", BROKEN):
         done = fleet.operator.fab(path=path)
