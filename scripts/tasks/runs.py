@@ -54,7 +54,7 @@ def train(
     resume: str = "",
     max_steps: str = "",
     device: str = "",
-    set: Sequence[str] | None = None,  # noqa: A002 - it is what one types
+    set: Sequence[str] | None = None,
     override: Sequence[str] | None = None,
     inventory: str = "",
     json: bool = False,

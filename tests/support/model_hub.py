@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
     model: ModelHub
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (its name there)
+    def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
 
     def do_GET(self) -> None:

@@ -20,26 +20,26 @@ class Changes:
         self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
         self._lock = threading.Lock()
 
-    def version(self, id: str) -> int:  # noqa: A002
+    def version(self, id: str) -> int:
         """The number of a document now; 0 where nothing has changed since the start."""
         with self._lock:
             return self._versions.get(id, 0)
 
-    def bump(self, id: str) -> None:  # noqa: A002
+    def bump(self, id: str) -> None:
         """Something of the document has changed. May be called from any thread."""
         with self._lock:
             self._versions[id] = next(self._next)
             waiting = tuple(self._waiting.get(id, ()))
         _wake(waiting)
 
-    def forget(self, id: str) -> None:  # noqa: A002
+    def forget(self, id: str) -> None:
         """Removes a deleted document: wakes its waiters a last time, then drops its version."""
         with self._lock:
             self._versions.pop(id, None)
             waiting = tuple(self._waiting.get(id, ()))
         _wake(waiting)
 
-    async def wait(self, id: str, seen: int, timeout: float) -> int:  # noqa: A002
+    async def wait(self, id: str, seen: int, timeout: float) -> int:
         """The document's number as soon as it is not `seen`, or after `timeout` seconds whatever it is."""
         event = asyncio.Event()
         entry = (asyncio.get_running_loop(), event)

@@ -94,7 +94,7 @@ class Clerk:
         """Take up what an earlier service has left; raises StoreError where that cannot be read."""
         documents = self.store.unfinished()
         self._waiting.extend(document.id for document in documents)
-        for id in self.shelf.ids():  # noqa: A001
+        for id in self.shelf.ids():
             try:
                 if self.store.document(id).state == "completed":
                     self.shelf.tidy(id)
@@ -102,18 +102,18 @@ class Clerk:
                 self.shelf.remove(id)
         self._thread.start()
 
-    def arrived(self, id: str) -> None:  # noqa: A002
+    def arrived(self, id: str) -> None:
         """Announces a stored document that is to be spoken."""
         self._mail.put(Arrived(id))
 
-    def deleted(self, id: str) -> None:  # noqa: A002
+    def deleted(self, id: str) -> None:
         """Announces that a document was deleted from the store."""
         spoken = self._in_pool.get(id)
         if spoken is not None and spoken.job is not None:
             spoken.job.cancel()  # at once: the clerk may have much to write
         self._mail.put(Gone(id))
 
-    def listen(self, id: str, listening: bool) -> None:  # noqa: A002
+    def listen(self, id: str, listening: bool) -> None:
         """Announces that a listener of the document has come or gone."""
         self._mail.put(Listening(id, listening))
 
@@ -176,7 +176,7 @@ class Clerk:
 
     def _feed(self) -> None:
         while self._waiting and self._goes_on and len(self._in_pool) + len(self._parked) < self.duties.active:
-            id = self._waiting.popleft()  # noqa: A001
+            id = self._waiting.popleft()
             if id not in self._in_pool and id not in self._parked:
                 self._take_up(id)
 
@@ -185,7 +185,7 @@ class Clerk:
 
         A job that ended without its pool was cancelled: its document has been deleted, and the message is on its way.
         """
-        for id in tuple(self._parked) if self._goes_on else ():  # noqa: A001
+        for id in tuple(self._parked) if self._goes_on else ():
             self._take_up(id)
         if self._in_pool and self.pool.ended is not None:
             self._stop("the workers have stopped")
@@ -203,13 +203,13 @@ class Clerk:
 
     def _sweep(self) -> None:
         try:
-            for id in self.store.expired(time.time() - self.duties.retention):  # noqa: A001
+            for id in self.store.expired(time.time() - self.duties.retention):
                 delete(self.store, self.shelf, id)
                 self._forget(id)
         except ServiceError:
             _log.exception("documents whose time is over could not be deleted; they are looked for again")
 
-    def _take_up(self, id: str) -> None:  # noqa: A002
+    def _take_up(self, id: str) -> None:
         with self._guarding(id):
             document = self.store.document(id)
             if document.state not in ("pending", "processing"):
@@ -224,7 +224,7 @@ class Clerk:
                 self._finish(id, chunks)
             self._parked.pop(id, None)
 
-    def _with_sound(self, id: str) -> tuple[Chunk, ...]:  # noqa: A002
+    def _with_sound(self, id: str) -> tuple[Chunk, ...]:
         """The document's chunks; those whose file is not there, or not whole, wait again."""
         chunks = self.store.chunks(id)
         if all(chunk.samples is not None for chunk in chunks) and self.shelf.is_whole(id, chunks, self.pauses):
@@ -274,7 +274,7 @@ class Clerk:
         self.changed(document.id)
 
     def _put_away(self, spoken: InPool, outcome: Outcome) -> None:
-        id, index, result = spoken.id, outcome.request.chunk, outcome.result  # noqa: A001
+        id, index, result = spoken.id, outcome.request.chunk, outcome.result
         reason = None if outcome.failure is None else outcome.failure.reason
         if result is not None and result.sample_rate != SAMPLE_RATE:
             reason = f"the engine's sound has {result.sample_rate} samples a second, expected {SAMPLE_RATE}"
@@ -293,7 +293,7 @@ class Clerk:
             del self._in_pool[id]
         self.changed(id)
 
-    def _finish(self, id: str, chunks: Sequence[Chunk]) -> None:  # noqa: A002
+    def _finish(self, id: str, chunks: Sequence[Chunk]) -> None:
         """Every chunk has its outcome."""
         failed = [chunk for chunk in chunks if chunk.state == "failed"]
         if failed:
@@ -307,7 +307,7 @@ class Clerk:
         self.changed(id)
 
     @contextmanager
-    def _guarding(self, id: str) -> Iterator[None]:  # noqa: A002
+    def _guarding(self, id: str) -> Iterator[None]:
         """Error boundary of a document: an error ends or parks this document, and no other."""
         try:
             yield
@@ -325,7 +325,7 @@ class Clerk:
             _log.exception("document %s has met a fault of the service", id)
             self._fail(id, f"a fault of the service itself: {type(error).__name__}: {error}")
 
-    def _exists(self, id: str) -> bool:  # noqa: A002
+    def _exists(self, id: str) -> bool:
         try:
             self.store.document(id)
         except NotFoundError:
@@ -334,7 +334,7 @@ class Clerk:
             return True
         return True
 
-    def _park(self, id: str, reason: str) -> None:  # noqa: A002
+    def _park(self, id: str, reason: str) -> None:
         self._withdraw(id)
         if self._parked.get(id) == reason:
             return
@@ -349,7 +349,7 @@ class Clerk:
             _log.warning("document %s: that it is parked could not be written down: %s", id, error)
         self.changed(id)
 
-    def _fail(self, id: str, reason: str) -> None:  # noqa: A002
+    def _fail(self, id: str, reason: str) -> None:
         self._withdraw(id)
         self._parked.pop(id, None)
         try:
@@ -366,15 +366,15 @@ class Clerk:
         if self.stopped is None:
             self.stopped = reason
             _log.error("no document is spoken any more: %s; start the service again", reason)
-        for id in tuple(self._in_pool):  # noqa: A001
+        for id in tuple(self._in_pool):
             self._park(id, f"{reason}; it goes on when the service is started again")
 
-    def _withdraw(self, id: str) -> None:  # noqa: A002
+    def _withdraw(self, id: str) -> None:
         spoken = self._in_pool.pop(id, None)
         if spoken is not None and spoken.job is not None:
             spoken.job.cancel()
 
-    def _listen(self, id: str, listening: bool) -> None:  # noqa: A002
+    def _listen(self, id: str, listening: bool) -> None:
         if listening:
             self._listened.add(id)
         else:
@@ -383,7 +383,7 @@ class Clerk:
         if spoken is not None and spoken.job is not None:
             spoken.job.listen(listening)
 
-    def _forget(self, id: str) -> None:  # noqa: A002
+    def _forget(self, id: str) -> None:
         """The document is not in the store (any more): nothing of it may stay."""
         self._withdraw(id)
         self._parked.pop(id, None)
@@ -395,7 +395,7 @@ class Clerk:
         self.gone(id)
 
 
-def delete(store: Store, shelf: Shelf, id: str) -> None:  # noqa: A002
+def delete(store: Store, shelf: Shelf, id: str) -> None:
     """Deletes a document. On a full disk its audio goes first, which frees the space that the store needs."""
     try:
         store.delete(id)

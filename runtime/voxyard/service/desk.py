@@ -105,7 +105,7 @@ class Desk:
         self._events(document.id)
         return document, fresh
 
-    def cancel(self, id: str) -> None:  # noqa: A002
+    def cancel(self, id: str) -> None:
         """Speak no more of a document, and delete it with all its sound.
 
         Raises:
@@ -115,7 +115,7 @@ class Desk:
         self._clerk.deleted(id)
         self._gone(id)
 
-    def retry(self, id: str) -> Document:  # noqa: A002
+    def retry(self, id: str) -> Document:
         """Have the chunks of a failed document that could not be spoken tried again.
 
         Raises:
@@ -127,7 +127,7 @@ class Desk:
         self._events(id)
         return document
 
-    def listen(self, id: str, listening: bool) -> None:  # noqa: A002
+    def listen(self, id: str, listening: bool) -> None:
         """Counts a listener of the document in or out: the beginning of a document with listeners goes first."""
         with self._entry:
             before = self._listeners.pop(id, 0)

@@ -28,7 +28,7 @@ _Seen = tuple[str, float | None, float | None]  # a chunk's state and times
 
 
 @contextlib.asynccontextmanager
-async def _hearing(desk: Desk, id: str) -> AsyncGenerator[None, None]:  # noqa: A002
+async def _hearing(desk: Desk, id: str) -> AsyncGenerator[None, None]:
     """Counts a listener of the document; one that is cut off is counted out all the same."""
     await run_sync(desk.listen, id, True)
     try:
@@ -41,7 +41,7 @@ async def _hearing(desk: Desk, id: str) -> AsyncGenerator[None, None]:  # noqa: 
 async def sound(
     services: Services,
     document: Document,
-    format: Format,  # noqa: A002
+    format: Format,
     speed: float,
 ) -> AsyncGenerator[bytes, None]:
     """The document's sound in text order, each chunk as soon as it is there, until the last.
@@ -78,7 +78,7 @@ async def sound(
         yield await in_thread(record.finish)
 
 
-async def _check_goes_on(services: Services, id: str) -> None:  # noqa: A002
+async def _check_goes_on(services: Services, id: str) -> None:
     document = await run_sync(services.store.document, id)
     if document.state == "failed":
         raise ConflictError(failure(document))
@@ -110,7 +110,7 @@ class _Told:
         self.whole = max(self.whole, len(at.spans))
 
 
-async def events(services: Services, id: str, last_event: str | None) -> AsyncGenerator[bytes, None]:  # noqa: A002
+async def events(services: Services, id: str, last_event: str | None) -> AsyncGenerator[bytes, None]:
     """Server-sent events until the document has come to its end.
 
     `progress` is the document, `chunk` a chunk that ended, or whose times are known by now; `end` is the last. An

@@ -145,7 +145,7 @@ def list_documents(
     responses=errors(400, 404),
 )
 def retrieve_document(
-    id: Id,  # noqa: A002
+    id: Id,
     services: TheServices,
     client: TheClient,
     chunks: Annotated[bool, Query(description="With every chunk, its text and its times.")] = False,
@@ -170,7 +170,7 @@ def retrieve_document(
     },
 )
 async def follow_document(
-    id: Id,  # noqa: A002
+    id: Id,
     services: TheServices,
     client: TheClient,
     last_event_id: Annotated[str | None, Header(description="The id of the last event that was heard.")] = None,
@@ -196,10 +196,10 @@ async def follow_document(
 )
 async def retrieve_audio(
     request: Request,
-    id: Id,  # noqa: A002
+    id: Id,
     services: TheServices,
     client: TheClient,
-    format: Annotated[Format, Query()] = "wav",  # noqa: A002
+    format: Annotated[Format, Query()] = "wav",
     speed: Annotated[float, Query(ge=0.25, le=4.0, allow_inf_nan=False)] = 1.0,
     download: Annotated[bool, Query(description="As a file to keep.")] = False,
 ) -> Response:
@@ -224,7 +224,7 @@ async def retrieve_audio(
     status_code=status.HTTP_202_ACCEPTED,
     responses=errors(404, 409, 507),
 )
-def retry_document(id: Id, services: TheServices, client: TheClient) -> DocumentOut:  # noqa: A002
+def retry_document(id: Id, services: TheServices, client: TheClient) -> DocumentOut:
     """Chunks that were spoken stay as they are."""
     services.store.document(id, client.name)
     services.desk.retry(id)
@@ -238,7 +238,7 @@ def retry_document(id: Id, services: TheServices, client: TheClient) -> Document
     status_code=status.HTTP_204_NO_CONTENT,
     responses=errors(404),
 )
-def delete_document(id: Id, services: TheServices, client: TheClient) -> None:  # noqa: A002
+def delete_document(id: Id, services: TheServices, client: TheClient) -> None:
     """It is spoken no further, and its text and its sound are deleted."""
     services.store.document(id, client.name)
     services.desk.cancel(id)
@@ -274,7 +274,7 @@ def _behind(asked: str, size: int) -> Response:
     )
 
 
-def _disposition(document: Document, format: Format, *, download: bool) -> str:  # noqa: A002
+def _disposition(document: Document, format: Format, *, download: bool) -> str:
     name = re.sub(r'[\\/:*?"<>|\s]+', " ", document.title).strip(" .")[:100] or "voxyard"
     suffix = "opus" if format == "opus" else format
     plain = re.sub(r"[^A-Za-z0-9 ._-]", "_", name)

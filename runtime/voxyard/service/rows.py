@@ -9,7 +9,7 @@ from voxyard.service.records import Chunk, Document, NewDocument
 from voxyard.speech.requests import SAMPLE_RATE
 
 
-def number_of(connection: sqlite3.Connection, id: str, owner: str | None = None) -> int:  # noqa: A002
+def number_of(connection: sqlite3.Connection, id: str, owner: str | None = None) -> int:
     """The number of a document; with `owner`, only where it is that client's. Raises NotFoundError."""
     row = connection.execute(
         "SELECT number FROM documents WHERE id = ?1 AND (?2 IS NULL OR owner = ?2)", (id, owner)
@@ -19,7 +19,7 @@ def number_of(connection: sqlite3.Connection, id: str, owner: str | None = None)
     return int(row["number"])
 
 
-def find(connection: sqlite3.Connection, id: str, owner: str | None = None) -> Document:  # noqa: A002
+def find(connection: sqlite3.Connection, id: str, owner: str | None = None) -> Document:
     """The document; raises NotFoundError."""
     number = number_of(connection, id, owner)
     return read(connection.execute("SELECT * FROM documents WHERE number = ?", (number,)).fetchone())

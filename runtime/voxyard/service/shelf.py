@@ -49,14 +49,14 @@ class Shelf:
                 part.unlink()
             self._used = sum(_size(file) for file in folder.glob("*/*"))
 
-    def put(self, id: str, index: int, audio: Audio) -> int:  # noqa: A002
+    def put(self, id: str, index: int, audio: Audio) -> int:
         """Keep the sound of a chunk, (n,) at 24 kHz; the number of samples."""
         content = to_bytes(audio)
         with self._file(self._chunk(id, index)) as file:
             file.write(content)
         return len(content) // WIDTH
 
-    def get(self, id: str, index: int) -> Audio:  # noqa: A002
+    def get(self, id: str, index: int) -> Audio:
         """The sound of a chunk, (n,) at 24 kHz, while its document is not whole.
 
         Raises:
@@ -69,11 +69,11 @@ class Shelf:
             except FileNotFoundError:
                 raise NotFoundError(f"the sound of chunk {index} of document {id} is not there") from None
 
-    def has(self, id: str, index: int, samples: int) -> bool:  # noqa: A002
+    def has(self, id: str, index: int, samples: int) -> bool:
         """True where the audio of a chunk is there, all of it."""
         return _size(self._chunk(id, index)) == samples * WIDTH and self._chunk(id, index).is_file()
 
-    def assemble(self, id: str, chunks: Sequence[Chunk], pauses: Pauses) -> Path:  # noqa: A002
+    def assemble(self, id: str, chunks: Sequence[Chunk], pauses: Pauses) -> Path:
         """Join the chunks, which all have their sound, to `audio.wav`; `tidy` takes their files away.
 
         Raises:
@@ -86,18 +86,18 @@ class Shelf:
                 file.write(to_bytes(self._piece(id, chunk, span, pauses).audio))
         return self._whole(id)
 
-    def is_whole(self, id: str, chunks: Sequence[Chunk], pauses: Pauses) -> bool:  # noqa: A002
+    def is_whole(self, id: str, chunks: Sequence[Chunk], pauses: Pauses) -> bool:
         """True where `audio.wav` of these chunks is there."""
         return _size(self._whole(id)) == file_size(_length(chunks, pauses)) and self._whole(id).is_file()
 
-    def tidy(self, id: str) -> None:  # noqa: A002
+    def tidy(self, id: str) -> None:
         """Take the files of the chunks away: the whole is there."""
         folder = self._of(id)
         with _told(folder):
             for path in (*folder.glob(f"*{_CHUNK}"), *folder.glob(f"*{_PART}")):
                 self._unlink(path)
 
-    def wav(self, id: str) -> Path:  # noqa: A002
+    def wav(self, id: str) -> Path:
         """The file of the whole sound.
 
         Raises:
@@ -108,7 +108,7 @@ class Shelf:
             raise NotFoundError(f"the sound of document {id} is not there as a whole")
         return path
 
-    def pieces(self, id: str, chunks: Iterable[Chunk], pauses: Pauses) -> Iterator[Piece]:  # noqa: A002
+    def pieces(self, id: str, chunks: Iterable[Chunk], pauses: Pauses) -> Iterator[Piece]:
         """The joined sound piece by piece, the same as in `audio.wav`, also while that is being made.
 
         `chunks` come in text order, with their samples; it may wait for them.
@@ -123,7 +123,7 @@ class Shelf:
                 piece = self._piece_of_whole(id, chunk, span)
             yield piece
 
-    def remove(self, id: str) -> None:  # noqa: A002
+    def remove(self, id: str) -> None:
         """Take away all that there is of a document."""
         folder = self._of(id)
         with _told(folder):
@@ -175,7 +175,7 @@ class Shelf:
                 f"{_mib(self._reserve)} are kept free: delete documents, or free space on the disk"
             )
 
-    def _piece(self, id: str, chunk: Chunk, span: Span, pauses: Pauses) -> Piece:  # noqa: A002
+    def _piece(self, id: str, chunk: Chunk, span: Span, pauses: Pauses) -> Piece:
         import numpy as np
 
         audio = self.get(id, chunk.index)
@@ -188,7 +188,7 @@ class Shelf:
         silence = np.zeros(span.start - span.begin, np.float32)
         return Piece(chunk.index, np.concatenate([silence, faded.audio]), span.start, span.end, SAMPLE_RATE)
 
-    def _piece_of_whole(self, id: str, chunk: Chunk, span: Span) -> Piece:  # noqa: A002
+    def _piece_of_whole(self, id: str, chunk: Chunk, span: Span) -> Piece:
         path = self.wav(id)
         size = (span.end - span.begin) * WIDTH
         with _told(path), path.open("rb") as file:
@@ -198,15 +198,15 @@ class Shelf:
             raise StoreError(f"the sound of document {id} ends before chunk {chunk.index}: its file has changed")
         return Piece(chunk.index, from_bytes(content), span.start, span.end, SAMPLE_RATE)
 
-    def _of(self, id: str) -> Path:  # noqa: A002
+    def _of(self, id: str) -> Path:
         if not _ID.fullmatch(id):
             raise NotFoundError(f"there is no document {id!r}: expected 32 hexadecimal digits")
         return self._folder / id
 
-    def _chunk(self, id: str, index: int) -> Path:  # noqa: A002
+    def _chunk(self, id: str, index: int) -> Path:
         return self._of(id) / f"{int(index)}{_CHUNK}"
 
-    def _whole(self, id: str) -> Path:  # noqa: A002
+    def _whole(self, id: str) -> Path:
         return self._of(id) / _WHOLE
 
     @contextmanager

@@ -73,7 +73,7 @@ class Speech:
         turnstile: Turnstile,
         script: Script,
         pauses: Pauses,
-        format: Format,  # noqa: A002
+        format: Format,
         speed: float,
     ) -> None:
         self._pool, self._turnstile, self._script = pool, turnstile, script

@@ -97,7 +97,7 @@ class Store:
         with self._database.read() as connection:
             return rows.earlier(connection, new)
 
-    def document(self, id: str, owner: str | None = None) -> Document:  # noqa: A002
+    def document(self, id: str, owner: str | None = None) -> Document:
         """A document as it stands; with `owner`, only where it is that client's."""
         with self._database.read() as connection:
             return rows.find(connection, id, owner)
@@ -115,7 +115,7 @@ class Store:
             )
             return tuple(rows.read(row) for row in found)
 
-    def text(self, id: str) -> str:  # noqa: A002
+    def text(self, id: str) -> str:
         """The text of a document; its chunks are stretches of it."""
         with self._database.read() as connection:
             (text,) = connection.execute(
@@ -123,7 +123,7 @@ class Store:
             ).fetchone()
             return str(text)
 
-    def chunks(self, id: str) -> tuple[Chunk, ...]:  # noqa: A002
+    def chunks(self, id: str) -> tuple[Chunk, ...]:
         """The chunks of a document in text order."""
         with self._database.read() as connection:
             found = connection.execute(
@@ -157,7 +157,7 @@ class Store:
             counts.update(dict(connection.execute("SELECT state, count(*) FROM documents GROUP BY state").fetchall()))
         return counts
 
-    def started(self, id: str, when: float) -> None:  # noqa: A002
+    def started(self, id: str, when: float) -> None:
         """Its chunks are in the workers' queue; nothing keeps it from going on any more."""
         with self._database.write() as connection:
             connection.execute(
@@ -170,7 +170,7 @@ class Store:
 
     def spoken(
         self,
-        id: str,  # noqa: A002
+        id: str,
         index: int,
         samples: int,
         *,
@@ -188,14 +188,14 @@ class Store:
                     (samples, reduced, number),
                 )
 
-    def chunk_failed(self, id: str, index: int, reason: str) -> None:  # noqa: A002
+    def chunk_failed(self, id: str, index: int, reason: str) -> None:
         """A waiting chunk could not be spoken."""
         with self._database.write() as connection:
             number = rows.number_of(connection, id)
             if rows.end_chunk(connection, number, index, "failed", None, reason):
                 connection.execute("UPDATE documents SET chunks_failed = chunks_failed + 1 WHERE number = ?", (number,))
 
-    def respeak(self, id: str, indices: Iterable[int]) -> None:  # noqa: A002
+    def respeak(self, id: str, indices: Iterable[int]) -> None:
         """The sound of these chunks is gone: they wait again."""
         with self._database.write() as connection:
             number = rows.number_of(connection, id)
@@ -205,15 +205,15 @@ class Store:
             )
             rows.recount(connection, number)
 
-    def completed(self, id: str, when: float) -> None:  # noqa: A002
+    def completed(self, id: str, when: float) -> None:
         """Records that the document's whole audio is stored; the webhook is due."""
         self._end(id, "completed", when, None, "document.completed")
 
-    def failed(self, id: str, when: float, reason: str) -> None:  # noqa: A002
+    def failed(self, id: str, when: float, reason: str) -> None:
         """It cannot be spoken; the webhook is due."""
         self._end(id, "failed", when, reason, "document.failed")
 
-    def parked(self, id: str, reason: str | None) -> None:  # noqa: A002
+    def parked(self, id: str, reason: str | None) -> None:
         """Stores the reason why a document is parked; None: it goes on."""
         with self._database.write() as connection:
             connection.execute(
@@ -223,7 +223,7 @@ class Store:
                 (reason, rows.number_of(connection, id)),
             )
 
-    def retry(self, id: str) -> Document:  # noqa: A002
+    def retry(self, id: str) -> Document:
         """A failed document is pending again, and its failed chunks wait.
 
         Raises:
@@ -247,7 +247,7 @@ class Store:
             rows.recount(connection, number)
             return rows.find(connection, id)
 
-    def delete(self, id: str) -> None:  # noqa: A002
+    def delete(self, id: str) -> None:
         """Forget a document and all that belongs to it."""
         with self._database.write() as connection:
             connection.execute("DELETE FROM documents WHERE number = ?", (rows.number_of(connection, id),))
@@ -277,7 +277,7 @@ class Store:
             )
             return tuple(Hook(*row) for row in found)
 
-    def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:  # noqa: A002
+    def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
         """A webhook could not be handed over at `when`; it is due again at `next_try`, or never with None."""
         if next_try is None:
             self.hook_done(id)
@@ -288,12 +288,12 @@ class Store:
                 (max(next_try, when), error, id),
             )
 
-    def hook_done(self, id: int) -> None:  # noqa: A002
+    def hook_done(self, id: int) -> None:
         """A webhook has been handed over, or is given up."""
         with self._database.write() as connection:
             connection.execute("DELETE FROM hooks WHERE number = ?", (id,))
 
-    def _end(self, id: str, state: State, when: float, reason: str | None, event: HookEvent) -> None:  # noqa: A002
+    def _end(self, id: str, state: State, when: float, reason: str | None, event: HookEvent) -> None:
         with self._database.write() as connection:
             number = rows.number_of(connection, id)
             changed = connection.execute(

@@ -77,7 +77,7 @@ class Recording(Generic[Part]):
     def __init__(
         self,
         join: Callable[[Iterator[Part]], Iterator[Piece]],
-        format: Format,  # noqa: A002
+        format: Format,
         *,
         speed: float = 1.0,
         samples: int | None = None,

@@ -43,16 +43,16 @@ _PORTS = {"http": 80, "https": 443}
 class Outbox(Protocol):
     """Store interface of the webhook sender."""
 
-    def document(self, id: str, owner: str | None = None) -> Document:  # noqa: A002
+    def document(self, id: str, owner: str | None = None) -> Document:
         """The document as it stands."""
 
     def pending_hooks(self, now: float, limit: int = 100) -> tuple[Hook, ...]:
         """Hooks that are due."""
 
-    def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:  # noqa: A002
+    def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
         """Records a failed delivery."""
 
-    def hook_done(self, id: int) -> None:  # noqa: A002
+    def hook_done(self, id: int) -> None:
         """It has been heard."""
 
 

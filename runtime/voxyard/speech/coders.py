@@ -99,7 +99,7 @@ class Coder(Protocol):
 
 
 def open_coder(
-    format: Format,  # noqa: A002
+    format: Format,
     sample_rate: int,
     *,
     samples: int | None = None,
@@ -154,7 +154,7 @@ class _Coded:
     the call would be lost. io.BytesIO looks for no signals.
     """
 
-    def __init__(self, sample_rate: int, format: Format, *, amend: bool) -> None:  # noqa: A002
+    def __init__(self, sample_rate: int, format: Format, *, amend: bool) -> None:
         import av
         from av.audio.stream import AudioStream
 

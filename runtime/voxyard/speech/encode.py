@@ -65,7 +65,7 @@ class Encoder:
 
     def __init__(
         self,
-        format: Format,  # noqa: A002 - so it is called where it comes from
+        format: Format,
         sample_rate: int = SAMPLE_RATE,
         *,
         speed: float = 1.0,
@@ -176,7 +176,7 @@ class SoundFile:
     which no Ctrl-C interrupts: a step that was begun is carried out, and `abandon` waits for it.
     """
 
-    def __init__(self, path: Path, format: Format, sample_rate: int = SAMPLE_RATE) -> None:  # noqa: A002
+    def __init__(self, path: Path, format: Format, sample_rate: int = SAMPLE_RATE) -> None:
         """Begin the file.
 
         Raises:

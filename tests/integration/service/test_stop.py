@@ -55,7 +55,7 @@ class Service:
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 
-    def document(self, id: str) -> Any:  # noqa: A002
+    def document(self, id: str) -> Any:
         return self.client.get(f"/v1/documents/{id}").json()
 
     def is_speaking(self) -> bool:
@@ -80,7 +80,7 @@ class Service:
         assert "Traceback" not in err
         return [json.loads(line) for line in err.splitlines() if line.startswith("{")]
 
-    def kept(self, id: str) -> int:  # noqa: A002
+    def kept(self, id: str) -> int:
         """Chunks of the document whose sound is written down; to be asked when the process has ended."""
         store = Store(self.data / "documents.sqlite")
         try:

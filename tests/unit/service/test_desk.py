@@ -387,7 +387,7 @@ def test_a_fault_of_the_service_fails_its_document_and_no_other(
     bad, good = new_document(1), new_document(2)
     put = Shelf.put
 
-    def faulty(shelf: Shelf, id: str, index: int, audio: Any) -> int:  # noqa: A002
+    def faulty(shelf: Shelf, id: str, index: int, audio: Any) -> int:
         if id == bad.id:
             raise ZeroDivisionError("a fault")
         return put(shelf, id, index, audio)

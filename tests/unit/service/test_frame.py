@@ -39,7 +39,7 @@ def application() -> FastAPI:
     router = APIRouter(dependencies=[Depends(authenticated)])
 
     @router.get("/documents/{id}")
-    def document(id: str, client: Annotated[Client, Depends(authenticated)]) -> dict[str, str]:  # noqa: A002
+    def document(id: str, client: Annotated[Client, Depends(authenticated)]) -> dict[str, str]:
         return {"id": id, "client": client.name}
 
     @router.post("/words")
@@ -47,7 +47,7 @@ def application() -> FastAPI:
         return word
 
     @router.delete("/documents/{id}", status_code=204)
-    def delete(id: str) -> None:  # noqa: A002
+    def delete(id: str) -> None:
         pass
 
     @router.post("/documents")

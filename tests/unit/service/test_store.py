@@ -97,7 +97,7 @@ def test_the_same_key_from_many_threads_is_one_document(store: Store) -> None:
     for thread in threads:
         thread.join()
 
-    assert len({id for id, _ in found}) == 1  # noqa: A001
+    assert len({id for id, _ in found}) == 1
     assert sum(fresh for _, fresh in found) == 1
 
 
