@@ -11,9 +11,9 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voxyard.service.body import ClosingSend, GuardedBody
+from voxyard.service.connection_limit import CONNECTION, KEY_SECONDS, Connection
 from voxyard.service.envelope import CrowdedError, LargeHeadersError, answer
 from voxyard.service.errors import BusyError, ForbiddenError, ServiceError, UnauthorizedError, UnavailableError
-from voxyard.service.guests import CONNECTION, STANDING_SECONDS, Caller
 from voxyard.service.keys import COOKIE, Client, Keys
 from voxyard.service.protocol import HEADER_BYTES
 from voxyard.service.sessions import PAGE_HEADER
@@ -26,7 +26,7 @@ OPEN_PATHS = frozenset(
 )  # fmt: skip
 OPEN_FOLDERS = ("/page/",)
 HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Answered to guests without a seat too: whoever watches the service is not to take a crowd for its end."""
+"""Answered above the connection limit too: a monitor is not to take a crowd for the service's end."""
 UPLOAD_PATHS = frozenset({"/v1/documents"})
 MOST_IN_FLIGHT = 1000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -79,7 +79,7 @@ class Door:
             await answer(refusal)(scope, body.receive, send)
 
     def _admit(self, scope: Scope) -> bool:
-        """True where the request counts as one in flight; a guest's does not: guests are counted by connections.
+        """True where the request counts as one in flight; one without a key does not: those are counted by connections.
 
         Raises the error that refuses the request; else the scope's state has its client, where it has one.
         """
@@ -90,7 +90,7 @@ class Door:
             _check_host(headers)
         who = self._whose(scope["method"], headers, public=public)
         known = isinstance(who, Client)
-        _seat(scope, known=known)
+        _count_connection(scope, known=known)
         if self._in_flight >= MOST_IN_FLIGHT and not public:
             raise UnavailableError(f"{MOST_IN_FLIGHT} requests are being answered: try again soon", retry_after=1)
         if public or self._frame.keys is None:
@@ -151,15 +151,15 @@ class Door:
             )
 
 
-def _seat(scope: Scope, *, known: bool) -> None:
-    """Tells the request's connection whether it has shown a key. Raises CrowdedError where there is no seat for it."""
-    caller: Caller | None = scope["state"].get(CONNECTION)  # missing under another server than ours
-    if caller is None:
+def _count_connection(scope: Scope, *, known: bool) -> None:
+    """Tells the request's connection whether it has shown a key. Raises CrowdedError where it is above the limit."""
+    connection: Connection | None = scope["state"].get(CONNECTION)  # missing under another server than ours
+    if connection is None:
         return
     if known:
-        caller.shown_key()
-    elif (complaint := caller.shown_none()) is not None and scope["path"] not in HEALTH_PATHS:
-        raise CrowdedError(complaint, retry_after=STANDING_SECONDS)
+        connection.shown_key()
+    elif (reason := connection.shown_none()) is not None and scope["path"] not in HEALTH_PATHS:
+        raise CrowdedError(reason, retry_after=KEY_SECONDS)
 
 
 def _check_size(scope: Scope) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from voxyard.service.guests import CONNECTION, STANDING_SECONDS, Guests
+from voxyard.service.connection_limit import CONNECTION, KEY_SECONDS, ConnectionLimit
 
 HEADER_SECONDS = 15.0
 """How long a client may take from its first byte, or from connecting, to the end of its headers."""
@@ -22,21 +22,21 @@ KEEP_ALIVE_SECONDS = 15
 class Protocol(H11Protocol):
     """uvicorn sets no limit to the time that headers take, and answers what is no HTTP with plain text.
 
-    Each request's state has its connection, which is among the `guests` while it has shown no valid key.
+    Each request's state has its connection, which the `limit` counts while it has shown no valid key.
     """
 
     _header_timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, guests: Guests, *, app_state: dict[str, Any], **uvicorns: Any) -> None:
+    def __init__(self, limit: ConnectionLimit, *, app_state: dict[str, Any], **uvicorns: Any) -> None:
         super().__init__(app_state={**app_state, CONNECTION: self}, **uvicorns)
-        self._guests = guests
+        self._limit = limit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The clock runs from the first moment."""
         super().connection_made(transport)
         self._time_headers()
         if self.shown_none() is not None:
-            self.loop.call_later(STANDING_SECONDS, self._stood_long)
+            self.loop.call_later(KEY_SECONDS, self._end_probation)
 
     def data_received(self, data: bytes) -> None:
         """It runs until the headers are there, and again when others begin."""
@@ -46,28 +46,28 @@ class Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It stops."""
         self._stop_timer()
-        self._guests.go(self)
+        self._limit.release(self)
         super().connection_lost(exc)
 
     def shown_key(self) -> None:
-        """Its request has a valid key: it is no guest, until it sends one that has none."""
-        self._guests.go(self)
+        """Its request has a valid key: it is not counted until it sends one without."""
+        self._limit.release(self)
 
     def shown_none(self) -> str | None:
-        """It has begun, or its request has no valid key: why there is no seat for it; None where there is one."""
-        seated = self._guests.come(self, self.client[0] if self.client else "")
-        return None if seated else self._guests.complaint()
+        """It has begun, or its request has no valid key: the reason for refusing it; None within the limit."""
+        admitted = self._limit.admit(self, self.client[0] if self.client else "")
+        return None if admitted else self._limit.message()
 
     def refuse(self) -> None:
         """Refuses the connection: sends the error, unless it has been answered before, and closes it."""
         answered = cast("object | None", self.cycle) is not None  # uvicorn has none before the first request
         if not answered and self.conn.our_state is h11.IDLE:
-            self._hang_up(503, "Service Unavailable", self._guests.complaint(), "server_error", "unavailable")
+            self._hang_up(503, "Service Unavailable", self._limit.message(), "server_error", "unavailable")
         self.transport.close()
 
-    def _stood_long(self) -> None:
+    def _end_probation(self) -> None:
         """No key has come in time; a request that is being answered was let in."""
-        if self.conn.their_state is h11.IDLE and self._guests.stands(self):
+        if self.conn.their_state is h11.IDLE and self._limit.on_probation(self):
             self.refuse()
 
     def send_400_response(self, msg: str) -> None:

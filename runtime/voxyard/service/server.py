@@ -21,9 +21,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from voxyard.service.config import ServiceSection
+from voxyard.service.connection_limit import ConnectionLimit
 from voxyard.service.door import is_loopback
 from voxyard.service.errors import ServiceError
-from voxyard.service.guests import Guests
 from voxyard.service.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, Protocol
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
     """Bodies have their limits in body.py, connections in protocol.py."""
     return uvicorn.Config(
         app,
-        http=cast("type[asyncio.Protocol]", functools.partial(Protocol, Guests(_open_files()))),
+        http=cast("type[asyncio.Protocol]", functools.partial(Protocol, ConnectionLimit(_open_files()))),
         ws="none",
         loop="asyncio",
         log_config=None,

@@ -14,10 +14,9 @@ from fastapi import FastAPI
 from live_service import PATIENCE, live
 from prometheus_client import CollectorRegistry
 
-from voxyard.service import guests
 from voxyard.service.config import ServiceSection
+from voxyard.service.connection_limit import FILES_SHARE, ConnectionLimit
 from voxyard.service.frame import install, open_frame
-from voxyard.service.guests import Guests
 from voxyard.service.keys import Keys, add_key
 
 SLOW = b"POST /session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n{"
@@ -67,6 +66,10 @@ def everything(connection: socket.socket) -> bytes:
     return said
 
 
+def one_per_address(files: int) -> ConnectionLimit:
+    return ConnectionLimit(files, max_per_address=1)
+
+
 def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
@@ -86,16 +89,18 @@ def test_eleven_hundred_slow_clients_without_a_key_keep_none_out_that_has_one(tm
         assert ask(address, "/healthz") == 200
         assert ask(address, "/session") == 503
         assert everything(slow[-1]).startswith(b"HTTP/1.1 503 ")
-        assert slow[0].send(b" ") == 1  # one with a seat may take its time
+        assert slow[0].send(b" ") == 1  # one within the limit may take its time
 
 
-def test_a_connection_is_no_guest_from_the_request_on_that_shows_a_key(
+def test_a_connection_is_not_counted_from_the_request_on_that_shows_a_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voxyard.service.server.Guests", lambda files: Guests(files, of_address=1))
+    monkeypatch.setattr(
+        "voxyard.service.server.ConnectionLimit", lambda files: ConnectionLimit(files, max_per_address=1)
+    )
     with service(tmp_path) as (address, key), httpx.Client(base_url=address, timeout=PATIENCE) as alice:
         assert alice.get("/v1/thing", headers=key).status_code == 200
-        with dial(address, SLOW) as seated:
+        with dial(address, SLOW) as admitted:
             assert alice.get("/v1/thing", headers=key).status_code == 200
             crowded = alice.get("/session")
 
@@ -105,44 +110,46 @@ def test_a_connection_is_no_guest_from_the_request_on_that_shows_a_key(
             assert "at most 1 of one address" in crowded.json()["error"]["message"]
             assert alice.get("/session", headers=key).status_code == 200
             assert alice.get("/session", headers={"Authorization": "Bearer vox_wrong"}).status_code == 503
-            seated.close()
+            admitted.close()
         until(lambda: ask(address, "/session") == 200)
 
 
-def test_a_connection_without_a_seat_that_asks_for_nothing_is_closed_with_a_sentence(
+def test_a_connection_above_the_limit_that_asks_for_nothing_is_closed_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voxyard.service.server.Guests", lambda files: Guests(files, of_address=1))
-    monkeypatch.setattr("voxyard.service.protocol.STANDING_SECONDS", 0.2)
-    with service(tmp_path) as (address, _), dial(address, SLOW) as seated, dial(address) as silent:
+    monkeypatch.setattr(
+        "voxyard.service.server.ConnectionLimit", lambda files: ConnectionLimit(files, max_per_address=1)
+    )
+    monkeypatch.setattr("voxyard.service.protocol.KEY_SECONDS", 0.2)
+    with service(tmp_path) as (address, _), dial(address, SLOW) as admitted, dial(address) as silent:
         said = everything(silent)
         assert said.startswith(b"HTTP/1.1 503 ")
         assert b"send the header `Authorization: Bearer KEY`" in said
-        seated.settimeout(0.05)
+        admitted.settimeout(0.05)
         with pytest.raises(TimeoutError):
-            seated.recv(1)
+            admitted.recv(1)
 
 
-def test_seats_are_limited_in_all_and_for_each_address_and_are_given_back() -> None:
-    crowd = Guests(16_384, most=3, of_address=2)
+def test_connections_are_limited_in_all_and_for_each_address_and_released() -> None:
+    limit = ConnectionLimit(16_384, max_connections=3, max_per_address=2)
     first, second, third, fourth, fifth = (Visitor() for _ in range(5))
 
-    assert [crowd.come(first, "a"), crowd.come(second, "a"), crowd.come(third, "a")] == [True, True, False]
-    assert [crowd.come(fourth, "b"), crowd.come(fifth, "c")] == [True, False]
-    crowd.go(first)
-    assert crowd.come(first, "b") is True
-    crowd.go(second)
-    assert crowd.come(third, "a") is True
+    assert [limit.admit(first, "a"), limit.admit(second, "a"), limit.admit(third, "a")] == [True, True, False]
+    assert [limit.admit(fourth, "b"), limit.admit(fifth, "c")] == [True, False]
+    limit.release(first)
+    assert limit.admit(first, "b") is True
+    limit.release(second)
+    assert limit.admit(third, "a") is True
     for each in (first, third, fourth, fifth):
-        crowd.go(each)
-    assert len(crowd) == 0
+        limit.release(each)
+    assert len(limit) == 0
 
 
-def test_guests_never_take_more_than_a_quarter_of_the_open_files() -> None:
-    crowd, came = Guests(64), [Visitor() for _ in range(40)]
+def test_connections_without_a_key_never_take_more_than_a_quarter_of_the_open_files() -> None:
+    limit, came = ConnectionLimit(64), [Visitor() for _ in range(40)]
 
-    seated = [crowd.come(each, "a") for each in came]
+    admitted = [limit.admit(each, "a") for each in came]
 
-    assert seated == [True] * 8 + [False] * 32
-    assert len(crowd) == 64 // guests.FILES_SHARE
+    assert admitted == [True] * 8 + [False] * 32
+    assert len(limit) == 64 // FILES_SHARE
     assert [each.refused for each in came] == [False] * 8 + [True] * 24 + [False] * 8
