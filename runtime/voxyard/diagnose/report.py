@@ -109,7 +109,8 @@ def _utilization(profile: Profile) -> Iterator[str]:
         for role, use in profile.use.items():
             yield f"{role} device: busy {use.value or 0:.0%} ({use.source})"
     if profile.data_device_ceiling is not None:
-        yield f"the data device can reach {profile.data_device_ceiling:.0%} at most: D/max(D, M) of the stages alone"
+        expected = f"the stages alone predict {profile.data_device_ceiling:.0%} for the data device: D/max(D, M)"
+        yield f"{expected}; stages that share cores take longer together" if profile.setup.kind == "cpu" else expected
 
 
 def _memory(profile: Profile) -> Iterator[str]:

@@ -159,7 +159,7 @@ def test_beside_the_data_device_stands_the_most_that_it_can_reach() -> None:
     """T19: D/max(D, M)."""
     found = made_up(0.01, 0.1, 0.02, 0.4)
     assert found.data_device_ceiling == pytest.approx(0.3)
-    assert "the data device can reach 30% at most" in found.text()
+    assert "the stages alone predict 30% for the data device: D/max(D, M)" in found.text()
     assert "of at most 30%" in render(found)
 
 
