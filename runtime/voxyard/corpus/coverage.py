@@ -41,11 +41,11 @@ class LostText:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The characters of some texts: all, those dropped, those folded; blanks and invisible signs are not counted."""
+    """The characters of some texts as they were written: all, those dropped, those folded; see Encoded."""
 
     characters: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)  # the model has nothing for them
-    folded: Mapping[str, int] = field(default_factory=dict)  # became others: ä became a
+    folded: Mapping[str, int] = field(default_factory=dict)  # became others: ä became a, ² became 2
     worst: tuple[LostText, ...] = ()  # the clips that lost the largest shares
 
     @property
@@ -119,7 +119,7 @@ def tell(coverage: Coverage, path: Path, units: Units) -> None:
     """Says in the log what the texts of a corpus lost."""
     for sentence in coverage.told():
         log.warning("%s: %s", path, sentence)
-    if coverage.folded and units == "characters":
+    if units == "characters" and any(map(_is_letter_apart, coverage.folded)):
         log.warning("Phonemes keep such letters apart: --text-units phonemes --language CODE")
 
 
@@ -134,12 +134,20 @@ def corpus_advice(units: Units, language: str) -> str:
 
 def named(character: str) -> str:
     """A character with its code point and name, as Unicode has them."""
-    code = f"U+{ord(character):04X} {unicodedata.name(character, 'without a name')}"
+    nameless = "control character" if unicodedata.category(character) == "Cc" else "without a name"
+    code = f"U+{ord(character):04X} {unicodedata.name(character, nameless)}"
     return f"{character!r} {code}" if character.isprintable() and not unicodedata.combining(character) else code
 
 
 def _folding(character: str) -> str:
-    return f"{named(character)} as {spelled(character)!r}" if spelled(character) else f"{named(character)} left out"
+    """A character and what is learned in its place; a voice may read what a character model has no symbol for."""
+    plain = spelled(character) or ("" if _is_letter_apart(character) else unicodedata.normalize("NFKC", character))
+    return f"{named(character)} as {plain!r}" if plain else f"{named(character)} left out"
+
+
+def _is_letter_apart(character: str) -> bool:
+    """True for a letter or mark of its own, such as ä; false for another way to write others, such as ² or ﬁ."""
+    return unicodedata.is_normalized("NFKC", character)
 
 
 def _listed(counts: Mapping[str, int], name: Callable[[str], str]) -> str:

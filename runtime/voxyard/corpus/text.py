@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,7 +29,10 @@ SYMBOLS_HASH = hashlib.sha256("\0".join(SYMBOLS).encode()).hexdigest()[:16]
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A text as tokens, and what became of its characters; blanks and invisible signs are not counted."""
+    """A text as tokens, and what became of its characters, each as it was written.
+
+    Blanks and invisible signs (soft hyphens, zero-width characters) are not counted; control characters are.
+    """
 
     tokens: NDArray[np.int32]  # (n,)
     characters: int
@@ -50,46 +53,63 @@ class Tokenizer:
 
     def read(self, text: str) -> Encoded:
         """The text's tokens, and what was dropped and folded on the way. Raises CorpusError for an unknown language."""
-        dropped, folded = Counter[str](), Counter[str]()
-        if self.units == "phonemes":
-            from voxyard.corpus.espeak import phonemes, reads
+        written = _tidy(unicodedata.normalize("NFC", text))
+        dropped = Counter(character for character in text if _is_control(character))
+        folded = Counter[str]()
+        read = self._phonemes if self.units == "phonemes" else _letters
+        tokens = [_INDEX[symbol] for symbol in read(written, dropped, folded)]
+        characters = sum(not (c == " " or _is_invisible(c)) for c in written) + sum(map(_is_control, text))
+        return Encoded(np.array(tokens, np.int32), characters, dict(dropped), dict(folded))
 
-            written = _tidy(text)
-            cleaned = phonemes(written, self.language)  # US and us sound different
-            dropped.update(c for c in written if not (_is_invisible(c) or reads(c, self.language)))
-        else:
-            written = cleaned = normalise(text)
-        tokens: list[int] = []
-        known = False  # whether the letter before is
-        for character in cleaned:
-            if (token := _INDEX.get(character)) is not None:
-                tokens.append(token)
-                known = character != " "
-                continue
-            if _is_invisible(character):
-                continue
+    def _phonemes(self, written: str, dropped: Counter[str], folded: Counter[str]) -> Iterator[str]:
+        """The symbols of what the voice says, and the counts."""
+        from voxyard.corpus.espeak import phonemes, reads
+
+        for character in written:
+            parts = unicodedata.normalize("NFKC", character)
+            if not all(_is_invisible(part) or reads(part, self.language) for part in parts):
+                dropped[character] += 1
+            elif parts != character and _is_lettered(parts):
+                folded[character] += 1
+        known = False  # whether the sound before is
+        for sound in phonemes(_tidy(unicodedata.normalize("NFKC", written)), self.language):  # US and us differ
+            if sound in _INDEX:
+                known = sound != " "
+                yield sound
+            elif not _is_invisible(sound):
+                parts = _plain(sound)
+                known = bool(parts) or (known and unicodedata.category(sound)[0] != "L")  # of IPA all else only colours
+                (folded if known else dropped)[sound] += 1
+                yield from parts
+
+
+def _letters(written: str, dropped: Counter[str], folded: Counter[str]) -> Iterator[str]:
+    """The symbols of the characters themselves, and the counts."""
+    known = False  # whether the letter before is
+    for character in written:
+        if character == " ":
+            known = False
+            yield " "
+        elif not _is_invisible(character):
             parts = spelled(character)
-            tokens += [_INDEX[part] for part in parts]
-            known = bool(parts) or (known and self._is_mark(character))
-            (folded if known else dropped)[character] += 1
-        return Encoded(np.array(tokens, np.int32), _characters(written), dict(dropped), dict(folded))
-
-    def _is_mark(self, character: str) -> bool:
-        """True where a character only colours the one before: combining marks; of IPA all that is no letter."""
-        kind = unicodedata.category(character)
-        return kind in ("Mn", "Me") or (self.units == "phonemes" and kind[0] != "L")
-
-
-def normalise(text: str) -> str:
-    """NFKC, lower case, one way to write a quote or a dash, white space and control characters as single blanks."""
-    return _tidy(text.translate(_SAME_SIGN)).lower()
+            known = bool(parts) or (known and _is_mark(character))
+            if not known:
+                dropped[character] += 1
+            elif not parts or (_is_lettered(parts) and parts != character.lower()):
+                folded[character] += 1
+            yield from parts
 
 
 def spelled(character: str) -> str:
-    """The known letters that stand for an unknown one: e for é, ss for ß; empty where there are none."""
-    if character in _PLAIN:
-        return _PLAIN[character]
-    return "".join(part for part in unicodedata.normalize("NFKD", character) if part in _INDEX and part.isalnum())
+    """The symbols that a character model learns for one: its lower case, e for é, ss for ß, no for №, ' for ´.
+
+    Empty where there are none, or none for a part of it: of ½ and ℃ a rest would say something else.
+    """
+    parts = unicodedata.normalize("NFKC", character.translate(_SAME_SIGN)).lower()
+    if " " in parts:
+        return ""  # a mark that stands alone
+    plain = [_plain(part) for part in parts if part in _INDEX or not (_is_mark(part) or _is_invisible(part))]
+    return "".join(plain) if all(plain) else ""
 
 
 def decode(tokens: NDArray[np.int32]) -> str:
@@ -97,13 +117,30 @@ def decode(tokens: NDArray[np.int32]) -> str:
     return "".join(SYMBOLS[token] for token in tokens)
 
 
+def _plain(part: str) -> str:
+    """A known symbol itself; the known letters that stand for an unknown one; empty where there are none."""
+    if part in _INDEX or part in _PLAIN:
+        return _PLAIN.get(part, part)
+    return "".join(one for one in unicodedata.normalize("NFKD", part) if one in _INDEX and one.isalnum())
+
+
 def _tidy(text: str) -> str:
-    blanked = "".join(" " if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") else c for c in text)
-    return " ".join(unicodedata.normalize("NFKC", blanked).split())
+    """White space and control characters as single blanks."""
+    return " ".join("".join(" " if _is_control(character) else character for character in text).split())
 
 
-def _characters(text: str) -> int:
-    return sum(character != " " and not _is_invisible(character) for character in text)
+def _is_lettered(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def _is_control(character: str) -> bool:
+    """True for control characters and halves of surrogate pairs; tabs and ends of lines are white space."""
+    return unicodedata.category(character) in ("Cc", "Cs") and not character.isspace()
+
+
+def _is_mark(character: str) -> bool:
+    """True where a character only colours the one before."""
+    return unicodedata.category(character) in ("Mn", "Me")
 
 
 def _is_invisible(character: str) -> bool:

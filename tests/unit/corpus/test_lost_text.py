@@ -93,7 +93,7 @@ def test_a_voice_that_only_names_the_letters_of_a_script_does_not_read_it(texts:
 @pytest.mark.parametrize(
     ("texts", "folded"),
     [(GERMAN, {"ß": 2, "ö": 1, "ü": 1}),
-     (POLISH, {"ó": 3, "ż": 2, "ł": 3, "ź": 2, "ć": 1, "ę": 1, "ś": 1, "ą": 1, "ń": 1})],
+     (POLISH, {"ó": 3, "ż": 2, "Ł": 1, "ł": 2, "ź": 2, "ć": 1, "ę": 1, "ś": 1, "ą": 1, "ń": 1})],
     ids=["German", "Polish"],
 )  # fmt: skip
 def test_folded_letters_are_told_with_their_number_and_not_refused(
@@ -112,6 +112,24 @@ def test_folded_letters_are_told_with_their_number_and_not_refused(
         assert f"{sum(folded.values())} characters are folded" in caplog.text
         assert f"as '{'ss' if letter == 'ß' else 'o'}' ×{count}" in caplog.text
     assert json.loads((shards / "index.json").read_text())["texts"]["folded"] == folded
+
+
+@pytest.mark.parametrize("units", ["characters", "phonemes"])
+def test_letters_written_in_another_way_are_told_as_they_stand(
+    spoken: Callable[..., Corpus], caplog: pytest.LogCaptureFixture, units: str
+) -> None:
+    """T24: x² is learned as x2; phonemes are of the same letters, so nobody is sent there."""
+    corpus = spoken("x² and № 5 by Ｂob’s ﬁrm™, ch. Ⅳ, see ①")
+    survey = check(corpus.directory, text_units=units)  # type: ignore[arg-type]
+    assert survey.texts is not None
+    assert (survey.texts.dropped, survey.texts.folded) == ({}, dict.fromkeys("²№Ｂﬁ™Ⅳ①", 1))
+    said = survey.render()
+    for wanted in ("'²' U+00B2 SUPERSCRIPT TWO as '2'", "'№' U+2116 NUMERO SIGN as 'no'", "as 'fi'", "as 'iv'"):
+        assert wanted in said
+    caplog.clear()
+    corpus.open(text_units=units)
+    assert "7 characters are folded" in caplog.text
+    assert "Phonemes keep" not in caplog.text
 
 
 def test_numerals_quotes_and_dashes_are_no_lost_text(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from voxyard.corpus.text import PAD, SYMBOLS, Tokenizer, decode
+from voxyard.corpus.text import PAD, SYMBOLS, Tokenizer, Units, decode
 
 ANY_TEXT = st.text(st.characters(codec=None))  # lone surrogates too: a command line can bring them
 
@@ -36,6 +36,29 @@ def test_letters_are_reduced_to_known_ones(text: str, known: str) -> None:
 def test_what_is_left_out_is_counted() -> None:
     """T7."""
     assert Tokenizer().read("a 你 b 你 好").dropped == {"你": 2, "好": 1}
+
+
+@pytest.mark.parametrize("units", ["characters", "phonemes"])
+@pytest.mark.parametrize("text", ["½ a cup", "nul\x00 bell\x07", "\x1bescape", "\ud800 half a pair"])
+def test_what_is_dropped_is_named_as_it_was_written(units: Units, text: str) -> None:
+    """T24: no part of it, and no control character in silence."""
+    dropped = {character: 1 for character in text if character in "½\x00\x07\x1b\ud800"}
+    read = Tokenizer(units).read(text)
+    assert read.dropped == dropped
+    assert read.characters == len(text.replace(" ", ""))
+
+
+def test_a_sign_that_is_known_in_part_is_dropped_whole() -> None:
+    """T24: 20 ℃ is not learned as 20 c."""
+    read = Tokenizer().read("20 ℃ + ½")
+    assert (decode(read.tokens).split(), read.dropped) == (["20"], {"℃": 1, "+": 1, "½": 1})
+
+
+@pytest.mark.parametrize("text", ["a\u00adb\u200bc\ufeff\u2060", "a\tb\r\nc\u2028d\u00a0e"])
+def test_invisible_signs_and_white_space_are_not_counted(text: str) -> None:
+    """T24."""
+    read = Tokenizer().read(text)
+    assert (read.dropped, read.folded, read.characters) == ({}, {}, sum(map(str.isalpha, text)))
 
 
 @pytest.mark.parametrize("units", ["characters", "phonemes"])
