@@ -25,7 +25,7 @@ from voxyard.corpus.coverage import (
     total,
 )
 from voxyard.corpus.examples import CorpusError, Example, allowed_bad
-from voxyard.corpus.text import Tokenizer, Units
+from voxyard.corpus.text import Encoded, Tokenizer, Units
 from voxyard.host.page_cache import Extent
 
 log = logging.getLogger("voxyard.corpus")
@@ -122,10 +122,8 @@ def read_contents(directory: Path, split: Split, tokenizer: Tokenizer, needs: Ne
         for line, header in zip(lines, headers, strict=True):
             text = tokenizer.read(line.text)
             coverage = coverage_of(text, line.clip, line.where, line.text)
-            if coverage.share > min(1.0, ONE_TEXT * needs.max_dropped_text) or len(text.tokens) == 0:
-                left = f"{coverage.lost} of {coverage.characters} characters are dropped" if len(text.tokens) else ""
-                what = f"{left or 'no known symbol'} in its text {line.text[:40]!r} ({line.where})"
-                bad.append(BadClip(line.clip, what))
+            if lack := _unreadable(text, coverage, needs):
+                bad.append(BadClip(line.clip, f"{lack} in its text {line.text[:40]!r} ({line.where})"))
                 lost.append(coverage)
                 continue
             reason = header if isinstance(header, str) else _unusable(line, header, text.tokens, needs, speakers)
@@ -319,6 +317,15 @@ def _header(directory: Path, line: Line) -> Header | str:
         return read_header(wav_path(directory, line.clip))
     except CorpusError as error:
         return str(error)
+
+
+def _unreadable(text: Encoded, coverage: Coverage, needs: Needs) -> str | None:
+    """Reason why too little of a text is left to learn from."""
+    if coverage.dropped and len(text.tokens) == 0:
+        return "no known symbol"
+    if coverage.share > min(1.0, ONE_TEXT * needs.max_dropped_text):
+        return f"{coverage.lost} of {coverage.characters} characters are dropped"
+    return None if text.lettered else "no letter or digit"
 
 
 def _unusable(

@@ -36,6 +36,7 @@ class Encoded:
 
     tokens: NDArray[np.int32]  # (n,)
     characters: int
+    lettered: bool  # a letter or digit was written, and one is left
     dropped: Mapping[str, int]  # what the model has no symbol for, or the voice no reading
     folded: Mapping[str, int]  # characters that became others; see `spelled`
 
@@ -58,8 +59,9 @@ class Tokenizer:
         folded = Counter[str]()
         read = self._phonemes if self.units == "phonemes" else _letters
         tokens = [_INDEX[symbol] for symbol in read(written, dropped, folded)]
+        lettered = _is_lettered(written) and any(SYMBOLS[token].isalnum() for token in tokens)
         characters = sum(not (c == " " or _is_invisible(c)) for c in written) + sum(map(_is_control, text))
-        return Encoded(np.array(tokens, np.int32), characters, dict(dropped), dict(folded))
+        return Encoded(np.array(tokens, np.int32), characters, lettered, dict(dropped), dict(folded))
 
     def _phonemes(self, written: str, dropped: Counter[str], folded: Counter[str]) -> Iterator[str]:
         """The symbols of what the voice says, and the counts."""

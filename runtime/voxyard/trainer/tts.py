@@ -86,7 +86,7 @@ class TextToSpeech:
         )
 
     def speak(self, model: keras.Model, text: str) -> NDArray[np.float32]:
-        """See Trainable. Raises TrainerError for a text without a known symbol."""
+        """See Trainable. Raises TrainerError for a text without a letter or digit that the model knows."""
         return waveform(self.mel(model, text), self._config.model, pre_emphasis=self._config.data.pre_emphasis)
 
     def mel(self, model: keras.Model, text: str) -> NDArray[np.float32]:
@@ -104,14 +104,14 @@ class TextToSpeech:
     def read_text(self, text: str) -> Encoded:
         """The text as the model will see it. Raises TrainerError where too little of it is left to be spoken."""
         encoded = self._tokenizer.read(text)
-        if len(encoded.tokens) == 0:
-            raise TrainerError(f"nothing to say: the text {text!r} has no letter or sign that the model knows")
         limit = min(1.0, ONE_TEXT * self._config.data.max_dropped_text)
         advice = "write it with letters and signs that this model knows, or speak it with another one (voxyard speak)"
         try:
             refuse_dropped(coverage_of(encoded), limit, f"the sentence {text!r}", advice)
         except CorpusError as error:
             raise TrainerError(str(error)) from error
+        if not encoded.lettered:
+            raise TrainerError(f"nothing to say: no letter or digit in the text {text!r}")
         return encoded
 
     def pictures(self, model: keras.Model, batch: Batch) -> dict[str, NDArray[np.uint8]]:

@@ -108,8 +108,13 @@ def test_an_untrained_model_speaks_within_range() -> None:
 def test_a_text_without_a_known_sign_is_refused_in_words() -> None:
     """T18: no traceback for a user's error."""
     ours = TextToSpeech(configured(), ("a",), shape=SMALL)
-    with pytest.raises(TrainerError, match="no letter or sign"):
-        ours.speak(ours.build(), "☃☃")
+    model = ours.build()
+    for text in ("", ",,,", "!?", "…"):
+        with pytest.raises(TrainerError, match="nothing to say: no letter or digit in the text") as refused:
+            ours.speak(model, text)
+        assert refused.value.exit_code == 2
+    with pytest.raises(TrainerError, match="2 of 2 characters"):
+        ours.speak(model, "☃☃")
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,27 @@ def test_folded_letters_are_told_with_their_number_and_not_refused(
 
 
 @pytest.mark.parametrize("units", ["characters", "phonemes"])
+@pytest.mark.parametrize("text", [", . ; , . ;", "!?", "...", "“ ” – …"])
+def test_a_clip_of_punctuation_alone_is_a_bad_clip(spoken: Callable[..., Corpus], text: str, units: str) -> None:
+    """T24: there is nothing in it to learn to speak."""
+    corpus = spoken(text, *["hello there"] * 40)
+    survey = check(corpus.directory, text_units=units)  # type: ignore[arg-type]
+    assert [str(one) for one in survey.bad] == [f"c0: no letter or digit in its text {text!r} (line 1 of metadata.csv)"]
+    with pytest.raises(CorpusError, match="no letter or digit in its text"):
+        corpus.open(text_units=units)
+    assert len(corpus.open(text_units=units, max_bad_share=0.05)) == 40
+
+
+def test_a_corpus_of_punctuation_alone_is_refused(spoken: Callable[..., Corpus]) -> None:
+    """T24: whatever share may be broken and dropped."""
+    corpus = spoken(", . ; , . ;", "!?", "...")
+    with pytest.raises(CorpusError, match=r"(?s)none of the 3 clips .* can be used.*no letter or digit"):
+        corpus.open(max_bad_share=1.0)
+    with pytest.raises(CorpusError, match="no letter or digit"):
+        _prepare(corpus)
+
+
+@pytest.mark.parametrize("units", ["characters", "phonemes"])
 def test_letters_written_in_another_way_are_told_as_they_stand(
     spoken: Callable[..., Corpus], caplog: pytest.LogCaptureFixture, units: str
 ) -> None:
