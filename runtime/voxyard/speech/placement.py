@@ -49,11 +49,13 @@ def gpu_devices(gpus: Sequence[Gpu], section: SpeechSection) -> tuple[Device, ..
     Raises:
         SpeechError: no GPU can ever take a worker.
     """
+    if not gpus:
+        raise SpeechError("no GPU can take a worker: there is no GPU; take --device cpu")
     needed = section.worker_memory_mib
     refusals = {gpu.index: _never(gpu, needed) for gpu in gpus}
     usable = [gpu for gpu in gpus if refusals[gpu.index] is None]
     if not usable:
-        found = "; ".join(f"GPU {index}: {why}" for index, why in refusals.items()) or "there is no GPU"
+        found = "; ".join(f"GPU {index}: {why}" for index, why in refusals.items())
         raise SpeechError(f"no GPU can take a worker: {found}; lower --worker-memory, or take --device cpu")
     usable.sort(key=lambda gpu: refusal(gpu, needed) is not None)
     return tuple(Device(f"{gpu.index}", gpu.uuid or str(gpu.index)) for gpu in usable[: _most(section)])
