@@ -189,9 +189,14 @@ clean:  ## remove what was built, the environments too
 
 # A Python that was asked for is not ignored because an environment of another one is there.
 MINOR := -c 'import sys; print("Python %d.%d" % sys.version_info[:2])'
+define is_python
+case "$$($(PYTHON) $(MINOR) 2>/dev/null || true)" in 'Python 3.11' | 'Python 3.12') ;; *) \
+	  found=$$($(PYTHON) --version 2>&1 | grep -m 1 '^Python [0-9]' || true); \
+	  echo "voxyard needs Python 3.11 or 3.12, found $${found:-none with PYTHON=$(PYTHON)}: make … PYTHON=python3.12"; exit 1;; esac >&2
+endef
 ifneq ($(filter command% environment%,$(origin PYTHON)),)
 $(VENV)/as-asked $(VENV217)/as-asked:
-	@[ ! -x $(@D)/bin/python ] || { has=$$($(@D)/bin/python $(MINOR)); given=$$($(PYTHON) $(MINOR) 2>/dev/null || echo not there); \
+	@[ ! -x $(@D)/bin/python ] || { $(is_python); has=$$($(@D)/bin/python $(MINOR)); given=$$($(PYTHON) $(MINOR)); \
 	  [ "$$has" = "$$given" ] || { \
 	  echo "$(@D) has $$has, but PYTHON=$(PYTHON) is $$given: remove it (rm -rf $(@D)) and run this again, or leave PYTHON out"; exit 1; } >&2; }
 else
@@ -200,8 +205,7 @@ endif
 
 # Environments: a stamp says which packages are in, and ages with the files that name them.
 define make_venv
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' || { \
-	  echo "voxyard needs Python 3.11 or 3.12, found $$($(PYTHON) --version 2>&1 || echo no $(PYTHON)): make … PYTHON=python3.12"; exit 1; } >&2
+	@$(is_python)
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) cannot make environments: install its venv package (on Debian: apt-get install python3-venv)"; exit 1; } >&2
 	@[ -x $(1)/bin/python ] || $(PYTHON) -m venv $(1)

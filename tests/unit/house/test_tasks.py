@@ -67,6 +67,19 @@ def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
+@pytest.mark.parametrize("there", [False, True], ids=["no environment", "an environment"])
+@pytest.mark.parametrize("given", ["nonsense", "/bin/true"])
+def test_what_is_no_python_is_named_in_one_sentence(tmp_path: Path, given: str, there: bool) -> None:
+    if there:
+        (tmp_path / "venv/bin").mkdir(parents=True)
+        (tmp_path / "venv/bin/python").symlink_to(sys.executable)
+    command = ["make", "-B", f"PYTHON={given}", f"VENV={tmp_path}/venv", f"{tmp_path}/venv/stamps/demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    said = f"voxyard needs Python 3.11 or 3.12, found none with PYTHON={given}: make … PYTHON=python3.12"
+    assert [line for line in done.stderr.splitlines() if not line.startswith("make")] == [said]
+
+
 @pytest.mark.parametrize(("given", "code"), [("3.12", 2), ("3.11", 0)])
 def test_a_python_that_was_asked_for_is_not_ignored_where_an_environment_has_another(
     tmp_path: Path, given: str, code: int
