@@ -13,6 +13,8 @@ from types import ModuleType
 
 import pytest
 
+from voxyard.service.config import ServiceSection
+
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = """help setup demo serve test test-unit test-integration test-browser test-monitoring test-fleet test-tf217
 lint format docs dashboards dashboards-preview lock images images-lock check plan deploy rollback drain status logs
@@ -65,6 +67,10 @@ def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "voxyard needs Python 3.11 or 3.12, found Python 3.9.1" in done.stderr
     assert not (tmp_path / "venv").exists()
+
+
+def test_what_a_service_leaves_in_the_clone_is_ignored() -> None:
+    assert f"/{ServiceSection().data_dir}/" in (ROOT / ".gitignore").read_text().splitlines()
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["no environment", "an environment"])
