@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, cast
 
+from fleet import interrupt
+
 _CHUNK = 1 << 16  # bytes: what a pipe holds
 _END_SECONDS = 10  # from the end of what a program writes to its own
 
@@ -36,8 +38,8 @@ def exchange(words: Sequence[str], data: Iterable[bytes], *, stall_seconds: floa
     """Run a program that reads `data` from its standard input, to its end; one that stops reading may do so.
 
     It runs in a session of its own: a Ctrl-C at the terminal does not reach it. Raises SilentError when it takes no
-    byte for `stall_seconds`, or does not end within `seconds` after the last one; FileNotFoundError without it; and
-    what `data` raises.
+    byte for `stall_seconds`, or does not end within `seconds` after the last one; FileNotFoundError without it;
+    InterruptedByOperatorError after a Ctrl-C where hosts are only read; and what `data` raises.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True) as program:
@@ -69,8 +71,10 @@ class _Conversation:
             pipes.register(self._stdin, selectors.EVENT_WRITE)
             self._go_on(pipes)
             while pipes.get_map():
-                ready = pipes.select(max(0.0, self._until - time.monotonic()))
-                if not ready:
+                left = self._until - time.monotonic()
+                ready = pipes.select(min(max(0.0, left), interrupt.POLL_SECONDS))
+                interrupt.check()
+                if not ready and left <= interrupt.POLL_SECONDS:
                     taking = self._left is not None
                     raise SilentError(self._stall_seconds if taking else self._seconds, taking=taking)
                 for key, _ in ready:

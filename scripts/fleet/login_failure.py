@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 from fleet import host_keys
 from fleet.errors import FleetError, HostFailedError
+from fleet.exchange import SilentError, exchange
 from fleet.ssh_way import CONNECT_SECONDS, Hop, Way
 
 _LONGEST = 400  # characters
@@ -68,9 +68,6 @@ def _asked_again(way: Way, hop: Hop) -> str:
     limit = CONNECT_SECONDS * (hop.number + 2)
     words = [*way.login(hop), "-v", hop.address, "true"]
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit, start_new_session=True, check=False
-        )
-    except subprocess.TimeoutExpired:
+        return exchange(words, (), stall_seconds=limit, seconds=limit).err.decode(errors="replace")
+    except SilentError:
         return ""
-    return done.stderr.decode(errors="replace")

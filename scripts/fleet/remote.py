@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -12,6 +12,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from fleet.batch import Answer, Command
 from fleet.errors import FleetError
+from fleet.interrupt import POLL_SECONDS, InterruptedByOperatorError
 from fleet.inventory.hosts import Host
 from fleet.ssh import logged_in
 
@@ -43,24 +44,37 @@ class GroupResult(Generic[T]):
     failed: Mapping[str, FleetError]
 
 
-def on_every_host(hosts: Sequence[Host], work: Callable[[Host], T], *, parallel: int = PARALLEL) -> GroupResult[T]:
+def on_every_host(
+    hosts: Sequence[Host], work: Callable[[Host], T], *, parallel: int = PARALLEL, keep: bool = False
+) -> GroupResult[T]:
     """Do `work` on several hosts at a time; a host that fails does not hold up the others.
 
-    After Ctrl-C no other host is begun; those that are at work come to their end first.
+    After Ctrl-C no other host is begun; those that are at work come to their end first, at once in
+    `interrupt.reading`. There, with `keep`, what is known by then is the result.
     """
     succeeded: dict[str, T] = {}
     failed: dict[str, FleetError] = {}
+
+    def collect() -> None:
+        for host, future in futures:
+            while not future.done():  # a signal that came just before a wait is heard at its end
+                wait([future], POLL_SECONDS)
+            try:
+                succeeded[host.name] = future.result()
+            except FleetError as error:
+                failed[host.name] = error
+            except CancelledError:
+                failed[host.name] = InterruptedByOperatorError("interrupted before it was asked")
+
     with ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts)))) as pool:
         futures = [(host, pool.submit(work, host)) for host in hosts]
         try:
-            for host, future in futures:
-                try:
-                    succeeded[host.name] = future.result()
-                except FleetError as error:
-                    failed[host.name] = error
-        except BaseException:
+            collect()
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            raise
+            if not (keep and isinstance(error, KeyboardInterrupt)):
+                raise
+            collect()
     return GroupResult(succeeded, failed)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from fleet import interrupt
 from fleet.batch import Answer, Command, marked, script, split, unmarked
 from fleet.errors import HostFailedError
 from fleet.exchange import Said, SilentError, exchange
@@ -115,6 +116,7 @@ def _await(way: Way, master: subprocess.Popen[bytes], socket: Path) -> None:
     """Until it has logged in: then it listens. Raises FleetError."""
     until = time.monotonic() + CONNECT_SECONDS * (len(way.hops) + 2)
     while not socket.exists():
+        interrupt.check()
         if master.poll() is not None:
             raise login_failure(way)
         if time.monotonic() > until:

@@ -13,6 +13,7 @@ from fleet.checks.needs import Needs
 from fleet.checks.survey import survey
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage, built_tag, find_image
+from fleet.interrupt import reading
 from fleet.inventory.hosts import Host
 from fleet.release.release import wanted_images
 from fleet.rollout import report
@@ -24,7 +25,7 @@ def check(
     _: Any, host: Sequence[str] | None = None, inventory: str = "", strict: bool = False, json: bool = False
 ) -> None:
     """Look at all hosts side by side: what speaks against running on them, and what to do about it."""
-    with answering():
+    with answering(), reading():
         hosts = hosts_of(inventory, host)
         result = survey(hosts, _needs(hosts))
         names = [each.name for each in hosts]

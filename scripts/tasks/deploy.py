@@ -11,6 +11,7 @@ from fleet import audit, lock
 from fleet.errors import FleetError
 from fleet.images.archive import ImageCache
 from fleet.images.image import ROLES
+from fleet.interrupt import reading
 from fleet.inventory.hosts import Host, Inventory
 from fleet.monitoring.silence import Silencer
 from fleet.release.artefact import Checksums
@@ -61,7 +62,7 @@ def plan(
     json: bool = False,
 ) -> None:
     """Show what a deploy would change on which host, as a diff; changes nothing."""
-    with answering(), Connections() as connections:
+    with answering(), reading(), Connections() as connections:
         hosts = hosts_of(inventory, host)
         planned, _ = _planned(hosts, connections, _references(image), to_act=False)
         names = [each.name for each in hosts]
@@ -87,7 +88,8 @@ def deploy(
     with answering(), Connections() as connections:
         fleet = fleet_of(inventory)
         hosts = fleet.select(named(host))
-        planned, needed = _planned(hosts, connections, _references(image), to_act=True)
+        with reading():
+            planned, needed = _planned(hosts, connections, _references(image), to_act=True)
         changes = {name: each.change for name, each in planned.succeeded.items()}
         if not json or planned.failed:
             _show(changes, planned.failed)
@@ -121,7 +123,8 @@ def rollback(
     with answering(), Connections() as connections:
         fleet = fleet_of(inventory)
         hosts = fleet.select(named(host))
-        found = on_every_host(hosts, lambda each: way_back(connections.to(each), each.name, release or None))
+        with reading():
+            found = on_every_host(hosts, lambda each: way_back(connections.to(each), each.name, release or None))
         if not json or found.failed:
             _show(found.succeeded, found.failed)
         if found.failed:
@@ -153,9 +156,9 @@ def drain(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: 
 @task(iterable=["host"], auto_shortflags=False, help=HELP)
 def status(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: bool = False) -> None:
     """Show which release runs on each host, how its services are, and what is not as the release says (drift)."""
-    with answering(), Connections() as connections:
+    with answering(), reading(), Connections() as connections:
         hosts = hosts_of(inventory, host)
-        result: GroupResult[Status] = on_every_host(hosts, lambda each: read_status(connections.to(each)))
+        result: GroupResult[Status] = on_every_host(hosts, lambda each: read_status(connections.to(each)), keep=True)
         names = [each.name for each in hosts]
         document = report.status_document(result, names)
         if json:
@@ -224,8 +227,10 @@ def _carry_out(
     *,
     json: bool,
 ) -> None:
-    waiting = on_every_host(hosts, lambda each: bool(site.runs.waiting(connections.to(each)))) if site.drain else None
-    drained = {} if waiting is None else waiting.succeeded
+    drained: Mapping[str, bool] = {}
+    if site.drain:
+        with reading():
+            drained = on_every_host(hosts, lambda each: bool(site.runs.waiting(connections.to(each)))).succeeded
     concerned = [each for each in hosts if not changes[each.name].nothing or drained.get(each.name)]
     unchanged = [
         Outcome(each.name, "unchanged", changes[each.name].current or "", changes[each.name].manifest.id)

@@ -11,6 +11,7 @@ from fabric import task
 
 from fleet.errors import FleetError
 from fleet.images.archive import ImageCache
+from fleet.interrupt import reading
 from fleet.inventory.hosts import Host, Inventory
 from fleet.inventory.secrets import GRAFANA, Secrets
 from fleet.inventory.secrets import read as read_secrets
@@ -61,7 +62,8 @@ def monitoring(
         hosts = _watchers(fleet, host)
         pictures = monitoring_images.find(supplies.images, monitoring_images.pinned(ROOT))
         with Connections() as connections:
-            planned = _plan(hosts, fleet, supplies, pictures, connections)
+            with reading():
+                planned = _plan(hosts, fleet, supplies, pictures, connections)
             names = [each.name for each in hosts]
             if not json:
                 report.console().print(changes_table(planned))

@@ -9,6 +9,7 @@ from typing import Any
 from fabric import task
 
 from fleet.errors import FleetError
+from fleet.interrupt import reading
 from fleet.inventory.hosts import Host
 from fleet.lock import locked, operator
 from fleet.remote import connected, on_every_host
@@ -92,9 +93,9 @@ def runs(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: b
         with connected(each) as session:
             return read_runs(session)
 
-    with answering():
+    with answering(), reading():
         wanted = [each for each in hosts_of(inventory, host) if host or "trainer" in each.roles]
-        result = on_every_host(wanted, look)
+        result = on_every_host(wanted, look, keep=True)
         if json:
             print_json(run_report.document(result, [each.name for each in wanted]))
         else:
@@ -117,7 +118,7 @@ def logs(
     _: Any, host: str, service: str = "", run: str = "", lines: int = 100, follow: bool = False, inventory: str = ""
 ) -> None:
     """Show what a service or a run on a host has written."""
-    with answering():
+    with answering(), reading():
         if bool(service) == bool(run):
             raise FleetError("say whose log: --service bark, --service exporter, or --run ID")
         where = _one(inventory, host)
@@ -157,7 +158,7 @@ def stop(_: Any, host: str, run: str, inventory: str = "") -> None:
 )
 def fetch(_: Any, host: str, run: str, out: str, inventory: str = "", json: bool = False) -> None:
     """Bring a run here: checkpoints (each checked), samples, report and logs."""
-    with answering():
+    with answering(), reading("the same command goes on with what is here"):
         where, folder = _one(inventory, host), path_of(out)
         if folder is None:
             raise FleetError("--out DIR is missing")

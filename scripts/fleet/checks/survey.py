@@ -51,10 +51,10 @@ def survey(
     needs: Needs,
     connect: Callable[[Host], AbstractContextManager[Session]] = connected,
 ) -> GroupResult[Surveyed]:
-    """Look at every host; one that cannot be reached stands among the failed."""
+    """Look at every host; one that cannot be reached, or had not answered at a Ctrl-C, stands among the failed."""
 
     def over_a_connection(host: Host) -> Surveyed:
         with connect(host) as session:
             return look(session, host, needs)
 
-    return on_every_host(hosts, over_a_connection)
+    return on_every_host(hosts, over_a_connection, keep=True)
