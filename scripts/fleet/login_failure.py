@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from fleet import host_keys
 from fleet.errors import FleetError, HostFailedError
@@ -52,9 +53,12 @@ def _blamed(way: Way) -> tuple[Hop, str]:
 def _remedy(way: Way, hop: Hop, words: str) -> str:
     if "Too many authentication failures" in words:
         return "the SSH agent offers more keys than it tries: name the right one as identity_file in the inventory"
-    taken = re.search(r"Server accepts key: (\S+) (.*)", _asked_again(way, hop))
+    if unprotected := re.search(r"Permissions (\d+) for '(.+)' are too open", words):
+        mode, key = unprotected.groups()
+        return f"ssh does not use {key}, which others may read (mode {mode}): chmod 600 {shlex.quote(key)}"
+    taken = re.search(r"Server accepts key: (.+) (\S+ SHA256:.*)", _asked_again(way, hop))
     if taken is not None and "agent" not in taken[2].split():
-        return f"it would take the key {taken[1]}, which needs its passphrase here: ssh-add {taken[1]}"
+        return f"it would take the key {taken[1]}, which needs its passphrase here: ssh-add {shlex.quote(taken[1])}"
     if taken is not None:
         return f"it would take the key {taken[1]}, with which the SSH agent does not sign: unlock the agent"
     return (

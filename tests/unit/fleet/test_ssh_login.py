@@ -169,6 +169,23 @@ def test_a_key_that_wants_its_passphrase_is_named(
     assert f"needs its passphrase here: ssh-add {tmp_path / 'locked'}" in said
 
 
+@pytest.mark.parametrize("public_half", [True, False])
+def test_a_key_that_others_may_read_is_named_with_the_command_that_closes_it(
+    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, public_half: bool
+) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    key = tmp_path / "open key"
+    server.let_in(make_key(key))
+    key.chmod(0o644)
+    if not public_half:
+        key.with_name(f"{key.name}.pub").unlink()
+    said = refusal(server.host(identity_file=key))
+    assert f"does not use {key}, which others may read (mode 0644): chmod 600 '{key}'" in said
+    assert "ssh-add" not in said
+    key.chmod(0o600)
+    assert ask(server.host(identity_file=key)) == "on\n"
+
+
 def test_a_stranger_is_refused_in_the_words_of_ssh(server: SshServer, tmp_path: Path) -> None:
     make_key(tmp_path / "stranger")
     said = refusal(server.host(identity_file=tmp_path / "stranger"))
