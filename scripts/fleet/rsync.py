@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.ssh_way import way_to
+from fleet.ssh_way import bracketed, way_to
 
 STALL_SECONDS = 600  # without a byte: checksums of a large corpus take long; ssh itself hears of a dead host sooner
 VANISHED = 24  # files that were there when the list was made, and were gone when they were to be sent
@@ -38,19 +38,19 @@ def push_command(host: Host, source: Path, target: str, *, link_to: str | None, 
     options = ["--delete", "--delay-updates", f"--rsync-path={_locked(lock)}"]
     if link_to is not None:
         options.append(f"--link-dest={link_to}")
-    return [*_rsync(), *options, f"{source}/", f"{host.user}@{_bracketed(host.address)}:{target}/"]
+    return [*_rsync(), *options, f"{source}/", f"{host.user}@{bracketed(host.address)}:{target}/"]
 
 
 def compare_command(host: Host, source: Path, target: str) -> list[str]:
     """Prints, without changing it, what differs between `target` on the host and `source`: a line a file."""
-    there = f"{host.user}@{_bracketed(host.address)}:{target}/"
+    there = f"{host.user}@{bracketed(host.address)}:{target}/"
     return [*_rsync(), "--dry-run", "--delete", "--itemize-changes", f"{source}/", there]
 
 
 def pull_command(host: Host, source: str, target: Path, *, exclude: Sequence[str] = ()) -> list[str]:
     """Fetches what the directory `source`, below the login's home, holds into `target`; nothing is removed here."""
     left_out = [f"--exclude={pattern}" for pattern in exclude]
-    there = f"{host.user}@{_bracketed(host.address)}:{source}/"
+    there = f"{host.user}@{bracketed(host.address)}:{source}/"
     # Links stay what they are: `best` names a checkpoint beside it.
     return [*_rsync(links="--links"), "--delay-updates", *left_out, there, f"{target}/"]
 
@@ -119,7 +119,3 @@ def _locked(lock: str) -> str:
         f'flock -n -E {BUSY} "$0" rsync "$@" || {{ code=$?; [ $code -ne {BUSY} ] || echo {_BUSY} >&2; exit $code; }}'
     )
     return f"sh -c {shlex.quote(script)} {shlex.quote(lock)}"
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

@@ -87,7 +87,7 @@ class SshSession:
             words = said.strip()[-300:] or told(self._log.read_text(encoding="utf-8", errors="replace"))
             return HostFailedError(
                 f"{self._name} ended the session before it ran {name} (exit code {done.code}): {words}. "
-                f"The login shell must run commands: ssh {self._way.host.address} true"
+                f"The login shell must run commands: {self._way.hops[-1].by_hand} true"
             )
         return self._broke()
 

@@ -28,9 +28,15 @@ class Hop:
     port: int
 
     @property
+    def by_hand(self) -> str:
+        """Command line by which an operator logs in there."""
+        option = "" if self.port == 22 else f"-p {self.port} "
+        return f"ssh {option}{self.user}@{self.address}"
+
+    @property
     def where(self) -> str:
         """Address for messages: user@host:port."""
-        return f"{self.user}@{self.address}:{self.port}"
+        return f"{self.user}@{bracketed(self.address)}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +122,12 @@ def way_to(host: Host) -> Iterator[Way]:
     """The way to `host`; its files go at the end. Raises FleetError where a program or a file is missing."""
     if shutil.which("ssh") is None:
         raise FleetError("ssh is not installed here: it logs in to the hosts (apt-get install openssh-client)")
-    if host.known_hosts is not None and not host.known_hosts.exists():
-        raise FleetError(f"{host.known_hosts}: no such file, named as known_hosts of {host.name} in the inventory")
+    if host.known_hosts is not None:
+        named = f"named as known_hosts of {host.name} in the inventory"
+        if not host.known_hosts.exists():
+            raise FleetError(f"{host.known_hosts}: no such file, {named}")
+        if host.known_hosts.is_dir():
+            raise FleetError(f"{host.known_hosts}: is a directory, {named}: name the file")
     key = host.identity_file  # its public half is enough: the private one may be the agent's alone
     if key is not None and not key.exists() and not key.with_name(f"{key.name}.pub").exists():
         raise FleetError(f"{key}: no such file, named as identity_file of {host.name} in the inventory")
@@ -127,6 +137,11 @@ def way_to(host: Host) -> Iterator[Way]:
         way = Way(host, Path(folder), tuple(_hops(host)))
         way.write()
         yield way
+
+
+def bracketed(address: str) -> str:
+    """An address as it stands before a colon."""
+    return f"[{address}]" if ":" in address else address
 
 
 def _hops(host: Host) -> Iterator[Hop]:

@@ -18,7 +18,7 @@ from ssh_server import SshServer, free_port, make_key, ssh_agent, ssh_server
 
 from fleet import rsync, ssh
 from fleet.batch import Command
-from fleet.errors import HostFailedError
+from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host, Jump
 from fleet.remote import connected, on_every_host
 
@@ -249,6 +249,13 @@ def test_a_changed_key_is_shown_beside_the_known_one(server: SshServer, tmp_path
     assert f"ssh-keygen -f {known} -R '{server.name}' && ssh-keyscan -p {server.port} 127.0.0.1 >> {known}" in said
 
 
+def test_a_directory_in_the_place_of_known_hosts_is_said_to_be_one(server: SshServer, tmp_path: Path) -> None:
+    with pytest.raises(
+        FleetError, match="is a directory, named as known_hosts of here in the inventory: name the file"
+    ):
+        ask(server.host(known_hosts=tmp_path))
+
+
 # -- jump hosts ----------------------------------------------------------------------------------------------
 
 
@@ -324,6 +331,12 @@ def test_what_does_not_answer_in_time_is_said_to_hang(server: SshServer, monkeyp
         assert session.send(Command("a", "cat"), [b"still there"]).out == "still there"
 
 
+def test_a_login_shell_that_runs_nothing_is_named_with_the_login_that_shows_it(tmp_path: Path) -> None:
+    with ssh_server(tmp_path, ForceCommand="exit 1") as mute:
+        said = refusal(mute.host())
+    assert said.endswith(f"The login shell must run commands: ssh -p {mute.port} {mute.host().user}@127.0.0.1 true")
+
+
 OPERATOR = """
 import os, signal, sys
 from pathlib import Path
@@ -334,7 +347,8 @@ signal.signal(signal.SIGINT, lambda *_: None)
 (host,) = load(Path(sys.argv[1])).hosts
 with connected(host) as session:
     print(session._way.folder, session._master.pid, flush=True)
-    print(session.run([Command("a", "sleep 0.5; echo to its end")])["a"].out, flush=True)
+    command = Command("a", f"touch {session._way.folder}/began; sleep 0.5; echo to its end")
+    print(session.run([command])["a"].out, flush=True)
     sys.stdin.read()
 """
 
@@ -354,7 +368,10 @@ def operator(server: SshServer, tmp_path: Path) -> Iterator[subprocess.Popen[str
 
 def test_a_ctrl_c_at_the_terminal_does_not_reach_the_connection(operator: subprocess.Popen[str]) -> None:
     assert operator.stdout is not None
-    operator.stdout.readline()
+    folder, _ = operator.stdout.readline().split()
+    while not (Path(folder) / "began").exists():
+        assert operator.poll() is None
+        time.sleep(0.02)
     os.killpg(operator.pid, signal.SIGINT)
     assert operator.stdout.readline() == "to its end\n"
 

@@ -57,6 +57,11 @@ def test_a_login_reads_no_configuration_and_accepts_no_unknown_key(tmp_path: Pat
     assert not way.folder.exists()
 
 
+@pytest.mark.parametrize(("address", "where"), [("::1", "root@[::1]:2299"), ("192.0.2.1", "root@192.0.2.1:2299")])
+def test_an_address_of_ipv6_stands_in_brackets_before_its_port(address: str, where: str) -> None:
+    assert Hop(0, address, "root", 2299).where == where
+
+
 def test_without_files_of_its_own_a_host_uses_the_operators_keys() -> None:
     with way_to(host()) as way:
         assert not {"IdentityFile", "IdentitiesOnly", "UserKnownHostsFile", "ProxyCommand"} & set(
@@ -69,7 +74,7 @@ def test_jumps_are_gone_through_one_by_one_each_key_checked(key: Path) -> None:
     with way_to(host(jump=jumps, identity_file=key)) as way:
         assert [hop.where for hop in way.hops] == [
             "ops@bastion.example:2222",
-            "voxyard@2001:db8::7:22",
+            "voxyard@[2001:db8::7]:22",
             "voxyard@192.0.2.11:22",
         ]
         for hop in way.hops:
