@@ -331,7 +331,10 @@ def test_what_does_not_answer_in_time_is_said_to_hang(server: SshServer, monkeyp
         assert session.send(Command("a", "cat"), [b"still there"]).out == "still there"
 
 
-def test_a_login_shell_that_runs_nothing_is_named_with_the_login_that_shows_it(tmp_path: Path) -> None:
+def test_a_login_shell_that_runs_nothing_is_named_with_the_login_that_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "_CUT_SECONDS", 0.1)  # the connection stays: nothing is to be waited for
     with ssh_server(tmp_path, ForceCommand="exit 1") as mute:
         said = refusal(mute.host())
     assert said.endswith(f"The login shell must run commands: ssh -p {mute.port} {mute.host().user}@127.0.0.1 true")
