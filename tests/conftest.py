@@ -23,7 +23,8 @@ pytest_plugins = ["driver_fixture"]  # tests/nvml
 _NO_GPU = "needs an NVIDIA GPU"
 _NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]
 _PACKAGES = {  # Debian's, by the program that a test needs
-    "gcc": "gcc", "rsync": "rsync", "ssh": "openssh-client", "ssh-agent": "openssh-client", "sshd": "openssh-server",
+    "gcc": "gcc", "rsync": "rsync", "ssh": "openssh-client", "ssh-agent": "openssh-client",
+    "ssh-keygen": "openssh-client", "sshd": "openssh-server",
 }  # fmt: skip
 _SYSTEM = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -50,9 +51,9 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what is marked `gpu` on a machine without one, and what needs a program that is not installed."""
     for item in items:
-        needed = [name for mark in item.iter_markers("needs") for name in mark.args]
+        needed = {name: _PACKAGES[name] for mark in item.iter_markers("needs") for name in mark.args}
         if missing := [name for name in needed if shutil.which(name, path=_SYSTEM) is None]:
-            packages = " ".join(sorted({_PACKAGES[name] for name in missing}))
+            packages = " ".join(sorted({needed[name] for name in missing}))
             reason = f"{' and '.join(missing)} not installed: apt-get install {packages}"
             item.add_marker(pytest.mark.skip(reason=reason))
     if not Path("/dev/nvidiactl").exists():
