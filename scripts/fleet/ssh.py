@@ -132,10 +132,8 @@ def _guarded(folder: Path) -> Iterator[None]:
     words = ["sh", "-c", _GUARD, "sh", str(folder)]
     silent = subprocess.DEVNULL
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=silent, stderr=silent, start_new_session=True) as guard:
-        try:
-            yield
-        finally:
-            guard.kill()
+        yield  # where this is left by an error, an interrupt in the midst of the end too, the guard does its work
+        guard.kill()
 
 
 def _end(master: subprocess.Popen[bytes]) -> None:

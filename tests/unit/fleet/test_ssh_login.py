@@ -315,6 +315,22 @@ def test_a_connection_that_is_cut_is_no_exit_code(server: SshServer, sending: bo
                 session.send(command, [bytes(1 << 20)] * 8) if sending else session.run([command])
 
 
+def test_an_interrupt_while_a_connection_ends_leaves_nothing_of_it(
+    server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masters: list[subprocess.Popen[bytes]] = []
+
+    def interrupted(master: subprocess.Popen[bytes]) -> None:
+        masters.append(master)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fleet.ssh._end", interrupted)
+    with pytest.raises(KeyboardInterrupt), connected(server.host()) as session:
+        session.run([Command("there", "true")])
+    (master,) = masters
+    master.wait(10)
+
+
 def test_a_command_that_is_killed_is_an_answer(server: SshServer) -> None:
     with connected(server.host()) as session:
         assert session.send(Command("a", "kill -9 $$"), [b"x"]).code == 137
