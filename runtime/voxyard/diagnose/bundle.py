@@ -39,7 +39,7 @@ VARIABLES = (
     "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHON", "VIRTUAL_ENV", "CONDA", "LANG", "LC_", "TMPDIR", "SLURM_",
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
 )  # fmt: skip
-"""How the names of variables begin that can make a training slow or wrong."""
+"""Prefixes of the variables that can make a training slow or wrong."""
 
 _NOT_REPEATED = {
     "training": ("checkpoint_dir", "resume", "init_from", "epochs", "max_steps", "max_minutes", "checkpoint_every"),

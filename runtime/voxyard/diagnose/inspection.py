@@ -32,7 +32,7 @@ SIZES = (1, 4097, 16 * MIB)
 """Bytes of the tensors that are copied: a single one, an odd number, and about what a batch has."""
 BANDWIDTH_BYTES, BANDWIDTH_SECONDS = 64 * MIB, 0.5
 BEYOND_MIB = 256
-"""How much more than its limit a device is asked for."""
+"""Excess over its limit that a device is asked for."""
 
 Copy = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 

@@ -10,7 +10,7 @@ from voxyard.host.errors import HostError
 from voxyard.host.nvml import Gpu
 
 HEADROOM_MIB = 1024
-"""What context and cuDNN/cuBLAS workspaces take beside TensorFlow's allocator on one GPU, as planned for."""
+"""Memory of context and cuDNN/cuBLAS workspaces beside TensorFlow's allocator on one GPU, as planned for."""
 
 # What one Bark worker holds with everything it loads, by its authors' measurements (7.8, 2.4, 3.0 and 1.0 GB).
 BARK_WORKER_MIB: Mapping[str, int] = {

@@ -10,9 +10,9 @@ from typing import Any
 from voxyard.host.nvml import UNSUPPORTED, Session, refuses
 
 SLOW_SECONDS = 10.0
-"""How long a value that seldom changes (limits, link width) is kept before it is asked for again."""
+"""Time for which a value that seldom changes (limits, link width) is kept."""
 ASK_AGAIN_SECONDS = 300.0
-"""How long something unsupported is left alone: a mode such as MIG may be switched off again."""
+"""Time for which something unsupported is left alone: a mode such as MIG may be switched off again."""
 
 _MIB, _KIB, _MHZ, _KB = 1024 * 1024, 1024, 1_000_000, 1000
 _SAMPLE_UTILIZATION = 1  # nvml.h, NVML_GPU_UTILIZATION_SAMPLES

@@ -12,7 +12,7 @@ from voxyard.service.envelope import TooSlowError
 from voxyard.service.errors import ServiceError, TooLargeError
 
 GRACE_SECONDS = 20.0
-"""How long a body may keep us waiting in all, beside the time that its bytes take at the slowest speed."""
+"""Time limit of a body in all, beside the time that its bytes take at the slowest speed."""
 SLOWEST = 16 * 1024  # bytes/s
 LINGER_SECONDS = 2.0
 """How long we go on reading what we will not have: closing at once could take the answer from the client's hands."""

@@ -53,7 +53,7 @@ _CORS_REQUEST_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key", "La
 _CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-Id")
 
 Ready = Callable[[], tuple[bool, str]]
-"""Whether the service can speak, and a sentence that says so; it must not take long."""
+"""True where the service can speak, and a sentence that says so; it must not take long."""
 
 
 @dataclass(frozen=True, eq=False)

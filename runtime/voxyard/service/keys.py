@@ -26,7 +26,7 @@ log = logging.getLogger("voxyard.service")
 
 COOKIE = "voxyard_session"
 PREFIX = "vox_"
-"""What our keys begin with: tools that look for secrets in source code find them by it."""
+"""Prefix of our keys: tools that look for secrets in source code find them by it."""
 _KEY_BYTES = 32
 _LONGEST_KEY = 512
 _LARGEST_FILE = 4_000_000

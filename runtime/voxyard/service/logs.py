@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 
 FIELDS = ("client", "address", "method", "path", "status", "seconds", "bytes")
-"""What a request's line adds to `time`, `level`, `logger`, `message` and `request_id`."""
+"""Fields that a request's line adds to `time`, `level`, `logger`, `message` and `request_id`."""
 
 request_id: ContextVar[str | None] = ContextVar("voxyard_request_id", default=None)
 """The id of the request that this code runs for; threads that a request starts inherit it."""

@@ -12,11 +12,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from voxyard.service.connection_limit import CONNECTION, KEY_SECONDS, ConnectionLimit
 
 HEADER_SECONDS = 15.0
-"""How long a client may take from its first byte, or from connecting, to the end of its headers."""
+"""Time limit from a client's first byte, or from connecting, to the end of its headers."""
 HEADER_BYTES = 32 * 1024
 """Most bytes of a request's line and headers; a client that sends more gets 400."""
 KEEP_ALIVE_SECONDS = 15
-"""How long an open connection may wait for its next request."""
+"""Time limit of an open connection for its next request."""
 
 
 class Protocol(H11Protocol):

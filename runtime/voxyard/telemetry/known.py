@@ -12,7 +12,7 @@ from voxyard.host.readings import Reading, Sample
 log = logging.getLogger("voxyard.telemetry")
 
 SILENT_PASSES = 3
-"""How many passes in a row a GPU may refuse everything before it is down: one bad moment pages nobody."""
+"""Passes in a row that refuse everything until a GPU is down: one bad moment pages nobody."""
 
 _LAST_SECOND_US = 1_000_000
 _NO_SAMPLES_SECONDS = 5.0  # the driver's windows end every 1/6 to 1 s

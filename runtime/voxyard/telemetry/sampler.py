@@ -26,14 +26,14 @@ __all__ = ["HUNG_SECONDS", "REOPEN_SECONDS", "GpuState", "Sampler", "Snapshot", 
 log = logging.getLogger("voxyard.telemetry")
 
 HUNG_SECONDS = 10.0
-"""How long one NVML call may take before it counts as hung, and its GPU as down.
+"""Time after which one NVML call counts as hung, and its GPU as down.
 
 A healthy one takes microseconds to 20 ms, nvmlInit some seconds where no persistence daemon runs, and a driver that
 waits for a GPU's own processor (GSP) in vain gives up after 6 s with an error, which says more than silence.
 """
 
 REOPEN_SECONDS = 15.0
-"""How often a lost GPU is looked for again, with a new session: NVML does not find it in the old one."""
+"""Interval of looking for a lost GPU, with a new session: NVML does not find it in the old one."""
 
 _CLOSE_SECONDS = 2.0
 

@@ -24,11 +24,11 @@ from voxyard.telemetry.web_config import Doorkeeper, WebConfig
 log = logging.getLogger("voxyard.telemetry")
 
 CLIENT_SECONDS = 10.0
-"""How long a client may be silent before its connection is closed."""
+"""Time after which the connection of a silent client is closed."""
 MOST_CLIENTS = 64
 
 Health = Callable[[], tuple[bool, str]]
-"""Whether all is well, and one line that says so."""
+"""True where all is well, and one line that says so."""
 Respond = Callable[..., Any]
 
 
