@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from boards.document import PLAIN_VALUES, STEP, Document, documents
-from boards.frame import TITLES
+from boards.layout import TITLES
 from boards.page import View, page
 from boards.pictures import Window
 from boards.prometheus import Prometheus, PrometheusError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from boards import frame
+from boards import layout
 from boards.panels import AMBER, RED, Level, Query, Row, lines, number
 from boards.queries import assigned, chunks, gpu, host, mean, quantile, rate
 
@@ -16,8 +16,8 @@ _BARK = 'workload="bark"'
 
 def bark() -> models.Dashboard:
     """The pools of the hosts that are chosen, and their speech services."""
-    return frame.frame(
-        frame.BARK,
+    return layout.frame(
+        layout.BARK,
         "Bark pools and the speech service: how fast text becomes speech, what waits, what fails.",
         [_glance(), _speech(), _queue(), _gpus(), _service()],
         {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from boards import frame
+from boards import layout
 from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, lines, number, rows_of, states
 from boards.queries import alerts, assigned, gpu, host, rate, run
 
 _GPU_NAME = "{{instance}} GPU {{gpu}}"
 _TO_GPU = (
-    f"/d/{frame.GPU}?${{datasource:queryparam}}&var-instance=${{__data.fields.Host}}&var-gpu=${{__data.fields.GPU}}"
+    f"/d/{layout.GPU}?${{datasource:queryparam}}&var-instance=${{__data.fields.Host}}&var-gpu=${{__data.fields.GPU}}"
     "&${__url_time_range}"
 )
 _BAD_FROM_1 = (Level(1, RED),)
@@ -19,8 +19,8 @@ UP = {0: ("down", RED), 1: ("up", GREEN)}
 
 def fleet() -> models.Dashboard:
     """All hosts at a glance; from a GPU's row it goes on to GPU detail."""
-    return frame.frame(
-        frame.FLEET,
+    return layout.frame(
+        layout.FLEET,
         "Every host, GPU and workload of the fleet: what works, what idles, what is broken.",
         [_glance(), _gpus(), _load(), _workloads(), _hosts(), _measuring()],
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from boards import frame
+from boards import layout
 from boards.fleet import UP
 from boards.panels import GREEN, Column, Query, Row, lines, rows_of, states
 from boards.queries import assigned, gpu, host, increase, rate
@@ -15,8 +15,8 @@ _HELD_DOWN = {0: ("free", GREEN), 1: ("held down", "orange")}
 
 def gpu_detail() -> models.Dashboard:
     """Load, memory, power, clocks, links and health of the GPUs that are chosen."""
-    return frame.frame(
-        frame.GPU,
+    return layout.frame(
+        layout.GPU,
         "Load, memory, power, clocks, links and health of single GPUs.",
         [_identity(), _load(), _memory(), _power(), _clocks(), _links(), _health()],
         {

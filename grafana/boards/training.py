@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from boards import frame
+from boards import layout
 from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, lines, number, rows_of, states
 from boards.queries import RUN, assigned, gpu, host, mean, quantile, rate, run
 
@@ -14,8 +14,8 @@ _OF_GPU = "{{instance}} GPU {{gpu}} {{role}}"
 
 def training() -> models.Dashboard:
     """The runs that are chosen: speed, where the time goes, losses, and their GPUs."""
-    return frame.frame(
-        frame.TRAINING,
+    return layout.frame(
+        layout.TRAINING,
         "Training runs: how fast they are, what they wait for, what they learn, and how busy their GPUs are.",
         [_glance(), _speed(), _learning(), _gpus()],
         {

@@ -6,10 +6,10 @@ import json
 import shlex
 from dataclasses import dataclass
 
-from fleet.batch import Command
 from fleet.errors import HostFailedError
 from fleet.lock import operator
-from fleet.remote import Session
+from fleet.ssh.command_batch import Command
+from fleet.ssh.connection_pool import Session
 
 _LONGEST_NOTE = 500  # characters: one write of one line, which no other write comes between
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fleet.batch import Command
 from fleet.errors import HostFailedError
-from fleet.fact import Fact, Unknown
-from fleet.remote import Session
+from fleet.facts.fact import Fact, Unknown
+from fleet.ssh.command_batch import Command
+from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 

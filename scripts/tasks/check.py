@@ -9,15 +9,15 @@ from typing import Any
 
 from fabric import task
 
-from fleet.checks.needs import Needs
-from fleet.checks.survey import survey
+from fleet.checks.host_report import survey
+from fleet.checks.requirements import Needs
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage, built_tag, find_image
-from fleet.interrupt import reading
 from fleet.inventory.hosts import Host
 from fleet.release.release import wanted_images
 from fleet.rollout import report
-from tasks.frame import HELP, answering, hosts_of, leave, print_json, say
+from fleet.ssh.interrupt import reading
+from tasks.base import HELP, answering, hosts_of, leave, print_json, say
 
 
 @task(iterable=["host"], auto_shortflags=False, help=HELP | {"strict": "warnings that nobody acknowledged fail too"})

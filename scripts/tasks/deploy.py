@@ -11,23 +11,23 @@ from fleet import audit, lock
 from fleet.errors import FleetError
 from fleet.images.archive import ImageCache
 from fleet.images.image import ROLES
-from fleet.interrupt import reading
 from fleet.inventory.hosts import Host, Inventory
 from fleet.monitoring.silence import Silencer
 from fleet.release.artefact import Checksums
-from fleet.remote import Connections, GroupResult, Session, on_every_host
-from fleet.rollout import deploy as steps
 from fleet.rollout import drain as draining
+from fleet.rollout import fleet as steps
 from fleet.rollout import report
-from fleet.rollout.change import Change
-from fleet.rollout.change import change as compare
+from fleet.rollout.change_plan import Change
+from fleet.rollout.change_plan import change as compare
+from fleet.rollout.context import Site
 from fleet.rollout.host_state import CURRENT
 from fleet.rollout.outcome import Outcome
 from fleet.rollout.rollback import way_back
-from fleet.rollout.site import Site
 from fleet.rollout.status import Status, read_status
-from fleet.runs.drained import TrainingRuns
-from tasks.frame import (
+from fleet.runs.rollout_hooks import TrainingRuns
+from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
+from fleet.ssh.interrupt import reading
+from tasks.base import (
     COMPOSE,
     HELP,
     IMAGES_CACHE,

@@ -12,7 +12,7 @@ from fleet.images import pins as image_lock
 from fleet.images.image import ROLES, Build, LocalImage, build_image, built_tag
 from fleet.images.push import RECORD, push, write_record
 from fleet.images.sbom import FOLDER, write_sbom
-from tasks.frame import HELP, ROOT, answering, leave, named, path_of, print_json, say
+from tasks.base import HELP, ROOT, answering, leave, named, path_of, print_json, say
 
 MEGABYTE = 1e6
 

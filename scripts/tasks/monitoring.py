@@ -11,21 +11,21 @@ from fabric import task
 
 from fleet.errors import FleetError
 from fleet.images.archive import ImageCache
-from fleet.interrupt import reading
 from fleet.inventory.hosts import Host, Inventory
 from fleet.inventory.secrets import GRAFANA, Secrets
 from fleet.inventory.secrets import read as read_secrets
 from fleet.monitoring import images as monitoring_images
 from fleet.monitoring.check import check_here
-from fleet.monitoring.monitoring import webhook_secrets
+from fleet.monitoring.export import write
 from fleet.monitoring.release import Picture, Release, Supplies, gather, render
+from fleet.monitoring.render import webhook_secrets
 from fleet.monitoring.report import changes_table, document
 from fleet.monitoring.rollout import Rollout
 from fleet.monitoring.state import Change, change, read_login, read_state
-from fleet.monitoring.write import write
-from fleet.remote import Connections, GroupResult, on_every_host
 from fleet.rollout import report
-from tasks.frame import HELP, IMAGES_CACHE, ROOT, answering, fleet_of, leave, path_of, print_json, say, stop
+from fleet.ssh.connection_pool import Connections, GroupResult, on_every_host
+from fleet.ssh.interrupt import reading
+from tasks.base import HELP, IMAGES_CACHE, ROOT, answering, fleet_of, leave, path_of, print_json, say, stop
 
 
 @task(

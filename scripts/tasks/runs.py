@@ -9,10 +9,8 @@ from typing import Any
 from fabric import task
 
 from fleet.errors import FleetError
-from fleet.interrupt import reading
 from fleet.inventory.hosts import Host
 from fleet.lock import locked, operator
-from fleet.remote import connected, on_every_host
 from fleet.runs import fetch as run_fetch
 from fleet.runs import logs as host_logs
 from fleet.runs import report as run_report
@@ -21,8 +19,10 @@ from fleet.runs.config import Settings, flags_of, folders_of, judge, overruled, 
 from fleet.runs.corpus_sync import Content, read_content, send
 from fleet.runs.files import RunFiles, Wanted, render
 from fleet.runs.state import Run, read_runs
-from tasks.frame import HELP, answering, hosts_of, leave, path_of, print_json, say
-from tasks.frame import stop as give_up
+from fleet.ssh.connection_pool import connected, on_every_host
+from fleet.ssh.interrupt import reading
+from tasks.base import HELP, answering, hosts_of, leave, path_of, print_json, say
+from tasks.base import stop as give_up
 
 ONE_HOST = "the host of the run"
 RUN = "the run's id, as `fab runs` prints it"

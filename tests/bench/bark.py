@@ -19,12 +19,13 @@ import numpy as np
 import torch
 from transformers.models.bark import generation_configuration_bark
 
-from voxyard.bark import coarse, semantic, tiny
-from voxyard.bark.decode import Decoder
-from voxyard.bark.gpt import causal_gpt
-from voxyard.bark.layout import Layout, layout_of
-from voxyard.bark.linear import Linear, dense, int8
-from voxyard.bark.noise import key
+from voxyard.bark.model import coarse, semantic
+from voxyard.bark.model.decode import Decoder
+from voxyard.bark.model.dimensions import Layout, layout_of
+from voxyard.bark.model.gpt import causal_gpt
+from voxyard.bark.model.int8 import Linear, dense, int8
+from voxyard.bark.model.noise import key
+from voxyard.bark.weights import tiny
 
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "bark.json"
 TINY = tiny.TinyShape(end_after=0)

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from transformers.models.bark import generation_configuration_bark
 
-from voxyard.bark import tiny
-from voxyard.bark.capture import launch
-from voxyard.bark.coarse import choices
-from voxyard.bark.decode import Choice, Decoder, Rows
-from voxyard.bark.gpt import causal_gpt
-from voxyard.bark.layout import CoarseLayout
+from voxyard.bark.model.coarse import choices
+from voxyard.bark.model.cuda_graph import launch
+from voxyard.bark.model.decode import Choice, Decoder, Rows
+from voxyard.bark.model.dimensions import CoarseLayout
+from voxyard.bark.model.gpt import causal_gpt
+from voxyard.bark.weights import tiny
 
 LARGE = tiny.TinyShape(layers=24, hidden=1024, heads=16, end_after=0)
 SEMANTIC, COARSE = 49.9, 150.0  # tokens for a second of audio

@@ -57,7 +57,7 @@ class Voxyard:
 
     def __init__(self, config: Any) -> None:
         from voxyard.trainer.corpora import open_corpora
-        from voxyard.trainer.devices import prepare
+        from voxyard.trainer.devices.tensorflow_setup import prepare
 
         corpora = open_corpora(config)
         devices = prepare(config)
@@ -117,7 +117,7 @@ class Voxyard:
     def _observer(self, stack: contextlib.ExitStack, end: int) -> Callable[..., None]:
         from voxyard.telemetry.workloads import TrainMetrics
         from voxyard.trainer.config import TelemetryConfig
-        from voxyard.trainer.observe import Observer
+        from voxyard.trainer.observer import Observer
 
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = TelemetryConfig(metrics_port=_free_port())
@@ -199,9 +199,9 @@ class KerasFit:
         import keras
 
         from voxyard.trainer.corpora import open_corpora
-        from voxyard.trainer.factory import load_trainable
         from voxyard.trainer.input import BatchAssembler
-        from voxyard.trainer.schedule import Sampler, plan_buckets
+        from voxyard.trainer.load_trainable import load_trainable
+        from voxyard.trainer.sampler import Sampler, plan_buckets
 
         config, outer = self._config, self
         source = open_corpora(config).training

@@ -30,11 +30,11 @@ from voxyard.bark.config import BarkConfig
 from voxyard.bark.pipeline import refilled
 from voxyard.corpus import demo
 from voxyard.speech.engine import Chunks, EngineName
-from voxyard.speech.limits import Limits
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker import Intake
+from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import SAMPLE_RATE, Request
-from voxyard.speech.worker import Intake
 
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "pool.json"
 GPUS, CHUNKS, ROUNDS = 8, 200, 5

@@ -32,12 +32,12 @@ from fleet.images.archive import ImageCache
 from fleet.images.image import LocalImage, repository_of
 from fleet.inventory.hosts import Host, Inventory, load
 from fleet.release.artefact import Checksums
-from fleet.remote import PARALLEL, Connections, Session
-from fleet.rollout import deploy as steps
-from fleet.rollout.change import change
+from fleet.rollout import fleet as steps
+from fleet.rollout.change_plan import change
+from fleet.rollout.context import Site, Stopping
 from fleet.rollout.outcome import Outcome
-from fleet.rollout.site import Site, Stopping
 from fleet.rollout.waves import waves
+from fleet.ssh.connection_pool import PARALLEL, Connections, Session
 
 OUTPUT = ROOT / "build" / "bench" / "rollout.json"
 COMPOSE = ROOT / "deploy" / "compose"

@@ -25,8 +25,8 @@ import httpx
 import psutil
 
 from voxyard.speech.engine import EngineName
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "service.json"

@@ -10,12 +10,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from frontends import TonesFrontend
 
-from voxyard.service.assembly import assembled
 from voxyard.service.config import ServiceSection
+from voxyard.service.lifespan import assembled
 from voxyard.service.server import listen, serve
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.config import SpeechSection
-from voxyard.speech.join import Pauses
-from voxyard.speech.opening import open_pool
+from voxyard.speech.open_pool import open_pool
 from voxyard.telemetry.workloads import Registry
 
 

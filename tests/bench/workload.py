@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from voxyard.trainer import TrainConfig
-from voxyard.trainer.sizes import Shape
-from voxyard.trainer.tts import TextToSpeech
+from voxyard.trainer.model.sizes import Shape
+from voxyard.trainer.model.trainable_tts import TextToSpeech
 
 BALANCED = Shape(
     width=48,

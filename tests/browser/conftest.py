@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from service_app import serving
 from watching import PATIENCE, UNSPEAKABLE, Service, Watch, until
 
-from voxyard.service.keys import add_key
+from voxyard.service.auth.api_keys import add_key
 
 CHROMIUM = os.environ.get("VOXYARD_CHROMIUM", "/usr/bin/chromium")
 ENGINE = {"rows": 1, "seconds": 0.5, "samples": 720, "unspeakable": UNSPEAKABLE}

@@ -12,9 +12,9 @@ from profiles import COLD, made_up
 from test_page_accessibility import CONTRAST, nameless, picture
 from watching import Watch
 
-from voxyard.diagnose.page import write_page
-from voxyard.diagnose.profile import Profile
-from voxyard.diagnose.situation import Probed
+from voxyard.diagnose.profile.facts import Probed
+from voxyard.diagnose.profile.html_report import write_page
+from voxyard.diagnose.profile.run import Profile
 
 Open = Callable[..., Page]
 LOAD = (0.4, 0.05, 0.002, 0.1)

@@ -156,8 +156,8 @@ def stand_in(engine: Engine, base: str, role: str, mode: str = "works", *, extra
     lines = [
         f"FROM {base}",
         "RUN ln -sf python3 /usr/bin/python",
-        f"COPY probe.py {place}/telemetry/probe.py",
-        f"COPY probe.py {place}/service/probe.py",
+        f"COPY probe.py {place}/telemetry/healthcheck.py",
+        f"COPY probe.py {place}/service/healthcheck.py",
         f"RUN touch {place}/__init__.py {place}/telemetry/__init__.py {place}/service/__init__.py",
         "COPY serve.py /serve.py",
         f"ENV ROLE={role}",

@@ -21,8 +21,8 @@ from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Bark, Host
 from fleet.inventory.secrets import Secrets
 from fleet.release.artefact import Artefact
-from fleet.release.assignment import assign
 from fleet.release.compose import sources, trainer_sources
+from fleet.release.gpu_assignment import assign
 from fleet.release.release import Place, Release, Supplies, render, wanted_images
 from fleet.runs.config import Settings
 from fleet.runs.corpus_sync import Content

@@ -21,12 +21,12 @@ from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost, HostFactory
 from tests.fleet.operators import Operator
 
-from fleet import rsync
 from fleet.errors import HostFailedError
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Jump, load
-from fleet.remote import connected
 from fleet.runs import runs as host_runs
+from fleet.ssh import rsync
+from fleet.ssh.connection_pool import connected
 
 UUIDS = ("GPU-00000000-aaaa-bbbb-cccc-000000000000", "GPU-00000001-aaaa-bbbb-cccc-000000000000")
 # What the bed has not: the right to raise limits, and CUDA. Nothing else of the GPU's compose file is changed.

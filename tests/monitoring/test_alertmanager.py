@@ -18,7 +18,7 @@ from monitoring_programs import alertmanager as running_alertmanager
 
 from fleet.errors import FleetError
 from fleet.inventory.hosts import AlertReceiver, Bark, Host, Inventory, Trainer, load
-from fleet.monitoring.monitoring import MailRelay, base, mail_relay, render
+from fleet.monitoring.render import MailRelay, base, mail_relay, render
 
 CONFIGURATION = ROOT / "deploy/alertmanager/alertmanager.yml"
 INHIBITIONS = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))["inhibit_rules"]

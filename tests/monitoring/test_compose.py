@@ -13,8 +13,8 @@ from alert_rules import ROOT
 from fleet.inventory.hosts import load
 from fleet.inventory.secrets import Secrets
 from fleet.monitoring.commands import DATA
-from fleet.monitoring.monitoring import webhook_secrets
 from fleet.monitoring.release import gather, render
+from fleet.monitoring.render import webhook_secrets
 
 FILE = ROOT / "deploy/compose/monitoring.yaml"
 DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))

@@ -22,11 +22,11 @@ from prometheus_client.metrics_core import Metric
 import build
 from boards.document import PLAIN_VALUES, STEP, Document, documents
 from boards.every import every_dashboard
-from boards.frame import TITLES
+from boards.layout import TITLES
 from boards.lint import UNUSED
 from boards.promql import Selector, expanded, selectors, variables
-from voxyard.service.metrics import Disk, ServiceMetrics
-from voxyard.speech.metrics import PoolMetrics
+from voxyard.service.http.metrics import Disk, ServiceMetrics
+from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.telemetry.configuration import HASH_VARIABLE, ExpectedConfigurations, tell_configuration
 from voxyard.telemetry.expected import ExpectedWorkloads
 from voxyard.telemetry.gpu_collector import GpuCollector
@@ -39,7 +39,7 @@ BOARDS = documents(GRAFANA / "dashboards")
 BY_UID = {str(board.body["uid"]): board for board in BOARDS}
 RULE_FILES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yaml"))
 EXPORTING = {
-    "service/metrics.py", "speech/metrics.py", "telemetry/configuration.py", "telemetry/expected.py",
+    "service/http/metrics.py", "speech/pool/metrics.py", "telemetry/configuration.py", "telemetry/expected.py",
     "telemetry/gpu_collector.py", "telemetry/phases.py", "telemetry/workloads.py",
 }  # fmt: skip
 """The modules whose metrics `_exported` collects."""

@@ -15,11 +15,12 @@ from typing import Any, Literal
 
 import torch
 
-from voxyard.bark import codec, engine, fine, voices
-from voxyard.bark.coarse import CoarseRows
+from voxyard.bark import engine, voices
 from voxyard.bark.config import BarkConfig
+from voxyard.bark.model import codec, fine
+from voxyard.bark.model.coarse import CoarseRows
+from voxyard.bark.model.semantic import SemanticRows
 from voxyard.bark.requests import Fault, Request, Result
-from voxyard.bark.semantic import SemanticRows
 from voxyard.bark.speaker import Speaker
 
 RESTLESS = 99  # with this seed, a chunk's first tries count as silent: as many as its number's remainder by three

@@ -13,14 +13,14 @@ from pathlib import Path
 from desks import SAMPLES, new_document
 
 from voxyard.service.config import ServiceSection
-from voxyard.service.desk import Desk
-from voxyard.service.shelf import Shelf
-from voxyard.service.store import Store
+from voxyard.service.documents.audio_store import Shelf
+from voxyard.service.documents.queue import Desk
+from voxyard.service.documents.store import Store
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.engine import EngineName
-from voxyard.speech.join import Pauses
-from voxyard.speech.limits import Limits
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
 
 WORKERS, ROWS = 2, 4
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from engines import TonesEngine, sound
 
-from voxyard.service.records import NewChunk, NewDocument
+from voxyard.service.documents.records import NewChunk, NewDocument
 from voxyard.speech.engine import Answer, Source
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.job import ChunkFailedError, Job, OnFailure, Outcome
+from voxyard.speech.pool.job import ChunkFailedError, Job, OnFailure, Outcome
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
 
 SAMPLES = 24  # a character of the text

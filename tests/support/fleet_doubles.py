@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fleet.batch import Answer, Command
 from fleet.facts.gpu_use import GpuProcess, Numa
 from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS, Container, Disk, Docker, EngineLimits, Login, Toolkit
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Host
+from fleet.ssh.command_batch import Answer, Command
 
 PIX = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-15\t0\nGPU1\tPIX\t X \t0-15\t0\n"
 P2P = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n"

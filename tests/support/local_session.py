@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fleet.batch import Answer, Command, script, split
 from fleet.inventory.hosts import Host
+from fleet.ssh.command_batch import Answer, Command, script, split
 
 
 class LocalSession:

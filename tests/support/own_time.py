@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fleet.rollout.site import Stopping
+from fleet.rollout.context import Stopping
 
 
 class OwnTime(Stopping):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from voxyard.diagnose.advice import advise
-from voxyard.diagnose.costs import Costs
-from voxyard.diagnose.gpus import NO_GPU, GpuFigures
-from voxyard.diagnose.profile import Overlapped, Profile, Setup
-from voxyard.diagnose.reads import Reads
-from voxyard.diagnose.situation import CorpusFacts, HostFacts, LoadFacts, Situation
-from voxyard.diagnose.stages import StageTimes, figures, with_shares
-from voxyard.diagnose.timeline import Recorded, Span, StepSpan, Timeline, gaps, measured_part
-from voxyard.diagnose.verdict import DeviceUse, judge
+from voxyard.diagnose.gpu_meter import NO_GPU, GpuFigures
+from voxyard.diagnose.profile.advice import advise
+from voxyard.diagnose.profile.cost_model import Costs
+from voxyard.diagnose.profile.facts import CorpusFacts, HostFacts, LoadFacts, Situation
+from voxyard.diagnose.profile.reads import Reads
+from voxyard.diagnose.profile.run import Overlapped, Profile, Setup
+from voxyard.diagnose.profile.stages import StageTimes, figures, with_shares
+from voxyard.diagnose.profile.timeline import Recorded, Span, StepSpan, Timeline, gaps, measured_part
+from voxyard.diagnose.profile.verdict import DeviceUse, judge
 from voxyard.host.page_cache import Pages
 
 COLD = Pages(1000, 0)

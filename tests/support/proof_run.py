@@ -24,7 +24,7 @@ from hastened import FACTOR, prometheus
 from monitoring_programs import Prometheus
 from scenario import GIB, GpuState, Process, Scenario
 
-from voxyard.bark import tiny
+from voxyard.bark.weights import tiny
 
 HOST, SICK, SILENT, SMALL, RUN = "gpu-01", sick.HOST, "gpu-03", sick.SMALL, "proof"
 DATA, MODEL, BARK, HOT, BROKEN, LOST = 0, 1, 2, 3, 4, 5

@@ -16,21 +16,21 @@ from frontends import TonesFrontend
 from prometheus_client import CollectorRegistry
 
 from voxyard.service.app import create_app
-from voxyard.service.changes import Changes
+from voxyard.service.auth.api_keys import Keys
 from voxyard.service.config import ServiceSection
-from voxyard.service.desk import Desk
-from voxyard.service.frame import install, open_frame
-from voxyard.service.keys import Keys
-from voxyard.service.services import Services
-from voxyard.service.shelf import Shelf
-from voxyard.service.store import Store
-from voxyard.speech.join import Pauses
-from voxyard.speech.limits import Limits
-from voxyard.speech.observe import PoolObserver
+from voxyard.service.documents.audio_store import Shelf
+from voxyard.service.documents.change_notifier import Changes
+from voxyard.service.documents.queue import Desk
+from voxyard.service.documents.store import Store
+from voxyard.service.http.observability import install, open_frame
+from voxyard.service.state import Services
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.placement import Refusal
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
-from voxyard.speech.scheduler import Census
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.observer import PoolObserver
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.scheduler import Census
+from voxyard.speech.pool.worker_process import Device
 
 
 class Watch(PoolObserver):

@@ -15,9 +15,9 @@ from typing import Literal
 
 from played_docker import CLIENT, DockerServer, PlayedDocker
 
-from fleet.batch import Answer, Command, script, split
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import Host
+from fleet.ssh.command_batch import Answer, Command, script, split
 
 
 class Endpoint:

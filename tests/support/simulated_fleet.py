@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from fleet.batch import Answer, Command
 from fleet.inventory.hosts import Host
-from fleet.remote import Session
+from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.connection_pool import Session
 
 TOPOLOGY = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-15\t0\nGPU1\tPIX\t X \t0-15\t0\n"
 P2P = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n"
@@ -364,7 +364,7 @@ _ALWAYS = {
 
 
 class SimulatedFleet:
-    """All hosts of an inventory, their paces drawn by a seed; `connect` is for `fleet.remote.Connections`."""
+    """All hosts of an inventory, speeds drawn by a seed; `connect` is for `fleet.ssh.connection_pool.Connections`."""
 
     def __init__(
         self,

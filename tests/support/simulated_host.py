@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from voxyard.host import Gpu
 from voxyard.host.readings import Memory, Reading
-from voxyard.speech.metrics import PoolMetrics
-from voxyard.speech.scheduler import Census
+from voxyard.speech.pool.metrics import PoolMetrics
+from voxyard.speech.pool.scheduler import Census
 from voxyard.telemetry import workloads
 from voxyard.telemetry.configuration import ExpectedConfigurations
 from voxyard.telemetry.expected import ExpectedWorkloads

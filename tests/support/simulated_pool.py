@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from voxyard.speech.limits import Limits
-from voxyard.speech.messages import Begin as Go
-from voxyard.speech.messages import FromWorker, Speak, ToWorker
-from voxyard.speech.queue import Key
+from voxyard.speech.pool.ipc import Begin as Go
+from voxyard.speech.pool.ipc import FromWorker, Speak, ToWorker
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.queue import Key
+from voxyard.speech.pool.scheduler import Begin, GiveUp, Kill, Scheduler, Send, Start
+from voxyard.speech.pool.worker import Intake
 from voxyard.speech.requests import Request
-from voxyard.speech.scheduler import Begin, GiveUp, Kill, Scheduler, Send, Start
-from voxyard.speech.worker import Intake
 
 BEAT = 5.0
 LOOK = 0.5  # seconds after which a worker with a free row looks for more

@@ -20,8 +20,8 @@ from voxyard.corpus import Example
 from voxyard.corpus.ljspeech import Recordings
 from voxyard.trainer import TrainConfig
 from voxyard.trainer import step as trainer_step
-from voxyard.trainer.features import FeatureExtractor
-from voxyard.trainer.schedule import Bucket
+from voxyard.trainer.model.features import FeatureExtractor
+from voxyard.trainer.sampler import Bucket
 
 Tensors = Mapping[str, tf.Tensor]
 

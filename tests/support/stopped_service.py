@@ -11,14 +11,14 @@ from pathlib import Path
 
 from frontends import TonesFrontend
 
-from voxyard.service.assembly import assembled
 from voxyard.service.config import ServiceSection
-from voxyard.service.logs import write_json_logs
+from voxyard.service.http.logging import write_json_logs
+from voxyard.service.lifespan import assembled
 from voxyard.service.server import listen, serve
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineName
-from voxyard.speech.join import Pauses
-from voxyard.speech.opening import open_pool
+from voxyard.speech.open_pool import open_pool
 from voxyard.telemetry.workloads import Registry
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from voxyard.trainer import TrainConfig
-from voxyard.trainer.schedule import Bucket
+from voxyard.trainer.sampler import Bucket
 
 SYMBOLS = 512
 

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from voxyard.trainer.config import DataConfig, ModelConfig
-from voxyard.trainer.features import FeatureExtractor
-from voxyard.trainer.model import TextToMel
-from voxyard.trainer.sizes import Shape
+from voxyard.trainer.model.features import FeatureExtractor
+from voxyard.trainer.model.sizes import Shape
+from voxyard.trainer.model.text_to_mel import TextToMel
 
 HOP, RATE, SYMBOLS = 256, 22050, 40
 SMALL = Shape(

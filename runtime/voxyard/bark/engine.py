@@ -14,17 +14,18 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 
-from voxyard.bark import codec, fine, pipeline, quality
-from voxyard.bark.cap import put_into_force
+from voxyard.bark import pipeline, quality
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
-from voxyard.bark.layout import SAMPLES_PER_FRAME, Layout
+from voxyard.bark.memory_cap import put_into_force
+from voxyard.bark.model import codec, fine
+from voxyard.bark.model.dimensions import SAMPLES_PER_FRAME, Layout
 from voxyard.bark.pipeline import Sketch, Work
 from voxyard.bark.requests import Audio, Facts, Request, Result, Voice
 from voxyard.bark.stages import Stages
-from voxyard.bark.weights import Checkpoint, Precision, load
+from voxyard.bark.weights.checkpoint import Checkpoint, Precision, load
 from voxyard.speech.engine import Chunks, Source
-from voxyard.speech.words import Heard, WordCheck, open_recogniser
+from voxyard.speech.verification.word_error_rate import Heard, WordCheck, open_recogniser
 
 _log = logging.getLogger(__name__)
 

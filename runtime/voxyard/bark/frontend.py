@@ -7,9 +7,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from voxyard.bark import tokenizer, voices, weights
+from voxyard.bark import voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
+from voxyard.bark.weights import checkpoint, tokenizer
 from voxyard.speech.engine import EngineName
 from voxyard.speech.frontend import Frontend
 
@@ -25,7 +26,7 @@ class BarkFrontend:
     max_seconds = MAX_SECONDS
 
     def __init__(self, config: BarkConfig) -> None:
-        weights.require(config.model)
+        checkpoint.require(config.model)
         self._tokenizer = tokenizer.read(config.model)
         self.engine = EngineName(SPEAKER, config.model_dump(mode="json"))
         self.notes = _notes(config.model)
@@ -88,6 +89,6 @@ def frontend(settings: Mapping[str, object]) -> Frontend:
 
 
 def _notes(directory: Path) -> tuple[str, ...]:
-    if weights.is_random(directory):
+    if checkpoint.is_random(directory):
         return (f"the weights in {directory} are random: what is spoken is noise",)
     return ()

@@ -24,14 +24,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from voxyard.bark import coarse, semantic
-from voxyard.bark.coarse import CoarseOutcome, CoarseRows, CoarseWork
 from voxyard.bark.config import BarkConfig
-from voxyard.bark.noise import key
+from voxyard.bark.model import coarse, semantic
+from voxyard.bark.model.coarse import CoarseOutcome, CoarseRows, CoarseWork
+from voxyard.bark.model.noise import key
+from voxyard.bark.model.semantic import SemanticOptions, SemanticOutcome, SemanticRows, SemanticWork
 from voxyard.bark.requests import Request, Stage
-from voxyard.bark.semantic import SemanticOptions, SemanticOutcome, SemanticRows, SemanticWork
 from voxyard.bark.stages import Stages
-from voxyard.bark.weights import Checkpoint
+from voxyard.bark.weights.checkpoint import Checkpoint
 
 ON_THE_WAY = 0.05  # seconds in which chunks that were asked for together arrive
 

@@ -12,7 +12,7 @@ from voxyard.bark.engine import BarkEngine
 from voxyard.bark.errors import BarkError
 from voxyard.bark.requests import Request, Voice
 from voxyard.speech import engine, requests
-from voxyard.speech.process import given_gpu
+from voxyard.speech.pool.worker_process import given_gpu
 
 
 class Speaker:

@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
-from voxyard.bark.cap import within_cap
-from voxyard.bark.capture import launch
 from voxyard.bark.config import BarkConfig
-from voxyard.bark.decode import Decoder
 from voxyard.bark.errors import BarkError
-from voxyard.bark.fine import FineGPT, fine_gpt
-from voxyard.bark.gpt import CausalGPT, causal_gpt
-from voxyard.bark.linear import dense, int8
-from voxyard.bark.memory import Footprint, activation_bytes, row_bytes
-from voxyard.bark.weights import Checkpoint
+from voxyard.bark.memory_cap import within_cap
+from voxyard.bark.model.cuda_graph import launch
+from voxyard.bark.model.decode import Decoder
+from voxyard.bark.model.fine import FineGPT, fine_gpt
+from voxyard.bark.model.gpt import CausalGPT, causal_gpt
+from voxyard.bark.model.int8 import dense, int8
+from voxyard.bark.model.memory import Footprint, activation_bytes, row_bytes
+from voxyard.bark.weights.checkpoint import Checkpoint
 
 _SEMANTIC, _COARSE, _FINE, _CODEC = "semantic", "coarse_acoustics", "fine_acoustics", "codec_model"
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from voxyard import __version__
-from voxyard.cli.frame import CONTEXT, INTERRUPTED, LazyGroup
+from voxyard.cli.base import CONTEXT, INTERRUPTED, LazyGroup
 
 
 @click.group(

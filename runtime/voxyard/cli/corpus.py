@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.frame import CONTEXT, PATH, LazyGroup, answering, progress_bar
+from voxyard.cli.base import CONTEXT, PATH, LazyGroup, answering, progress_bar
 
 
 @click.command(context_settings=CONTEXT)

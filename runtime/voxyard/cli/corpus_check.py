@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.frame import CHECK_FAILED, CONFIG, CONTEXT, JSON, PATH, answering
+from voxyard.cli.base import CHECK_FAILED, CONFIG, CONTEXT, JSON, PATH, answering
 from voxyard.cli.train import load_settings
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig

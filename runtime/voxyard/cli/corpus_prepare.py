@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.frame import CONFIG, CONTEXT, PATH, answering, progress_bar
+from voxyard.cli.base import CONFIG, CONTEXT, PATH, answering, progress_bar
 from voxyard.cli.train import load_settings
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig

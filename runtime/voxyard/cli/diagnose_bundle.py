@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
+from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering
 from voxyard.cli.diagnose_profile import PROFILED
-from voxyard.cli.frame import CONFIG, CONTEXT, JSON, PATH, answering
 from voxyard.cli.train import load_settings
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig
@@ -39,8 +39,8 @@ def diagnose(
     if parts are missing; 1: it could not be written; 2: wrong use.
     """
     with answering("diagnose"):
-        from voxyard.diagnose.bundle import Wanted
-        from voxyard.diagnose.bundle import diagnose as collect
+        from voxyard.diagnose.bundle.collect import Wanted
+        from voxyard.diagnose.bundle.collect import diagnose as collect
 
         loaded = load_settings(flags, config)
         wanted = Wanted(loaded.config, loaded.origins, config, steps, part_timeout, tuple(sys.argv[1:]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.frame import CONFIG, CONTEXT, JSON, PATH, answering
+from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering
 from voxyard.cli.train import load_settings
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig
@@ -45,7 +45,7 @@ def profile(
     of them overlapped. Nothing is saved. Exit code 0 whatever the verdict; 2: wrong use, or no corpus.
     """
     with answering("profile"):
-        from voxyard.diagnose.profile import profile as measure
+        from voxyard.diagnose.profile.run import profile as measure
 
         loaded = load_settings(flags, config).config
         found = measure(
@@ -55,7 +55,7 @@ def profile(
             progress=lambda said: log.info("Profiling: %s", said),
         )
         if html is not None:
-            from voxyard.diagnose.page import write_page
+            from voxyard.diagnose.profile.html_report import write_page
 
             write_page(found, html)
             log.info("The page is in %s", html)

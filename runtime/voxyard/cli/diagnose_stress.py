@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from voxyard.cli.base import CONFIG, CONTEXT, JSON, answering
 from voxyard.cli.diagnose_profile import PROFILED
-from voxyard.cli.frame import CONFIG, CONTEXT, JSON, answering
 from voxyard.cli.train import load_settings
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig
@@ -34,7 +34,7 @@ def stress(
     is saved. Exit code 0: no target missed; 1: a target missed, or out of memory; 2: wrong use.
     """
     with answering("stress"):
-        from voxyard.diagnose.stress import stress as load
+        from voxyard.diagnose.stress.run import stress as load
 
         found = load(
             load_settings(flags, config).config,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from voxyard.cli.base import CONFIG, CONTEXT, JSON, answering
 from voxyard.cli.diagnose_profile import PROFILED
-from voxyard.cli.frame import CONFIG, CONTEXT, JSON, answering
 from voxyard.cli.train import load_settings
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig
@@ -32,12 +32,12 @@ def validate(flags: dict[str, object], config: Path | None, checklist: bool, as_
     with answering("validate"):
         loaded = load_settings(flags, config).config
         if checklist:
-            from voxyard.diagnose.checklist import checklist as answered
+            from voxyard.diagnose.validate.checklist import checklist as answered
 
             answers = answered(loaded, progress=lambda said: log.info("Checklist: %s", said))
             print(json.dumps(answers.document(), indent=1) if as_json else answers.text())
             return answers.exit_code
-        from voxyard.diagnose.validate import validate as check
+        from voxyard.diagnose.validate.run import validate as check
 
         found = check(loaded, progress=lambda said: log.info("Check %s", said))
         print(json.dumps(found.document(), indent=1, default=str) if as_json else found.text())

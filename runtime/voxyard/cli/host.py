@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from voxyard.cli.frame import CONTEXT, JSON, WRONG_USE, answering, refuse
+from voxyard.cli.base import CONTEXT, JSON, WRONG_USE, answering, refuse
 
 if TYPE_CHECKING:
     from voxyard.host import Gpu, Pair, Topology, TrainerPlan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.frame import CONTEXT, JSON, PATH, answering
+from voxyard.cli.base import CONTEXT, JSON, PATH, answering
 
 _EXTRA = "service"
 _FILE = click.option(
@@ -36,7 +36,7 @@ def keys() -> None:
 def new(name: str, path: Path) -> None:
     """Make a key for NAME and print it: it is shown this once."""
     with answering("keys new", extra=_EXTRA):
-        from voxyard.service.keys import add_key, hash_line
+        from voxyard.service.auth.api_keys import add_key, hash_line
 
         key = add_key(path, name)
         print(key)
@@ -54,7 +54,7 @@ def list_(path: Path, as_json: bool) -> None:
     with answering("keys list", extra=_EXTRA):
         import json
 
-        from voxyard.service.keys import read_keys
+        from voxyard.service.auth.api_keys import read_keys
 
         found = sorted(read_keys(path).items())
         if as_json:
@@ -70,7 +70,7 @@ def list_(path: Path, as_json: bool) -> None:
 def revoke(name: str, path: Path) -> None:
     """Take the key of NAME away; a running service refuses it from its next request on."""
     with answering("keys revoke", extra=_EXTRA):
-        from voxyard.service.keys import revoke_key
+        from voxyard.service.auth.api_keys import revoke_key
 
         revoke_key(path, name)
         print(f"the key of {name} is revoked", file=sys.stderr)

@@ -10,7 +10,7 @@ import click
 from pydantic import Field
 
 from voxyard.bark.config import BarkConfig
-from voxyard.cli.frame import CONTEXT, PATH, answering
+from voxyard.cli.base import CONTEXT, PATH, answering
 from voxyard.cli.speak import FRONTEND
 from voxyard.service.config import ServiceSection
 from voxyard.settings import Section, SettingsCommand, load, options
@@ -53,12 +53,12 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
     from prometheus_client import ProcessCollector
 
     from voxyard.host.nvml import every_gpu
-    from voxyard.service.assembly import assembled
-    from voxyard.service.logs import write_json_logs
+    from voxyard.service.http.logging import write_json_logs
+    from voxyard.service.lifespan import assembled
     from voxyard.service.server import listen
     from voxyard.service.server import serve as run
     from voxyard.speech.frontend import open_frontend
-    from voxyard.speech.opening import open_pool
+    from voxyard.speech.open_pool import open_pool
     from voxyard.telemetry.workloads import Registry
 
     section, pauses = settings.service, settings.speech.pauses()

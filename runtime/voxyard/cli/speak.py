@@ -17,17 +17,17 @@ import click
 from pydantic import Field
 
 from voxyard.bark.config import BarkConfig
-from voxyard.cli.frame import CHECK_FAILED, CONTEXT, INTERRUPTED, JSON, PATH, answering, refuse
+from voxyard.cli.base import CHECK_FAILED, CONTEXT, INTERRUPTED, JSON, PATH, answering, refuse
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeakSection, SpeechSection
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from voxyard.speech.encode import SoundFile
-    from voxyard.speech.job import Progress
-    from voxyard.speech.narrate import Narration
-    from voxyard.speech.pool import Pool
+    from voxyard.speech.audio.encoder import SoundFile
+    from voxyard.speech.pool.job import Progress
+    from voxyard.speech.pool.pool import Pool
+    from voxyard.speech.synthesize import Narration
 
 log = logging.getLogger("voxyard.cli")
 
@@ -72,11 +72,11 @@ def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, 
 
 
 def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> int:
-    from voxyard.speech.encode import EncodeError, format_of, open_sound
+    from voxyard.speech.audio.encoder import EncodeError, format_of, open_sound
     from voxyard.speech.frontend import open_frontend
-    from voxyard.speech.narrate import Narration, narrate
-    from voxyard.speech.opening import open_pool
+    from voxyard.speech.open_pool import open_pool
     from voxyard.speech.script import prepare
+    from voxyard.speech.synthesize import Narration, narrate
 
     format_of(out)  # before anything expensive
     frontend = open_frontend(FRONTEND, settings.bark.model_dump(mode="json"))
@@ -120,7 +120,7 @@ def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> in
 
 
 def _read(file: Path) -> str:
-    from voxyard.service.documents import extract, extract_file
+    from voxyard.extraction.extract import extract, extract_file
 
     if str(file) == "-":
         return extract(io.BytesIO(sys.stdin.buffer.read()), None, None, max_characters=MAX_CHARACTERS).text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.frame import CONTEXT, PATH, answering
+from voxyard.cli.base import CONTEXT, PATH, answering
 from voxyard.settings import SettingsCommand, load, options
 from voxyard.telemetry.config import ExporterConfig
 
@@ -36,7 +36,7 @@ def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, o
     """
     with answering("exporter", extra=_EXTRA):
         from voxyard.telemetry.exporter import Config, become
-        from voxyard.telemetry.probe import probe
+        from voxyard.telemetry.healthcheck import probe
 
         section = load(ExporterConfig, flags=flags, file=config, host_plan=plan, environ=os.environ).config.exporter
         settings = Config(**section.model_dump(), plan=plan)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.frame import CONFIG, CONTEXT, JSON, PATH, answering
+from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering
 from voxyard.settings import Loaded, SettingsCommand, load, options
 from voxyard.trainer.aliases import ALIASES
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.host_plan import fit
+from voxyard.trainer.devices.host_plan import fit
 
 log = logging.getLogger("voxyard.cli")
 

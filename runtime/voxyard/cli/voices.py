@@ -6,7 +6,7 @@ import json
 
 import click
 
-from voxyard.cli.frame import CONTEXT, JSON, WRONG_USE, answering, refuse
+from voxyard.cli.base import CONTEXT, JSON, WRONG_USE, answering, refuse
 
 
 @click.command(context_settings=CONTEXT)

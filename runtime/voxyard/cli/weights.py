@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.frame import CHECK_FAILED, CONTEXT, JSON, PATH, LazyGroup, answering, progress_bar
+from voxyard.cli.base import CHECK_FAILED, CONTEXT, JSON, PATH, LazyGroup, answering, progress_bar
 
 _EXTRA = "bark"
 
@@ -19,8 +19,8 @@ _EXTRA = "bark"
 def tiny(directory: Path, seed: int) -> None:
     """Write a tiny Bark model with random weights: it speaks noise, all else can be tried on it."""
     with answering("weights tiny", extra=_EXTRA):
-        from voxyard.bark import tiny as checkpoint
-        from voxyard.bark.survey import survey
+        from voxyard.bark.inspect import survey
+        from voxyard.bark.weights import tiny as checkpoint
 
         checkpoint.write(directory, seed=seed)
         print(survey(directory).render())
@@ -38,9 +38,9 @@ def check(directory: Path, checksums: bool, as_json: bool) -> None:
     MiB.
     """
     with answering("weights check", extra=_EXTRA):
-        from voxyard.bark.checksums import problems
-        from voxyard.bark.sources import parts
-        from voxyard.bark.survey import survey
+        from voxyard.bark.inspect import survey
+        from voxyard.bark.weights.checksums import problems
+        from voxyard.bark.weights.hub import parts
 
         found = survey(directory)
         if checksums and directory.is_dir():
@@ -69,8 +69,8 @@ def fetch(name: str, out: Path, revision: str | None, checksums: Path | None) ->
     ended when the command is run again. HF_ENDPOINT names another address of the hub.
     """
     with answering("weights fetch", extra=_EXTRA):
-        from voxyard.bark.fetch import fetch as get
-        from voxyard.bark.survey import survey
+        from voxyard.bark.inspect import survey
+        from voxyard.bark.weights.fetch import fetch as get
 
         with progress_bar("fetching") as progress:
             fetched = get(name, out, revision=revision, expected=checksums, progress=progress)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from voxyard.corpus.check import Survey, check
 from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage, corpus_advice, refuse_dropped, tell, total
 from voxyard.corpus.demo import Demo, make_demo
 from voxyard.corpus.directories import whole_directory
@@ -14,7 +15,6 @@ from voxyard.corpus.examples import CorpusError, Example, ExampleSource, allowed
 from voxyard.corpus.ljspeech import HOP_LENGTH, Needs, Recordings, Split, has_eval_metadata
 from voxyard.corpus.shard_writer import Features, Prepared, Progress, write_shards
 from voxyard.corpus.shards import EVAL, Shards, Wanted, is_shards, only_shards
-from voxyard.corpus.survey import Survey, check
 from voxyard.corpus.text import Units
 
 __all__ = [

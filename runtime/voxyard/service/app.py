@@ -10,14 +10,14 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from voxyard import __version__
-from voxyard.service import reference, routes_catalogue, routes_documents, routes_speech
-from voxyard.service.answers import errors
-from voxyard.service.description import describe
-from voxyard.service.keys import authenticated
-from voxyard.service.services import Services
-from voxyard.service.speaking import Turnstile
-from voxyard.service.voices import open_voices
-from voxyard.service.webhooks import read_rules
+from voxyard.service.auth.api_keys import authenticated
+from voxyard.service.documents.webhooks import read_rules
+from voxyard.service.routes import api_reference, catalog, documents, speech
+from voxyard.service.routes.error_responses import errors
+from voxyard.service.routes.openapi import describe
+from voxyard.service.state import Services
+from voxyard.service.streaming.speech_request import Turnstile
+from voxyard.service.voice_names import open_voices
 
 PAGE = Path(__file__).parent / "page"
 _TAGS = [
@@ -47,7 +47,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.webhook_rules = read_rules(services.section)
     app.state.turnstile = Turnstile(services.section.max_requests)
     app.openapi = partial(describe, app, services.section)  # type: ignore[method-assign]
-    for router in (routes_speech.router, routes_documents.router, routes_catalogue.router):
+    for router in (speech.router, documents.router, catalog.router):
         app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
     app.add_api_route("/docs", _reference, include_in_schema=False, response_class=HTMLResponse)
     app.add_api_route("/page/reference.css", _style, include_in_schema=False, response_class=Response)
@@ -58,11 +58,11 @@ def create_app(services: Services) -> FastAPI:
 
 
 def _reference(request: Request) -> HTMLResponse:
-    return HTMLResponse(reference.page(request.app.openapi()))
+    return HTMLResponse(api_reference.page(request.app.openapi()))
 
 
 def _style() -> Response:
-    return Response(reference.STYLE, media_type="text/css")
+    return Response(api_reference.STYLE, media_type="text/css")
 
 
 def _home() -> FileResponse:

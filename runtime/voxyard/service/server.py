@@ -21,13 +21,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from voxyard.service.config import ServiceSection
-from voxyard.service.connection_limit import ConnectionLimit
-from voxyard.service.door import is_loopback
 from voxyard.service.errors import ServiceError
-from voxyard.service.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, Protocol
+from voxyard.service.http.admission import is_loopback
+from voxyard.service.http.connection_limit import ConnectionLimit
+from voxyard.service.http.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, Protocol
 
 if TYPE_CHECKING:
-    from voxyard.service.drain import Work
+    from voxyard.service.shutdown import Work
 
 log = logging.getLogger("voxyard.service")
 

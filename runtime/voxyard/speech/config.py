@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from voxyard.settings import Section, setting
-from voxyard.speech.job import OnFailure
-from voxyard.speech.join import Pauses
-from voxyard.speech.limits import Limits
+from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.pool.job import OnFailure
+from voxyard.speech.pool.limits import Limits
 
 DEFAULT_WORKERS = 4
 

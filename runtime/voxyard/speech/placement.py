@@ -12,7 +12,7 @@ from voxyard.host.errors import HostError
 from voxyard.host.readings import Process, processes_on
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.process import Device
+from voxyard.speech.pool.worker_process import Device
 
 Cause = Literal["memory", "fault", "missing", "driver"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from voxyard.speech.chunks import Chunk, split
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.requests import Request
+from voxyard.speech.text.chunks import Chunk, split
 
 
 @dataclass(frozen=True)

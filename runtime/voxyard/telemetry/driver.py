@@ -13,7 +13,7 @@ from voxyard.host.nvml import Gpu, GpuLostError, Session, SessionLostError
 from voxyard.host.readings import GpuReader, Reading
 from voxyard.host.xid import XidEvents
 from voxyard.telemetry.caller import Caller
-from voxyard.telemetry.known import KnownGpu
+from voxyard.telemetry.gpu_state import KnownGpu
 
 Links = Mapping[tuple[str, str], str]
 """(UUID, UUID) → NV4, PIX, …"""

@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from voxyard.telemetry.errors import TelemetryError
-from voxyard.telemetry.watched import WatchedFile
+from voxyard.telemetry.file_watcher import WatchedFile
 
 log = logging.getLogger("voxyard.telemetry")
 

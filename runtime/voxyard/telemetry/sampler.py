@@ -19,7 +19,7 @@ from voxyard.host.nvml import TIMEOUT, Gpu, GpuLostError, Session, SessionLostEr
 from voxyard.host.readings import Reading
 from voxyard.telemetry.caller import Caller
 from voxyard.telemetry.driver import Card, Driver
-from voxyard.telemetry.known import KnownGpu, Xid
+from voxyard.telemetry.gpu_state import KnownGpu, Xid
 
 __all__ = ["HUNG_SECONDS", "REOPEN_SECONDS", "GpuState", "Sampler", "Snapshot", "Xid"]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voxyard.trainer.config import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
+from voxyard.trainer.devices.tensorflow_import import import_tensorflow
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.tensorflow_import import import_tensorflow
 from voxyard.trainer.trainable import Trainable
 
 if TYPE_CHECKING:
     from voxyard.corpus import Example
     from voxyard.trainer.report import Report
-    from voxyard.trainer.speak import Spoken
+    from voxyard.trainer.synthesis import Spoken
 
 __all__ = [
     "DataConfig",
@@ -37,10 +37,10 @@ def train(config: TrainConfig) -> Report:
     Raises TrainerError, CorpusError or HostError with what was found, what was expected and what to do.
     """
     from voxyard.trainer import checkpoint
-    from voxyard.trainer.auto import settle
+    from voxyard.trainer.autotune.tuner import decide
     from voxyard.trainer.corpora import open_corpora
-    from voxyard.trainer.devices import prepare
-    from voxyard.trainer.strategies import decide
+    from voxyard.trainer.devices.auto_settings import settle
+    from voxyard.trainer.devices.tensorflow_setup import prepare
 
     config = decide(settle(config))
     corpora = open_corpora(config)
@@ -52,9 +52,9 @@ def train(config: TrainConfig) -> Report:
 
 
 def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None = None) -> Spoken:
-    """Speaks `text` with the model of a checkpoint into the WAV file `out` (see voxyard.trainer.speak)."""
+    """Speaks `text` with the model of a checkpoint into the WAV file `out` (see voxyard.trainer.synthesis)."""
     import_tensorflow()
-    from voxyard.trainer.speak import synthesize as speak
+    from voxyard.trainer.synthesis import synthesize as speak
 
     return speak(checkpoint, text, out, mel)
 
@@ -62,13 +62,13 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None = None) 
 def prepare_features(config: TrainConfig) -> Callable[[Example], Mapping[str, Any]]:
     """The features of one clip as the data device computes them, for `corpus prepare --features`."""
     import_tensorflow()
-    from voxyard.trainer.speak import features_of_clip
+    from voxyard.trainer.synthesis import features_of_clip
 
     return features_of_clip(config)
 
 
 def describe() -> str:
     """The table of model sizes: parameters and memory."""
-    from voxyard.trainer.sizes import describe as table
+    from voxyard.trainer.model.sizes import describe as table
 
     return table()

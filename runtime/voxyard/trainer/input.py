@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus import CorpusError, Example, ExampleSource, allowed_bad
-from voxyard.trainer.schedule import BatchPlan, Bucket, Sampler
+from voxyard.trainer.sampler import BatchPlan, Bucket, Sampler
 
 log = logging.getLogger("voxyard.trainer")
 

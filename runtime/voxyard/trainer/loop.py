@@ -17,16 +17,16 @@ from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer import checkpoint
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora
-from voxyard.trainer.devices import Devices, resolve_precision, resolve_xla
+from voxyard.trainer.devices.tensorflow_setup import Devices, resolve_precision, resolve_xla
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.factory import load_trainable
 from voxyard.trainer.gpu_watch import GpuWatch
 from voxyard.trainer.input import BatchAssembler, batch_bytes
-from voxyard.trainer.observe import Observer
+from voxyard.trainer.load_trainable import load_trainable
+from voxyard.trainer.observer import Observer
 from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, write_report
+from voxyard.trainer.sampler import Sampler, plan_buckets
 from voxyard.trainer.samples import write_sample
-from voxyard.trainer.schedule import Sampler, plan_buckets
 from voxyard.trainer.step import TrainStep
 from voxyard.trainer.validation import Validation
 

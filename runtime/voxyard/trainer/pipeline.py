@@ -14,7 +14,7 @@ from voxyard.trainer.config import DataConfig
 from voxyard.trainer.input import BatchAssembler, Loader, buffer_that_fits
 from voxyard.trainer.report import StepClock
 from voxyard.trainer.ring import Ring
-from voxyard.trainer.schedule import BatchPlan
+from voxyard.trainer.sampler import BatchPlan
 from voxyard.trainer.step import TrainStep
 
 log = logging.getLogger("voxyard.trainer")

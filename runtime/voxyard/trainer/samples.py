@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.synthesis import write_wav
+from voxyard.trainer.model.griffin_lim import write_wav
 
 if TYPE_CHECKING:
     from voxyard.trainer.trainable import Trainable

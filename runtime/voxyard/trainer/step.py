@@ -13,9 +13,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import TrainConfig, TrainingConfig
-from voxyard.trainer.devices import Devices, keeping_to_its_cores
+from voxyard.trainer.devices.tensorflow_setup import Devices, keeping_to_its_cores
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.schedule import Bucket
+from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.trainable import Batch, Trainable
 
 Means = dict[str, tf.Tensor]

@@ -1,102 +1,90 @@
-"""Synthesis: a log-mel back to sound that one can listen to (Griffin-Lim), as WAV or as a picture. NumPy only."""
+"""Single clips through a model: speech from a checkpoint, and the features of one recording."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
-from voxyard.trainer.config import ModelConfig
-from voxyard.trainer.mel import edge_padding, hann, mel_basis
+from voxyard.corpus import Coverage, Example
+from voxyard.corpus.coverage import coverage_of
+from voxyard.trainer import checkpoint as checkpoints
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.input import pad
+from voxyard.trainer.load_trainable import load_trainable
+from voxyard.trainer.model.griffin_lim import write_wav
+from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.step import mismatches, named_weights
 
-ITERATIONS, MOMENTUM = 48, 0.99
-INVERSION_ITERATIONS = 64
-PEAK = 0.95  # louder samples are scaled down to this
+log = logging.getLogger("voxyard.trainer")
 
-_COLOURS = np.array(  # from silent to loud: dark blue, purple, red, orange, pale yellow
-    [[3, 5, 26], [58, 20, 110], [150, 38, 108], [222, 73, 72], [251, 150, 41], [252, 247, 190]], np.float64
-)
+CLIP_FRAMES = 64  # lengths are rounded up to this, so that few shapes are traced
 
 
-def waveform(mel: NDArray[np.floating[Any]], config: ModelConfig, *, pre_emphasis: float = 0.0) -> NDArray[np.float32]:
-    """Samples (frames · hop,) between −1 and 1 of a natural log-mel (frames, mels); deterministic.
+@dataclass(frozen=True)
+class Spoken:
+    """Synthesised speech, written to a file."""
 
-    `pre_emphasis` is what the mel was made with; it is undone.
+    path: Path
+    seconds: float
+    sample_rate: int
+    step: int
+    mel: Path | None
+    texts: Coverage | None = None  # what became of the text's characters, where the model says that
+
+
+def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> Spoken:
+    """Speaks `text` into `out` (WAV, 16 bit), and the mel spectrogram (frames, mels) into `mel` (.npy) if asked.
+
+    On the CPU: one sentence needs no GPU, and a running training keeps its memory. Raises TrainerError or CorpusError.
     """
-    magnitude = linear_magnitude(mel, config)  # (frames, bins)
-    if pre_emphasis > 0:
-        angle = np.linspace(0, np.pi, magnitude.shape[1])
-        magnitude /= np.abs(1 - pre_emphasis * np.exp(-1j * angle))
-    samples = griffin_lim(magnitude, config)
-    peak = float(np.abs(samples).max(initial=0.0))
-    return np.asarray(samples * min(1.0, PEAK / max(peak, 1e-9)), np.float32)
+    tf.config.set_visible_devices([], "GPU")
+    found = checkpoints.open_any(checkpoint)
+    config = TrainConfig.model_validate(found.meta["config"])
+    trainable = load_trainable(config, tuple(found.meta["speakers"]))
+    read = getattr(trainable, "read_text", None)
+    coverage = None if read is None else coverage_of(read(text))
+    for sentence in coverage.told() if coverage else ():
+        log.warning("%s", sentence)
+    model = trainable.build()
+    variables = named_weights(model)
+    weights = {name: value for name, value in found.state.items() if name.startswith("model/")}
+    wrong = mismatches({name: tuple(variable.shape) for name, variable in variables.items()}, weights)
+    if wrong:
+        raise TrainerError(f"{found.path} does not fit its model:\n" + "\n".join(f"  {line}" for line in wrong[:20]))
+    for name, variable in variables.items():
+        variable.assign(weights[name])
+    if mel is not None:
+        predict = getattr(trainable, "mel", None)
+        if predict is None:
+            raise TrainerError("--mel: this model makes no mel spectrogram (its trainable has no `mel`)")
+        np.save(mel, predict(model, text), allow_pickle=False)
+    samples = trainable.speak(model, text)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_wav(out, samples, trainable.sample_rate)
+    return Spoken(out, len(samples) / trainable.sample_rate, trainable.sample_rate, found.step, mel, coverage)
 
 
-def linear_magnitude(mel: NDArray[np.floating[Any]], config: ModelConfig) -> NDArray[np.float64]:
-    """Magnitudes (frames, fft_size / 2 + 1) ≥ 0 whose mel is nearest to a log-mel (frames, mels) in the mean square.
+def features_of_clip(config: TrainConfig) -> Callable[[Example], Mapping[str, NDArray[np.float32]]]:
+    """A function from an example to its mel (frames, mels), pitch and energy (frames,)."""
+    features = tf.function(load_trainable(config, ()).features, autograph=False)
+    hop = config.model.hop_length
 
-    Non-negative least squares by the multiplicative updates of Lee & Seung (2001), from the clipped pseudo-inverse.
-    """
-    target = np.exp(np.asarray(mel, np.float64))  # (frames, mels)
-    basis = mel_basis(config)  # (mels, bins)
-    scale = 1 / basis.max()
-    basis, target = basis * scale, target * scale
-    magnitude = np.maximum(target @ np.linalg.pinv(basis).T, 1e-7)
-    correlation, gram = target @ basis, basis.T @ basis
-    for _ in range(INVERSION_ITERATIONS):
-        magnitude *= correlation / np.maximum(magnitude @ gram, 1e-12)
-    return magnitude
+    def of_clip(example: Example) -> Mapping[str, NDArray[np.float32]]:
+        frames = len(example.pcm) // hop
+        padded = -(-max(frames, 1) // CLIP_FRAMES) * CLIP_FRAMES
+        arrays: dict[str, Any] = pad([example], Bucket(padded, max(1, len(example.tokens))), hop)
+        # The text does not touch the features: one length of it, so that it makes no new shapes.
+        arrays |= {"tokens": np.zeros((1, 1), np.int32), "token_length": np.ones(1, np.int32)}
+        arrays["clip_seed"] = np.zeros((1, 2), np.int32)
+        made = features({name: tf.constant(value) for name, value in arrays.items()})
+        return {name: made[name].numpy()[0, :frames] for name in ("mel", "pitch", "energy")}
 
-
-def griffin_lim(magnitude: NDArray[np.float64], config: ModelConfig) -> NDArray[np.float64]:
-    """Samples (frames · hop,) whose spectrogram is near `magnitude` (frames, bins).
-
-    The fast variant with momentum: Perraudin, Balazs & Søndergaard (2013), "A fast Griffin-Lim algorithm".
-    """
-    phase = np.random.default_rng(0).uniform(0, 2 * np.pi, magnitude.shape)
-    spectrum = magnitude * np.exp(1j * phase)
-    before = np.zeros_like(spectrum)
-    for _ in range(ITERATIONS):
-        consistent = _analysis(_synthesis(spectrum, config), config)
-        pushed = consistent + MOMENTUM * (consistent - before)
-        before = consistent
-        spectrum = magnitude * pushed / np.maximum(np.abs(pushed), 1e-12)
-    return _synthesis(spectrum, config)
-
-
-def _analysis(samples: NDArray[np.float64], config: ModelConfig) -> NDArray[np.complex128]:
-    padded = np.pad(samples, edge_padding(config.fft_size, config.hop_length))
-    frames = np.lib.stride_tricks.sliding_window_view(padded, config.fft_size)[:: config.hop_length]
-    return np.asarray(np.fft.rfft(frames * hann(config.fft_size)), np.complex128)
-
-
-def _synthesis(spectrum: NDArray[np.complex128], config: ModelConfig) -> NDArray[np.float64]:
-    """Overlap-add: the samples whose spectrogram is nearest in the mean square."""
-    hop, size, window = config.hop_length, config.fft_size, hann(config.fft_size)
-    frames = np.fft.irfft(spectrum, size) * window  # (frames, fft)
-    left, right = edge_padding(size, hop)
-    samples = np.zeros(len(frames) * hop + left + right)
-    weight = np.zeros_like(samples)
-    squared = window**2
-    for i, frame in enumerate(frames):
-        samples[i * hop : i * hop + size] += frame
-        weight[i * hop : i * hop + size] += squared
-    return np.asarray((samples / np.maximum(weight, 1e-3))[left : len(samples) - right])
-
-
-def write_wav(path: Path, samples: NDArray[np.floating[Any]], sample_rate: int) -> None:
-    """Samples (n,) between −1 and 1 as a 16-bit mono WAV file."""
-    import soundfile
-
-    pcm = np.round(np.clip(samples, -1, 1) * 32767).astype(np.int16)
-    soundfile.write(path, pcm, sample_rate, subtype="PCM_16", format="WAV")
-
-
-def spectrogram_image(mel: NDArray[np.floating[Any]], low: float = -11.5, high: float = 1.0) -> NDArray[np.uint8]:
-    """A picture (2 · mels, 2 · frames, 3) of a log-mel (frames, mels): low bands below, `low` dark, `high` pale."""
-    level = np.clip((np.asarray(mel, np.float64).T[::-1] - low) / (high - low), 0, 1) * (len(_COLOURS) - 1)
-    stops = np.arange(len(_COLOURS))
-    picture = np.stack([np.interp(level, stops, _COLOURS[:, channel]) for channel in range(3)], -1)
-    return np.round(picture).astype(np.uint8).repeat(2, 0).repeat(2, 1)
+    return of_clip

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
     from numpy.typing import NDArray
 
-    from voxyard.trainer.schedule import Bucket
+    from voxyard.trainer.sampler import Bucket
 
 Batch = Mapping[str, "tf.Tensor"]
 

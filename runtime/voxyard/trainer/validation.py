@@ -9,7 +9,7 @@ import numpy as np
 
 from voxyard.corpus import ExampleSource
 from voxyard.trainer.input import BatchAssembler, HostBatch
-from voxyard.trainer.schedule import BatchPlan, Bucket, Sampler, smallest_fitting
+from voxyard.trainer.sampler import BatchPlan, Bucket, Sampler, smallest_fitting
 from voxyard.trainer.step import Arrays, TrainStep
 
 log = logging.getLogger("voxyard.trainer")

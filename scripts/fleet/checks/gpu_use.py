@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from fleet.checks.finding import ON_GPUS, Finding
-from fleet.fact import Unknown
+from fleet.facts.fact import Unknown
 from fleet.facts.gpu_use import GpuProcess, short_bus_id
 from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
-from fleet.release.assignment import Assignment
+from fleet.release.gpu_assignment import Assignment
 from voxyard.host.limits import HEADROOM_MIB
 
 CRITICAL_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120})  # those of the alert GpuXidCritical

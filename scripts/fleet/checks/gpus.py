@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from fleet.checks.finding import ON_GPUS, TRAINER, Finding
-from fleet.fact import Unknown, known
+from fleet.facts.fact import Unknown, known
 from fleet.facts.gpu_use import short_bus_id
 from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
 from fleet.inventory.hosts import Host
-from fleet.release.assignment import Assignment
+from fleet.release.gpu_assignment import Assignment
 
 DRIVER_MINIMUM = {11: 450, 12: 525, 13: 580}  # CUDA's major version → the driver's
 # nvml.h, nvmlClocksEventReason…: what slows a GPU down for lack of power or of cooling.

@@ -9,12 +9,12 @@ from fleet.checks import gpu_use as gpu_use_checks
 from fleet.checks import gpus as gpu_checks
 from fleet.checks import space as space_checks
 from fleet.checks.finding import ALL_SERVICES, BARK, EXPORTER, MONITORING, ON_GPUS, TRAINER, Finding, acknowledged
-from fleet.checks.needs import Needs
-from fleet.fact import Unknown, known
+from fleet.checks.requirements import Needs
+from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS
 from fleet.inventory.hosts import Host
-from fleet.release.assignment import Assignment
+from fleet.release.gpu_assignment import Assignment
 
 __all__ = ["Needs", "preflight"]
 

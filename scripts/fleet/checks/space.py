@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleet.checks.finding import ON_GPUS, Finding
-from fleet.checks.needs import Needs
-from fleet.fact import Unknown, known
+from fleet.checks.requirements import Needs
+from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts
 from fleet.inventory.hosts import Host
 

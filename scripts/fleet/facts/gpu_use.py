@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.fact import Fact
+from fleet.facts.fact import Fact
 from fleet.facts.gpus import number
 
 _XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)(.*)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fleet.fact import Fact, Unknown, known
+from fleet.facts.fact import Fact, Unknown, known
 
 _ABSENT = ("", "N/A", "[N/A]", "[NOT SUPPORTED]", "[UNKNOWN ERROR]", "[INSUFFICIENT PERMISSIONS]", "[NOT FOUND]")
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.batch import Answer
-from fleet.fact import Fact, Unknown
+from fleet.facts.fact import Fact, Unknown
 from fleet.facts.gpu_use import NUMA, PROCESSES, XIDS, GpuProcess, Numa, XidError
 from fleet.facts.gpus import CLOCKS, GPUS, HEALTH, P2P, REMAPS, TOPOLOGY, HostGpu, merged
 from fleet.facts.machine import (
@@ -33,7 +32,8 @@ from fleet.facts.machine import (
     Login,
     Toolkit,
 )
-from fleet.remote import Session
+from fleet.ssh.command_batch import Answer
+from fleet.ssh.connection_pool import Session
 
 # Asked only where nvidia-smi and Docker answer: one that hangs would hang every time.
 _OF_GPUS = (HEALTH, REMAPS, CLOCKS, TOPOLOGY, P2P, PROCESSES, NUMA)

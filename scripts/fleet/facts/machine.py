@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.fact import Fact
+from fleet.facts.fact import Fact
 
 RELEASE_LABEL = "voxyard.release"
 ROLE_LABEL = "voxyard.role"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import yaml
 from pydantic import Field
 
-from fleet.inventory.located import Located
-from fleet.inventory.reading import MisfitError, Readers
+from fleet.inventory.validators import MisfitError, Readers
+from fleet.inventory.yaml_lines import Located
 from voxyard.bark.config import BarkConfig
 from voxyard.service.config import ServiceSection
 from voxyard.settings import Section, Setting, SettingsError, settings_of

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from fleet.errors import FleetError
-from fleet.inventory import bark_settings, reading
-from fleet.inventory.located import Located, read
-from fleet.inventory.reading import MisfitError, Problems, Readers, listed, merged
+from fleet.inventory import bark_settings, validators
+from fleet.inventory.validators import MisfitError, Problems, Readers, listed, merged
+from fleet.inventory.yaml_lines import Located, read
 
 Role = Literal["trainer", "bark", "monitoring"]
 Policy = Literal["recommended", "full"]
@@ -205,7 +205,7 @@ def _receivers(node: Located | None, problems: Problems) -> Iterable[AlertReceiv
     for number, entry in enumerate(node.value):
         where = f"alert_receivers[{number}]"
         before = len(problems.found)
-        given = problems.values(entry, where, {each.name: reading.text for each in fields(AlertReceiver)})
+        given = problems.values(entry, where, {each.name: validators.text for each in fields(AlertReceiver)})
         if len(problems.found) > before:
             continue
         if "name" not in given or len(given) != 2:
@@ -224,46 +224,46 @@ def _jump(node: Located) -> Jump:
     if found is None:
         raise MisfitError(f"expected [user@]address[:port], found {node.said()}")
     user, address, port = found.groups()
-    return Jump(address.strip("[]"), 22 if port is None else reading.port(Located(node.line, int(port))), user)
+    return Jump(address.strip("[]"), 22 if port is None else validators.port(Located(node.line, int(port))), user)
 
 
-_stop_seconds = reading.whole("seconds", 1, LONGEST_STOP)
+_stop_seconds = validators.whole("seconds", 1, LONGEST_STOP)
 _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
     "the exporter": ("exporter_port",),
     "the speech service": ("bark", "port"),
     "a training run's metrics": ("trainer", "metrics_port"),
 }
 _SETTINGS: Readers = {  # what may stand under `defaults` and under a host
-    "user": reading.word,
-    "port": reading.port,
-    "roles": lambda node: listed(node, reading.one_of(ROLES)),
-    "memory_policy": reading.one_of(POLICIES),
-    "gpus": reading.gpus,
+    "user": validators.word,
+    "port": validators.port,
+    "roles": lambda node: listed(node, validators.one_of(ROLES)),
+    "memory_policy": validators.one_of(POLICIES),
+    "gpus": validators.gpus,
     "jump": _jumps,
-    "acknowledged": lambda node: frozenset(listed(node, reading.word)),
-    "exporter_port": reading.port,
-    "identity_file": reading.path,
-    "known_hosts": reading.path,
-    "ssh_config": reading.switch,
-    "compose_overrides": lambda node: listed(node, reading.path),
-    "registry": reading.registry,
+    "acknowledged": lambda node: frozenset(listed(node, validators.word)),
+    "exporter_port": validators.port,
+    "identity_file": validators.path,
+    "known_hosts": validators.path,
+    "ssh_config": validators.switch,
+    "compose_overrides": lambda node: listed(node, validators.path),
+    "registry": validators.registry,
     "bark": {
-        "port": reading.port,
-        "weights": reading.path,
-        "voices": reading.path,
+        "port": validators.port,
+        "weights": validators.path,
+        "voices": validators.path,
         "stop_seconds": _stop_seconds,
         "settings": bark_settings.readers(),
     },
-    "trainer": {"metrics_port": reading.port, "stop_seconds": _stop_seconds},
-    "secrets": reading.path,
+    "trainer": {"metrics_port": validators.port, "stop_seconds": _stop_seconds},
+    "secrets": validators.path,
 }
 _ROLLOUT: Readers = {
-    "batch": reading.whole("a number of hosts", 1, 1000),
-    "min_healthy_seconds": reading.whole("seconds", 1, 3600),
+    "batch": validators.whole("a number of hosts", 1, 1000),
+    "min_healthy_seconds": validators.whole("seconds", 1, 3600),
 }
 _OWN: Readers = {  # what only one host can have
-    "address": reading.word,
-    "exporter_address": reading.word,
-    "canary": reading.switch,
-    "bark": {**cast("Readers", _SETTINGS["bark"]), "address": reading.word},
+    "address": validators.word,
+    "exporter_address": validators.word,
+    "canary": validators.switch,
+    "bark": {**cast("Readers", _SETTINGS["bark"]), "address": validators.word},
 }

@@ -7,9 +7,9 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.batch import Answer, Command
 from fleet.errors import HostFailedError
-from fleet.remote import Session
+from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.connection_pool import Session
 
 PROMETHEUS_PORT = 9090
 ALERTMANAGER_PORT = 9093

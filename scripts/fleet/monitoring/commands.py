@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from fleet.batch import Command
 from fleet.monitoring.release import ENVIRONMENT_FILE, MANIFEST_FILE
 from fleet.rollout.commands import HOME, UP_SECONDS, sums
+from fleet.ssh.command_batch import Command
 
 PROJECT = "voxyard-monitoring"
 FOLDER = f"{HOME}/monitoring"

@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from fleet.batch import Answer
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
 from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT, reply, request
 from fleet.monitoring.release import Manifest
 from fleet.monitoring.state import read_containers
-from fleet.remote import Session
-from fleet.rollout.gate import POLL_SECONDS, SAY_SECONDS, Clock, Watch, ending
+from fleet.rollout.health_gate import POLL_SECONDS, SAY_SECONDS, Clock, Watch, ending
 from fleet.rollout.host_state import ServiceContainer
+from fleet.ssh.command_batch import Answer
+from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 

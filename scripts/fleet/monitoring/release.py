@@ -18,7 +18,7 @@ from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Inventory
 from fleet.inventory.secrets import GRAFANA, Secrets
-from fleet.monitoring import monitoring
+from fleet.monitoring import render as monitoring
 from fleet.release import compose
 from fleet.release.config_hash import LENGTH, config_hash
 

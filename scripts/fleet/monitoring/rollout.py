@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from fleet.audit import Entry, record
-from fleet.batch import Answer, Command
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.archive import ImageCache
 from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
@@ -18,10 +17,11 @@ from fleet.monitoring.check import CONFIGURATION, refusal
 from fleet.monitoring.gate import pass_gate
 from fleet.monitoring.release import Manifest, Release
 from fleet.monitoring.state import Change, change, read_manifest, read_state
-from fleet.remote import Session
 from fleet.rollout.commands import PULL_SECONDS, write_secrets
-from fleet.rollout.gate import Clock
+from fleet.rollout.health_gate import Clock
 from fleet.rollout.transfer import Transfer, secrets_archive
+from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 

@@ -13,7 +13,7 @@ from fleet.facts.machine import CLOCK
 from fleet.inventory.hosts import Host
 from fleet.lock import operator
 from fleet.monitoring.api import ALERTMANAGER_PORT, ask, request
-from fleet.remote import Session, connected
+from fleet.ssh.connection_pool import Session, connected
 
 log = logging.getLogger("fleet")
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.errors import FleetError, HostFailedError
-from fleet.fact import Fact, Unknown
+from fleet.facts.fact import Fact, Unknown
 from fleet.monitoring import commands
 from fleet.monitoring.release import RELOADED, Manifest, Picture, Release, parse
-from fleet.remote import Session
-from fleet.rollout.change import Shipment, layers_there
+from fleet.rollout.change_plan import Shipment, layers_there
 from fleet.rollout.host_state import CONTAINERS, IMAGES, SECRETS, HostImage, ServiceContainer
+from fleet.ssh.connection_pool import Session
 
 
 @dataclass(frozen=True, slots=True)

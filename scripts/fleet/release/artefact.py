@@ -12,10 +12,10 @@ from pathlib import Path
 from fleet.errors import FleetError
 from fleet.inventory.bark_settings import VOICE_NAMES
 from voxyard.bark import BarkError
-from voxyard.bark.checksums import SUMS
-from voxyard.bark.checksums import read as read_sums
-from voxyard.bark.sources import chosen, parts
-from voxyard.bark.weights import check
+from voxyard.bark.weights.checkpoint import check
+from voxyard.bark.weights.checksums import SUMS
+from voxyard.bark.weights.checksums import read as read_sums
+from voxyard.bark.weights.hub import chosen, parts
 
 LARGEST_VOICE = 8 << 20  # bytes, as the service takes them
 _BLOCK = 1 << 20

@@ -9,7 +9,7 @@ from fleet.images.image import LocalImage
 from fleet.inventory.bark_settings import start_seconds
 from fleet.inventory.hosts import Host
 from fleet.release.artefact import Artefact
-from fleet.release.assignment import Assignment
+from fleet.release.gpu_assignment import Assignment
 from fleet.release.plan import plan_variables
 
 ENVIRONMENT_FILE = "voxyard.env"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fleet.release.assignment import Assignment
+from fleet.release.gpu_assignment import Assignment
 
 PLAN_FILE = "plan.yaml"
 

@@ -22,9 +22,9 @@ from fleet.inventory.secrets import BARK_KEYS, BARK_WEBHOOK, Secrets
 from fleet.inventory.secrets import read as read_secrets
 from fleet.release import compose, environment
 from fleet.release.artefact import MAKERS, Artefact, Checksums
-from fleet.release.assignment import Assignment
 from fleet.release.config_hash import config_hash
 from fleet.release.environment import ENVIRONMENT_FILE, Place
+from fleet.release.gpu_assignment import Assignment
 from fleet.release.plan import PLAN_FILE, plan_document
 from fleet.release.service import Service
 

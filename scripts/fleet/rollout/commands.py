@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from fleet.batch import Command
+from fleet.ssh.command_batch import Command
 
 PROJECT = "voxyard"
 EXPORTER = "exporter"  # the service that runs on every host, and keeps nothing

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 
 from fleet.errors import FleetError
-from fleet.fact import Unknown
+from fleet.facts.fact import Unknown
 from fleet.lock import locked
 from fleet.release.manifest import MANIFEST_FILE, Manifest, parse
-from fleet.remote import Session
 from fleet.rollout import commands
+from fleet.rollout.apply import close, drain_runs, must, named
+from fleet.rollout.context import Site
 from fleet.rollout.host_state import CONTAINERS, CURRENT, CURRENT_FILES, container_of
 from fleet.rollout.outcome import Outcome
-from fleet.rollout.rollout import close, drain_runs, must, named
-from fleet.rollout.site import Site
+from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fleet.errors import HostFailedError
-from fleet.fact import Fact, Unknown
-from fleet.remote import Session
+from fleet.facts.fact import Fact, Unknown
 from fleet.rollout import commands
+from fleet.ssh.connection_pool import Session
 
 HEADROOM_MIB = 1024
 """Beside its limit a process holds what the driver and the libraries take: context, kernels, workspaces."""

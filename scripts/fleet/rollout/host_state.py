@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.batch import Answer, Command
 from fleet.errors import FleetError, HostFailedError
-from fleet.fact import Fact, Unknown, known
+from fleet.facts.fact import Fact, Unknown, known
 from fleet.facts.machine import RELEASE_LABEL, ROLE_LABEL
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
 from fleet.release.manifest import Manifest
-from fleet.remote import Session
 from fleet.rollout import commands
+from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.connection_pool import Session
 
 CONFIG_LABEL = "voxyard.config"
 HASH_LABEL = "com.docker.compose.config-hash"

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.errors import FleetError, HostFailedError
-from fleet.fact import Fact, Unknown
+from fleet.facts.fact import Fact, Unknown
 from fleet.facts.machine import RELEASE_LABEL
 from fleet.release import manifest
 from fleet.release.manifest import Manifest
-from fleet.remote import Session
 from fleet.rollout import commands
 from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, HostImage
+from fleet.ssh.connection_pool import Session
 
 _OURS = re.compile(r"(.+/)?voxyard-(exporter|bark|trainer)(:[0-9a-f]{12}|@sha256:[0-9a-f]{64})")
 

@@ -10,12 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from fleet.checks.finding import failed
-from fleet.checks.survey import Surveyed
+from fleet.checks.host_report import Surveyed
 from fleet.errors import FleetError
-from fleet.remote import GroupResult
-from fleet.rollout.change import Change
+from fleet.rollout.change_plan import Change
 from fleet.rollout.outcome import Outcome
 from fleet.rollout.status import Status
+from fleet.ssh.connection_pool import GroupResult
 
 _COLOURS = {"FAIL": "bold red", "WARN": "yellow", "INFO": "dim"}
 _PIPED_WIDTH = 180

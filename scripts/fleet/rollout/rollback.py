@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fleet.errors import HostFailedError
-from fleet.fact import Unknown
+from fleet.facts.fact import Unknown
 from fleet.release import manifest
 from fleet.release.diff import limit_changes
 from fleet.release.manifest import Manifest
-from fleet.remote import Session
 from fleet.rollout import commands
-from fleet.rollout.change import Change, removals, starts
+from fleet.rollout.change_plan import Change, removals, starts
 from fleet.rollout.host_state import PREVIOUS, HostState, endpoints, read_state
+from fleet.ssh.connection_pool import Session
 
 
 def way_back(session: Session, host: str, release: str | None) -> Change:

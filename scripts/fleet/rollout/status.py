@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.batch import Answer, Command
-from fleet.fact import Fact, Unknown, known
+from fleet.facts.fact import Fact, Unknown, known
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
 from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.release.release import ENVIRONMENT_FILE
-from fleet.remote import Session
 from fleet.rollout import commands
 from fleet.rollout.host_state import (
     CHANGED_FILES,
@@ -26,6 +24,8 @@ from fleet.rollout.host_state import (
     endpoints,
 )
 from fleet.rollout.prune import RELEASES
+from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.connection_pool import Session
 
 
 @dataclass(frozen=True, slots=True)

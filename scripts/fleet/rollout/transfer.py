@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.batch import Answer
 from fleet.errors import FleetError, HostFailedError
-from fleet.fact import known
+from fleet.facts.fact import known
 from fleet.images import archive as image_archive
 from fleet.images.archive import ImageCache
 from fleet.images.image import LocalImage
 from fleet.release.artefact import Artefact
 from fleet.release.release import Release
-from fleet.remote import Session
 from fleet.rollout import commands
-from fleet.rollout.change import Shipment, layers_there, megabytes
+from fleet.rollout.change_plan import Shipment, layers_there, megabytes
 from fleet.rollout.host_state import IMAGES, HostImage
+from fleet.ssh.command_batch import Answer
+from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from fleet.batch import Command
 from fleet.rollout.commands import HOME, sums
 from fleet.runs.files import ENVIRONMENT, MANIFEST
+from fleet.ssh.command_batch import Command
 
 RUNS = f"{HOME}/runs"
 RELEASE_FILES = ("voxyard.env", "plan.yaml", "trainer.yaml")

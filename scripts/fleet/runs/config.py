@@ -14,9 +14,9 @@ from fleet.errors import FleetError
 from voxyard.settings import Loaded, Setting, SettingsError, load, settings_of
 from voxyard.trainer.aliases import ALIASES
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.host_plan import PLAN, fit
+from voxyard.trainer.devices.placement import refuse_settings_without_effect
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.host_plan import PLAN, fit
-from voxyard.trainer.placement import refuse_settings_without_effect
 
 _SETTINGS: Mapping[str, Setting] = {each.key: each for each in settings_of(TrainConfig)}
 _DEPLOYED = {  # what a run on a host has from its compose file

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fleet import rsync
-from fleet.batch import Command
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.remote import Session
+from fleet.ssh import rsync
+from fleet.ssh.command_batch import Command
+from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 

@@ -9,14 +9,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet import rsync
 from fleet.audit import Entry, record
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.remote import Session
 from fleet.runs import commands
 from fleet.runs.files import MANIFEST
 from fleet.runs.state import Run
+from fleet.ssh import rsync
+from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 

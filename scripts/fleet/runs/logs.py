@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from fleet.errors import HostFailedError
-from fleet.remote import Session
 from fleet.runs import commands
 from fleet.runs.runs import Clock
+from fleet.ssh.connection_pool import Session
 
 FOLLOW_SECONDS = 2.0
 

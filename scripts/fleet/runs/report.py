@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fleet.remote import GroupResult
 from fleet.runs.fetch import CHECKPOINTS, Fetched
 from fleet.runs.files import RunFiles
 from fleet.runs.state import Run
+from fleet.ssh.connection_pool import GroupResult
 
 _PIPED_WIDTH = 180
 _COLUMNS = ("host", "run", "state", "step", "loss", "checkpoint", "since", "release", "GPUs")

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from fleet.audit import Entry, record
-from fleet.batch import Answer, Command
 from fleet.errors import FleetError, HostFailedError
-from fleet.fact import Unknown
+from fleet.facts.fact import Unknown
 from fleet.facts.gpus import GPUS
-from fleet.remote import Session
 from fleet.rollout import commands as host_commands
 from fleet.rollout import gpu_memory
 from fleet.runs import commands
 from fleet.runs.files import Deployed, RunFiles, Wanted, deployed_of, render, trainer_gpus, wanted_again
 from fleet.runs.state import KILLED, NOT_ENFORCEABLE, Run, read_runs
+from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from fleet.errors import HostFailedError
-from fleet.fact import Fact, Unknown
-from fleet.remote import Session
+from fleet.facts.fact import Fact, Unknown
 from fleet.runs import commands
+from fleet.ssh.connection_pool import Session
 
 T = TypeVar("T")
 

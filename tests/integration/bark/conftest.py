@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from voxyard.bark import tiny
 from voxyard.bark.requests import Codes
-from voxyard.bark.weights import Checkpoint, load
+from voxyard.bark.weights import tiny
+from voxyard.bark.weights.checkpoint import Checkpoint, load
 
 
 @dataclass(frozen=True)

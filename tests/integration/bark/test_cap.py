@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from voxyard.bark import engine
-from voxyard.bark.cap import MIB
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
+from voxyard.bark.memory_cap import MIB
 
 
 def test_torch_has_the_function_that_caps() -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from voxyard.bark import coarse
-from voxyard.bark.coarse import CoarseWork
-from voxyard.bark.decode import Decoder
-from voxyard.bark.gpt import causal_gpt
-from voxyard.bark.noise import key
-from voxyard.bark.weights import Checkpoint
+from voxyard.bark.model import coarse
+from voxyard.bark.model.coarse import CoarseWork
+from voxyard.bark.model.decode import Decoder
+from voxyard.bark.model.gpt import causal_gpt
+from voxyard.bark.model.noise import key
+from voxyard.bark.weights.checkpoint import Checkpoint
 
 
 def work_of(number: int, length: int, voice: Any = None) -> CoarseWork:
@@ -150,8 +150,8 @@ def test_there_are_three_frames_for_two_semantic_tokens(checkpoint: Checkpoint, 
 
 
 def test_all_codes_are_codes_where_the_head_has_other_outputs_too(tmp_path: Any) -> None:
-    from voxyard.bark import tiny
-    from voxyard.bark.weights import load
+    from voxyard.bark.weights import tiny
+    from voxyard.bark.weights.checkpoint import load
 
     tiny.write(tmp_path, tiny.TinyShape(spare_coarse_outputs=48))
     loaded = load(tmp_path)

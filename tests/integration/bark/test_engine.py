@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import torch
 
-from voxyard.bark import tiny
-from voxyard.bark.coarse import CoarseRows
 from voxyard.bark.config import BarkConfig
-from voxyard.bark.decode import Decoder
 from voxyard.bark.engine import BarkEngine, placed
 from voxyard.bark.errors import BarkError
+from voxyard.bark.model.coarse import CoarseRows
+from voxyard.bark.model.decode import Decoder
+from voxyard.bark.model.semantic import SemanticRows
 from voxyard.bark.requests import Request, Result
-from voxyard.bark.semantic import SemanticRows
+from voxyard.bark.weights import tiny
 
 Make = Callable[..., BarkEngine]
 

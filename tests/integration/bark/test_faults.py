@@ -13,17 +13,17 @@ import pytest
 from bark_faults import RESTLESS, STAGES, What, open_orders, order
 from safetensors.torch import load_file, save_file
 
-from voxyard.bark import tiny
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.engine import BarkEngine
 from voxyard.bark.errors import BarkError
 from voxyard.bark.requests import Request as BarkRequest
-from voxyard.bark.tokenizer import read
+from voxyard.bark.weights import tiny
+from voxyard.bark.weights.tokenizer import read
 from voxyard.speech.engine import Chunks, EngineName
-from voxyard.speech.job import ChunkFailedError, Outcome
-from voxyard.speech.limits import Limits
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
+from voxyard.speech.pool.job import ChunkFailedError, Outcome
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request, Result
 
 COUNT, SEED, BROKEN_WORD = 12, 7, "with"

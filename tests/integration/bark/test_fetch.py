@@ -19,10 +19,10 @@ import torch
 from model_hub import COMMIT, ModelHub, files_of, serving
 from safetensors.torch import load_file
 
-from voxyard.bark import checksums
 from voxyard.bark.errors import BarkError
-from voxyard.bark.fetch import UNFINISHED, Fetched, fetch
-from voxyard.bark.weights import check
+from voxyard.bark.weights import checksums
+from voxyard.bark.weights.checkpoint import check
+from voxyard.bark.weights.fetch import UNFINISHED, Fetched, fetch
 
 BIG = "model.safetensors"
 COMMAND = "from voxyard.cli.weights import weights; weights()"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from voxyard.bark import codec, fine
-from voxyard.bark.noise import key
-from voxyard.bark.weights import Checkpoint
+from voxyard.bark.model import codec, fine
+from voxyard.bark.model.noise import key
+from voxyard.bark.weights.checkpoint import Checkpoint
 
 KEY = key(7, 0, 0, "fine")
 

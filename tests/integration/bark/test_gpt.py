@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from voxyard.bark.decode import Decoder
-from voxyard.bark.gpt import CausalGPT, causal_gpt, whole
-from voxyard.bark.linear import int8
+from voxyard.bark.model.decode import Decoder
+from voxyard.bark.model.gpt import CausalGPT, causal_gpt, whole
+from voxyard.bark.model.int8 import int8
 from voxyard.bark.stages import footprint
-from voxyard.bark.weights import Checkpoint
+from voxyard.bark.weights.checkpoint import Checkpoint
 
 
 @pytest.fixture(params=["float32", "int8"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from voxyard.bark.linear import dense, int8
+from voxyard.bark.model.int8 import dense, int8
 
 
 def layer(inputs: int = 768, outputs: int = 3072, *, bias: bool = True) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from voxyard.bark.noise import gumbel, key
+from voxyard.bark.model.noise import gumbel, key
 from voxyard.bark.requests import Stage
 
 

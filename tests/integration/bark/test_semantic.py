@@ -9,12 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from voxyard.bark import semantic
-from voxyard.bark.decode import Choice, Decoder, Rows
-from voxyard.bark.gpt import causal_gpt
-from voxyard.bark.noise import key
-from voxyard.bark.semantic import SemanticOptions, SemanticOutcome, SemanticWork
-from voxyard.bark.weights import Checkpoint
+from voxyard.bark.model import semantic
+from voxyard.bark.model.decode import Choice, Decoder, Rows
+from voxyard.bark.model.gpt import causal_gpt
+from voxyard.bark.model.noise import key
+from voxyard.bark.model.semantic import SemanticOptions, SemanticOutcome, SemanticWork
+from voxyard.bark.weights.checkpoint import Checkpoint
 
 TEXTS = ("Hello world.", "The old sailor opens the heavy door, and", "42", "Is it you? It was!", "on at the")
 GREEDY = SemanticOptions(temperature=0, end_share=None, limit=40)

@@ -60,7 +60,9 @@ def sounds() -> dict[str, bytes]:
 
 def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return [
-        each for each in psutil.Process(process.pid).children() if "voxyard.speech.worker" in " ".join(each.cmdline())
+        each
+        for each in psutil.Process(process.pid).children()
+        if "voxyard.speech.pool.worker" in " ".join(each.cmdline())
     ]
 
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from voxyard.bark import tiny
 from voxyard.bark.errors import BarkError
-from voxyard.bark.weights import MARKER, check, is_random, load
+from voxyard.bark.weights import tiny
+from voxyard.bark.weights.checkpoint import MARKER, check, is_random, load
 
 
 @pytest.fixture

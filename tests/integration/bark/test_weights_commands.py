@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
 from voxyard.bark.config import BarkConfig
+from voxyard.bark.inspect import survey
 from voxyard.bark.stages import footprint
-from voxyard.bark.survey import survey
-from voxyard.bark.weights import Checkpoint, check, load
+from voxyard.bark.weights.checkpoint import Checkpoint, check, load
 from voxyard.cli.weights import weights
 
 MIB = 2**20

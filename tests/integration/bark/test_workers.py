@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from voxyard.speech.engine import EngineName
-from voxyard.speech.job import ChunkFailedError
-from voxyard.speech.limits import Limits
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
+from voxyard.speech.pool.job import ChunkFailedError
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request, Result
 
 CHUNKS = [Request(n, "Is it number " + str(n) + "? " * (1 + n % 4), seed=7) for n in range(13)]

@@ -84,7 +84,7 @@ def test_the_noise_of_random_weights_is_not_the_text(tiny_model: Path) -> None:
     settings = {
         "model": str(tiny_model),
         "device": "cpu",
-        "recogniser": "voxyard.speech.recognise_pocketsphinx:recogniser",
+        "recogniser": "voxyard.speech.verification.pocketsphinx:recogniser",
     }
     engine = EngineName("voxyard.bark.speaker:speaker", settings).create()
     engine.prepare()

@@ -74,7 +74,7 @@ record(tf.config.threading, "set_inter_op_parallelism_threads", lambda real, n: 
 tf.test.is_built_with_cuda = lambda: True
 
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices import prepare
+from voxyard.trainer.devices.tensorflow_setup import prepare
 from voxyard.trainer.errors import TrainerError
 try:
     devices = prepare(TrainConfig.model_validate(json.loads(sys.argv[1])))
@@ -205,7 +205,7 @@ def test_gpus_that_tensorflow_cannot_use_are_an_error(driver: FakeDriver) -> Non
 REAL = """
 import json, sys
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices import prepare
+from voxyard.trainer.devices.tensorflow_setup import prepare
 from voxyard.trainer.errors import TrainerError
 def ready(config):
     return prepare(TrainConfig.model_validate(config))
@@ -251,7 +251,7 @@ def test_a_cpu_device_of_a_split_keeps_to_one_thread() -> None:
 from pathlib import Path
 devices = ready({"data": {"data_gpu": 0, "model_gpu": 1}, "training": {"device": "cpu", "device_threads": 1}})
 import tensorflow as tf
-from voxyard.trainer.devices import keeping_to_its_cores
+from voxyard.trainer.devices.tensorflow_setup import keeping_to_its_cores
 
 @tf.function(autograph=False)
 def branches(x):  # two chains that do not wait for each other

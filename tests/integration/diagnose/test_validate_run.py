@@ -18,13 +18,13 @@ from fake_driver import FakeDriver
 from runs import command, environment, write_tones
 from scenario import Scenario
 
-from voxyard.diagnose.inspection import Inspection, refuses
-from voxyard.diagnose.rehearsal import rehearse, rows_of, scratch, with_corpus
-from voxyard.diagnose.validate import CheckError
+from voxyard.diagnose.dry_run import rehearse, rows_of, scratch, with_corpus
+from voxyard.diagnose.validate.checks import Inspection, refuses
+from voxyard.diagnose.validate.run import CheckError
 from voxyard.host import Gpu
 from voxyard.trainer import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
-from voxyard.trainer.device_ids import Placement, Role
-from voxyard.trainer.devices import Devices
+from voxyard.trainer.devices.device_ids import Placement, Role
+from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.step import to_device
 
 DATA, MODEL = "/device:CPU:0", "/device:CPU:1"
@@ -78,7 +78,7 @@ def test_a_model_on_its_device_gives_finite_losses(inspection: Inspection) -> No
 
 
 def test_a_weight_on_another_device_fails_the_check(inspection: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
-    import voxyard.diagnose.inspection as module
+    import voxyard.diagnose.validate.checks as module
 
     def elsewhere(*arguments: Any) -> Any:
         run = rehearse(*arguments)
@@ -202,7 +202,7 @@ def test_memory_held_is_judged_after_the_batches(
     built: Inspection, monkeypatch: pytest.MonkeyPatch, held_mib: int, refused: bool, fault: str | None
 ) -> None:
     """With the figures of cards that this machine does not have."""
-    import voxyard.diagnose.inspection as module
+    import voxyard.diagnose.validate.checks as module
 
     built.devices = replace(built.devices, kind="gpu", cards=CARDS, limits={"data": 8192, "model": 16384})
     built.used_before = {"GPU-a": 100, "GPU-b": 100}
@@ -228,7 +228,7 @@ import tensorflow as tf
 tf.test.is_built_with_cuda = lambda: True
 tf.sysconfig.get_build_info = lambda: {"cuda_version": sys.argv[2]}
 from pathlib import Path
-from voxyard.diagnose.validate import checks_of, run_checks
+from voxyard.diagnose.validate.run import checks_of, run_checks
 from voxyard.trainer.config import TrainConfig
 config = TrainConfig.model_validate(json.loads(sys.argv[1]))
 print(json.dumps(run_checks(checks_of(config, Path("unused"))[:1]).document()["checks"][0]))

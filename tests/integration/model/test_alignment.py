@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from voxyard.trainer.alignment import align, diagonal_prior
+from voxyard.trainer.model.alignment import align, diagonal_prior
 
 FRAMES, TOKENS = 7, 5
 LENGTHS = [(7, 4), (5, 5), (6, 2), (1, 1), (7, 1), (4, 3)]

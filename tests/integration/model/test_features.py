@@ -10,8 +10,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import DataConfig, ModelConfig
-from voxyard.trainer.features import FeatureExtractor
-from voxyard.trainer.mel import FLOOR
+from voxyard.trainer.model.features import FeatureExtractor
+from voxyard.trainer.model.mel import FLOOR
 
 HOP, RATE = 256, 22050
 NAMES = ("mel", "pitch", "energy")

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from voices import Raw, features_of, raw_batch, small_model
 
-from voxyard.trainer.losses import WEIGHTS, clip_losses
-from voxyard.trainer.model import TextToMel
+from voxyard.trainer.model.losses import WEIGHTS, clip_losses
+from voxyard.trainer.model.text_to_mel import TextToMel
 
 LENGTHS = [(40, 12), (31, 9), (17, 14)]
 

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from voices import SMALL, SYMBOLS, Raw, features_of, raw_batch, small_model
 
-from voxyard.trainer.losses import clip_losses
-from voxyard.trainer.model import Spoken, TextToMel
-from voxyard.trainer.sizes import SIZES
+from voxyard.trainer.model.losses import clip_losses
+from voxyard.trainer.model.sizes import SIZES
+from voxyard.trainer.model.text_to_mel import Spoken, TextToMel
 
 LENGTHS = [(40, 12), (31, 9), (17, 14)]
 PER_CLIP = ("mel", "refined", "log_duration", "pitch", "energy", "durations", "token_pitch", "token_energy")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from voxyard.trainer.optimizer import FusedAdamW, WarmUpThenRoot
+from voxyard.trainer.model.optimizer import FusedAdamW, WarmUpThenRoot
 
 SETTINGS: dict[str, Any] = {"beta_2": 0.98, "epsilon": 1e-8, "global_clipnorm": 1.0, "weight_decay": 0.1}
 

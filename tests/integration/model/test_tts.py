@@ -14,14 +14,14 @@ from voices import SMALL, Raw, raw_batch
 from voxyard.corpus.espeak import speak
 from voxyard.corpus.text import Tokenizer
 from voxyard.trainer import checkpoint
-from voxyard.trainer import speak as trained
+from voxyard.trainer import synthesis as trained
 from voxyard.trainer.config import ModelConfig, TrainConfig, TrainingConfig
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.schedule import Bucket
-from voxyard.trainer.sizes import Shape
+from voxyard.trainer.model.sizes import Shape
+from voxyard.trainer.model.trainable_tts import TextToSpeech
+from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.step import named_weights
 from voxyard.trainer.trainable import Trainable
-from voxyard.trainer.tts import TextToSpeech
 
 
 def configured(**training: Any) -> TrainConfig:

@@ -21,7 +21,7 @@ import pytest
 import stopped_service
 from desks import marks
 
-from voxyard.service.store import Store
+from voxyard.service.documents.store import Store
 
 PATIENCE = 60.0  # seconds
 SEED, CHUNKS = 7, 5

@@ -16,7 +16,7 @@ tf.debugging.set_log_device_placement(True)
 
 from voxyard.trainer import DataConfig, TelemetryConfig, TrainConfig, TrainingConfig
 from voxyard.trainer.corpora import open_corpora
-from voxyard.trainer.devices import prepare
+from voxyard.trainer.devices.tensorflow_setup import prepare
 
 
 def main(corpus: Path, steps: int, out: Path) -> None:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from toy import Loudness
 
 from voxyard.trainer import ModelConfig, TrainConfig, TrainerError, TrainingConfig
-from voxyard.trainer.devices import Devices
+from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.step import TrainStep
 
 CPUS = ("/device:CPU:0", "/device:CPU:1")

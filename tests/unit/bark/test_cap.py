@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from voxyard.bark.cap import MIB, cap_mib, put_into_force, within_cap
 from voxyard.bark.errors import BarkError
+from voxyard.bark.memory_cap import MIB, cap_mib, put_into_force, within_cap
 
 ONE = "GPU-00000001-aaaa-bbbb-cccc-000000000000"
 OTHER = "GPU-00000002-aaaa-bbbb-cccc-000000000000"

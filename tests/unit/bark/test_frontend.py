@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from voxyard.bark import tiny, voices
+from voxyard.bark import voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
 from voxyard.bark.frontend import frontend
-from voxyard.bark.tokenizer import read
-from voxyard.bark.weights import MARKER
+from voxyard.bark.weights import tiny
+from voxyard.bark.weights.checkpoint import MARKER
+from voxyard.bark.weights.tokenizer import read
 from voxyard.speech.frontend import open_frontend
 
 STAGES = ("semantic", "coarse_acoustics", "fine_acoustics", "codec_model")

@@ -6,7 +6,7 @@ import pytest
 
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
-from voxyard.bark.memory import MIB, Footprint, activation_bytes, row_bytes
+from voxyard.bark.model.memory import MIB, Footprint, activation_bytes, row_bytes
 from voxyard.speech.config import SpeechSection
 
 LARGE = Footprint(weights=0, activations=0, row=96 * MIB)

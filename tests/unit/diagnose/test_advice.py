@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from profiles import COLD, situation
 
-from voxyard.diagnose.advice import Recommendation, advise
-from voxyard.diagnose.costs import Costs
-from voxyard.diagnose.situation import Probed, Situation
+from voxyard.diagnose.profile.advice import Recommendation, advise
+from voxyard.diagnose.profile.cost_model import Costs
+from voxyard.diagnose.profile.facts import Probed, Situation
 from voxyard.host.page_cache import Pages
 
 GPU: dict[str, Any] = {"kind": "gpu", "devices": 2, "pair": (2, 3), "pair_reason": "NV12", "compute_capability": (9, 0)}

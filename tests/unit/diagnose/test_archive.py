@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from voxyard.diagnose import bundle as bundles
-from voxyard.diagnose import child
-from voxyard.diagnose.archive import Archive, PartError, whole_file
-from voxyard.diagnose.bundle import Bundle, Wanted, bundle, collectors, redactor_for
-from voxyard.diagnose.child import Ended, voxyard
+from voxyard.diagnose.bundle import collect as bundles
+from voxyard.diagnose.bundle import subprocess_run
+from voxyard.diagnose.bundle.archive import Archive, PartError, whole_file
+from voxyard.diagnose.bundle.collect import Bundle, Wanted, bundle, collectors, redactor_for
+from voxyard.diagnose.bundle.redact import Redactor
+from voxyard.diagnose.bundle.subprocess_run import Ended, voxyard
+from voxyard.diagnose.bundle.summary import page
+from voxyard.diagnose.dry_run import scratch
 from voxyard.diagnose.errors import DiagnoseError
-from voxyard.diagnose.redact import Redactor
-from voxyard.diagnose.rehearsal import scratch
-from voxyard.diagnose.summary import page
 from voxyard.trainer import TrainConfig, TrainingConfig
 
 PLANTED = {
@@ -373,7 +373,7 @@ def test_ctrl_c_while_a_process_is_being_started_leaves_none(tmp_path: Path, mon
 
 
 def test_what_a_command_says_is_kept_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "MOST_BYTES", 100)
+    monkeypatch.setattr(subprocess_run, "MOST_BYTES", 100)
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\necho out "$@"\nseq 1000 >&2\nexit 3\n')
     program.chmod(0o755)
@@ -387,8 +387,8 @@ def test_what_a_command_says_is_kept_to_its_end(tmp_path: Path, monkeypatch: pyt
 INTERRUPTED = """
 import sys
 from pathlib import Path
-from voxyard.diagnose import child
-from voxyard.diagnose.archive import whole_file
+from voxyard.diagnose.bundle import subprocess_run as child
+from voxyard.diagnose.bundle.archive import whole_file
 child.sys.executable = sys.argv[1]
 from voxyard import cli
 sys.argv = ["voxyard", "diagnose", "--device", "cpu", "--train-data", "/nowhere", "--out", sys.argv[2]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from runs import write_tones
 
-from voxyard.diagnose.checklist import (
+from voxyard.diagnose.validate.checklist import (
     Checklist,
     Item,
     batch_item,
@@ -24,8 +24,8 @@ from voxyard.diagnose.checklist import (
 )
 from voxyard.host import Gpu
 from voxyard.trainer import DataConfig, TrainConfig
-from voxyard.trainer.device_ids import HostView
-from voxyard.trainer.placement import Assigned, DevicePlan
+from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.placement import Assigned, DevicePlan
 
 
 def gpu(index: int, *, total: int | None = 24564, free: int | None = 24000) -> Gpu:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from fake_driver import FakeDriver
 
-from voxyard.diagnose.gpus import GpuMeter
+from voxyard.diagnose.gpu_meter import GpuMeter
 from voxyard.host import Gpu
 
 METER = """
 import json, time
-from voxyard.diagnose.gpus import GpuMeter
+from voxyard.diagnose.gpu_meter import GpuMeter
 from voxyard.host import gpus
 with GpuMeter(list(zip(["data", "model"], gpus())), interval=0.02) as meter:
     time.sleep(0.4)

@@ -9,13 +9,13 @@ import pytest
 from tones import Corpus
 
 from voxyard.diagnose.errors import DiagnoseError
-from voxyard.diagnose.gpus import NO_GPU, GpuFigures, GpuUse
-from voxyard.diagnose.judgement import Load, judge, low_use
-from voxyard.diagnose.stages import figures
-from voxyard.diagnose.stress import MachineClock, Stress, Utilization, train_under_load
+from voxyard.diagnose.gpu_meter import NO_GPU, GpuFigures, GpuUse
+from voxyard.diagnose.profile.stages import figures
+from voxyard.diagnose.stress.run import MachineClock, Stress, Utilization, train_under_load
+from voxyard.diagnose.stress.targets import Load, judge, low_use
 from voxyard.host.page_cache import Pages
 from voxyard.trainer import DataConfig, TrainConfig
-from voxyard.trainer.devices import Devices
+from voxyard.trainer.devices.tensorflow_setup import Devices
 
 GOOD = Load(
     kind="gpu", strategy="split", seconds=30.0, steps=300, steps_per_second=10.0, clips_per_second=160.0, batch=16,
@@ -146,7 +146,7 @@ def test_running_out_of_memory_is_exit_code_1_and_says_what_to_do(
     devices = Devices(
         "gpu", "single", "/device:GPU:0", "/device:GPU:0", ("/device:GPU:0",), 48, ("model: GPU 0",), {}, None
     )
-    monkeypatch.setattr("voxyard.diagnose.stress.rehearse", exhausted)
+    monkeypatch.setattr("voxyard.diagnose.stress.run.rehearse", exhausted)
     corpus = Corpus(tmp_path / "corpus").add("a").directory
     config = TrainConfig(data=DataConfig(train_data=corpus))
     with pytest.raises(DiagnoseError, match="out of memory with 48 clips on a device: lower --batch-size") as caught:

@@ -14,16 +14,16 @@ import pytest
 from profiles import COLD, made_up
 
 from voxyard import cli
-from voxyard.diagnose import profile as profile_module
-from voxyard.diagnose.charts import histogram, nice_ticks, typical
 from voxyard.diagnose.errors import DiagnoseError
-from voxyard.diagnose.gpus import GpuFigures, GpuUse
-from voxyard.diagnose.page import render, write_page
-from voxyard.diagnose.profile import Profile, profile
-from voxyard.diagnose.situation import Probed
-from voxyard.diagnose.stages import figures, with_shares
-from voxyard.diagnose.survey import words_of
-from voxyard.diagnose.timeline import StepSpan
+from voxyard.diagnose.gpu_meter import GpuFigures, GpuUse
+from voxyard.diagnose.profile import run as profile_module
+from voxyard.diagnose.profile.describe import words_of
+from voxyard.diagnose.profile.facts import Probed
+from voxyard.diagnose.profile.html_report import render, write_page
+from voxyard.diagnose.profile.run import Profile, profile
+from voxyard.diagnose.profile.stages import figures, with_shares
+from voxyard.diagnose.profile.svg_charts import histogram, nice_ticks, typical
+from voxyard.diagnose.profile.timeline import StepSpan
 from voxyard.trainer.config import DataConfig, TrainConfig, TrainingConfig
 
 SECTIONS = [

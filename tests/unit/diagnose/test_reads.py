@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from profiles import COLD, made_up
 
-from voxyard.diagnose.costs import Costs
-from voxyard.diagnose.measure import Loading, Read
-from voxyard.diagnose.page import render
-from voxyard.diagnose.profile import Profile, _probe
-from voxyard.diagnose.reads import Reads
-from voxyard.diagnose.situation import Probed
+from voxyard.diagnose.profile.cost_model import Costs
+from voxyard.diagnose.profile.facts import Probed
+from voxyard.diagnose.profile.html_report import render
+from voxyard.diagnose.profile.measure import Loading, Read
+from voxyard.diagnose.profile.reads import Reads
+from voxyard.diagnose.profile.run import Profile, _probe
 from voxyard.host.page_cache import Pages
 
 WARM = Pages(400, 400, ("tmpfs keeps its files in memory",))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxyard.diagnose.redact import REMOVED, Redactor, is_secret_name
+from voxyard.diagnose.bundle.redact import REMOVED, Redactor, is_secret_name
 
 SECRET = "q7Zk-plantedValue_91"
 

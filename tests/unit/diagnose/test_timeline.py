@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from profiles import recorded, stage_times
 
-from voxyard.diagnose.costs import Costs, threads_needed
-from voxyard.diagnose.stages import figures
-from voxyard.diagnose.timeline import gaps, measured_part
+from voxyard.diagnose.profile.cost_model import Costs, threads_needed
+from voxyard.diagnose.profile.stages import figures
+from voxyard.diagnose.profile.timeline import gaps, measured_part
 
 
 def test_figures_are_those_of_the_textbook() -> None:

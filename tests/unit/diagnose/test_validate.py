@@ -14,9 +14,9 @@ from fake_driver import FakeDriver
 from scenario import MIB, Scenario
 
 from voxyard.diagnose.errors import DiagnoseError
-from voxyard.diagnose.held import Held, held, misplaced
 from voxyard.diagnose.host_facts import driver_fault, system
-from voxyard.diagnose.validate import CheckError, Found, run_checks
+from voxyard.diagnose.validate.gpu_memory import Held, held, misplaced
+from voxyard.diagnose.validate.run import CheckError, Found, run_checks
 from voxyard.host import Gpu
 
 CARDS = (
@@ -141,7 +141,7 @@ def test_work_on_a_card_that_was_not_chosen_is_found_by_its_memory() -> None:
 
 READ = """
 import json, sys
-from voxyard.diagnose.held import held, misplaced, used_on_every_gpu
+from voxyard.diagnose.validate.gpu_memory import held, misplaced, used_on_every_gpu
 from voxyard.host.nvml import every_gpu
 before = used_on_every_gpu()
 print(json.dumps("ready"), flush=True)

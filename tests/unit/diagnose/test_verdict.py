@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from profiles import stage_times
 
-from voxyard.diagnose.costs import Costs
-from voxyard.diagnose.stages import with_shares
-from voxyard.diagnose.verdict import DeviceUse, Verdict, judge
+from voxyard.diagnose.profile.cost_model import Costs
+from voxyard.diagnose.profile.stages import with_shares
+from voxyard.diagnose.profile.verdict import DeviceUse, Verdict, judge
 
 
 def _judge(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from fleet_doubles import facts, gpu, host, uuid
 
-from fleet.fact import Unknown
-from fleet.release.assignment import Workload, assign
+from fleet.facts.fact import Unknown
+from fleet.release.gpu_assignment import Workload, assign
 from voxyard.host.limits import BARK_WORKER_MIB, HEADROOM_MIB
 
 FOUR = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from fleet.batch import Answer, Command, script, split
+from fleet.ssh.command_batch import Answer, Command, script, split
 
 
 def run(*commands: Command) -> dict[str, Answer]:

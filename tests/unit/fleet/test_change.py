@@ -12,7 +12,7 @@ from release_doubles import BASE_LAYERS, artefact, image, release
 
 from fleet.release.manifest import of
 from fleet.release.release import Release
-from fleet.rollout.change import Change, change
+from fleet.rollout.change_plan import Change, change
 from fleet.rollout.host_state import HostImage, HostState, ServiceContainer
 
 SECRET = b"alice: 0123456789\n"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from release_doubles import packed, release
 
-from fleet.batch import Command
 from fleet.rollout import commands
 from fleet.rollout.transfer import secrets_archive
+from fleet.ssh.command_batch import Command
 
 RELEASE = release(9410)
 

@@ -14,9 +14,9 @@ from fleet_doubles import RememberingSession
 
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.remote import Connections, Session, on_every_host
-from fleet.rollout.site import StoppedError, Stopping
-from tasks.frame import stopping_in_order
+from fleet.rollout.context import StoppedError, Stopping
+from fleet.ssh.connection_pool import Connections, Session, on_every_host
+from tasks.base import stopping_in_order
 
 HOSTS = [Host(f"gpu-{number}", "192.0.2.1", "voxyard") for number in range(6)]
 

@@ -12,9 +12,9 @@ import stand_in_host
 from fleet_doubles import host
 from stand_in_host import StandIn
 
-from fleet import rsync
 from fleet.errors import FleetError, HostFailedError
 from fleet.runs.corpus_sync import Content, kind_of, read_content, send
+from fleet.ssh import rsync
 
 
 @pytest.fixture

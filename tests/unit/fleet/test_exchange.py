@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.exchange import SilentError, exchange
+from fleet.ssh.exchange import SilentError, exchange
 
 PLENTY = 60.0
 

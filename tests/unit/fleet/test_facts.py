@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from fleet_doubles import RememberingSession, gpu
 
-from fleet.batch import Answer
-from fleet.fact import Fact, Unknown
 from fleet.facts import gpu_use as gpu_use_facts
 from fleet.facts import gpus as gpu_facts
 from fleet.facts import machine as machine_facts
+from fleet.facts.fact import Fact, Unknown
 from fleet.facts.gpus import Health, merged
 from fleet.facts.host import collect
 from fleet.rollout.host_state import CURRENT
+from fleet.ssh.command_batch import Answer
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures/facts"
 EVERY: dict[str, Fact[Any]] = {

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from own_time import OwnTime
 
-from fleet.batch import Answer, Command
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
 from fleet.release.manifest import ServiceEntry
-from fleet.rollout.gate import Clock, Watch, last_words, pass_gate
+from fleet.rollout.health_gate import Clock, Watch, last_words, pass_gate
+from fleet.ssh.command_batch import Answer, Command
 
 BARK = ServiceEntry("bark", "b-1", "voxyard-bark:1", "127.0.0.1", 8080, "/readyz", 60, 900, {})
 LOG = "loading\nno GPU is seen by torch\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from fleet_doubles import RememberingSession
 
-from fleet.batch import Answer
 from fleet.errors import HostFailedError
 from fleet.rollout.gpu_memory import verify
+from fleet.ssh.command_batch import Answer
 
 PIDS = Answer("PID\n11\n12\n")
 

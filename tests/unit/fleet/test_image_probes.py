@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 from voxyard.telemetry.server import MetricsServer, serve
 
 CHECKS = {
-    "trainer": (["voxyard.telemetry.probe", "trainer"], "VOXYARD_METRICS_HOST", "VOXYARD_METRICS_PORT"),
-    "bark": (["voxyard.service.probe"], "VOXYARD_HOST", "VOXYARD_PORT"),
+    "trainer": (["voxyard.telemetry.healthcheck", "trainer"], "VOXYARD_METRICS_HOST", "VOXYARD_METRICS_PORT"),
+    "bark": (["voxyard.service.healthcheck"], "VOXYARD_HOST", "VOXYARD_PORT"),
 }
 SICK = {"well": True}
 
@@ -64,7 +64,7 @@ def test_a_port_that_is_none_is_a_sentence() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("module", ["voxyard.telemetry.probe", "voxyard.service.probe"])
+@pytest.mark.parametrize("module", ["voxyard.telemetry.healthcheck", "voxyard.service.healthcheck"])
 def test_a_check_loads_next_to_nothing(module: str) -> None:
     program = f"import {module}, sys, json; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout)

@@ -18,11 +18,11 @@ import pytest
 from invoke.exceptions import Exit
 from ssh_server import SshServer, ssh_server
 
-from fleet.exchange import exchange
-from fleet.interrupt import reading
 from fleet.inventory.hosts import Host
-from fleet.remote import GroupResult, on_every_host
-from tasks.frame import answering
+from fleet.ssh.connection_pool import GroupResult, on_every_host
+from fleet.ssh.exchange import exchange
+from fleet.ssh.interrupt import reading
+from tasks.base import answering
 
 ROOT = Path(__file__).resolve().parents[3]
 HANGS = 60.0  # seconds

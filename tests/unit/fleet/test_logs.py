@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from fleet_doubles import RememberingSession
 
-from fleet.batch import Answer
 from fleet.errors import HostFailedError
 from fleet.runs import logs
 from fleet.runs.runs import Clock
+from fleet.ssh.command_batch import Answer
 
 PREPARE = "2026-01-05T08:00:00.1Z 24 clips\n"
 TRAIN = "2026-01-05T08:00:03.5Z step 1\n2026-01-05T08:00:02.5Z Model training\n2026-01-05T08:00:04.5Z step 2\n"

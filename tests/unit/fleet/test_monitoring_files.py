@@ -14,9 +14,9 @@ from fleet.images.image import LocalImage
 from fleet.inventory.hosts import AlertReceiver, Inventory
 from fleet.inventory.secrets import Secrets
 from fleet.monitoring.check import check_here, refusal
+from fleet.monitoring.export import write
 from fleet.monitoring.images import find, pinned
 from fleet.monitoring.release import Picture, Release, gather, parse, render
-from fleet.monitoring.write import write
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRETS = {"grafana-admin-password": b"a-long-password", "alert-chat": b"https://chat.lab.example/secret-hook"}

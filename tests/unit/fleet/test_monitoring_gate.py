@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from own_time import OwnTime
 
-from fleet.batch import Answer, Command
 from fleet.errors import HostFailedError
 from fleet.monitoring.gate import pass_gate
 from fleet.monitoring.release import Manifest, Program
-from fleet.rollout.gate import Clock
+from fleet.rollout.health_gate import Clock
+from fleet.ssh.command_batch import Answer, Command
 
 PROGRAMS = (Program("grafana", "c-1", "", "grafana:1"), Program("node-exporter", "c-2", "", "node:1"))
 MANIFEST = Manifest("m-1", ("monitoring.yaml",), PROGRAMS, frozenset(), frozenset())

@@ -9,14 +9,14 @@ import pytest
 from fleet_doubles import IMAGE, container, facts, gpu, host, process, uuid
 
 from fleet.checks.finding import ALL_SERVICES, ON_GPUS, Finding, blocked, failed, failures
-from fleet.checks.needs import Needs
 from fleet.checks.preflight import preflight
-from fleet.fact import Unknown
+from fleet.checks.requirements import Needs
+from fleet.facts.fact import Unknown
 from fleet.facts.gpu_use import Numa, XidError
 from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS, Disk, Docker, EngineLimits, Login, Toolkit
 from fleet.inventory.hosts import Host
-from fleet.release.assignment import assign
+from fleet.release.gpu_assignment import assign
 
 SYS = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-7\t0\nGPU1\tSYS\t X \t8-15\t1\n"
 NO_P2P = " \tGPU0\tGPU1\t\n GPU0\tX\tCNS\t\n GPU1\tCNS\tX\t\n"

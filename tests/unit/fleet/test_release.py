@@ -20,7 +20,7 @@ from fleet.inventory.hosts import Bark, Host
 from fleet.inventory.secrets import Secrets
 from fleet.release import manifest
 from fleet.release.artefact import Artefact
-from fleet.release.assignment import Assignment, assign
+from fleet.release.gpu_assignment import Assignment, assign
 from fleet.release.release import Place, Release, Supplies, gather, plan_document, render, wanted_images
 from voxyard.service.config import ServiceSection
 from voxyard.settings import load

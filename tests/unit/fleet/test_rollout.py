@@ -18,13 +18,13 @@ from fleet.inventory.hosts import Host
 from fleet.lock import break_lock, locked
 from fleet.release.manifest import of
 from fleet.release.release import Release
-from fleet.remote import Connections
-from fleet.rollout.change import change
-from fleet.rollout.deploy import Task, carry_out
+from fleet.rollout.change_plan import change
+from fleet.rollout.context import Site, Stopping
+from fleet.rollout.fleet import Task, carry_out
 from fleet.rollout.host_state import endpoints, read_state
 from fleet.rollout.outcome import Outcome
 from fleet.rollout.rollback import way_back
-from fleet.rollout.site import Site, Stopping
+from fleet.ssh.connection_pool import Connections
 
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
 GPU = "GPU-00000000-aaaa-bbbb-cccc-000000000000"

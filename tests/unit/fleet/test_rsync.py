@@ -10,8 +10,8 @@ import stand_in_host
 from fleet_doubles import host
 from stand_in_host import StandIn
 
-from fleet import rsync
 from fleet.errors import FleetError, HostFailedError
+from fleet.ssh import rsync
 
 pytestmark = pytest.mark.needs("rsync", "ssh")
 

@@ -12,8 +12,8 @@ import pytest
 import stand_in_host
 from stand_in_host import StandIn
 
-from fleet.batch import Command
 from fleet.runs import commands as run_commands
+from fleet.ssh.command_batch import Command
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from fleet_doubles import host
 from run_wishes import DEPLOYED, WANTED
 from stand_in_host import StandIn
 
-from fleet import rsync
 from fleet.errors import FleetError, HostFailedError
 from fleet.runs.fetch import Fetched, fetch
 from fleet.runs.files import render
 from fleet.runs.runs import find
+from fleet.ssh import rsync
 
 pytestmark = pytest.mark.needs("rsync", "ssh")
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fleet_doubles import RememberingSession, uuid
 
-from fleet.batch import Answer
 from fleet.errors import HostFailedError
 from fleet.runs.state import Run, read_runs
+from fleet.ssh.command_batch import Answer
 
 MANIFEST = {
     "run": "demo-1", "host": "gpu-01", "by": "me@here", "release": "0123456789ab", "image": "voxyard-trainer:abc",

@@ -17,8 +17,8 @@ from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Bark, Host, Trainer
 from fleet.inventory.secrets import Secrets
 from fleet.release.artefact import Artefact
-from fleet.release.assignment import assign
 from fleet.release.config_hash import config_hash
+from fleet.release.gpu_assignment import assign
 from fleet.release.release import Place, Release, Supplies, render
 
 COMPOSE = Path(__file__).resolve().parents[3] / "deploy/compose"

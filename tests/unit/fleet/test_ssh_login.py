@@ -16,11 +16,11 @@ import pytest
 import yaml
 from ssh_server import SshServer, free_port, make_key, ssh_agent, ssh_server
 
-from fleet import rsync, ssh
-from fleet.batch import Command
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host, Jump
-from fleet.remote import connected, on_every_host
+from fleet.ssh import connection, rsync
+from fleet.ssh.command_batch import Command
+from fleet.ssh.connection_pool import connected, on_every_host
 
 pytestmark = pytest.mark.needs("ssh", "ssh-agent", "sshd", "rsync")
 
@@ -107,9 +107,9 @@ def with_home(home: Path, program: str, *words: str) -> subprocess.CompletedProc
 ASK_ALL = """
 import sys
 from pathlib import Path
-from fleet.batch import Command
+from fleet.ssh.command_batch import Command
 from fleet.inventory.hosts import load
-from fleet.remote import connected
+from fleet.ssh.connection_pool import connected
 for host in load(Path(sys.argv[1])).hosts:
     with connected(host) as session:
         print(session.run([Command("a", "echo on")])["a"].out, end="")
@@ -324,7 +324,7 @@ def test_an_interrupt_while_a_connection_ends_leaves_nothing_of_it(
         masters.append(master)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fleet.ssh._end", interrupted)
+    monkeypatch.setattr("fleet.ssh.connection._end", interrupted)
     with pytest.raises(KeyboardInterrupt), connected(server.host()) as session:
         session.run([Command("there", "true")])
     (master,) = masters
@@ -337,11 +337,11 @@ def test_a_command_that_is_killed_is_an_answer(server: SshServer) -> None:
 
 
 def test_what_does_not_answer_in_time_is_said_to_hang(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh, "BATCH_GRACE_SECONDS", -0.7)
+    monkeypatch.setattr(connection, "BATCH_GRACE_SECONDS", -0.7)
     with connected(server.host()) as session:
         with pytest.raises(HostFailedError, match=r"here did not answer within 0.3 s: something hangs there"):
             session.run([Command("a", "sleep 60", seconds=1)])
-        monkeypatch.setattr(ssh, "STALL_SECONDS", 0.3)
+        monkeypatch.setattr(connection, "STALL_SECONDS", 0.3)
         with pytest.raises(HostFailedError, match=r"here took nothing for 0.3 s: something hangs there"):
             session.send(Command("a", "sleep 60"), [bytes(8 << 20)])
         assert session.send(Command("a", "cat"), [b"still there"]).out == "still there"
@@ -350,7 +350,7 @@ def test_what_does_not_answer_in_time_is_said_to_hang(server: SshServer, monkeyp
 def test_a_login_shell_that_runs_nothing_is_named_with_the_login_that_shows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "_CUT_SECONDS", 0.1)  # the connection stays: nothing is to be waited for
+    monkeypatch.setattr(connection, "_CUT_SECONDS", 0.1)  # the connection stays: nothing is to be waited for
     with ssh_server(tmp_path, ForceCommand="exit 1") as mute:
         said = refusal(mute.host())
     assert said.endswith(f"The login shell must run commands: ssh -p {mute.port} {mute.host().user}@127.0.0.1 true")
@@ -359,9 +359,9 @@ def test_a_login_shell_that_runs_nothing_is_named_with_the_login_that_shows_it(
 OPERATOR = """
 import os, signal, sys
 from pathlib import Path
-from fleet.batch import Command
+from fleet.ssh.command_batch import Command
 from fleet.inventory.hosts import load
-from fleet.remote import connected
+from fleet.ssh.connection_pool import connected
 signal.signal(signal.SIGINT, lambda *_: None)
 (host,) = load(Path(sys.argv[1])).hosts
 with connected(host) as session:

@@ -11,7 +11,7 @@ from fleet_doubles import host
 
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Jump, load
-from fleet.ssh_way import Hop, Way, way_to
+from fleet.ssh.route import Hop, Way, way_to
 
 pytestmark = pytest.mark.needs("ssh")
 

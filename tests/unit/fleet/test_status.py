@@ -16,14 +16,14 @@ from fleet.images.archive import ImageCache
 from fleet.lock import locked
 from fleet.release.manifest import of
 from fleet.release.release import Release
-from fleet.remote import GroupResult
 from fleet.rollout import report
-from fleet.rollout.change import change
+from fleet.rollout.apply import apply
+from fleet.rollout.change_plan import change
+from fleet.rollout.context import NoQuiet, Site
 from fleet.rollout.drain import take_out
 from fleet.rollout.host_state import endpoints, read_state
-from fleet.rollout.rollout import apply
-from fleet.rollout.site import NoQuiet, Site
 from fleet.rollout.status import Status, read_status
+from fleet.ssh.connection_pool import GroupResult
 
 
 @pytest.fixture

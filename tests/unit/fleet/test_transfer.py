@@ -12,7 +12,7 @@ from shell_host import ShellHost
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.archive import ImageCache
-from fleet.rollout.change import Shipment
+from fleet.rollout.change_plan import Shipment
 from fleet.rollout.transfer import Transfer
 
 

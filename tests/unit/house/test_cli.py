@@ -16,7 +16,7 @@ import pytest
 
 import voxyard.trainer
 from voxyard import __version__, cli
-from voxyard.cli.frame import LazyGroup
+from voxyard.cli.base import LazyGroup
 from voxyard.trainer import TrainConfig, TrainerError
 
 

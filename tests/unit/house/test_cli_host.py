@@ -15,7 +15,7 @@ import pytest
 from fake_driver import FakeDriver
 
 import voxyard.host.nvml
-import voxyard.trainer.auto
+import voxyard.trainer.devices.auto_settings
 from voxyard import cli
 from voxyard.host import Gpu, HostError
 
@@ -63,7 +63,7 @@ def voxyard_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
         monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(voxyard.host.nvml, "every_gpu", lambda: ())
-    monkeypatch.setattr(voxyard.trainer.auto, "every_gpu", lambda: ())
+    monkeypatch.setattr(voxyard.trainer.devices.auto_settings, "every_gpu", lambda: ())
     return Command(capsys, monkeypatch)
 
 

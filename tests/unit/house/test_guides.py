@@ -13,10 +13,10 @@ ROOT = Path(__file__).resolve().parents[3]
 MAP = "runtime/README.md"
 PACKAGES = sorted(path.parent.name for path in (ROOT / "runtime/voxyard").glob("*/__init__.py"))
 QUESTIONS = {  # what a newcomer looks for, as its row of the map says it → the file that has it
-    "rate limit": "voxyard/service/rates.py",
-    "retry": "voxyard/speech/scheduler.py",
-    "dispatch": "voxyard/service/clerk.py",
-    "CUDA graph": "voxyard/bark/capture.py",
+    "rate limit": "voxyard/service/http/rate_limit.py",
+    "retry": "voxyard/speech/pool/scheduler.py",
+    "dispatch": "voxyard/service/documents/dispatcher.py",
+    "CUDA graph": "voxyard/bark/model/cuda_graph.py",
     "memory limit": "voxyard/host/limits.py",
     "alert for idle GPUs": "../deploy/prometheus/rules/gpu_alerts.yaml",
 }

@@ -19,12 +19,13 @@ ROOMS: dict[str, set[str]] = {  # room → the rooms that it may import
     "host": set(),
     "telemetry": BASE,
     "corpus": WATCHED,
+    "extraction": set(),
     "speech": WATCHED,
     "trainer": WATCHED | {"corpus", "speech"},
     "bark": WATCHED | {"corpus", "speech"},
-    "service": WATCHED | {"speech"},
+    "service": WATCHED | {"extraction", "speech"},
     "diagnose": WATCHED | {"corpus", "speech", "trainer"},
-    "cli": WATCHED | {"corpus", "speech", "trainer", "bark", "service", "diagnose"},
+    "cli": WATCHED | {"corpus", "extraction", "speech", "trainer", "bark", "service", "diagnose"},
     "__main__": {"cli"},
 }
 SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms that it may import
@@ -38,6 +39,9 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
 }
 LIGHT = [
     "voxyard",
+    "voxyard.extraction",
+    "voxyard.service",
+    "voxyard.speech",
     "voxyard.cli",
     "voxyard.host",
     "voxyard.settings",
@@ -46,7 +50,9 @@ LIGHT = [
     "voxyard.trainer",
     "voxyard.trainer.config",
 ]
-LIGHT += [f"voxyard.{room}" for room in ("speech", "service") if (ROOT / "runtime/voxyard" / room).exists()]
+LIGHT += [
+    f"voxyard.{room}" for room in ("extraction", "speech", "service") if (ROOT / "runtime/voxyard" / room).exists()
+]
 HEAVY = ("tensorflow", "torch", "keras")
 SLOW = (*HEAVY, "numpy", "pydantic", "rich", "yaml", "soundfile", "prometheus_client", "voxyard.settings")
 

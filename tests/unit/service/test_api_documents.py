@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from service_app import Served, eventually, serving
 
-from voxyard.service.keys import add_key
+from voxyard.service.auth.api_keys import add_key
+from voxyard.speech.audio.wav import from_bytes
 from voxyard.speech.requests import SAMPLE_RATE
-from voxyard.speech.wav import from_bytes
 
 TEXT = "Chapter one.\n\nThe harbour lay still. Nobody was awake at that hour of the night, nobody but the watchman."
 LONG = "\n\n".join(f"Paragraph number {number} of a text that takes a while to be spoken." for number in range(30))
@@ -316,7 +316,7 @@ def test_events_end_when_the_document_is_deleted(tmp_path: Path) -> None:
 
 
 def test_a_quiet_document_sends_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voxyard.service.following.HEARTBEAT", 0.05)
+    monkeypatch.setattr("voxyard.service.routes.document_stream.HEARTBEAT", 0.05)
     with serving(tmp_path / "data", engine={"faults": {"speak": ["hang", 1]}, "marks": str(tmp_path)}) as served:
         document = send(served)
         with httpx.stream("GET", f"{served.url}/v1/documents/{document['id']}/events", timeout=60) as answer:

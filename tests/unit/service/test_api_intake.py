@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.records import NewDocument
+from voxyard.service.documents.submission import LONGEST_TITLE, Wish, fingerprint, new_document
 from voxyard.service.errors import NotFoundError, ServiceError
-from voxyard.service.intake import LONGEST_TITLE, Wish, fingerprint, new_document
-from voxyard.service.records import NewDocument
-from voxyard.service.voices import check_model, model_name, open_voices
+from voxyard.service.voice_names import check_model, model_name, open_voices
 from voxyard.speech.engine import EngineName
 
 WISH = Wish("First words here.\n\nAnd some more of them.")

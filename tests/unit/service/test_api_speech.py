@@ -20,11 +20,11 @@ from engines import sound
 from frontends import TonesFrontend
 from service_app import Served, eventually, serving
 
-from voxyard.service.assembly import readiness
-from voxyard.service.drain import Work
-from voxyard.service.keys import add_key
-from voxyard.speech.encode import FORMATS, pcm16
-from voxyard.speech.join import Pauses, join
+from voxyard.service.auth.api_keys import add_key
+from voxyard.service.lifespan import readiness
+from voxyard.service.shutdown import Work
+from voxyard.speech.audio.encoder import FORMATS, pcm16
+from voxyard.speech.audio.joining import Pauses, join
 from voxyard.speech.placement import Refusal
 from voxyard.speech.requests import SAMPLE_RATE, Result
 from voxyard.speech.script import prepare
@@ -214,7 +214,7 @@ def test_a_reader_that_reads_nothing_holds_no_worker(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_stalls_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voxyard.service.streams.STALL", 0.5)
+    monkeypatch.setattr("voxyard.service.streaming.audio_response.STALL", 0.5)
     with serving(tmp_path / "data", engine={"samples": 24000}) as served:
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

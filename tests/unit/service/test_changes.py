@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from voxyard.service.changes import Changes
+from voxyard.service.documents.change_notifier import Changes
 
 
 def test_a_change_before_the_wait_is_seen_at_once() -> None:

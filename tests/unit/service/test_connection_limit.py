@@ -14,10 +14,10 @@ from fastapi import FastAPI
 from live_service import PATIENCE, live
 from prometheus_client import CollectorRegistry
 
+from voxyard.service.auth.api_keys import Keys, add_key
 from voxyard.service.config import ServiceSection
-from voxyard.service.connection_limit import FILES_SHARE, ConnectionLimit
-from voxyard.service.frame import install, open_frame
-from voxyard.service.keys import Keys, add_key
+from voxyard.service.http.connection_limit import FILES_SHARE, ConnectionLimit
+from voxyard.service.http.observability import install, open_frame
 
 SLOW = b"POST /session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n{"
 
@@ -120,7 +120,7 @@ def test_a_connection_above_the_limit_that_asks_for_nothing_is_closed_with_a_sen
     monkeypatch.setattr(
         "voxyard.service.server.ConnectionLimit", lambda files: ConnectionLimit(files, max_per_address=1)
     )
-    monkeypatch.setattr("voxyard.service.protocol.KEY_SECONDS", 0.2)
+    monkeypatch.setattr("voxyard.service.http.protocol.KEY_SECONDS", 0.2)
     with service(tmp_path) as (address, _), dial(address, SLOW) as admitted, dial(address) as silent:
         said = everything(silent)
         assert said.startswith(b"HTTP/1.1 503 ")

@@ -14,7 +14,10 @@ import pytest
 from desks import ThreadPool, audio_of, new_document, words_of
 
 from voxyard.service.config import ServiceSection
-from voxyard.service.desk import Desk
+from voxyard.service.documents.audio_store import Shelf
+from voxyard.service.documents.queue import Desk
+from voxyard.service.documents.records import Document, NewDocument
+from voxyard.service.documents.store import Store
 from voxyard.service.errors import (
     BusyError,
     ConflictError,
@@ -24,13 +27,10 @@ from voxyard.service.errors import (
     TooLargeError,
     UnavailableError,
 )
-from voxyard.service.records import Document, NewDocument
-from voxyard.service.shelf import Shelf
-from voxyard.service.store import Store
-from voxyard.speech.job import Outcome
-from voxyard.speech.join import Pauses, join
+from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.wav import to_bytes
+from voxyard.speech.pool.job import Outcome
 from voxyard.speech.requests import Request, Result
-from voxyard.speech.wav import to_bytes
 
 PAUSES = Pauses()
 

@@ -19,10 +19,10 @@ from docx.shared import Inches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxyard.service import docx_archive
-from voxyard.service.documents import Extracted, extract
-from voxyard.service.docx import read_docx
-from voxyard.service.errors import TooLargeError, UnreadableDocumentError, UnsupportedDocumentError
+from voxyard.extraction import docx_archive
+from voxyard.extraction.docx import read_docx
+from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
+from voxyard.extraction.extract import Extracted, extract
 
 W = nsdecls("w")
 MAIN = "word/document.xml"
@@ -187,13 +187,13 @@ def test_an_archive_that_declares_too_much_is_refused_unopened(name: str, monkey
     bomb = bytearray(data)
     entry = data.rindex(name.encode()) - 46  # in the list at the archive's end
     bomb[entry + 24 : entry + 28] = struct.pack("<I", size)
-    with pytest.raises(UnreadableDocumentError, match="would unpack to 1025 MiB"):
+    with pytest.raises(UnreadableFileError, match="would unpack to 1025 MiB"):
         docx_archive.harmless(io.BytesIO(bomb))
 
 
 def test_an_archive_that_is_packed_too_well_is_refused_unopened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docx_archive, "_unpacked", lambda *_: pytest.fail("it was unpacked"))
-    with pytest.raises(UnreadableDocumentError, match="packed to less than 1/200"):
+    with pytest.raises(UnreadableFileError, match="packed to less than 1/200"):
         docx_archive.harmless(io.BytesIO(main_replaced(b"<w>" + b" " * (docx_archive.RATIO_FROM_BYTES + 1) + b"</w>")))
 
 
@@ -204,24 +204,24 @@ def test_an_archive_that_declares_less_than_it_unpacks_to_is_refused() -> None:
             magic, 0, data.rindex(MAIN.encode()) if magic == b"PK\x01\x02" else data.index(MAIN.encode())
         )
         data[entry + offset : entry + offset + 4] = struct.pack("<I", 1000)
-    with pytest.raises(UnreadableDocumentError, match="broken"):
+    with pytest.raises(UnreadableFileError, match="broken"):
         read(bytes(data))
 
 
 def test_what_unpacks_to_too_much_in_sum_is_stopped_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docx_archive, "_check_declared", lambda _: None)
     monkeypatch.setattr(docx_archive, "MAX_XML_BYTES", 200_000)
-    with pytest.raises(UnreadableDocumentError, match="unpacks to more than"):
+    with pytest.raises(UnreadableFileError, match="unpacks to more than"):
         docx_archive.harmless(io.BytesIO(main_replaced(b"<w>" + b" x" * 200_000 + b"</w>")))
     monkeypatch.setattr(docx_archive, "MAX_XML_BYTES", 2**30)
     monkeypatch.setattr(docx_archive, "RATIO_FROM_BYTES", 100_000)
-    with pytest.raises(UnreadableDocumentError, match="packed to less than"):
+    with pytest.raises(UnreadableFileError, match="packed to less than"):
         docx_archive.harmless(io.BytesIO(main_replaced(b"<w>" + b" " * 200_000 + b"</w>")))
 
 
 def test_an_archive_of_too_many_files_is_refused() -> None:
     more = {f"word/{index}.bin": b"" for index in range(docx_archive.MAX_ENTRIES)}
-    with pytest.raises(UnreadableDocumentError, match="files in its ZIP archive"):
+    with pytest.raises(UnreadableFileError, match="files in its ZIP archive"):
         read(repacked(saved(of("Hello.")), lambda _, content: content, **more))
 
 
@@ -234,7 +234,7 @@ def test_xml_with_entities_is_refused(entity: str, encoding: str) -> None:
         f'<?xml version="1.0" encoding="{encoding}"?><!DOCTYPE w:document [{entity}]>'
         f"<w:document {W}><w:body><w:p><w:r><w:t>&b;</w:t></w:r></w:p></w:body></w:document>"
     )
-    with pytest.raises(UnreadableDocumentError, match="declares a document type"):
+    with pytest.raises(UnreadableFileError, match="declares a document type"):
         read(main_replaced(xml.encode(encoding)))
 
 
@@ -254,14 +254,14 @@ def test_another_archive_is_refused_with_what_it_is(names: list[str], said: str)
     with zipfile.ZipFile(packed, "w") as archive:
         for name in names:
             archive.writestr(name, "<x/>")
-    with pytest.raises(UnsupportedDocumentError, match=said):
+    with pytest.raises(UnsupportedFileError, match=said):
         read(packed.getvalue(), "a.docx")
 
 
 def test_a_document_with_macros_says_what_to_save_it_as() -> None:
     macros = b"application/vnd.ms-word.document.macroEnabled.main+xml"
     data = repacked(saved(of("Hello.")), lambda _, content: content.replace(docx_archive.MAIN_TYPE, macros))
-    with pytest.raises(UnsupportedDocumentError, match=r"macros.*save it as \.docx"):
+    with pytest.raises(UnsupportedFileError, match=r"macros.*save it as \.docx"):
         read(data)
 
 
@@ -291,17 +291,17 @@ def broken_files() -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("how", "data"), broken_files().items())
 def test_a_broken_document_is_refused_with_what_to_do(how: str, data: bytes) -> None:
-    with pytest.raises(UnreadableDocumentError, match=r"story\.docx: .*(broken|encrypted|no whole XML).*save it"):
+    with pytest.raises(UnreadableFileError, match=r"story\.docx: .*(broken|encrypted|no whole XML).*save it"):
         read(data)
 
 
 def test_a_document_without_a_word_is_refused() -> None:
-    with pytest.raises(UnreadableDocumentError, match="no text"):
+    with pytest.raises(UnreadableFileError, match="no text"):
         read(saved(docx.Document()))
 
 
 def test_a_document_that_is_too_long_is_refused() -> None:
-    with pytest.raises(TooLargeError, match="more than 100 characters"):
+    with pytest.raises(TextTooLongError, match="more than 100 characters"):
         read(saved(of("Hello. " * 100)), most=100)
 
 

@@ -14,10 +14,10 @@ import pdfs
 import psutil
 import pytest
 
-from voxyard.service import bounded
-from voxyard.service.bounded import Limits, read_in_child
-from voxyard.service.documents import extract
-from voxyard.service.errors import BusyError, UnavailableError, UnreadableDocumentError
+from voxyard.extraction import sandbox
+from voxyard.extraction.errors import ReaderBusyError, ReaderUnavailableError, UnreadableFileError
+from voxyard.extraction.extract import extract
+from voxyard.extraction.sandbox import Limits, read_in_child
 
 LINE = "It was late and so the night went on until the first light came over the hills."
 
@@ -28,9 +28,9 @@ def read(data: bytes, limits: Limits) -> str:
 
 def test_reading_that_takes_too_long_is_ended_and_no_process_is_left() -> None:
     long = pdfs.written([[LINE] * 50] * 1500)
-    with pytest.raises(UnreadableDocumentError, match=r"story\.pdf: reading it takes longer than 1 s.*split it"):
+    with pytest.raises(UnreadableFileError, match=r"story\.pdf: reading it takes longer than 1 s.*split it"):
         read(long, Limits(seconds=1))
-    assert [child for child in psutil.Process().children() if "voxyard.service.reader" in child.cmdline()] == []
+    assert [child for child in psutil.Process().children() if "voxyard.extraction.child" in child.cmdline()] == []
 
 
 def test_reading_that_only_waits_is_ended_and_no_process_is_left(
@@ -38,15 +38,15 @@ def test_reading_that_only_waits_is_ended_and_no_process_is_left(
 ) -> None:
     (tmp_path / "pypdf.py").write_text("import time\ntime.sleep(60)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    with pytest.raises(UnreadableDocumentError, match="longer than 1 s"):
+    with pytest.raises(UnreadableFileError, match="longer than 1 s"):
         read(pdfs.written([[LINE]]), Limits(seconds=1))
-    assert [child for child in psutil.Process().children() if "voxyard.service.reader" in child.cmdline()] == []
+    assert [child for child in psutil.Process().children() if "voxyard.extraction.child" in child.cmdline()] == []
 
 
 def test_reading_that_takes_too_much_memory_is_ended() -> None:
     limits = Limits(memory_mib=160)
     much = pdfs.document([b" " * 70_000_000 + pdfs.page_content([LINE])], packed=True)
-    with pytest.raises(UnreadableDocumentError, match=r"more than 160 MiB of memory.*split it"):
+    with pytest.raises(UnreadableFileError, match=r"more than 160 MiB of memory.*split it"):
         read(much, limits)
     assert read(pdfs.written([[LINE]]), limits) == LINE
 
@@ -54,18 +54,18 @@ def test_reading_that_takes_too_much_memory_is_ended() -> None:
 def test_at_most_two_documents_are_read_at_a_time_and_a_further_one_comes_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounded, "_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(bounded, "_free", threading.BoundedSemaphore(1))
-    with bounded._free, pytest.raises(BusyError, match=r"story\.pdf: .*try it again") as caught:
+    monkeypatch.setattr(sandbox, "_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(sandbox, "_free", threading.BoundedSemaphore(1))
+    with sandbox._free, pytest.raises(ReaderBusyError, match=r"story\.pdf: .*try it again") as caught:
         read(pdfs.written([[LINE]]), Limits())
     assert caught.value.retry_after == 0.05
     assert read(pdfs.written([[LINE]]), Limits()) == LINE
 
 
 def test_a_failed_reading_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "_WAIT_SECONDS", 0.05)
-    for _ in range(bounded.AT_A_TIME + 1):
-        with pytest.raises(UnreadableDocumentError):
+    monkeypatch.setattr(sandbox, "_WAIT_SECONDS", 0.05)
+    for _ in range(sandbox.AT_A_TIME + 1):
+        with pytest.raises(UnreadableFileError):
             read(b"%PDF-1.7", Limits())
 
 
@@ -76,21 +76,21 @@ def test_a_reader_that_dies_is_an_unreadable_document_and_its_last_words_are_log
     program.write_text("#!/bin/sh\ncat > /dev/null\necho 'Traceback' >&2\necho 'KeyError: 17' >&2\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    with caplog.at_level(logging.WARNING), pytest.raises(UnreadableDocumentError, match=r"broken.*KeyError: 17"):
+    with caplog.at_level(logging.WARNING), pytest.raises(UnreadableFileError, match=r"broken.*KeyError: 17"):
         read(pdfs.written([[LINE]]), Limits())
     assert "Traceback" in caplog.text
 
 
 def test_a_reader_that_does_not_start_is_the_services_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/none/such/python")
-    with pytest.raises(UnavailableError, match="did not start"):
+    with pytest.raises(ReaderUnavailableError, match="did not start"):
         read(pdfs.written([[LINE]]), Limits())
 
 
 def test_a_missing_library_is_the_services_own_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pypdf.py").write_text("print('{}')\nraise ImportError('no pypdf here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    with pytest.raises(UnavailableError, match=r"no pypdf here; install voxyard\[service\]"):
+    with pytest.raises(ReaderUnavailableError, match=r"no pypdf here; install voxyard\[service\]"):
         read(pdfs.written([[LINE]]), Limits())
 
 

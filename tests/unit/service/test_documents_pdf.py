@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pypdf import PdfReader, PdfWriter
 
-from voxyard.service.documents import Extracted, extract
-from voxyard.service.errors import ServiceError, TooLargeError, UnreadableDocumentError
-from voxyard.service.pdf import read_pdf
-from voxyard.service.pdf_paragraphs import Line, paragraphs
+from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError
+from voxyard.extraction.extract import Extracted, extract
+from voxyard.extraction.pdf import read_pdf
+from voxyard.extraction.pdf_paragraphs import Line, paragraphs
 
 FILLING = "and so the night went on until the first light came over the hills beyond"
 FULL = f"It was late {FILLING}"
@@ -121,7 +121,7 @@ def test_ligatures_become_letters_and_chinese_lines_join_without_a_blank() -> No
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
 def test_an_encrypted_file_is_read_without_a_password_or_refused(algorithm: str) -> None:
     assert read(encrypted("", algorithm)).text == "A secret."
-    with pytest.raises(UnreadableDocumentError, match=r"story\.pdf: it is encrypted and asks for a password.*save it"):
+    with pytest.raises(UnreadableFileError, match=r"story\.pdf: it is encrypted and asks for a password.*save it"):
         read(encrypted("the user's", algorithm))
 
 
@@ -130,7 +130,7 @@ def test_a_scanned_file_is_refused_with_the_word_ocr() -> None:
                           b" /ColorSpace /DeviceGray")  # fmt: skip
     resources = b"/XObject << /Im1 10 0 R >>"
     data = pdfs.document([b"q 100 0 0 100 0 0 cm /Im1 Do Q"] * 2, resources=resources, further={10: picture})
-    with pytest.raises(UnreadableDocumentError, match=r"no text on its 2 pages.*OCR"):
+    with pytest.raises(UnreadableFileError, match=r"no text on its 2 pages.*OCR"):
         read(data)
 
 
@@ -139,7 +139,7 @@ def test_a_font_that_does_not_say_its_letters_is_refused() -> None:
     cid = b"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /X /CIDSystemInfo << /Registry (Adobe) /Ordering (Identity)"
     further = {3: nameless, 11: cid + b" /Supplement 0 >> >>"}
     content = b"BT /F1 11 Tf 72 700 Td <E001E002E003E004> Tj ET"
-    with pytest.raises(UnreadableDocumentError, match="fonts do not say which letters"):
+    with pytest.raises(UnreadableFileError, match="fonts do not say which letters"):
         read(pdfs.document([content], further=further))
 
 
@@ -178,7 +178,7 @@ def packed_a_thousand_times() -> bytes:
     "make", [loop_of_pages, loop_of_references, deep_arrays, forms_in_forms, packed_a_thousand_times]
 )
 def test_a_file_that_is_made_to_cost_without_end_is_refused(make: Callable[[], bytes]) -> None:
-    with pytest.raises(UnreadableDocumentError, match=r"story\.pdf: .*(send that)$"):
+    with pytest.raises(UnreadableFileError, match=r"story\.pdf: .*(send that)$"):
         read(make())
 
 
@@ -196,7 +196,7 @@ BROKEN = {
 
 @pytest.mark.parametrize(("how", "data"), BROKEN.items())
 def test_a_broken_file_is_refused_with_what_to_do(how: str, data: bytes) -> None:
-    with pytest.raises(UnreadableDocumentError, match=r"story\.pdf: .*(send that)$"):
+    with pytest.raises(UnreadableFileError, match=r"story\.pdf: .*(send that)$"):
         read(data)
 
 
@@ -208,7 +208,7 @@ def test_a_file_whose_table_is_broken_or_gone_is_read_all_the_same() -> None:
 
 def test_a_text_that_is_too_long_is_refused() -> None:
     for lines in ([FULL] * 2, [FULL] * 50):
-        with pytest.raises(TooLargeError, match="more than 100 characters"):
+        with pytest.raises(TextTooLongError, match="more than 100 characters"):
             read(pdfs.written([lines] * 2), most=100)
 
 
@@ -218,7 +218,7 @@ def test_damage_anywhere_causes_a_text_or_an_error_and_never_an_endless_run(at: 
     data = WHOLE[:at] + junk + WHOLE[at + len(junk) :]
     try:
         assert isinstance(read_pdf(io.BytesIO(data), max_characters=1000)[1], str)
-    except ServiceError as error:
+    except ExtractionError as error:
         assert "send" in str(error)
 
 

@@ -17,13 +17,13 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
+from voxyard.service.auth.api_keys import COOKIE, Client, Keys, add_key, authenticated, revoke_key
 from voxyard.service.config import ServiceSection
-from voxyard.service.door import is_loopback
 from voxyard.service.errors import BusyError, NotFoundError, StoreError
-from voxyard.service.frame import Frame, install, open_frame
-from voxyard.service.keys import COOKIE, Client, Keys, add_key, authenticated, revoke_key
-from voxyard.service.logs import ConnectionCut
-from voxyard.service.metrics import Disk
+from voxyard.service.http.admission import is_loopback
+from voxyard.service.http.logging import ConnectionCut
+from voxyard.service.http.metrics import Disk
+from voxyard.service.http.observability import Frame, install, open_frame
 
 LOCAL = "http://127.0.0.1"
 
@@ -360,7 +360,7 @@ def test_a_client_that_comes_too_often_is_told_when_to_come_again(tmp_path: Path
 def test_too_many_requests_at_a_time_are_refused_and_health_is_not(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voxyard.service.door.MOST_IN_FLIGHT", 0)
+    monkeypatch.setattr("voxyard.service.http.admission.MOST_IN_FLIGHT", 0)
     response = setting.client().get("/v1/documents/7")
     assert (response.status_code, response.headers["retry-after"]) == (503, "1")
     assert setting.client().get("/healthz").status_code == 200

@@ -12,13 +12,13 @@ import pytest
 from desks import ThreadPool, audio_of, new_document
 
 from voxyard.service.config import ServiceSection
-from voxyard.service.desk import Desk
+from voxyard.service.documents.audio_store import Shelf
+from voxyard.service.documents.queue import Desk
+from voxyard.service.documents.records import NewDocument
+from voxyard.service.documents.store import Store
 from voxyard.service.errors import NoRoomError
-from voxyard.service.records import NewDocument
-from voxyard.service.shelf import Shelf
-from voxyard.service.store import Store
-from voxyard.speech.join import Pauses
-from voxyard.speech.wav import to_bytes
+from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.audio.wav import to_bytes
 
 PAUSES = Pauses()
 KIB = 1024

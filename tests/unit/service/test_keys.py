@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from voxyard.service.auth.api_keys import Client, Keys, add_key, hashed, new_key, read_keys, revoke_key, write_keys
 from voxyard.service.errors import ServiceError
-from voxyard.service.keys import Client, Keys, add_key, hashed, new_key, read_keys, revoke_key, write_keys
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_every_key_is_compared_whichever_fits(path: Path, monkeypatch: pytest.Mo
         compared.append(other)
         return one == other
 
-    monkeypatch.setattr("voxyard.service.keys.hmac.compare_digest", compare)
+    monkeypatch.setattr("voxyard.service.auth.api_keys.hmac.compare_digest", compare)
     counts = []
     for key in [*keys, "unknown"]:
         compared.clear()
@@ -170,7 +170,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(path: Path, mon
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("voxyard.service.keys.os.fsync", full)
+    monkeypatch.setattr("voxyard.service.auth.api_keys.os.fsync", full)
     with pytest.raises(ServiceError, match="No space left"):
         add_key(path, "other")
     assert Keys(path).client(key) == Client("reader")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from voxyard.cli.keys import keys
-from voxyard.service.keys import Client, Keys
+from voxyard.service.auth.api_keys import Client, Keys
 
 
 @pytest.fixture

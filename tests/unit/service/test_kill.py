@@ -14,7 +14,7 @@ from pathlib import Path
 import desk_process
 from desks import marks, new_document
 
-from voxyard.service.store import Store
+from voxyard.service.documents.store import Store
 
 DOCUMENTS, CHUNKS, KILLS = 16, 15, 20
 PATIENCE = 120.0  # seconds

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pytest
 
-from voxyard.service.logs import ConnectionCut, request_id, request_line, write_json_logs
+from voxyard.service.http.logging import ConnectionCut, request_id, request_line, write_json_logs
 
 
 @pytest.fixture(autouse=True)

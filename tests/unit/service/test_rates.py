@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxyard.service.rates import Rates, whole_seconds
+from voxyard.service.http.rate_limit import Rates, whole_seconds
 
 
 class Clock:

@@ -19,11 +19,11 @@ from schemathesis.specs.openapi.checks import (
 )
 from service_app import running, whole_app
 
+from voxyard.service.auth.api_keys import add_key
+from voxyard.service.documents.submission import Wish, new_document
 from voxyard.service.errors import NotFoundError
-from voxyard.service.intake import Wish, new_document
-from voxyard.service.keys import add_key
-from voxyard.service.services import Services
-from voxyard.service.voices import open_voices
+from voxyard.service.state import Services
+from voxyard.service.voice_names import open_voices
 
 CHECKS = [
     schemathesis.checks.not_a_server_error,

@@ -28,7 +28,7 @@ from starlette.responses import StreamingResponse
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
-from voxyard.service.frame import install, open_frame
+from voxyard.service.http.observability import install, open_frame
 from voxyard.service.server import listen, serve
 
 MIB = 1 << 20
@@ -277,7 +277,7 @@ def test_a_client_that_never_stops_sending_is_hung_up_on(address: str) -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voxyard.service.body.GuardedBody.__init__.__kwdefaults__", {"grace": 0.2})
+    monkeypatch.setattr("voxyard.service.http.body_limit.GuardedBody.__init__.__kwdefaults__", {"grace": 0.2})
     with dial(address) as connection:
         connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc")
         answer = everything(connection)
@@ -286,7 +286,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(address: str, monkeypatch: 
 
 
 def test_a_body_that_drips_is_not_waited_for(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voxyard.service.body.GuardedBody.__init__.__kwdefaults__", {"grace": 0.4})
+    monkeypatch.setattr("voxyard.service.http.body_limit.GuardedBody.__init__.__kwdefaults__", {"grace": 0.4})
     dripped = 0
     with dial(address) as connection:
         connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
@@ -303,7 +303,7 @@ def test_a_body_that_drips_is_not_waited_for(address: str, monkeypatch: pytest.M
 
 
 def test_a_body_that_comes_in_time_may_take_its_time(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voxyard.service.body.GuardedBody.__init__.__kwdefaults__", {"grace": 1.0})
+    monkeypatch.setattr("voxyard.service.http.body_limit.GuardedBody.__init__.__kwdefaults__", {"grace": 1.0})
 
     def pieces() -> Iterator[bytes]:
         for _ in range(20):  # 2 s in all at 256 KiB/s: beyond the grace, but faster than the slowest
@@ -338,7 +338,7 @@ def test_a_connection_is_kept_for_further_requests(address: str) -> None:
 def test_headers_that_do_not_come_are_not_waited_for(
     section: ServiceSection, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voxyard.service.protocol.HEADER_SECONDS", 0.3)
+    monkeypatch.setattr("voxyard.service.http.protocol.HEADER_SECONDS", 0.3)
     with live(application(section, seen), section) as address:
         with dial(address) as silent:
             assert everything(silent) == b""
@@ -450,8 +450,8 @@ from pathlib import Path
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from voxyard.service.config import ServiceSection
-from voxyard.service.frame import install, open_frame
-from voxyard.service.logs import write_json_logs
+from voxyard.service.http.observability import install, open_frame
+from voxyard.service.http.logging import write_json_logs
 from voxyard.service.server import serve
 
 write_json_logs()

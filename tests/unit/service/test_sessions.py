@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from voxyard.service.auth.api_keys import Client, Keys, add_key, hashed, revoke_key, write_keys
+from voxyard.service.auth.sessions import Sessions, read_secret
 from voxyard.service.errors import StoreError, UnauthorizedError
-from voxyard.service.keys import Client, Keys, add_key, hashed, revoke_key, write_keys
-from voxyard.service.sessions import Sessions, read_secret
 
 SECRET = b"s" * 32
 

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from voxyard.service.documents.audio_store import Shelf
+from voxyard.service.documents.chunk_times import Span, located
+from voxyard.service.documents.records import Chunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
-from voxyard.service.records import Chunk
-from voxyard.service.shelf import Shelf
-from voxyard.service.timeline import Span, located
-from voxyard.speech.join import Pauses, join
+from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.wav import file_size, from_bytes, header, to_bytes
 from voxyard.speech.requests import Result
-from voxyard.speech.wav import file_size, from_bytes, header, to_bytes
 
 ID = "0123456789abcdef" * 2
 PAUSES = Pauses()

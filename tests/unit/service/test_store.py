@@ -15,10 +15,10 @@ from desks import new_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxyard.service import database, rows, schema
-from voxyard.service import store as store_module
+from voxyard.service.documents import database, migrations, queries
+from voxyard.service.documents import store as store_module
+from voxyard.service.documents.store import Store
 from voxyard.service.errors import ConflictError, NoRoomError, NotFoundError, StoreError
-from voxyard.service.store import Store
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_a_second_service_on_the_same_data_is_refused(store: Store, tmp_path: Pa
         Store(tmp_path / "store.sqlite")
     assert refused.value.exit_code == 1
     code = (
-        "import sys\nfrom pathlib import Path\nfrom voxyard.service.store import Store\n"
+        "import sys\nfrom pathlib import Path\nfrom voxyard.service.documents.store import Store\n"
         "try: Store(Path(sys.argv[1]))\nexcept Exception as error: print(error)"
     )
     done = subprocess.run(
@@ -316,7 +316,7 @@ def test_a_failure_inside_a_transaction_leaves_nothing(store: Store) -> None:
 
 
 def test_no_statement_is_put_together_from_strings() -> None:
-    for module in (store_module, rows, database, schema):
+    for module in (store_module, queries, database, migrations):
         tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("execute", "executemany"):

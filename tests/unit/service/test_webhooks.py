@@ -16,10 +16,19 @@ import pytest
 import trustme
 
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.records import NewChunk, NewDocument
+from voxyard.service.documents.store import Store
+from voxyard.service.documents.webhooks import (
+    DELAYS,
+    SIGNATURE,
+    WebhookRules,
+    Webhooks,
+    check_webhook,
+    read_rules,
+    sign,
+    verify,
+)
 from voxyard.service.errors import ForbiddenError, ServiceError
-from voxyard.service.records import NewChunk, NewDocument
-from voxyard.service.store import Store
-from voxyard.service.webhooks import DELAYS, SIGNATURE, WebhookRules, Webhooks, check_webhook, read_rules, sign, verify
 
 PATIENCE = 30.0
 SECRET = b"a secret of some length"

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from voxyard.speech.chunks import SHORT, split
-from voxyard.speech.duration import milliseconds
+from voxyard.speech.text.chunks import SHORT, split
+from voxyard.speech.text.duration import milliseconds
 
 ENDINGS = {"¦": "clause", "‖": "sentence", "¶": "paragraph", "": "paragraph"}
 

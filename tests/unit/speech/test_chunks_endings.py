@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voxyard.speech.chunks import split
+from voxyard.speech.text.chunks import split
 
 
 def words(text: str) -> int:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from voxyard.speech.sentences import sentence_ends
+from voxyard.speech.text.sentences import sentence_ends
 
 GERMAN = [
     "Das ist gut. ¦Das ist schlecht.",

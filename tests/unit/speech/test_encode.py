@@ -13,8 +13,8 @@ import av
 import numpy as np
 import pytest
 
-from voxyard.speech import wav
-from voxyard.speech.encode import FORMATS, MEDIA_TYPES, EncodeError, Encoder, Format, pcm16
+from voxyard.speech.audio import wav
+from voxyard.speech.audio.encoder import FORMATS, MEDIA_TYPES, EncodeError, Encoder, Format, pcm16
 
 RATE = 24_000
 PADDING = {"mp3": 2400, "aac": 2048}  # samples: what the codec puts before and behind
@@ -83,7 +83,7 @@ def test_the_same_sound_is_the_same_bytes_however_it_is_cut(kind: Format) -> Non
 def test_the_bytes_are_the_same_in_another_process(kind: Format) -> None:
     program = (
         "import sys, numpy as np\n"
-        "from voxyard.speech.encode import Encoder\n"
+        "from voxyard.speech.audio.encoder import Encoder\n"
         f"encoder = Encoder({kind!r}, speed=1.5)\n"
         "sys.stdout.buffer.write(encoder.encode(np.full(9000, 0.25, np.float32)) + encoder.finish())"
     )
@@ -248,7 +248,7 @@ def test_a_closed_encoder_leaves_nothing_behind(kind: Format, speed: float) -> N
 _GROWTH = """
 import resource, sys
 import numpy as np
-from voxyard.speech.encode import FORMATS, EncodeError, Encoder
+from voxyard.speech.audio.encoder import FORMATS, EncodeError, Encoder
 def used():
     pages = int(open("/proc/self/statm").read().split()[1])
     return pages * resource.getpagesize() / 2**20
@@ -289,6 +289,6 @@ def test_sounds_that_break_off_leak_no_memory() -> None:
 
 
 def test_the_room_is_light_until_a_sound_is_encoded() -> None:
-    program = "import sys, voxyard.speech.encode\nprint({'av', 'numpy'} & set(sys.modules))"
+    program = "import sys, voxyard.speech.audio.encoder\nprint({'av', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

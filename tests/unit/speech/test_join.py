@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from voxyard.speech.audio.joining import Ending, Pauses, Piece, join
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.join import Ending, Pauses, Piece, join
 from voxyard.speech.requests import Result
 
 RATE = 24_000

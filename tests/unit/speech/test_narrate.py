@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from engines import sound
 
-from voxyard.speech.chunks import Chunk
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.engine import EngineName
-from voxyard.speech.job import Progress
-from voxyard.speech.join import Pauses
-from voxyard.speech.limits import Limits
-from voxyard.speech.narrate import Narration, narrate
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
+from voxyard.speech.pool.job import Progress
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 from voxyard.speech.script import Script
+from voxyard.speech.synthesize import Narration, narrate
+from voxyard.speech.text.chunks import Chunk
 
 PAUSES = Pauses(sentence=0.1, fade=0)
 

@@ -11,13 +11,13 @@ import pytest
 from simulated_pool import SimulatedPool
 
 from voxyard.speech.engine import EngineName
-from voxyard.speech.job import JobEndedError, Outcome
-from voxyard.speech.limits import Limits
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
-from voxyard.speech.queue import Key
+from voxyard.speech.pool.job import JobEndedError, Outcome
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.queue import Key
+from voxyard.speech.pool.scheduler import Scheduler, Send, Start
+from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
-from voxyard.speech.scheduler import Scheduler, Send, Start
 
 PATIENCE = 60.0  # seconds
 QUICK = Limits(back_off=0.01, back_off_most=0.05)

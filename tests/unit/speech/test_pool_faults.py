@@ -16,10 +16,10 @@ import pytest
 from engines import sound
 
 from voxyard.speech.engine import EngineName
-from voxyard.speech.job import ChunkFailedError, Job, JobEndedError, Outcome
-from voxyard.speech.limits import Limits
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
+from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, Outcome
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 
 QUICK = Limits(back_off=0.01, back_off_most=0.05)

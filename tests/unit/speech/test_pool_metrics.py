@@ -9,10 +9,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from voxyard.speech.engine import EngineName
-from voxyard.speech.limits import Limits
-from voxyard.speech.metrics import PoolMetrics
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.metrics import PoolMetrics
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 
 

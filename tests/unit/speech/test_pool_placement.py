@@ -16,12 +16,12 @@ from voxyard.settings import Section, load
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineName
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.limits import Limits
-from voxyard.speech.metrics import PoolMetrics
-from voxyard.speech.opening import open_pool
+from voxyard.speech.open_pool import open_pool
 from voxyard.speech.placement import Refusal, admission, cpu_devices, devices, gpu_devices
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.metrics import PoolMetrics
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 
 TONES = EngineName("engines:tones")

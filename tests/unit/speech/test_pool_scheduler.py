@@ -7,9 +7,9 @@ import random
 import pytest
 from simulated_pool import LOOK, Fate, SimulatedPool
 
-from voxyard.speech.limits import Limits, workers_wanted
-from voxyard.speech.queue import Key
-from voxyard.speech.scheduler import Begin, GiveUp, Scheduler, Send, Start
+from voxyard.speech.pool.limits import Limits, workers_wanted
+from voxyard.speech.pool.queue import Key
+from voxyard.speech.pool.scheduler import Begin, GiveUp, Scheduler, Send, Start
 
 
 def keys(count: int, job: int = 0) -> list[Key]:

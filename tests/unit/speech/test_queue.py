@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voxyard.speech.queue import ChunkQueue, Entry, Key
+from voxyard.speech.pool.queue import ChunkQueue, Entry, Key
 
 
 def queue(*jobs: tuple[list[float], int, bool]) -> ChunkQueue:

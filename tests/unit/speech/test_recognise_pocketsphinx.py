@@ -10,8 +10,8 @@ import pytest
 
 from voxyard.corpus import espeak
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.recognise_pocketsphinx import Pocketsphinx
-from voxyard.speech.words import WordCheck, open_recogniser, word_error_rate
+from voxyard.speech.verification.pocketsphinx import Pocketsphinx
+from voxyard.speech.verification.word_error_rate import WordCheck, open_recogniser, word_error_rate
 
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio
@@ -27,7 +27,7 @@ RIGHT = 0.5  # the default of the Bark engine
 
 @pytest.fixture(scope="module")
 def recogniser() -> Pocketsphinx:
-    opened = open_recogniser("voxyard.speech.recognise_pocketsphinx:recogniser")
+    opened = open_recogniser("voxyard.speech.verification.pocketsphinx:recogniser")
     assert isinstance(opened, Pocketsphinx)
     return opened
 

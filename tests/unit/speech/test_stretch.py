@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxyard.speech.stretch import Stretch, stretched_length
+from voxyard.speech.audio.tempo import Stretch, stretched_length
 
 RATE = 24_000
 SPEEDS = [0.25, 0.3, 0.5, 0.51, 0.8, 0.99, 1.01, 1.5, 2.0, 2.01, 3.0, 4.0]

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from voxyard.cli.speak import _partial, _shown
-from voxyard.speech.encode import open_sound
+from voxyard.speech.audio.encoder import open_sound
 from voxyard.speech.engine import EngineName
-from voxyard.speech.job import Progress
-from voxyard.speech.narrate import Narration
 from voxyard.speech.placement import Refusal
-from voxyard.speech.pool import Pool
-from voxyard.speech.process import Device
+from voxyard.speech.pool.job import Progress
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
+from voxyard.speech.synthesize import Narration
 
 
 def test_sound_that_was_written_and_not_yet_counted_is_kept(tmp_path: Path) -> None:

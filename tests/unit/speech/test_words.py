@@ -13,8 +13,8 @@ from recognisers import Scripted
 
 from voxyard.speech.engine import EngineLostError
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.wording import spoken_words
-from voxyard.speech.words import WordCheck, edit_distance, open_recogniser, word_error_rate
+from voxyard.speech.verification.normalize import spoken_words
+from voxyard.speech.verification.word_error_rate import WordCheck, edit_distance, open_recogniser, word_error_rate
 
 SOUND = np.full(2400, 0.1, dtype=np.float32)
 words = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)

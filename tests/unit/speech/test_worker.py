@@ -18,8 +18,8 @@ import pytest
 
 from voxyard.speech.engine import Answer, EngineLostError, EngineName, Source, is_lost
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.messages import Answered, Beat, Begin, FromWorker, Lost, Open, Opened, Raised, Speak, Stop, Want
-from voxyard.speech.process import Device, Gone, WorkerProcess
+from voxyard.speech.pool.ipc import Answered, Beat, Begin, FromWorker, Lost, Open, Opened, Raised, Speak, Stop, Want
+from voxyard.speech.pool.worker_process import Device, Gone, WorkerProcess
 from voxyard.speech.requests import Request, Result, Unspeakable
 
 
@@ -62,7 +62,7 @@ class Line:
 def line() -> Iterator[Line]:
     ours, theirs = socket.socketpair()
     process = subprocess.Popen(
-        [sys.executable, "-m", "voxyard.speech.worker", str(theirs.fileno())],
+        [sys.executable, "-m", "voxyard.speech.pool.worker", str(theirs.fileno())],
         pass_fds=(theirs.fileno(),),
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
     )

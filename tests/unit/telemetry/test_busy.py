@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from readings import reading
 
 from voxyard.host.readings import Sample
-from voxyard.telemetry.known import Busy
+from voxyard.telemetry.gpu_state import Busy
 
 WINDOW_US = 166_667
 

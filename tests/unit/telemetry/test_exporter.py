@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from scenario import AN_HOUR_US, GpuState, Process, Scenario
 
 from voxyard.telemetry import TelemetryError
-from voxyard.telemetry.probe import probe
+from voxyard.telemetry.healthcheck import probe
 from voxyard.telemetry.server import serve
 from voxyard.telemetry.web_config import read_web_config
 
@@ -166,7 +166,7 @@ def test_wrong_use_is_a_sentence_and_exit_2(driver: FakeDriver, arguments: list[
 
 
 def health_check(environment: dict[str, str], port: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "voxyard.telemetry.probe"]
+    command = [sys.executable, "-m", "voxyard.telemetry.healthcheck"]
     environment = environment | {"VOXYARD_EXPORTER_PORT": str(port), "VOXYARD_EXPORTER_HOST": "0.0.0.0"}  # noqa: S104
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 

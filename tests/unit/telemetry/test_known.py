@@ -8,7 +8,7 @@ import pytest
 from readings import reading
 
 from voxyard.host.nvml import Gpu
-from voxyard.telemetry.known import KnownGpu
+from voxyard.telemetry.gpu_state import KnownGpu
 
 ANSWER = reading(None, 0.5)
 SILENCE = replace(reading((), None), refusal="nvmlDeviceGetPowerUsage: Unknown Error, NVML code 999")

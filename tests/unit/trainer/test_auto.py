@@ -12,12 +12,12 @@ from voxyard.host import Gpu, HostError
 from voxyard.host.plan import Links
 from voxyard.host.topology import parse
 from voxyard.settings import load
-from voxyard.trainer import auto
-from voxyard.trainer.auto import Settled, settle, take_recommended
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.device_ids import HostView
+from voxyard.trainer.devices import auto_settings
+from voxyard.trainer.devices.auto_settings import Settled, settle, take_recommended
+from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.placement import DevicePlan, choose
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.placement import DevicePlan, choose
 
 LINKS = Links(parse("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"))
 
@@ -212,8 +212,8 @@ def test_a_poor_link_is_a_warning() -> None:
 def test_settling_reads_the_host_and_logs_each_value(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(auto, "every_gpu", lambda: TWO)
-    monkeypatch.setattr(auto, "read_links", lambda: Links(LINKS.topology))
+    monkeypatch.setattr(auto_settings, "every_gpu", lambda: TWO)
+    monkeypatch.setattr(auto_settings, "read_links", lambda: Links(LINKS.topology))
     config = TrainConfig.model_validate({"training": {"auto": True}})
     with caplog.at_level(logging.INFO, logger="voxyard.trainer"):
         assert settle(config).training.batch_size == 16
@@ -222,7 +222,7 @@ def test_settling_reads_the_host_and_logs_each_value(
 
 
 def test_without_auto_nothing_is_read_and_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "every_gpu", lambda: pytest.fail("asked for GPUs"))
+    monkeypatch.setattr(auto_settings, "every_gpu", lambda: pytest.fail("asked for GPUs"))
     config = TrainConfig()
     assert settle(config) is config
     cpu = TrainConfig.model_validate({"training": {"auto": True, "device": "cpu"}})

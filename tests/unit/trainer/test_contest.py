@@ -11,11 +11,20 @@ import pytest
 from voxyard.host import Gpu
 from voxyard.host.plan import Links
 from voxyard.host.topology import parse
+from voxyard.trainer.autotune.cache import Choice, keep, key, place, recall
+from voxyard.trainer.autotune.candidates import (
+    FEATURES,
+    LOOK_AHEAD,
+    Contest,
+    contest,
+    fastest,
+    from_features,
+    table,
+    trial,
+)
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.contest import FEATURES, LOOK_AHEAD, Contest, contest, fastest, from_features, table, trial
-from voxyard.trainer.device_ids import HostView
-from voxyard.trainer.placement import Kind, choose
-from voxyard.trainer.remembered import Choice, keep, key, place, recall
+from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.placement import Kind, choose
 
 LINKS = Links(parse("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"))
 
@@ -166,7 +175,7 @@ def test_host_model_and_numbers_make_the_key_and_the_run_does_not() -> None:
 
 
 def test_the_age_of_a_choice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voxyard.trainer.remembered.time.time", lambda: 10 * 86400.0)
+    monkeypatch.setattr("voxyard.trainer.autotune.cache.time.time", lambda: 10 * 86400.0)
     assert Choice("split", {}, 9.5 * 86400).age() == "12.0 hours ago"
     assert Choice("split", {}, 86400.0).age() == "9 days ago"
 

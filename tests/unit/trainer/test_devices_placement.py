@@ -8,9 +8,9 @@ import pytest
 
 from voxyard.host import Gpu
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.device_ids import HostView
+from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.placement import DevicePlan, choose
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.placement import DevicePlan, choose
 
 BUSES = ("17:00.0", "65:00.0", "B1:00.0", "CA:00.0")
 
@@ -177,12 +177,12 @@ def test_a_later_strategy_is_refused_with_what_works_now() -> None:
 
 def test_devices_are_planned_only_where_strategy_auto_is_decided() -> None:
     """T11: a program that prepares devices itself must not pass it over."""
-    assert "voxyard.trainer.strategies.decide(config)" in refusal(TWO, strategy="auto")
+    assert "voxyard.trainer.autotune.tuner.decide(config)" in refusal(TWO, strategy="auto")
 
 
 def test_devices_are_planned_only_where_auto_is_carried_out() -> None:
     """T9's `--auto`: a program that prepares devices itself must not pass it over."""
-    assert "voxyard.trainer.auto.settle(config)" in refusal(TWO, auto=True)
+    assert "voxyard.trainer.devices.auto_settings.settle(config)" in refusal(TWO, auto=True)
 
 
 def test_without_ids_one_gpu_trains() -> None:

@@ -10,10 +10,10 @@ import yaml
 
 from voxyard.settings import Loaded, load
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.device_ids import HostView
+from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.host_plan import fit
+from voxyard.trainer.devices.placement import choose
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.host_plan import fit
-from voxyard.trainer.placement import choose
 
 DATA, MODEL = "GPU-0000000a-aaaa-bbbb-cccc-000000000000", "GPU-0000000b-aaaa-bbbb-cccc-000000000000"
 PLAN: dict[str, Any] = {

@@ -17,7 +17,7 @@ from voxyard.trainer.input import (
     buffer_that_fits,
     pad,
 )
-from voxyard.trainer.schedule import BatchPlan, Bucket, Sampler
+from voxyard.trainer.sampler import BatchPlan, Bucket, Sampler
 
 HOP = 256
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.schedule import Bucket, Sampler, plan_buckets, smallest_fitting
+from voxyard.trainer.sampler import Bucket, Sampler, plan_buckets, smallest_fitting
 
 lengths = st.lists(st.tuples(st.integers(1, 900), st.integers(1, 200)), min_size=1, max_size=120)
 

@@ -12,8 +12,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import ModelConfig
-from voxyard.trainer.mel import FLOOR, edge_padding, hann, mel_basis
-from voxyard.trainer.synthesis import linear_magnitude, spectrogram_image, waveform, write_wav
+from voxyard.trainer.model.griffin_lim import linear_magnitude, spectrogram_image, waveform, write_wav
+from voxyard.trainer.model.mel import FLOOR, edge_padding, hann, mel_basis
 
 CONFIG = ModelConfig()
 
@@ -110,7 +110,7 @@ def test_mel_filters_have_the_area_that_slaney_gave_them() -> None:
 def test_the_sizes_are_described_without_loading_tensorflow() -> None:
     """T1: `--model-size` has four rows; counting them needs no framework."""
     code = (
-        "import sys; from voxyard.trainer.sizes import describe; table = describe();"
+        "import sys; from voxyard.trainer.model.sizes import describe; table = describe();"
         "assert not {'tensorflow', 'keras', 'torch'} & set(sys.modules); print(table)"
     )
     table = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

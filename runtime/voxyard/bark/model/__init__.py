@@ -1,0 +1,1 @@
+"""Bark's networks on PyTorch: transformers, stages, sampling, codec."""

@@ -1,0 +1,140 @@
+"""The first stage, text to semantic tokens: rows that end make room for the next chunk."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from voxyard.bark.model.decode import Choice, Decoder, Rows
+from voxyard.bark.model.dimensions import SemanticLayout
+from voxyard.bark.model.gpt import CausalGPT
+from voxyard.bark.requests import Codes
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class SemanticWork:
+    """One chunk before the first stage."""
+
+    number: int  # the caller's, for the answer
+    text: Sequence[int]  # tokens of the tokenizer
+    history: Codes | None
+    key: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class SemanticOutcome:
+    """One chunk after the first stage."""
+
+    number: int
+    tokens: tuple[int, ...]
+    cap_reached: bool
+    finite: bool
+
+
+@dataclass(frozen=True)
+class SemanticOptions:
+    """Sampling of the first stage, and how often it looks for ends."""
+
+    temperature: float = 0.7
+    end_share: float | None = 0.2
+    limit: int | None = None  # tokens of a chunk; None: the model's
+    check_every: int = 16  # steps between two looks
+
+
+class _Row:
+    """A chunk in its row of the batch."""
+
+    def __init__(self, work: SemanticWork) -> None:
+        self.work = work
+        self.tokens: list[int] = []
+        self.finite = True
+
+    def take(self, tokens: Sequence[int], finite: bool, end: int, limit: int) -> SemanticOutcome | None:
+        """Take what was chosen; an outcome once the chunk is through."""
+        self.finite = finite
+        if not finite:
+            return self._outcome(cap_reached=False)  # what would follow is worth nothing
+        for token in tokens:
+            if token == end or len(self.tokens) == limit:
+                return self._outcome(cap_reached=token != end)
+            self.tokens.append(token)
+        return self._outcome(cap_reached=True) if len(self.tokens) == limit else None
+
+    def _outcome(self, *, cap_reached: bool) -> SemanticOutcome:
+        return SemanticOutcome(self.work.number, tuple(self.tokens), cap_reached, self.finite)
+
+
+class SemanticRows:
+    """The rows of the stage's decoder: a chunk enters where one is free, and leaves its row when it is through."""
+
+    def __init__(self, decoder: Decoder, layout: SemanticLayout, options: SemanticOptions) -> None:
+        self._decoder, self._layout = decoder, layout
+        self._rows, self._running = Rows.idle(decoder.cache.batch), dict[int, _Row]()
+        self._limit = min(options.limit or layout.max_new, layout.max_new)
+        choice = Choice(0, layout.end + 1, options.temperature, layout.end, options.end_share)
+        self._choices = [choice] * options.check_every
+
+    def __len__(self) -> int:
+        """Chunks in rows."""
+        return len(self._running)
+
+    @property
+    def free(self) -> int:
+        """Rows without a chunk."""
+        return len(self._rows.tokens) - len(self._running)
+
+    def enter(self, work: SemanticWork) -> None:
+        """Prefill text and history in a free row; the infer token is the first to be fed by the loop."""
+        rows, layout = self._rows, self._layout
+        row = next(each for each in range(len(self._rows.tokens)) if each not in self._running)
+        self._decoder.prefill(row, merged_prompt(self._decoder.gpt, layout, work.text, work.history))
+        rows.tokens[row], rows.positions[row] = layout.infer, layout.window
+        rows.counts[row], rows.keys[row] = 0, work.key
+        self._running[row] = _Row(work)
+
+    def step(self) -> list[SemanticOutcome]:
+        """Some tokens for every row; the chunks that are through."""
+        self._rows.rest(self._running)
+        taken, finite = self._decoder.run(self._rows, self._choices)
+        done = []
+        for row in sorted(self._running):
+            outcome = self._running[row].take(taken[row], finite[row], self._layout.end, self._limit)
+            if outcome is not None:
+                del self._running[row]
+                done.append(outcome)
+        return done
+
+
+def speak(
+    decoder: Decoder,
+    layout: SemanticLayout,
+    work: Sequence[SemanticWork],
+    options: SemanticOptions,
+    done: Callable[[SemanticOutcome], None],
+) -> None:
+    """Run all chunks through the rows of the decoder; `done` is called as each one ends."""
+    waiting, rows = deque(work), SemanticRows(decoder, layout, options)
+    while waiting or rows:
+        while waiting and rows.free:
+            rows.enter(waiting.popleft())
+        for outcome in rows.step():
+            done(outcome)
+
+
+def merged_prompt(gpt: CausalGPT, layout: SemanticLayout, text: Sequence[int], history: Codes | None) -> Tensor:
+    """Text and history share their positions: the sum of their embeddings, (window, hidden)."""
+    past = np.full(layout.window, layout.end)
+    if history is not None:
+        kept = history[-layout.window :]
+        past[: len(kept)] = kept
+    words = np.full(layout.window, layout.text_pad)
+    words[: len(text)] = np.asarray(text, dtype=np.int64) + layout.text_offset
+    both = torch.as_tensor(np.stack([words, past]), device=gpt.tokens.device)
+    return gpt.tokens[both].sum(0)

@@ -1,0 +1,1 @@
+"""Bark's weights: download, checksums, loading, a tiny random checkpoint for tests."""

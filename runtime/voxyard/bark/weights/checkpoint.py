@@ -1,0 +1,181 @@
+"""Bark's weights and settings, read from a directory in Hugging Face's layout through `from_pretrained`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, Literal
+
+from voxyard.bark.errors import BarkError
+from voxyard.bark.model.dimensions import Layout, layout_of
+from voxyard.bark.weights.tokenizer import read
+
+MARKER = "voxyard.json"  # beside the weights; says where they are random
+Precision = Literal["float32", "bfloat16"]
+_STAGES = ("semantic", "coarse_acoustics", "fine_acoustics", "codec_model")
+_ONE_FILE = ("model.safetensors", "pytorch_model.bin")
+_ADVICE = "run `voxyard weights fetch`, or `voxyard weights tiny DIR` for a random one to try things on"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded model: transformers' modules with the weights, the numbers of its stages, its tokenizer."""
+
+    model: Any  # transformers.BarkModel, in evaluation
+    layout: Layout
+    tokenizer: Any  # tokenizers.Tokenizer
+    random: bool
+
+
+def load(directory: Path, device: str = "cpu", precision: Precision = "float32") -> Checkpoint:
+    """Read a checkpoint; the codec stays in float32, which costs little and is heard.
+
+    Raises:
+        BarkError: the directory is no usable Bark model; the message says what is missing.
+    """
+    require(directory)
+    import torch
+    from transformers import BarkModel
+    from transformers.utils import logging
+
+    progress: Any = logging
+    progress.disable_progress_bar()
+    try:
+        model, report = BarkModel.from_pretrained(
+            directory,
+            dtype=getattr(torch, precision),
+            local_files_only=True,
+            weights_only=True,
+            output_loading_info=True,
+        )
+    except UnpicklingError as problem:
+        raise BarkError(
+            f"the weights in {directory} hold more than tensors and could run code when read: voxyard refuses them; "
+            "take weights in safetensors, or plain tensors in pytorch_model.bin"
+        ) from problem
+    except (OSError, ValueError, RuntimeError) as problem:
+        raise BarkError(f"the weights in {directory} cannot be read: {problem}") from problem
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise BarkError(f"{directory} lacks {len(missing)} tensors of its model, {missing[0]} among them: get it again")
+    model.codec_model.float()
+    return Checkpoint(model.eval().to(device), layout_of(model), read(directory), is_random(directory))
+
+
+def require(directory: Path) -> None:
+    """Refuse a directory that is no usable Bark model.
+
+    Raises:
+        BarkError: the message says what is missing.
+    """
+    problems = check(directory)
+    if problems:
+        raise BarkError(
+            f"{directory} is no usable Bark model: {'; '.join(problems)}. {_ADVICE[0].upper()}{_ADVICE[1:]}."
+        )
+
+
+def check(directory: Path) -> tuple[str, ...]:
+    """Faults that keep a directory from being a Bark model; empty if it is usable. Reads headers, no weights."""
+    if not directory.is_dir():
+        return (f"there is no directory {directory}",)
+    parts = _check_settings(directory), _check_weights(directory), _check_tokenizer(directory), _check_mark(directory)
+    return tuple(problem for part in parts for problem in part)
+
+
+def files(directory: Path) -> tuple[Path, ...]:
+    """The files with the weights of a usable model."""
+    for name in _ONE_FILE:
+        if (directory / name).is_file():
+            return (directory / name,)
+    for name in _ONE_FILE:
+        table = _document(directory / f"{name}.index.json")
+        if isinstance(table, dict):
+            return tuple(directory / shard for shard in sorted(set(table.get("weight_map", {}).values())))
+    return ()
+
+
+def is_random(directory: Path) -> bool:
+    """True where the weights are marked as random: what they speak is noise.
+
+    Raises:
+        BarkError: the mark cannot be read.
+    """
+    found = _mark(directory)
+    if isinstance(found, str):
+        raise BarkError(f"{directory}: {found}")
+    return bool(found.get("random_weights"))
+
+
+def _mark(directory: Path) -> dict[str, Any] | str:
+    marker = directory / MARKER
+    return _document(marker) if marker.exists() else {}
+
+
+def _check_mark(directory: Path) -> list[str]:
+    found = _mark(directory)
+    return [found] if isinstance(found, str) else []
+
+
+def _check_settings(directory: Path) -> list[str]:
+    problems = []
+    config = _document(directory / "config.json")
+    if isinstance(config, str):
+        problems.append(config)
+    elif config.get("model_type") != "bark":
+        problems.append(f"config.json describes the model type {config.get('model_type')!r}, expected 'bark'")
+    generation = _document(directory / "generation_config.json")
+    if isinstance(generation, str):
+        problems.append(generation)
+    else:
+        stages = ("semantic_config", "coarse_acoustics_config", "fine_acoustics_config")
+        problems += [f"generation_config.json has no {stage}" for stage in stages if stage not in generation]
+    return problems
+
+
+def _document(file: Path) -> dict[str, Any] | str:
+    """A JSON object, or what is wrong with it."""
+    if not file.is_file():
+        return f"{file.name} is missing"
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        return f"{file.name} is not JSON: {problem}"
+    return found if isinstance(found, dict) else f"{file.name} holds no object"
+
+
+def _check_weights(directory: Path) -> list[str]:
+    single = next((directory / name for name in _ONE_FILE if (directory / name).is_file()), None)
+    if single is not None:
+        return _check_safetensors([single]) if single.suffix == ".safetensors" else []
+    for index in (f"{name}.index.json" for name in _ONE_FILE):
+        table = _document(directory / index)
+        if isinstance(table, dict):
+            shards = sorted(set(table.get("weight_map", {}).values()))
+            missing = [
+                f"{shard} is missing (it stands in {index})" for shard in shards if not (directory / shard).is_file()
+            ]
+            whole = shards and not missing and shards[0].endswith(".safetensors")
+            return _check_safetensors([directory / shard for shard in shards]) if whole else missing
+    return [f"there are no weights ({' or '.join(_ONE_FILE)}, or their shards)"]
+
+
+def _check_safetensors(files: list[Path]) -> list[str]:
+    from safetensors import SafetensorError, safe_open
+
+    names: set[str] = set()
+    for file in files:
+        try:
+            with safe_open(file, framework="numpy") as opened:
+                names.update(name.partition(".")[0] for name in opened.keys())  # noqa: SIM118 (no mapping)
+        except SafetensorError as problem:
+            return [f"{file.name} is damaged ({problem})"]
+    return [f"the weights have no part {stage}" for stage in _STAGES if stage not in names]
+
+
+def _check_tokenizer(directory: Path) -> list[str]:
+    if (directory / "tokenizer.json").is_file() or (directory / "vocab.txt").is_file():
+        return []
+    return ["there is no tokenizer (tokenizer.json or vocab.txt)"]

@@ -1,0 +1,1 @@
+"""Support archive: collects facts, logs and settings of a host, redacted."""

@@ -1,0 +1,1 @@
+"""Profile of a training run: measurements, cost model, advice, reports."""

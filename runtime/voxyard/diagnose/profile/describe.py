@@ -1,0 +1,172 @@
+"""Survey: what was profiled, and the facts of settings, corpus and host that advice depends on."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from voxyard.corpus.cache import CachedSource
+from voxyard.corpus.shards import is_shards
+from voxyard.diagnose.profile.facts import CorpusFacts, HostFacts, LoadFacts, Probed, Situation
+from voxyard.diagnose.profile.run import Overlapped, Setup
+from voxyard.host import HostError
+from voxyard.host.limits import recommend
+from voxyard.host.memory import available_bytes
+from voxyard.host.nvml import every_gpu
+from voxyard.host.plan import plan_trainer, read_links
+from voxyard.settings import settings_of
+from voxyard.trainer.config import TrainConfig
+
+if TYPE_CHECKING:
+    from voxyard.diagnose.gpu_meter import GpuFigures
+    from voxyard.diagnose.profile.cost_model import Costs
+    from voxyard.diagnose.profile.measure import Bench, Loading
+    from voxyard.trainer.loop import Run
+
+_PRECOMPUTED = {"mel", "pitch", "energy"}  # what `corpus prepare --features` writes
+_NOT_TRAINED_WITH = {"training.auto"}  # carried out already
+
+
+def situation_of(
+    config: TrainConfig,
+    run: Run,
+    bench: Bench,
+    costs: Costs,
+    loading: Loading,
+    probed: Probed | None,
+    overlapped: Overlapped,
+    gpus: GpuFigures,
+) -> Situation:
+    """The facts of a run that was profiled."""
+    data, training = run.config.data, run.config.training
+    split = run.devices.strategy == "split"
+    return Situation(
+        costs=costs,
+        overlapped=overlapped.seconds_per_step,
+        with_tracing=(overlapped.timeline.end - overlapped.timeline.begin) / len(overlapped.timeline.steps),
+        data_wait_share=overlapped.data_wait_share,
+        variation=overlapped.variation,
+        load=_load(bench, loading, probed),
+        corpus=_corpus(run),
+        host=_host(run, gpus),
+        pair=(str(data.data_gpu), str(data.model_gpu)) if split else None,
+        batch_size=run.devices.batch_size,
+        precision=training.precision,
+        xla=bool(training.xla),
+        recompute=training.recompute,
+        static_shapes=data.static_shapes,
+        buffer=bench.buffer,
+        words=("train", *words_of(config)),
+    )
+
+
+def setup_of(run: Run, bench: Bench, situation: Situation, overlapped: Overlapped) -> Setup:
+    """Setup that was profiled, for the head of a report."""
+    config, model = run.config, run.config.model
+    notes = []
+    if overlapped.epochs > 1:
+        notes.append(
+            f"the corpus has {run.sampler.steps_per_epoch} batches an epoch and was gone through "
+            f"{overlapped.epochs} times: each time its clips were dropped from the page cache again"
+        )
+    if bench.buffer < config.data.pipeline_buffer_size:
+        notes.append(
+            f"the memory allows {bench.buffer} host batches of the {config.data.pipeline_buffer_size} asked for"
+        )
+    return Setup(
+        strategy=run.devices.strategy,
+        kind=run.devices.kind,
+        devices=run.devices.description,
+        model=f"{model.module or model.size} ({run.step.model.count_params() / 1e6:.1f} M parameters)",
+        corpus=f"{situation.corpus.path} ({len(run.corpora.training)} clips)",
+        batch=run.rows,
+        workers=config.data.num_workers,
+        slots=config.data.prefetch_buffer_size,
+        buffer=bench.buffer,
+        precision=config.training.precision,
+        xla=bool(config.training.xla),
+        buckets=len(run.buckets),
+        command=("voxyard", *situation.words),
+        left_out_seconds=bench.left_out_seconds,
+        notes=tuple(notes),
+    )
+
+
+def words_of(config: TrainConfig) -> tuple[str, ...]:
+    """The flags that say what `config` says, for all that differs from its default."""
+    words: list[str] = []
+    for each in settings_of(TrainConfig):
+        section, _, name = each.key.partition(".")
+        value: Any = getattr(getattr(config, section), name)
+        if value is None or value == each.default() or each.key in _NOT_TRAINED_WITH:
+            continue
+        if each.is_switch:
+            words.append(each.flag if value else each.off_flag)
+        else:
+            words += [each.flag, str(value)]
+    return tuple(words)
+
+
+def _load(bench: Bench, loading: Loading, probed: Probed | None) -> LoadFacts:
+    return LoadFacts(
+        workers=loading.workers,
+        in_thread=loading.in_thread,
+        cpu=loading.cpu,
+        from_memory=bench.from_memory(),
+        pages=loading.pages,
+        probed=probed,
+    )
+
+
+def _corpus(run: Run) -> CorpusFacts:
+    config, source = run.config, run.corpora.training
+    path = config.data.train_data
+    if path is None:
+        raise ValueError("a run without a corpus")
+    spec = run.step.trainable.batch_spec(run.buckets[0], run.rows)
+    return CorpusFacts(
+        path=path,
+        shards=is_shards(path),
+        features=bool(source.feature_names),
+        cached=config.data.cache_dataset or config.data.cache_file is not None,
+        decoded_bytes=CachedSource.size(source),
+        can_precompute=spec.keys() >= _PRECOMPUTED and config.data.gain_augment_db == 0,
+    )
+
+
+def _host(run: Run, gpus: GpuFigures) -> HostFacts:
+    devices, training = run.devices, run.config.training
+    cores = len(os.sched_getaffinity(0))
+    if devices.kind == "cpu":
+        return HostFacts("cpu", cores, available_bytes(), training.cpu_devices)
+    found = every_gpu()
+    totals = [gpu.memory_total_mib for role, gpu in devices.cards if role == "model" and gpu.memory_total_mib]
+    shares = [
+        use.memory_used / use.memory_size
+        for use in gpus.gpus
+        if use.role == "model" and use.memory_used is not None and use.memory_size
+    ]
+    pair, reason = _pair(found)
+    return HostFacts(
+        kind="gpu",
+        cores=cores,
+        available_bytes=available_bytes(),
+        devices=len(found),
+        pair=pair,
+        pair_reason=reason,
+        compute_capability=devices.compute_capability,
+        model_memory_share=max(shares, default=None),
+        recommended_batch=recommend(min(totals), min(totals)).batch_size if totals else None,
+    )
+
+
+def _pair(found: Any) -> tuple[tuple[int, int] | None, str]:
+    """The pair that this host's plan would take; none where there is none."""
+    if len(found) < 2:
+        return None, ""
+    try:
+        plan = plan_trainer(found, read_links())
+    except HostError:
+        return None, ""
+    data = plan.limits.data
+    return (None, "") if data is None else ((data.index, plan.limits.model.index), plan.reason)

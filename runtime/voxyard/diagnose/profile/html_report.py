@@ -1,0 +1,298 @@
+"""The profile as one page of HTML: nothing is fetched, everything is in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from voxyard.diagnose.errors import DiagnoseError
+from voxyard.diagnose.profile import svg_charts
+from voxyard.diagnose.profile.html_assets import SCRIPT, STYLE
+from voxyard.diagnose.profile.stages import NAMES, Stage
+from voxyard.diagnose.profile.text_report import UNREPORTED, ms
+
+if TYPE_CHECKING:
+    from voxyard.diagnose.gpu_meter import GpuUse
+    from voxyard.diagnose.profile.advice import Recommendation
+    from voxyard.diagnose.profile.run import Profile
+    from voxyard.diagnose.profile.verdict import Annotation
+
+HEADLINES: dict[Stage, str] = {
+    "load": "Data loading is the bottleneck",
+    "features": "Features on the data device are the bottleneck",
+    "transfer": "The copy to the model device is the bottleneck",
+    "train": "The model waits, although training is the slowest stage",
+}
+BOUND: dict[Stage, str] = {
+    "load": "No bottleneck; bound by data loading",
+    "features": "No bottleneck; bound by the features",
+    "transfer": "No bottleneck; bound by the copy to the model device",
+    "train": "No bottleneck; bound by training",
+}
+
+
+def write_page(profile: Profile, path: Path) -> None:
+    """Writes the page. Raises DiagnoseError where the file cannot be written."""
+    try:
+        path.write_text(render(profile), encoding="utf-8")
+    except OSError as error:
+        raise DiagnoseError(f"--html {path} cannot be written ({error.strerror}): give another path") from error
+
+
+def render(profile: Profile) -> str:
+    """The page: verdict, lanes, timeline, advice, histograms, GPUs, and how it was measured.
+
+    Its policy allows its own style and script by their hashes, and nothing else: the page cannot ask the network.
+    """
+    policy = f"default-src 'none'; style-src '{_hash(STYLE)}'; script-src '{_hash(SCRIPT)}'; base-uri 'none'"
+    sections = (_verdict, _lanes, _timeline, _advice, _stages, _gpus, _about)
+    body = "\n".join("\n".join(section(profile)) for section in sections)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(_headline(profile))} · voxyard profile</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f'<header class="masthead"><span class="wordmark">voxyard profile</span>'
+        f'<span class="soft">{escape(profile.setup.model)} · {escape(profile.setup.corpus)} · '
+        f"{escape(profile.setup.strategy)}</span></header>\n<main>\n{body}\n</main>\n"
+        f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _headline(profile: Profile) -> str:
+    verdict = profile.verdict
+    return BOUND[verdict.bound_by] if verdict.bottleneck is None else HEADLINES[verdict.bottleneck]
+
+
+def _verdict(profile: Profile) -> Iterator[str]:
+    verdict, over = profile.verdict, profile.overlapped
+    yield f'<section class="verdict {verdict.bottleneck or ""}" aria-labelledby="headline">'
+    yield f'<h1 id="headline">{escape(_headline(profile))}</h1>'
+    yield f'<p class="said">{_in_words(profile)}</p>'
+    if verdict.explanation:
+        yield f"<p>{escape(_sentence(verdict.explanation))}</p>"
+    yield '<dl class="figures">'
+    for name, value, unit in (
+        ("a step, overlapped", ms(over.seconds_per_step), "ms"),
+        ("rate", f"{over.samples_per_second:.3g}", "clips/s"),
+        ("the model waits for data", f"{over.data_wait_share:.1%}", ""),
+        ("reads", profile.reads.pages.state, f"{profile.reads.pages.share:.0%} cached"),
+        ("lost against the ideal", f"{over.lost_samples_per_second:.3g}" if over.has_gap else "0", "clips/s"),
+    ):
+        yield f"<div><dt>{name}</dt><dd>{value} <small>{unit}</small></dd></div>"
+    yield "</dl>"
+    if verdict.annotations:
+        yield '<ul class="marks">'
+        yield from (_mark(each) for each in verdict.annotations)
+        yield "</ul>"
+    yield "</section>"
+
+
+def _in_words(profile: Profile) -> str:
+    over, train = profile.overlapped, profile.costs.train
+    if profile.verdict.bottleneck is None:
+        return (
+            "The model device has its next batch ready nearly always: it waits "
+            f"{over.data_wait_share:.1%} of its time. A step takes {ms(over.seconds_per_step)} ms, its slowest part "
+            f"alone {ms(over.ideal_seconds)} ms."
+        )
+    return (
+        f"The model device stands still {over.data_wait_share:.0%} of its time. A step takes "
+        f"{ms(over.seconds_per_step)} ms; training alone would take {ms(train)} ms."
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+def _mark(each: Annotation) -> str:
+    sign = "&lt;" if each.value < each.threshold else "&gt;"
+    return f"<li><b>{each.value:.0%} {sign} {each.threshold:.0%}</b> <span>{escape(each.sentence)}</span></li>"
+
+
+def _lanes(profile: Profile) -> Iterator[str]:
+    costs = profile.costs
+    load = ("reading", [("load", "reading and decoding", costs.load)])
+    copy = ("transfer", "copy to the model device", costs.transfer)
+    train = ("train", "training", costs.train)
+    features = ("features", "features", costs.features)
+    rows = [load, ("data device", [features, copy]), ("model device", [train])]
+    if costs.layout == "single" or costs.slots == 1:
+        rows = [load, ("by turns", [features, copy, train])]
+    elif costs.layout == "mirrored":
+        rows = [load, ("copy", [copy]), ("all devices", [train])]
+    yield "<h2>What a batch costs</h2>"
+    yield (
+        '<p class="soft">Each stage measured alone. The lanes work at the same time, so that the longest one should '
+        "set the pace.</p>"
+    )
+    yield '<figure><ul class="legend">'
+    names = {"load": "reading", "features": "features", "transfer": "transfer", "train": "training"}
+    yield from (f'<li class="{each.stage}">{names[each.stage]}</li>' for each in profile.stages)
+    yield "</ul>"
+    over = profile.overlapped
+    yield '<div class="wide" role="region" aria-label="Lanes" tabindex="0">'
+    yield svg_charts.lanes(rows, over.seconds_per_step, over.ideal_seconds)
+    yield f"</div><figcaption>{escape(_gap_words(profile))}</figcaption></figure>"
+
+
+def _gap_words(profile: Profile) -> str:
+    over = profile.overlapped
+    if not over.has_gap:
+        return f"Overlapped it is as fast as {over.ideal_bound_by} alone ({ms(over.ideal_seconds)} ms)."
+    return (
+        f"Ideal is {ms(over.ideal_seconds)} ms, the time of {over.ideal_bound_by}. Overlapped it takes "
+        f"{ms(over.lost_seconds)} ms more a step, {over.lost_samples_per_second:.3g} clips/s."
+    )
+
+
+def _timeline(profile: Profile) -> Iterator[str]:
+    over, found = profile.overlapped, profile.overlapped.gaps
+    split = profile.costs.layout == "split"
+    yield "<h2>The two devices, overlapped</h2>"
+    yield '<figure><ul class="legend"><li class="load">threads that read</li>'
+    yield '<li class="features">features and copy</li>'
+    yield '<li class="train">training</li><li class="wait">waits for data</li></ul>'
+    yield '<div class="wide" role="region" aria-label="Timeline" tabindex="0">'
+    yield svg_charts.closer_look(over.timeline, profile.setup.workers, split=split)
+    count = min(svg_charts.LOOK_AT, len(over.timeline.steps))
+    yield f"</div><figcaption>{count} typical steps in a row. {escape(_idle_words(profile))}</figcaption></figure>"
+    yield '<figure><div class="wide" role="region" aria-label="All steps" tabindex="0">'
+    yield svg_charts.all_steps(over.timeline.steps)
+    waits = found.model_waits
+    said = (
+        f"{waits.count} waits longer than 1 ms, mean {ms(waits.mean)} ms, longest {ms(waits.max)} ms."
+        if waits.count
+        else "No wait longer than 1 ms."
+    )
+    yield (
+        f"</div><figcaption>All {len(over.timeline.steps)} measured steps. {said} Standard deviation ÷ mean "
+        f"{over.variation:.2f}, within a length bucket {over.variation_within_buckets:.2f}.</figcaption></figure>"
+    )
+
+
+def _idle_words(profile: Profile) -> str:
+    found = profile.overlapped.gaps
+    readers = f"{found.readers_busy:.1f} of {profile.setup.workers} reading threads are at work on average."
+    if profile.costs.layout != "split":
+        return readers
+    return (
+        f"The data device is busy {found.data_busy_share:.0%} of the time, waits for the host "
+        f"{found.data_starved_share:.0%}, and for a free slot of the ring {found.data_blocked_share:.0%}. {readers}"
+    )
+
+
+def _advice(profile: Profile) -> Iterator[str]:
+    yield "<h2>What to change</h2>"
+    if withheld := profile.reads.withheld:
+        yield f'<p class="soft">{escape(_sentence(withheld))}</p>'
+    if not profile.recommendations:
+        name = NAMES[profile.verdict.bound_by]
+        yield f"<p>Nothing that the measured times would reward: {escape(name)} is what the work takes.</p>"
+        return
+    yield (
+        '<p class="soft">The gain follows from the stage times above: the longest lane before, divided by the longest '
+        "lane after the change.</p>"
+    )
+    yield '<ol class="advice">'
+    for each in profile.recommendations:
+        yield from _recommendation(each)
+    yield "</ol>"
+
+
+def _recommendation(each: Recommendation) -> Iterator[str]:
+    gain, said = ("?", "not predicted") if each.gain is None else (f"{each.gain:.2f}×", "predicted")
+    if each.bound and each.gain is not None:
+        said = "at most"
+    yield f'<li><div class="gain"><b>{gain}</b><span>{said}</span></div><div class="what">'
+    yield f"<h3>{escape(each.title[:1].upper() + each.title[1:])}</h3><p>{escape(_sentence(each.why))}</p>"
+    if each.seconds_per_step is not None:
+        yield f'<p class="soft">Then {ms(each.seconds_per_step)} ms a step, bound by {escape(each.then)}.</p>'
+    label = escape(f"Copy the command: {each.title}", quote=True)
+    yield f'<div class="command"><pre>{_command(each.command)}</pre>'
+    yield f'<button type="button" data-copy hidden aria-label="{label}">Copy</button></div></div></li>'
+
+
+def _stages(profile: Profile) -> Iterator[str]:
+    yield "<h2>Each stage alone</h2>"
+    yield '<div class="hists">'
+    for each in profile.stages:
+        yield (
+            f"<figure><header><h3>{escape(NAMES[each.stage])}</h3><span>{ms(each.mean)} ms · {each.share:.0%}</span>"
+            f"</header>{svg_charts.histogram(each)}"
+        )
+        yield f"<figcaption>{escape(each.note)}</figcaption></figure>" if each.note else "</figure>"
+    yield "</div>"
+    yield '<figure><div class="wide" role="region" aria-label="Stage times" tabindex="0"><table>'
+    heads = ("mean", "std", "min", "p50", "p95", "max", "share")
+    yield "<thead><tr><th scope=col>milliseconds a batch</th>"
+    yield "".join(f"<th scope=col>{head}</th>" for head in heads) + "</tr></thead><tbody>"
+    for each in profile.stages:
+        one = each.figures
+        cells = [ms(value) for value in (one.mean, one.std, one.min, one.p50, one.p95, one.max)] + [f"{each.share:.0%}"]
+        yield f"<tr><th scope=row>{each.stage}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+    yield "</tbody></table></div></figure>"
+
+
+def _gpus(profile: Profile) -> Iterator[str]:
+    yield "<h2>Devices</h2>"
+    yield '<figure><div class="wide" role="region" aria-label="Devices" tabindex="0"><table>'
+    yield "<thead><tr><th scope=col>device</th><th scope=col>busy</th><th scope=col>GPU utilization</th>"
+    yield "<th scope=col>GPU memory</th></tr></thead><tbody>"
+    for role, use in profile.use.items():
+        gpus = [gpu for gpu in profile.gpus.gpus if gpu.role == role]
+        busy = "not measured" if use.value is None else f"{use.value:.0%}"
+        if role == "data" and profile.data_device_ceiling is not None:
+            busy += f" of at most {profile.data_device_ceiling:.0%}"
+        utilization = "; ".join(map(_utilization, gpus)) or (profile.gpus.missing or "")
+        memory = "; ".join(map(_memory, gpus)) or (profile.gpus.missing or "")
+        cells = (busy, utilization, memory)
+        yield f"<tr><th scope=row>{role}</th>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+    yield "</tbody></table></div>"
+    source = next(iter(profile.use.values())).source
+    most = " The most that the data device can be busy is D ÷ max(D, M) of the stages alone." * (
+        profile.data_device_ceiling is not None
+    )
+    yield f"<figcaption>Busy: {escape(source)}.{most}</figcaption></figure>"
+
+
+def _utilization(gpu: GpuUse) -> str:
+    return f"GPU {gpu.index}: mean {gpu.utilization.mean:.0%}" if gpu.utilization.count else UNREPORTED
+
+
+def _memory(gpu: GpuUse) -> str:
+    if gpu.memory_used is None or not gpu.memory_size:
+        return UNREPORTED
+    return f"GPU {gpu.index}: {gpu.memory_used / 2**20:.0f} of {gpu.memory_size / 2**20:.0f} MiB"
+
+
+def _about(profile: Profile) -> Iterator[str]:
+    import shlex
+
+    setup, over = profile.setup, profile.overlapped
+    yield "<footer><h2>How this was measured</h2>"
+    yield (
+        f"<p>The trainer's own pipeline: {setup.batch} clips a step, {setup.buckets} length buckets, {setup.workers} "
+        f"reading threads, host buffer {setup.buffer}, ring {setup.slots}, {escape(setup.precision)}, XLA "
+        f"{'on' if setup.xla else 'off'}; {'; '.join(escape(line) for line in setup.devices)}.</p>"
+    )
+    yield (
+        f'<p class="soft">Left out: tracing and compiling ({setup.left_out_seconds:.1f} s), and {over.settled} steps '
+        f"in which the buffers settle{f'; {over.traced} traced steps' if over.traced else ''}.</p>"
+    )
+    yield from (f'<p class="soft">{escape(_sentence(note))}</p>' for note in (*profile.reads.lines(), *setup.notes))
+    yield f"<pre>{_command([shlex.join(setup.command)])}</pre></footer>"
+
+
+def _command(lines: Sequence[str]) -> str:
+    """Lines to copy, whose words do not break at their hyphens."""
+    return "\n".join(" ".join(f"<span>{escape(word)}</span>" for word in line.split(" ")) for line in lines)

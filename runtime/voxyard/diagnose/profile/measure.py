@@ -1,0 +1,362 @@
+"""Measures the trainer's own parts: each stage of a run alone, and the pipeline overlapped. Loads TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from voxyard.corpus.cold import ColdSource, Look
+from voxyard.diagnose.errors import DiagnoseError
+from voxyard.diagnose.profile.cost_model import threads_needed
+from voxyard.diagnose.profile.stages import Stage
+from voxyard.diagnose.profile.timeline import Recorded, Span, StepSpan
+from voxyard.host.memory import available_bytes
+from voxyard.host.page_cache import Pages
+from voxyard.trainer.input import MEMORY_SHARE, HostBatch, Loader, batch_bytes, buffer_that_fits, pad
+from voxyard.trainer.report import CpuClock, StepClock
+
+if TYPE_CHECKING:
+    from voxyard.trainer.loop import Run
+    from voxyard.trainer.sampler import BatchPlan, Bucket
+
+MOST_WAITING = 32  # reading threads to advise
+MOST_SHAPES = 32  # batches held at once where every batch has a shape of its own
+
+
+@dataclass(frozen=True)
+class Read:
+    """One batch made by a reading thread: when, and how much of the time the thread computed instead of waiting."""
+
+    begin: float
+    end: float
+    cpu: float
+
+    @property
+    def seconds(self) -> float:
+        """From begin to end."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True)
+class Loading:
+    """The load stage alone: the trainer's reading threads, and somebody who takes whatever is ready."""
+
+    workers: int
+    reads: tuple[Read, ...]
+    wall: float  # seconds for all batches
+    pages: Pages  # that the clips lie on
+
+    @property
+    def concurrency(self) -> float:
+        """Reads at once, as reached."""
+        return sum(read.seconds for read in self.reads) / self.wall
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """Seconds of the stage per batch: its time in a thread ÷ the concurrency reached. Their mean is wall ÷ n."""
+        return tuple(read.seconds / self.concurrency for read in self.reads)
+
+    @property
+    def per_batch(self) -> float:
+        """Seconds a batch of the whole stage."""
+        return self.wall / len(self.reads)
+
+    @property
+    def in_thread(self) -> float:
+        """Mean seconds of a batch in its thread."""
+        return sum(read.seconds for read in self.reads) / len(self.reads)
+
+    @property
+    def cpu(self) -> float:
+        """Of it, mean seconds in which the thread computed."""
+        return sum(read.cpu for read in self.reads) / len(self.reads)
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The overlapped run as it was recorded."""
+
+    recorded: Recorded
+    skipped: int  # steps at the beginning, in which the buffers settle
+    clock: StepClock  # the trainer's own, of the steps that count
+    cpu_use: float  # share of the cores
+    buffer: tuple[int, int]  # host batches ready at the end, and the most there can be
+    epochs: int
+    pages: Pages  # that the clips lie on
+
+
+class Bench:
+    """Stage benchmark of a run: the cost of each stage, on batches of the run itself."""
+
+    def __init__(self, run: Run, steps: int, source: ColdSource) -> None:
+        """`steps` batches make each measurement, of clips of the run's `source`. Raises CorpusError."""
+        self.run, self.steps, self.source = run, steps, source
+        self.cached = False
+        self._unread = 0  # the first batch that no look has read
+        self._held: dict[Bucket, HostBatch] = {}
+        self.left_out_seconds = 0.0
+        config = run.config
+        mels = config.model.mels if run.corpora.training.feature_names else None
+        largest = max(batch_bytes(bucket, run.rows, config.model.hop_length, mels) for bucket in run.buckets)
+        self.buffer = buffer_that_fits(config.data.pipeline_buffer_size, largest, available_bytes())
+        self.settling = min(steps, config.data.num_workers, self.buffer) + config.data.prefetch_buffer_size
+        self._plans = list(islice(run.sampler.batches(0, None), steps))
+        self.bytes = largest
+
+    def fill_cache(self) -> bool:
+        """Reads what is coming into the dataset cache, where there is one: training lives on it from then on."""
+        data = self.run.config.data
+        if not (data.cache_dataset or data.cache_file):
+            return False
+        begin, batches = time.perf_counter(), max(self.settling + self.steps, 2 * MOST_WAITING)
+        self._read(self.run.sampler.batches(0, batches), data.num_workers, [])
+        self.left_out_seconds += time.perf_counter() - begin
+        self.cached = True
+        return True
+
+    def _next(self, batches: int) -> int:
+        """First of so many batches that no look has read yet; what was read into a cache is read again."""
+        first = 0 if self.cached else self._unread
+        self._unread = first + batches
+        return first
+
+    def _look(self, first: int, batches: int) -> AbstractContextManager[Look]:
+        """Within it the clips of these batches come from the disk."""
+        plans = self.run.sampler.batches(first, first + batches)
+        return self.source.look(clip for plan in plans for clip in plan.clips)
+
+    # -- load --------------------------------------------------------------------------------------------------
+
+    def load(self, workers: int | None = None, *, batches: int | None = None, first: int | None = None) -> Loading:
+        """The load stage alone, with the run's own number of threads or another one, on batches not read yet.
+
+        With `first` on batches that other looks may have read.
+        """
+        buffer = self.buffer if workers is None else max(workers, self.buffer)
+        workers = min(self.run.config.data.num_workers if workers is None else workers, buffer)
+        batches = -(-(self.steps if batches is None else batches) // workers) * workers  # no thread idles at the end
+        first = self._next(batches) if first is None else first
+        if first == 0:
+            self.run.assemble(self._plans[-1])  # what is loaded and opened once only
+        reads: list[Read] = []
+        with self._look(first, batches) as look:
+            begin = time.perf_counter()
+            self._read(self.run.sampler.batches(first, first + batches), workers, reads)
+            return Loading(workers, tuple(reads), time.perf_counter() - begin, look.pages)
+
+    def _read(self, plans: Iterator[BatchPlan], workers: int, reads: list[Read]) -> None:
+        """Takes the batches from the trainer's reading threads as soon as they are ready; keeps one of each shape."""
+        loader = Loader(listening(self.run.assemble, reads), plans, workers=workers, buffer=max(workers, self.buffer))
+        try:
+            while (batch := loader.get()) is not None:
+                if len(self._held) < MOST_SHAPES:
+                    self._held.setdefault(batch.plan.bucket, batch)
+        finally:
+            loader.close()
+
+    def from_memory(self, batches: int = 5) -> float:
+        """Seconds that a thread takes for a batch whose clips lie decoded in memory: what no cache can save."""
+        source, hop = self.run.corpora.training, self.run.config.model.hop_length
+        plan = next(plan for plan in self._plans if plan.bucket in self._held)
+        examples = [source.read(clip) for clip in plan.clips if clip not in self.run.assemble.bad]
+        if not examples:
+            raise DiagnoseError("not one clip of a batch can be read: `voxyard corpus check` names them", exit_code=1)
+        for example in examples:
+            example.pcm.sum()  # a mapped file is read now
+        taken = []
+        for _ in range(batches):
+            begin = time.perf_counter()
+            pad(examples, plan.bucket, hop)
+            taken.append(time.perf_counter() - begin)
+        return min(taken) * len(plan.clips) / len(examples)
+
+    def threads_that_could_help(self, loading: Loading, *, goal: float) -> int:
+        """Threads that would bring a batch every `goal` seconds: up to 32 that mostly wait, or one a core.
+
+        More threads than cores help only while they wait for a disk or a network.
+        """
+        waits = loading.cpu < 0.5 * loading.in_thread
+        most = MOST_WAITING if waits else len(os.sched_getaffinity(0))
+        fitting = max(1, int(MEMORY_SHARE * available_bytes()) // self.bytes)
+        return threads_needed(loading.in_thread, goal, now=loading.workers, most=min(most, fitting))
+
+    # -- the devices' stages -----------------------------------------------------------------------------------
+
+    def prime(self) -> None:
+        """Traces and compiles every function for every shape, which no measurement shall contain.
+
+        Where every batch has a shape of its own, tracing has no end, and the overlapped run has to live with it.
+        """
+        import tensorflow as tf
+
+        logger, begin = tf.get_logger(), time.perf_counter()
+        level = logger.level
+        logger.setLevel("ERROR")  # it would warn of tracing too often
+        most = self.settling + self.steps if self.run.config.data.static_shapes else 0
+        for plan in islice(self.run.sampler.batches(0, None), most):
+            if plan.bucket not in self._held and len(self._held) < MOST_SHAPES:
+                self._held[plan.bucket] = self.run.assemble(plan)
+        for batch in self._held.values():
+            for _ in range(2):  # the first call compiles, the second finds its memory and its kernels
+                means = self.run.step.train(self.run.step.stage(batch.arrays))
+                means["total"].numpy()
+        logger.setLevel(level)
+        self.left_out_seconds += time.perf_counter() - begin
+
+    def stages(self) -> dict[Stage, tuple[float, ...]]:
+        """Features, transfer and training step, each alone on batches that lie where the stage begins.
+
+        Mirrored, every replica computes the features of its own part inside the training step.
+        """
+        if self.run.devices.strategy == "mirrored":
+            return {"transfer": self._each(self._host, self._stage), "train": self._train()}
+        return {
+            "features": self._each(self._host, self._features),
+            "transfer": self._each(self._made, self._transfer),
+            "train": self._train(),
+        }
+
+    def _sequence(self) -> list[Bucket]:
+        return [plan.bucket for plan in self._plans if plan.bucket in self._held] or list(self._held)
+
+    def _each(self, prepare: Callable[[HostBatch], Any], work: Callable[[Any], Any]) -> tuple[float, ...]:
+        """Seconds of `work` for each planned batch, the device having finished both before and after."""
+        prepared = {bucket: prepare(batch) for bucket, batch in self._held.items()}
+        work(next(iter(prepared.values())))
+        taken = []
+        for bucket in self._sequence():
+            _finish()
+            begin = time.perf_counter()
+            made = work(prepared[bucket])
+            _finish()
+            taken.append(time.perf_counter() - begin)
+            del made
+        return tuple(taken)
+
+    def _train(self) -> tuple[float, ...]:
+        """Seconds between the ends of two steps, as the loop sees them: on a GPU it looks one step behind."""
+        step, on_gpu = self.run.step, self.run.devices.kind == "gpu"
+        staged = {bucket: step.stage(batch.arrays) for bucket, batch in self._held.items()}
+        sequence = self._sequence()
+        step.train(staged[sequence[0]])
+        _finish()
+        taken, before, last = [], None, time.perf_counter()
+        for bucket in sequence:
+            means = step.train(staged[bucket])
+            if on_gpu and before is not None:
+                before["total"].numpy()
+            before, now = means, time.perf_counter()
+            taken.append(now - last)
+            last = now
+        _finish()
+        if on_gpu and len(taken) > 1:  # the first was only handed over, and the last is still to be waited for
+            taken[0] = time.perf_counter() - last
+        return tuple(taken)
+
+    def _host(self, batch: HostBatch) -> Mapping[str, Any]:
+        return batch.arrays
+
+    def _stage(self, arrays: Mapping[str, Any]) -> Any:
+        return self.run.step.stage(arrays)
+
+    def _features(self, arrays: Mapping[str, Any]) -> Any:
+        from voxyard.trainer import step as trainer_step
+
+        data = self.run.devices.data
+        return self.run.step.features_on(data, trainer_step.to_device(arrays, data))
+
+    def _made(self, batch: HostBatch) -> Any:
+        return self._features(batch.arrays)
+
+    def _transfer(self, made: Any) -> Any:
+        from voxyard.trainer import step as trainer_step
+
+        return trainer_step.to_device(made, self.run.devices.model)
+
+    # -- overlapped --------------------------------------------------------------------------------------------
+
+    def overlapped(self) -> Overlap:
+        """The pipeline as the trainer runs it, on batches that were not read yet, its buffers empty at the beginning.
+
+        No start delay: steps that live on what was read before the first one would hide a slow reader. And no end of
+        the batches: readers that are done would leave their cores to the last steps.
+        """
+        run, total = self.run, self.settling + self.steps
+        ahead = self.buffer + run.config.data.prefetch_buffer_size + run.config.data.num_workers
+        first = self._next(total + ahead)
+        reads: list[Read] = []
+        data: list[Span] = []
+        steps: list[StepSpan] = []
+        with self._look(first, total + ahead) as look, heard(run, reads, data), run.pipeline(first, None) as pipeline:
+            pipeline.ring.first_ready.wait()
+            before, log_every, epochs = None, run.config.telemetry.log_every, set()
+            cpu, clock, last = CpuClock(), StepClock(), time.perf_counter()
+            for number in range(total):
+                if number == self.settling:
+                    cpu = CpuClock()
+                staged, wait = pipeline.get()
+                if staged is None:
+                    raise DiagnoseError("the pipeline ended before the profile did: this is a bug", exit_code=1)
+                got, traces = time.perf_counter(), run.step.traces.total()
+                means = run.step.train(staged.batch)
+                if before is not None and run.devices.kind == "gpu":
+                    before["total"].numpy()  # one step behind, as the trainer's loop does
+                if number % log_every == 0:
+                    means["total"].numpy()
+                before, now = means, time.perf_counter()
+                epochs.add(staged.plan.epoch)
+                traced = run.step.traces.total() != traces
+                steps.append(StepSpan(last, got, now, traced=traced))
+                if number >= self.settling:
+                    clock.step(now - last, wait, staged.plan.bucket, traced=traced)
+                last = now
+            use, buffer, slots = cpu.use(), pipeline.buffer, pipeline.ring.slots
+        spans = [(read.begin, read.end) for read in reads]
+        return Overlap(Recorded(spans, data, steps, slots), self.settling, clock, use, buffer, len(epochs), look.pages)
+
+
+def listening(assemble: Callable[[BatchPlan], HostBatch], reads: list[Read]) -> Callable[[BatchPlan], HostBatch]:
+    """The assembler, with a note of each batch that it makes."""
+    lock = threading.Lock()
+
+    def made(plan: BatchPlan) -> HostBatch:
+        begin, cpu = time.perf_counter(), time.thread_time()
+        batch = assemble(plan)
+        read = Read(begin, time.perf_counter(), time.thread_time() - cpu)
+        with lock:
+            reads.append(read)
+        return batch
+
+    return made
+
+
+@contextmanager
+def heard(run: Run, reads: list[Read], data: list[Span]) -> Iterator[None]:
+    """Within it, the pipelines of the run note what their reading threads and their data stage do."""
+    stage, assemble = run.step.stage, run.assemble
+
+    def staged(arrays: Mapping[str, Any]) -> Any:
+        begin = time.perf_counter()
+        made = stage(arrays)
+        data.append((begin, time.perf_counter()))
+        return made
+
+    run.step.stage = staged  # type: ignore[method-assign]
+    run.assemble = listening(assemble, reads)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        run.step.stage, run.assemble = stage, assemble  # type: ignore[method-assign]
+
+
+def _finish() -> None:
+    """Waits until every device has done what it was given."""
+    import tensorflow as tf
+
+    tf.test.experimental.sync_devices()

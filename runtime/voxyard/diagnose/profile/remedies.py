@@ -1,0 +1,326 @@
+"""Options: what could be changed on this host, and what each stage would cost then. No TensorFlow."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from voxyard.diagnose.profile.cost_model import Costs
+from voxyard.diagnose.profile.facts import Situation
+
+WORTH = 1.05
+"""Advice that gains less is not given."""
+CACHE_SHARE = 0.5  # of the available memory, that --cache-dataset may take (the trainer's own bound)
+MORE_SLOTS = 3
+RECOMPUTE_GAIN = 4 / 3
+"""A step that recomputes is two forward passes and a backward one of about two: without, 3 of 4 units remain.
+
+T. Chen et al. (2016), "Training deep nets with sublinear memory cost": one additional forward pass a step.
+"""
+
+
+_SPLIT_ONLY = ("--data-gpu", "--data-gpu-memory")
+
+
+@dataclass(frozen=True)
+class Change:
+    """Flags of `voxyard train` to set (a value, or None for a switch) and to leave out, and commands to run before."""
+
+    set: Mapping[str, str | None]
+    drop: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()  # commands, as they are typed
+
+
+@dataclass(frozen=True)
+class Option:
+    """Something that could be changed, and what the pipeline would cost then."""
+
+    title: str
+    change: Change
+    after: Costs
+    why: str
+    bound: bool = False
+    most: float | None = None  # a bound that does not follow from `after`
+    always: bool = False  # given though it gains nothing: it saves something else
+
+
+def options(situation: Situation) -> Iterator[Option]:
+    """All that could be changed, whether it is worth it or not."""
+    yield from _for_load(situation)
+    yield from _for_features(situation)
+    yield from _for_transfer(situation)
+    yield from _for_train(situation)
+    yield from _for_waiting(situation)
+    yield from _for_layout(situation)
+
+
+# -- load --------------------------------------------------------------------------------------------------------
+
+
+def _for_load(situation: Situation) -> Iterator[Option]:
+    """More threads: the stage as probed with so many. From memory: load = from_memory ÷ min(threads, cores).
+
+    Nothing where the clips came from the page cache: what the disk takes is not known then.
+    """
+    if not situation.load.pages.trusted:
+        return
+    load, corpus, costs = situation.load, situation.corpus, situation.costs
+    busy = load.cpu / load.in_thread if load.in_thread else 0.0
+    tried = load.probed
+    if tried is not None and tried.pages.trusted:
+        flags = {"--num-workers": str(tried.workers)}
+        if tried.workers > situation.buffer:
+            flags["--buffer-size"] = str(tried.workers)
+        yield Option(
+            f"read with {tried.workers} threads instead of {load.workers}",
+            Change(flags),
+            costs.changed(load=tried.seconds),
+            f"a thread computes only {busy:.0%} of its time; tried: {tried.workers} threads alone bring a "
+            f"batch every {_ms(tried.seconds)} instead of {_ms(costs.load)}",
+        )
+    memory, waits = _read_from_memory(situation), busy < 0.5
+    if not corpus.shards:
+        target = f"{str(corpus.path).rstrip('/')}-shards"
+        prepare = shlex.join(["voxyard", "corpus", "prepare", *_corpus_words(situation), str(corpus.path), target])
+        yield Option(
+            "prepare the corpus once as shards",
+            Change({"--train-data": target}, ("--cache-dataset", "--cache-file"), (prepare,)),
+            memory,
+            f"clips are then decoded and resampled once, and read by memory map ({_gib(corpus.decoded_bytes)}); "
+            f"padding a batch from memory takes a thread {_ms(load.from_memory)} instead of {_ms(load.in_thread)}"
+            + ("; what is not in memory yet comes at the pace of the disk" if waits else ""),
+            bound=waits or corpus.decoded_bytes > situation.host.available_bytes,
+        )
+    if not corpus.cached and not corpus.features:
+        fits = corpus.decoded_bytes <= CACHE_SHARE * situation.host.available_bytes
+        yield Option(
+            "keep the decoded clips in memory" if fits else "keep the decoded clips in a file on a fast disk",
+            Change({"--cache-dataset": None} if fits else {"--cache-file": "/FAST/DISK/clips.cache"}),
+            memory,
+            f"from the second epoch on every clip comes decoded ({_gib(corpus.decoded_bytes)}, of which half of "
+            f"{_gib(situation.host.available_bytes)} available {'is enough' if fits else 'is not enough'})",
+            bound=not fits,
+        )
+
+
+def memory_load(situation: Situation) -> float:
+    """Seconds a batch of the load stage where the clips lie in memory: from_memory ÷ min(threads, cores)."""
+    return situation.load.from_memory / max(1, min(situation.load.workers, situation.host.cores))
+
+
+def _read_from_memory(situation: Situation) -> Costs:
+    """With the clips in memory; as they are where it is not known what reading takes."""
+    if not situation.load.pages.trusted:
+        return situation.costs
+    return situation.costs.changed(load=memory_load(situation))
+
+
+# -- features ----------------------------------------------------------------------------------------------------
+
+
+def _for_features(situation: Situation) -> Iterator[Option]:
+    """Precomputed: features = 0, load = what comes from memory; on GPUs by one device: max(L, T + M)."""
+    corpus, costs = situation.corpus, situation.costs
+    if corpus.features or not corpus.can_precompute or costs.layout == "mirrored":
+        return
+    if costs.changed(features=0.0).gain_over(costs) < WORTH and not _features_are_next(situation):
+        return
+    target = f"{str(corpus.path).rstrip('/')}-features"
+    prepare = ["voxyard", "corpus", "prepare", "--features", *_corpus_words(situation)]
+    after = _read_from_memory(situation).changed(features=0.0)
+    flags: dict[str, str | None] = {"--train-data": target}
+    drop: tuple[str, ...] = ("--cache-dataset", "--cache-file")
+    freed = ""
+    if situation.host.kind == "gpu" and costs.layout == "split":
+        after = after.changed(layout="single")
+        flags["--strategy"] = "single"
+        drop = (*drop, *_SPLIT_ONLY)
+        freed = "; the data GPU is free for something else then"
+    if corpus.shards:
+        yield Option(
+            "prepare the corpus again with features, from the recordings",
+            Change(flags, drop, (shlex.join([*prepare, "RECORDINGS", target]),)),
+            after,
+            f"features cost {_ms(costs.features)} a batch, every epoch the same ones{freed}",
+        )
+        return
+    yield Option(
+        "prepare the corpus once with its features",
+        Change(flags, drop, (shlex.join([*prepare, str(corpus.path), target]),)),
+        after,
+        f"features cost {_ms(costs.features)} a batch, every epoch the same ones{freed}",
+    )
+
+
+def _features_are_next(situation: Situation) -> bool:
+    """True where features are the limit once the clips come from memory."""
+    read = _read_from_memory(situation)
+    return read.changed(features=0.0).gain_over(read) >= WORTH
+
+
+def _corpus_words(situation: Situation) -> list[str]:
+    """The settings of the run that a corpus is prepared with."""
+    words: list[str] = []
+    kept = iter(situation.words)
+    for word in kept:
+        if word in _CORPUS_FLAGS:
+            words += [word, next(kept)]
+    return words
+
+
+_CORPUS_FLAGS = frozenset(
+    {
+        "--model-size", "--model-module", "--text-units", "--language", "--sample-rate", "--fft-size", "--hop-length",
+        "--mels", "--mel-low-hz", "--mel-high-hz", "--pre-emphasis", "--max-bad-share",
+        "--max-dropped-text",
+    }
+)  # fmt: skip
+
+
+# -- transfer ----------------------------------------------------------------------------------------------------
+
+
+def _for_transfer(situation: Situation) -> Iterator[Option]:
+    """A better pair: transfer > 0, so at most transfer = 0. One device: max(L, F + M), nothing to copy."""
+    costs, host = situation.costs, situation.host
+    if costs.layout != "split":
+        return
+    best = None if host.pair is None else (str(host.pair[0]), str(host.pair[1]))
+    if host.pair is not None and best != situation.pair:
+        yield Option(
+            f"take GPU {host.pair[0]} and GPU {host.pair[1]}",
+            Change({"--data-gpu": str(host.pair[0]), "--model-gpu": str(host.pair[1])}),
+            costs.changed(transfer=0.0),
+            f"the recommended pair of this host: {host.pair_reason}; the copy takes {_ms(costs.transfer)} now",
+            bound=True,
+        )
+    yield Option(
+        "train on one device",
+        Change({"--strategy": "single"}, _SPLIT_ONLY if host.kind == "gpu" else (*_SPLIT_ONLY, "--model-gpu")),
+        costs.changed(layout="single", transfer=0.0),
+        f"nothing has to be copied then: features {_ms(costs.features)} and training {_ms(costs.train)} by turns, "
+        f"against {_ms(costs.data)} of features and transfer now",
+    )
+
+
+# -- train -------------------------------------------------------------------------------------------------------
+
+
+def _for_train(situation: Situation) -> Iterator[Option]:
+    """Bounds: the step can at best vanish, train = 0; without recomputation 3 of its 4 units remain."""
+    costs, host = situation.costs, situation.host
+    gone = costs.changed(train=0.0)
+    if host.kind == "gpu" and situation.precision == "float32" and (host.compute_capability or (0, 0)) >= (7, 0):
+        wanted = "bfloat16" if (host.compute_capability or (0, 0)) >= (8, 0) else "float16"
+        yield Option(
+            f"train in {wanted}", Change({"--precision": wanted}), gone,
+            f"the model GPU has fast units for {wanted}; a step takes {_ms(costs.train)} in float32", bound=True,
+        )  # fmt: skip
+    if host.kind == "gpu" and not situation.xla:
+        yield Option(
+            "compile with XLA", Change({"--xla": None}, ("--no-xla",)), gone.changed(features=0.0),
+            "features and step run as single operations now; XLA fuses them", bound=True,
+        )  # fmt: skip
+    if situation.recompute:
+        yield Option(
+            "do not recompute activations", Change({"--no-recompute": None}, ("--recompute",)),
+            costs.changed(train=costs.train / RECOMPUTE_GAIN),
+            "recomputation pays memory with a second forward pass; without it a step is 3 units of work instead of 4",
+            bound=True,
+        )  # fmt: skip
+    if _has_room(situation):
+        batch = situation.host.recommended_batch or 0
+        yield Option(
+            f"larger batches: {batch} clips instead of {situation.batch_size}",
+            Change({"--batch-size": str(batch)}), gone,
+            f"the model GPU uses {host.model_memory_share or 0:.0%} of its memory; what a step costs whatever its size "
+            "is spread over more clips",
+            bound=True,
+        )  # fmt: skip
+
+
+def _has_room(situation: Situation) -> bool:
+    share, batch = situation.host.model_memory_share, situation.host.recommended_batch
+    return share is not None and share < 0.6 and batch is not None and batch > situation.batch_size
+
+
+# -- waiting that no mean explains -------------------------------------------------------------------------------
+
+
+def _for_waiting(situation: Situation) -> Iterator[Option]:
+    """A ring of one slot: max(L, D + M) → max(L, D, M). More slots: at most overlapped ÷ ideal.
+
+    Length buckets: at most the mean step with the traced ones ÷ the mean without them.
+    """
+    costs = situation.costs
+    if costs.slots == 1:
+        yield Option(
+            "give the ring three slots", Change({"--prefetch-buffer-size": "3"}), costs.changed(slots=3),
+            f"with one slot the data device ({_ms(costs.data)}) and the model device ({_ms(costs.train)}) take turns",
+        )  # fmt: skip
+    elif situation.data_wait_share >= 0.05 and costs.train >= 0.95 * max(costs.load, costs.data):
+        slots = costs.slots + MORE_SLOTS
+        yield Option(
+            f"give the ring {slots} slots", Change({"--prefetch-buffer-size": str(slots)}), costs,
+            f"on average every stage is fast enough, and still the model waits {situation.data_wait_share:.0%}: "
+            "stages that vary in length need more batches between them",
+            bound=True, most=situation.overlapped / costs.step,
+        )  # fmt: skip
+    if not situation.static_shapes:
+        yield Option(
+            "pad to length buckets", Change({"--enable-static-shapes": None}, ("--no-enable-static-shapes",)), costs,
+            "every new shape is traced and compiled; with buckets that ends after a few steps",
+            bound=True, most=situation.with_tracing / situation.overlapped,
+        )  # fmt: skip
+
+
+# -- another layout ----------------------------------------------------------------------------------------------
+
+
+def _for_layout(situation: Situation) -> Iterator[Option]:
+    """Mirrored over n devices: (F + M) a batch of each, so n · clips in max(n · L, F + M); all-reduce not counted."""
+    costs, host = situation.costs, situation.host
+    if costs.layout == "split" or (costs.layout == "single" and host.kind == "gpu" and host.devices > 1):
+        count = host.devices
+        yield Option(
+            f"train on all {count} devices (mirrored)",
+            Change({"--strategy": "mirrored"}, (*_SPLIT_ONLY, "--model-gpu")),
+            costs.changed(
+                layout="mirrored", load=count * costs.load, transfer=0.0, features=0.0,
+                train=costs.features + costs.train, samples=count * costs.samples,
+            ),
+            f"each device does features and training ({_ms(costs.features + costs.train)}) for a batch of its own, "
+            f"{count} batches a step: the effective batch grows; the exchange of gradients is not counted "
+            "(--strategy auto times it)",
+        )  # fmt: skip
+    if host.kind != "gpu":
+        return
+    if costs.layout == "split":
+        alone = costs.changed(layout="single", transfer=0.0)
+        if 0.9 <= (loss := alone.gain_over(costs)) < WORTH:
+            yield Option(
+                "train on one GPU, and free the other",
+                Change({"--strategy": "single"}, _SPLIT_ONLY),
+                alone,
+                f"the data GPU can work {costs.data / max(costs.data, costs.train):.0%} of the time at most; one GPU "
+                f"alone keeps {loss:.0%} of the rate",
+                always=True,
+            )
+    elif costs.layout == "single" and host.pair is not None:
+        yield Option(
+            f"let GPU {host.pair[0]} prepare the data",
+            Change({"--data-gpu": str(host.pair[0]), "--model-gpu": str(host.pair[1])}, ("--strategy",)),
+            costs.changed(layout="split"),
+            f"{host.pair_reason}; features ({_ms(costs.features)}) run beside training ({_ms(costs.train)}) then; the "
+            "copy between the GPUs is not counted",
+            bound=True,
+        )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

@@ -1,0 +1,1 @@
+"""Stress test: the training pipeline at full speed against its targets."""

@@ -1,0 +1,257 @@
+"""Stress test: the trainer's real step for some seconds, with utilisation before, during and after (D5, T19)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from voxyard.corpus.cold import ColdSource
+from voxyard.diagnose.dry_run import rehearse, rows_of, scratch, with_corpus
+from voxyard.diagnose.errors import DiagnoseError
+from voxyard.diagnose.gpu_meter import NO_GPU, GpuFigures, GpuMeter
+from voxyard.diagnose.stress.targets import Judgement, Load, LowUse, judge, low_use
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.report import CpuClock, MemoryGrowth
+
+if TYPE_CHECKING:
+    from voxyard.trainer.devices.tensorflow_setup import Devices
+    from voxyard.trainer.loop import Run
+
+IDLE_SECONDS = 2.0
+FEWEST_STEPS = 5
+FORETOLD = 400
+"""Batches whose clips are dropped from the page cache before the load begins; those after them one by one."""
+SKIPPED = "not measured: --skip-stress"
+
+
+@dataclass(frozen=True)
+class Utilization:
+    """Utilisation of the machine over some seconds: its processors, 0 to 1, and the GPUs of the run."""
+
+    cpu: float | None
+    gpus: GpuFigures
+
+    def document(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {"cpu": self.cpu, "gpus": self.gpus.document()}
+
+
+@dataclass(frozen=True)
+class Stress:
+    """Measurements, judged by T19; without `load` only those of the idle machine."""
+
+    devices: tuple[str, ...]
+    kind: str
+    before: Utilization
+    during: Utilization | None = None
+    after: Utilization | None = None
+    load: Load | None = None
+    judgement: Judgement | None = None
+    low: tuple[LowUse, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a target of T19 is missed, else 0."""
+        return 1 if self.judgement is not None and self.judgement.verdict == "missed" else 0
+
+    def document(self) -> dict[str, Any]:
+        """Everything as plain data for JSON."""
+        return {
+            "devices": self.devices,
+            "utilization": {
+                name: None if one is None else one.document()
+                for name, one in (("before", self.before), ("during", self.during), ("after", self.after))
+            },
+            "load": None
+            if self.load is None
+            else asdict(self.load) | {"ceiling": self.load.data_ceiling, "reads": self.load.reads.document()},
+            "verdict": None if self.judgement is None else self.judgement.verdict,
+            "targets": [] if self.judgement is None else [asdict(each) for each in self.judgement.targets],
+            "below_30_percent": [asdict(each) for each in self.low],
+            "notes": self.notes,
+        }
+
+    def text(self) -> str:
+        """The report for a terminal."""
+        lines = [*self.devices, "", *_utilization(self)]
+        if self.load is not None and self.judgement is not None:
+            lines += ["", *self.load.lines(), "", *self.judgement.lines()]
+        for each in self.low:
+            lines += ["", *each.lines()]
+        return "\n".join([*lines, *self.notes])
+
+
+def stress(
+    config: TrainConfig, *, seconds: float = 30.0, skip: bool = False, progress: Callable[[str], None] = lambda _: None
+) -> Stress:
+    """Loads the devices of `config` with the trainer's real pipeline and step; one a process. Nothing is saved.
+
+    `skip` leaves the load out and only reads the idle machine. Without a corpus a small one is generated.
+    Raises DiagnoseError where the memory does not suffice, TrainerError, CorpusError or HostError as training does.
+    """
+    from voxyard.trainer.devices.auto_settings import settle
+    from voxyard.trainer.devices.tensorflow_setup import prepare
+
+    config = settle(config)
+    devices = prepare(config)
+    progress(f"looking at the idle machine for {IDLE_SECONDS:g} s")
+    before = idle(devices)
+    if skip:
+        return Stress(devices.description, devices.kind, before, notes=(SKIPPED,))
+    with scratch() as directory:
+        return train_under_load(config, devices, before, seconds, directory, progress)
+
+
+def idle(devices: Devices, seconds: float = IDLE_SECONDS) -> Utilization:
+    """Utilisation of the machine while this program does nothing."""
+    clock = MachineClock()
+    with GpuMeter(devices.cards) as meter:
+        time.sleep(seconds)
+    return Utilization(clock.use(), meter.figures())
+
+
+def train_under_load(
+    config: TrainConfig,
+    devices: Devices,
+    before: Utilization,
+    seconds: float,
+    directory: Path,
+    progress: Callable[[str], None],
+) -> Stress:
+    """The part of `stress` under load. Raises DiagnoseError where the memory does not suffice."""
+    from voxyard.diagnose.profile.measure import Bench
+    from voxyard.trainer.corpora import open_corpora
+
+    config = with_corpus(config, rows_of(config, devices), directory)
+    try:
+        corpora = open_corpora(config)
+        source = ColdSource(corpora.training)
+        run = rehearse(config, devices, directory, replace(corpora, training=source))
+        progress("tracing and compiling, which is left out")
+        Bench(run, FEWEST_STEPS, source).prime()
+        progress(f"training for {seconds:g} s")
+        plans = run.sampler.batches(0, min(FORETOLD, run.sampler.steps_per_epoch))
+        with source.look(clip for plan in plans for clip in plan.clips) as look:
+            during, load = load_for(run, seconds)
+        load = replace(load, reads=look.pages)
+    except Exception as error:
+        if type(error).__name__ != "ResourceExhaustedError":
+            raise
+        raise DiagnoseError(
+            f"out of memory with {devices.batch_size} clips on a device: lower --batch-size, or add --recompute",
+            exit_code=1,
+        ) from error
+    return Stress(devices.description, devices.kind, before, during, idle(devices), load, judge(load), low_use(load))
+
+
+def load_for(run: Run, seconds: float) -> tuple[Utilization, Load]:
+    """The run's pipeline and step for so many seconds, and at least a few steps, as its loop would do it."""
+    on_gpu, fills, number = run.devices.kind == "gpu", 0, 0
+    memory = MemoryGrowth(0, 2 * FEWEST_STEPS)
+    with GpuMeter(run.devices.cards) as meter, run.pipeline(0, None) as pipeline:
+        warm_up = pipeline.warm_up()
+        machine, cpu, before = MachineClock(), CpuClock(), None
+        begin = last = time.perf_counter()
+        while number < FEWEST_STEPS or last - begin < seconds:
+            staged, wait = pipeline.get()
+            if staged is None:
+                raise DiagnoseError("the pipeline ended before the time was up: this is a bug", exit_code=1)
+            traces = run.step.traces.total()
+            means = run.step.train(staged.batch)
+            if before is not None and on_gpu:
+                before["total"].numpy()  # one step behind, as the trainer's loop does
+            before, now, number = means, time.perf_counter(), number + 1
+            run.clock.step(now - last, wait, staged.plan.bucket, traced=run.step.traces.total() != traces)
+            last = now
+            fills += pipeline.buffer[0]
+            memory.look(number)
+        if before is not None:
+            before["total"].numpy()
+        used, process, most = machine.use(), cpu.use(), pipeline.buffer[1]
+    gpus = meter.figures()
+    clock = run.clock
+    load = Load(
+        kind=run.devices.kind,
+        strategy=run.devices.strategy,
+        seconds=last - begin,
+        steps=number,
+        steps_per_second=clock.rate,
+        clips_per_second=clock.rate * run.rows,
+        batch=run.rows,
+        warm_up=warm_up,
+        data_wait_share=clock.wait_share,
+        data_stage_seconds=clock.stage_mean("data") if run.devices.strategy != "mirrored" else None,
+        train_stage_seconds=clock.train_mean,
+        variation=clock.variation,
+        variation_within_buckets=clock.variation_within_buckets,
+        cpu_use=process,
+        resident_memory_growth=memory.growth,
+        buffer_filled=fills / number / most,
+        workers=run.config.data.num_workers,
+        use=_use(run, gpus),
+        memory_of_limit=run.step.memory_of_limits() if on_gpu else {},
+        xla=bool(run.config.training.xla),
+        precision=run.config.training.precision,
+    )
+    return Utilization(used, gpus), load
+
+
+def _use(run: Run, gpus: GpuFigures) -> Mapping[str, float | None]:
+    """Utilisation of the devices, by role: NVML's; of CPU devices the share of time in their functions."""
+    if run.devices.kind == "gpu":
+        roles = ("data", "model") if run.devices.strategy == "split" else ("model",)
+        return {role: gpus.utilization(role) for role in roles}
+    clock, seconds = run.clock, run.clock.duration / max(1, run.clock.steps)
+    data = clock.stage_mean("data") if run.devices.strategy == "split" else None
+    use: dict[str, float | None] = {"model": 1 - clock.wait_share}
+    return use if data is None or not seconds else {"data": min(1.0, data / seconds), **use}
+
+
+class MachineClock:
+    """Utilisation of all processors of this machine between its making and `use()`, by any process."""
+
+    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
+        self._stat = stat
+        self._begin = self._read()
+
+    def use(self) -> float | None:
+        """Share of the processors' time, 0 to 1; None where no time has passed."""
+        idle, total = (now - then for now, then in zip(self._read(), self._begin, strict=True))
+        return None if total <= 0 else 1 - idle / total
+
+    def _read(self) -> tuple[int, int]:
+        """Idle and total time of all processors, in clock ticks."""
+        with self._stat.open() as stat:
+            ticks = [int(word) for word in stat.readline().split()[1:9]]
+        return ticks[3] + ticks[4], sum(ticks)
+
+
+def _utilization(found: Stress) -> list[str]:
+    times = (found.before, found.during, found.after)
+    rows = [
+        ["utilization", "before", "during", "after"],
+        ["all processors", *(_share(None if one is None else one.cpu) for one in times)],
+    ]
+    if found.kind != "gpu":
+        return [*_columns(rows), f"GPUs: {NO_GPU}"]
+    for role, index in [(gpu.role, gpu.index) for gpu in found.before.gpus.gpus]:
+        rows.append([f"{role} GPU {index}", *(_gpu(one, index) for one in times)])
+    return _columns(rows)
+
+
+def _gpu(one: Utilization | None, index: int) -> str:
+    gpu = None if one is None else next((each for each in one.gpus.gpus if each.index == index), None)
+    return _share(None if gpu is None or not gpu.utilization.count else gpu.utilization.mean)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
+
+
+def _columns(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,253 @@
+"""Judgement of a training under load by the targets of T19, and reasons for devices under 30% busy. Arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from voxyard.diagnose.gpu_meter import NO_GPU
+from voxyard.host.page_cache import NOTHING, Pages
+from voxyard.trainer.report import Target
+
+Standing = Literal["excellent", "good", "minimum", "missed", "not measured"]
+
+LOW_USE = 0.30
+"""A device below it is diagnosed."""
+WAITS, BUFFER_EMPTY, BUFFER_FULL = 0.30, 0.25, 0.75
+STABLE = 0.05
+"""Growth of the resident memory under which it counts as stable."""
+SHORT_STEP_SECONDS = 0.020
+"""A step on a GPU that takes less is mostly the time it takes to hand it over."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Measurements of a training under load."""
+
+    kind: str
+    strategy: str
+    seconds: float
+    steps: int
+    steps_per_second: float
+    clips_per_second: float
+    batch: int
+    warm_up: str
+    data_wait_share: float
+    data_stage_seconds: float | None
+    train_stage_seconds: float | None
+    variation: float
+    variation_within_buckets: float
+    cpu_use: float
+    resident_memory_growth: float | None
+    buffer_filled: float  # mean share of the host prefetch that was ready
+    workers: int
+    use: Mapping[str, float | None]  # by role, 0…1
+    memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
+    xla: bool = False
+    precision: str = "float32"
+    reads: Pages = NOTHING
+
+    @property
+    def data_ceiling(self) -> float | None:
+        """The most that the data device can be busy: D ÷ max(D, M)."""
+        d, m = self.data_stage_seconds, self.train_stage_seconds
+        return d / max(d, m) if d and m and self.strategy == "split" else None
+
+    def lines(self) -> list[str]:
+        """The figures for a terminal."""
+        d, m = self.data_stage_seconds, self.train_stage_seconds
+        stages = f"data stage (D) {_ms(d)}, training stage (M) {_ms(m)}"
+        bound = f", a split gains {(d + m) / max(d, m):.2f}× at most" if d and m else ""
+        return [
+            f"{self.steps} steps in {self.seconds:.1f} s: {self.steps_per_second:.3g} steps/s, "
+            f"{self.clips_per_second:.3g} clips/s ({self.batch} clips a step)",
+            f"waiting for data {self.data_wait_share:.1%}; {stages}{bound}",
+            f"host prefetch {self.buffer_filled:.0%} full on average, {self.workers} reading threads; "
+            f"CPU use {self.cpu_use:.0%} of the cores",
+            f"reads: {self.reads}",
+        ]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One target of T19: what was measured, what is wanted, and how it stands."""
+
+    name: str
+    measured: str
+    wanted: str
+    standing: str
+    counts: bool = False  # towards the verdict
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All targets; the verdict is the worst standing of those with the grades minimum, good and excellent."""
+
+    verdict: Standing
+    targets: tuple[Row, ...]
+
+    def lines(self) -> list[str]:
+        """The table for a terminal, with the verdict."""
+        rows = [
+            ("target", "measured", "wanted", ""),
+            *((r.name, r.measured, r.wanted, r.standing) for r in self.targets),
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        return [
+            *(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip() for a, b, c, d in rows),
+            f"verdict: {self.verdict}" + ("" if self.verdict != "not measured" else f" ({NO_GPU})"),
+        ]
+
+
+def judge(load: Load) -> Judgement:
+    """The targets of T19. Of CPU devices no GPU's utilization is made up: those targets are not measured.
+
+    A data GPU that does nearly all that its work allows is at its ceiling, and takes nothing from the verdict.
+    """
+    gpu = load.kind == "gpu"
+    graded = [
+        (Target("model GPU", load.use.get("model") if gpu else None, (0.70, 0.80, 0.90)), ">70/80/90%"),
+        (
+            Target("step-time variation", load.variation, (0.40, 0.30, 0.20), higher_is_better=False),
+            "<40/30/20%",
+        ),
+    ]
+    if load.strategy == "split":
+        data = load.use.get("data") if gpu else None
+        graded.insert(0, (Target("data GPU", data, (0.40, 0.50, 0.60), ceiling=load.data_ceiling), ">40/50/60%"))
+    rows = [_graded(target, wanted, load) for target, wanted in graded]
+    standings = [target.verdict for target, _ in graded]
+    grades: tuple[Standing, ...] = ("missed", "minimum", "good", "excellent")
+    verdict: Standing = next((grade for grade in grades if grade in standings), "not measured")
+    return Judgement(verdict, (*rows, *_others(load)))
+
+
+def _graded(target: Target, wanted: str, load: Load) -> Row:
+    missing = NO_GPU if load.kind != "gpu" else "not measured"
+    measured = missing if target.value is None else f"{target.value:.0%}"
+    standing = "" if target.value is None else target.verdict
+    if target.name == "data GPU" and load.data_ceiling is not None:
+        standing = f"{standing}; it can reach {load.data_ceiling:.0%} at most: D/max(D, M)".removeprefix("; ")
+    if target.name == "step-time variation":
+        standing += f"; {load.variation_within_buckets:.0%} within a length bucket"
+    return Row(target.name, measured, wanted, standing, counts=target.value is not None)
+
+
+def _others(load: Load) -> Iterator[Row]:
+    d, m, gpu = load.data_stage_seconds, load.train_stage_seconds, load.kind == "gpu"
+    yield Row("out of memory", "no", "no", "kept")
+    growth = load.resident_memory_growth
+    stable = "" if growth is None else "kept" if abs(growth) < STABLE else "missed"
+    yield Row("memory stable", "not measured" if growth is None else f"{growth:+.1%}", f"<{STABLE:.0%}", stable)
+    if d and m:
+        yield Row("data ÷ compute time", f"{d / m:.0%}", "<50%", "kept" if d < 0.5 * m else "missed")
+        if load.strategy == "split":
+            bound = (d + m) / max(d, m)
+            yield Row("bound of a split", f"{bound:.2f}×", "1.5–2×", "kept" if bound >= 1.5 else "missed")
+    for role, share in load.memory_of_limit.items():
+        said = "not measured" if share is None else f"{share:.0%}"
+        yield Row(f"{role} GPU memory of its limit", said, "80–95%", _within(share, 0.80, 0.95))
+    if not gpu:
+        yield Row("GPU memory of its limit", NO_GPU, "80–95%", "")
+    yield Row("CPU use", f"{load.cpu_use:.0%}", "40–60%", _within(load.cpu_use, 0.4, 0.6) if gpu else "for GPU hosts")
+
+
+@dataclass(frozen=True)
+class LowUse:
+    """Reason why a device is less than 30% busy: causes with the figures they follow from, and what to try."""
+
+    role: str
+    use: float
+    cause: str
+    evidence: tuple[str, ...]
+    remedies: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The diagnosis for a terminal."""
+        return [
+            f"below 30%: the {self.role} device is busy {self.use:.0%} of the time: {self.cause}",
+            *(f"  {line}" for line in self.evidence),
+            *(f"  → {line}" for line in self.remedies),
+        ]
+
+
+def low_use(load: Load) -> tuple[LowUse, ...]:
+    """The "below 30%" diagnosis for the model device, and for a data device that could be busier than it is."""
+    found = []
+    model, data = load.use.get("model"), load.use.get("data")
+    if model is not None and model < LOW_USE:
+        found.append(_model_low(load, model))
+    ceiling = load.data_ceiling
+    if data is not None and data < LOW_USE and ceiling is not None:
+        found.append(_data_low(load, data, ceiling))
+    return tuple(found)
+
+
+def _model_low(load: Load, use: float) -> LowUse:
+    d, m = load.data_stage_seconds, load.train_stage_seconds
+    evidence = [
+        f"it waits for data {load.data_wait_share:.0%} of the time",
+        f"D {_ms(d)}, M {_ms(m)}; the host prefetch is {load.buffer_filled:.0%} full",
+    ]
+    if load.data_wait_share >= WAITS and load.buffer_filled < BUFFER_EMPTY and not load.reads.trusted:
+        return LowUse(
+            "model", use, "reading and decoding the clips is too slow, though they came from memory",
+            (*evidence, f"reads: {load.reads}"),
+            ("voxyard profile on the disk that training reads from: what helps there cannot be told from here",),
+        )  # fmt: skip
+    if load.data_wait_share >= WAITS and load.buffer_filled < BUFFER_EMPTY:
+        return LowUse(
+            "model", use, "reading and decoding the clips is too slow", tuple(evidence),
+            (
+                "voxyard corpus prepare CORPUS SHARDS, and train from the shards",
+                "--cache-dataset, where the decoded clips fit into memory",
+                f"more than {load.workers} reading threads: --num-workers",
+            ),
+        )  # fmt: skip
+    if load.data_wait_share >= WAITS and load.buffer_filled > BUFFER_FULL:
+        return LowUse(
+            "model", use, "the features or the copy onto the model device are too slow", tuple(evidence),
+            ("voxyard corpus prepare --features, so that nothing is computed", "another pair: voxyard topology"),
+        )  # fmt: skip
+    if load.data_wait_share >= WAITS:
+        return LowUse(
+            "model", use, "the data come unevenly", tuple(evidence),
+            ("--prefetch-buffer-size 6", "voxyard profile tells the stages apart"),
+        )  # fmt: skip
+    if m is not None and m < SHORT_STEP_SECONDS:
+        remedies = [f"--batch-size above {load.batch}"]
+        remedies += [] if load.xla else ["--xla"]
+        return LowUse(
+            "model", use, "its steps are too short: most of the time goes into handing them over", tuple(evidence),
+            tuple(remedies),
+        )  # fmt: skip
+    return LowUse(
+        "model", use, "not the data: the step itself leaves the device idle", tuple(evidence),
+        ("voxyard profile --html FILE shows where", "--xla" if not load.xla else "--batch-size, if memory is left"),
+    )  # fmt: skip
+
+
+def _data_low(load: Load, use: float, ceiling: float) -> LowUse:
+    evidence = (f"D {_ms(load.data_stage_seconds)}, M {_ms(load.train_stage_seconds)}: {ceiling:.0%} is its ceiling",)
+    if use >= 0.7 * ceiling:
+        return LowUse(
+            "data", use, "its work is small: that is no fault", evidence,
+            ("one GPU may do for both: voxyard train --strategy auto times it",),
+        )  # fmt: skip
+    return LowUse(
+        "data", use, "it could do more than it does", evidence,
+        (f"it waits for the host: the prefetch is {load.buffer_filled:.0%} full, see the reading threads",)
+        if load.buffer_filled < BUFFER_EMPTY
+        else ("it waits for the model device, which is slower: see voxyard profile",),
+    )  # fmt: skip
+
+
+def _within(value: float | None, low: float, high: float) -> str:
+    if value is None:
+        return ""
+    return "below" if value < low else "above" if value > high else "kept"
+
+
+def _ms(seconds: float | None) -> str:
+    return "not measured" if seconds is None else f"{seconds * 1e3:.3g} ms"

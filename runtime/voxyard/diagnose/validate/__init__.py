@@ -1,0 +1,1 @@
+"""Validation of a training setup before a long run: checks and checklist."""

@@ -1,0 +1,150 @@
+"""Validate: five numbered checks of the very run that `voxyard train` would start, each with its figures (D3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from voxyard.diagnose.dry_run import scratch
+from voxyard.diagnose.errors import DiagnoseError
+from voxyard.trainer.config import TrainConfig
+
+log = logging.getLogger("voxyard.diagnose")
+
+PREREQUISITES = "prerequisites"
+PLACEMENT = "device placement"
+MODEL = "model on the model GPU and forward pass"
+TRANSFER = "transfer between the GPUs"
+PIPELINE = "3 batches of the real pipeline"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Findings of a passed check: a line a figure for people, and the same as plain data."""
+
+    figures: tuple[str, ...] = ()
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+
+class CheckError(DiagnoseError):
+    """A check did not pass: the message says what was found and expected, `advice` what to do."""
+
+    def __init__(self, message: str, *, advice: str = "", found: Found | None = None) -> None:
+        super().__init__(message, exit_code=1)
+        self.advice, self.found = advice, found or Found()
+
+
+@dataclass(frozen=True)
+class Check:
+    """One numbered check. `ran` is False where an earlier one did not pass, and this one cannot pass without it."""
+
+    number: int
+    name: str
+    passed: bool
+    figures: tuple[str, ...] = ()
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    problem: str = ""
+    advice: str = ""
+    ran: bool = True
+
+    def lines(self) -> list[str]:
+        """The check for a terminal."""
+        told = [*self.figures, *self.problem.splitlines()]
+        told += [f"→ {line}" for line in self.advice.splitlines()]
+        return [f"{self.number}. {'✅' if self.passed else '❌'} {self.name}", *(f"     {line}" for line in told)]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The checks in their order."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """True where all of them passed."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def exit_code(self) -> int:
+        """0 only if all checks passed."""
+        return 0 if self.passed else 1
+
+    def document(self) -> dict[str, Any]:
+        """Everything as plain data for JSON."""
+        return {"passed": self.passed, "checks": [asdict(check) for check in self.checks]}
+
+    def text(self) -> str:
+        """The checks for a terminal."""
+        lines = [line for check in self.checks for line in check.lines()]
+        good = sum(check.passed for check in self.checks)
+        return "\n".join([*lines, "", f"{good} of {len(self.checks)} checks passed"])
+
+
+Step = tuple[str, Callable[[], Found]]
+
+
+def validate(config: TrainConfig, *, progress: Callable[[str], None] = lambda _: None) -> Validation:
+    """Checks the training that `config` describes; one a process, since TensorFlow's devices are set once.
+
+    Without a corpus in `config` a small one is generated. Nothing is saved. `progress` hears which check begins.
+    """
+    with scratch() as directory:
+        return run_checks(checks_of(config, directory), progress)
+
+
+def checks_of(config: TrainConfig, directory: Path) -> tuple[Step, ...]:
+    """The five checks in their order; each stands on those before it."""
+    from voxyard.diagnose.validate.checks import Inspection
+
+    inspection = Inspection(config, directory)
+    return (
+        (PREREQUISITES, inspection.prerequisites),
+        (PLACEMENT, inspection.placement),
+        (MODEL, inspection.model),
+        (TRANSFER, inspection.transfer),
+        (PIPELINE, inspection.pipeline),
+    )
+
+
+def run_checks(steps: Sequence[Step], progress: Callable[[str], None] = lambda _: None) -> Validation:
+    """Runs the checks one after the other; what stands on one that failed is not run, and does not pass."""
+    checks: list[Check] = []
+    for number, (name, step) in enumerate(steps, 1):
+        failed = next((check.number for check in checks if not check.passed), None)
+        if failed is not None:
+            checks.append(Check(number, name, False, problem=f"not run: check {failed} did not pass", ran=False))
+            continue
+        progress(f"{number}/{len(steps)} {name}")
+        checks.append(_checked(number, name, step))
+    return Validation(tuple(checks))
+
+
+def _checked(number: int, name: str, step: Callable[[], Found]) -> Check:
+    try:
+        found = step()
+    except CheckError as error:
+        kept = error.found
+        return Check(number, name, False, kept.figures, kept.measured, problem=str(error), advice=error.advice)
+    except Exception as error:  # whatever it is, it is why the check did not pass
+        log.debug("check %d failed", number, exc_info=True)
+        ours = hasattr(error, "exit_code")  # a room's error is a sentence for the user, others are known by their type
+        text = str(error) if ours else f"{type(error).__name__}: {error}"
+        return Check(number, name, False, problem=_shortened(text), advice="" if ours else _advice(error))
+    return Check(number, name, True, found.figures, found.measured)
+
+
+def _shortened(text: str, most: int = 12) -> str:
+    lines = text.splitlines()
+    return "\n".join(lines if len(lines) <= most else [*lines[:most], f"… and {len(lines) - most} lines more"])
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return "pip install 'voxyard[trainer,cpu]', or 'voxyard[trainer,gpu]' on a host with GPUs"
+    if type(error).__name__ == "ResourceExhaustedError" or isinstance(error, MemoryError):
+        return "the memory does not suffice: lower --batch-size, add --recompute, or free the device"
+    return "voxyard -v validate … shows where this came from"

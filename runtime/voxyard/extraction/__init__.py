@@ -1,0 +1,1 @@
+"""Text extraction from documents (TXT, PDF, DOCX) in a bounded child process."""

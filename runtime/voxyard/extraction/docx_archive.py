@@ -1,0 +1,132 @@
+"""The ZIP archive and the XML of a DOCX: found harmless before anything else reads them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from typing import BinaryIO
+from xml.parsers import expat
+
+from voxyard.extraction.errors import UnreadableFileError, UnsupportedFileError
+
+MAX_ENTRIES = 10_000
+"""Most files in a DOCX."""
+
+MAX_DECLARED_BYTES = 2**30
+"""Most bytes that the files in a DOCX, pictures too, may say they have."""
+
+MAX_XML_BYTES = 128 * 2**20
+"""Most bytes of XML that are unpacked."""
+
+MAX_RATIO = 200
+"""An XML file larger than `RATIO_FROM_BYTES` may be so many times as large as it is packed; prose packs to a tenth."""
+
+RATIO_FROM_BYTES = 4 * 2**20
+
+_PIECE_BYTES = 2**16
+_CONTENT_TYPES = "[Content_Types].xml"
+MAIN_TYPE = b"application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+SAVE_AGAIN = "open it in Word or LibreOffice, save it as DOCX again and send that"
+_OTHER_ARCHIVES = {  # what only such an archive has among its names
+    "xl/workbook.xml": "an Excel sheet (XLSX)",
+    "ppt/presentation.xml": "a PowerPoint presentation (PPTX)",
+    "META-INF/container.xml": "an e-book (EPUB)",
+    "META-INF/MANIFEST.MF": "a Java archive",
+}
+
+
+def harmless(content: BinaryIO) -> bytes:
+    """A copy of the archive with its XML, all of which has been read once, and with everything else emptied.
+
+    Raises:
+        UnsupportedFileError: another kind of ZIP archive.
+        UnreadableFileError: broken, encrypted, or an archive that unpacks to far more than a document.
+    """
+    try:
+        with zipfile.ZipFile(content) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            _check_declared(entries)
+            copy, left = io.BytesIO(), MAX_XML_BYTES
+            with zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as copied:
+                for entry in entries:
+                    data = _unpacked(archive, entry, left) if _is_xml(entry) else b""
+                    left -= len(data)
+                    copied.writestr(entry.filename, data)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise _broken(f"its ZIP archive, which is what a DOCX is, is broken or cut ({error})") from error
+    except RuntimeError as error:  # zipfile's for an encrypted entry
+        raise _broken("its ZIP archive is encrypted: expected one that opens without a password") from error
+    return copy.getvalue()
+
+
+def _check_declared(entries: list[zipfile.ZipInfo]) -> None:
+    """Checks what is possible before anything is unpacked; the sizes are those that the archive states."""
+    if len(entries) > MAX_ENTRIES:
+        raise _bomb(f"it has {len(entries)} files in its ZIP archive; a DOCX has at most {MAX_ENTRIES}")
+    total = sum(entry.file_size for entry in entries)
+    xml = sum(entry.file_size for entry in entries if _is_xml(entry))
+    if total > MAX_DECLARED_BYTES or xml > MAX_XML_BYTES:
+        raise _bomb(
+            f"it would unpack to {total / 2**20:.0f} MiB, {xml / 2**20:.0f} MiB of them XML; a DOCX may have"
+            f" {MAX_DECLARED_BYTES >> 20} MiB, {MAX_XML_BYTES >> 20} MiB of them XML"
+        )
+    for entry in entries:
+        if _is_xml(entry):
+            _check_ratio(entry, entry.file_size)
+    names = {entry.filename for entry in entries}
+    if _CONTENT_TYPES not in names or not any(name.startswith("word/") for name in names):
+        found = next((found for name, found in _OTHER_ARCHIVES.items() if name in names), None)
+        if found is None:
+            found = "an OpenDocument file (ODT, ODS …)" if "mimetype" in names else "a ZIP archive, but no DOCX"
+        raise UnsupportedFileError(f"its content is {found}, which is not read here: send a TXT, PDF or DOCX file")
+
+
+def _is_xml(entry: zipfile.ZipInfo) -> bool:
+    return entry.filename.lower().endswith((".xml", ".rels"))
+
+
+def _check_ratio(entry: zipfile.ZipInfo, size: int) -> None:
+    if size > RATIO_FROM_BYTES and size > MAX_RATIO * entry.compress_size:
+        raise _bomb(f"{entry.filename[:100]} in it is packed to less than 1/{MAX_RATIO} of its size")
+
+
+def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
+    """An XML file of the archive, checked as it comes: its size, its ratio, that it declares no entities."""
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = _no_doctype
+    main = entry.filename == _CONTENT_TYPES
+    data = bytearray()
+    with archive.open(entry) as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            data += piece
+            if len(data) > most:
+                raise _bomb(f"it unpacks to more than {MAX_XML_BYTES >> 20} MiB of XML")
+            _check_ratio(entry, len(data))
+            _parse(parser, piece, entry)
+    _parse(parser, b"", entry, last=True)
+    if main and MAIN_TYPE not in data:
+        raise UnsupportedFileError(
+            "it is an Office file, but no DOCX document (perhaps a template or one with macros):"
+            " save it as .docx and send that"
+        )
+    return bytes(data)
+
+
+def _parse(parser: expat.XMLParserType, piece: bytes, entry: zipfile.ZipInfo, *, last: bool = False) -> None:
+    try:
+        parser.Parse(piece, last)
+    except expat.ExpatError as error:
+        raise _broken(f"{entry.filename[:100]} in it is no whole XML ({error})") from error
+
+
+def _no_doctype(*_: object) -> None:
+    raise _bomb("its XML declares a document type, with which entities can be made that grow without end")
+
+
+def _bomb(found: str) -> UnreadableFileError:
+    return UnreadableFileError(f"{found}: it is not read; {SAVE_AGAIN}")
+
+
+def _broken(found: str) -> UnreadableFileError:
+    return UnreadableFileError(f"{found}: {SAVE_AGAIN}")

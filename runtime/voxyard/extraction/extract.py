@@ -1,0 +1,215 @@
+"""Text extraction from uploads (TXT, PDF, DOCX; kind detected from the content): title and text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError, UnsupportedFileError
+from voxyard.extraction.plaintext import clean, decode
+from voxyard.extraction.sandbox import DEFAULT_LIMITS, Limits, read_in_child
+
+Kind = Literal["txt", "pdf", "docx"]
+
+MAX_FILE_BYTES = 256 * 2**20
+"""Largest file that `extract_file` reads, in bytes; a service sets its own limit while a file comes in."""
+
+_NAMES: dict[Kind, str] = {"txt": "plain text", "pdf": "a PDF", "docx": "a DOCX"}
+_SUFFIXES: dict[str, Kind] = {
+    ".txt": "txt", ".text": "txt", ".asc": "txt", ".md": "txt", ".markdown": "txt",
+    ".pdf": "pdf",
+    ".docx": "docx",
+}  # fmt: skip
+_MEDIA_TYPES: dict[str, Kind] = {
+    "text/plain": "txt",
+    "text/markdown": "txt",
+    "application/pdf": "pdf",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+}
+_NO_CLAIM = ("", "application/octet-stream", "binary/octet-stream", "application/x-www-form-urlencoded")
+_OTHER_SUFFIXES = {
+    ".bmp", ".bz2", ".csv", ".doc", ".docm", ".dot", ".dotx", ".epub", ".exe", ".flac", ".gif", ".gz", ".htm",
+    ".html", ".jpeg", ".jpg", ".json", ".m4a", ".mobi", ".mp3", ".mp4", ".odp", ".ods", ".odt", ".ogg", ".pages",
+    ".png", ".ppt", ".pptx", ".ps", ".rar", ".rtf", ".svg", ".tar", ".tex", ".tif", ".tiff", ".tsv", ".wav", ".webp",
+    ".wpd", ".xhtml", ".xls", ".xlsx", ".xml", ".yaml", ".yml", ".zip", ".7z",
+}  # fmt: skip
+_OTHER_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"GIF8", "a GIF picture"),
+    (b"II*\0", "a TIFF picture"),
+    (b"MM\0*", "a TIFF picture"),
+    (b"RIFF", "a sound, film or picture (RIFF)"),
+    (b"ID3", "an MP3 sound"),
+    (b"fLaC", "a FLAC sound"),
+    (b"OggS", "an Ogg sound"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ\0", "an xz archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"Rar!\x1a\x07", "a RAR archive"),
+    (b"\x7fELF", "a program"),
+    (b"MZ\x90", "a program"),
+    (b"{\\rtf", "an RTF document"),
+    (b"%!PS", "PostScript"),
+)
+_ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
+_OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_PDF_MAGIC = b"%PDF-"
+_PDF_MAGIC_WITHIN = 1024  # bytes that may stand before it
+_SEND = "send a TXT, PDF or DOCX file"
+
+_NO_TITLE = re.compile(
+    r"(untitled|no title|document|title|dokument|microsoft word|word document|powerpoint)?[\s\-_.]*\d*"
+    r"|microsoft \w+ - .*|.*\.(docx?|pdf|txt|rtf|odt|tex|dvi|indd|qxd|pages|html?)|(https?|file):\S*",
+    re.IGNORECASE,
+)
+_LONGEST_TITLE = 200
+_LONGEST_FIRST_LINE = 80
+
+
+@dataclass(frozen=True)
+class Extracted:
+    r"""Text of a document: `\n` at its line ends, an empty line between its paragraphs, no control characters."""
+
+    title: str
+    text: str
+    kind: Kind
+
+
+def extract(
+    content: BinaryIO,
+    filename: str | None,
+    media_type: str | None,
+    *,
+    max_characters: int,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Extracted:
+    """The title and the text of the document that `content`, read to its end, holds.
+
+    What it is says its content; the name (or, where the name says nothing, the media type) must agree. The title is
+    the one in the document's properties if it is one, else the file's name without its suffix, else the first line.
+    PDF and DOCX are read in a child process within `limits`.
+
+    Raises:
+        UnsupportedFileError: a kind of file that is not read here.
+        UnreadableFileError: broken, encrypted, without text, something else than its name says, beyond the limits.
+        TextTooLongError: more than `max_characters`.
+        ReaderBusyError: other documents are being read and take long.
+        ReaderUnavailableError: a library is missing.
+    """
+    name = _last_part(filename)
+    try:
+        data = content.read()
+        kind = _kind(data, name, media_type)
+        if kind == "txt":
+            if len(data) > 4 * max_characters + 4:  # no encoding has more bytes a character
+                raise TextTooLongError(_too_long(max_characters))
+            title, text = None, decode(data)
+        else:
+            title, text = read_in_child(kind, data, max_characters=max_characters, limits=limits)
+        text = clean(text)
+        if not any(c.isalnum() for c in text):
+            raise UnreadableFileError("there is no text in it: send a document with at least one word")
+        if len(text) > max_characters:
+            raise TextTooLongError(_too_long(max_characters))
+    except ExtractionError as error:
+        raise type(error)(f"{name or 'the document'}: {error}", retry_after=error.retry_after) from error
+    return Extracted(_title(title, name, text), text, kind)
+
+
+def extract_file(path: Path, *, max_characters: int, max_bytes: int = MAX_FILE_BYTES) -> Extracted:
+    """The title and the text of a file of at most `max_bytes` bytes, as `extract` reads them.
+
+    Raises:
+        ExtractionError: as `extract`; also where the file cannot be opened.
+    """
+    try:
+        with path.open("rb") as content:
+            data = content.read(max_bytes + 1)
+    except OSError as error:
+        raise UnreadableFileError(
+            f"{path}: {error.strerror or error}; expected a TXT, PDF or DOCX file that may be read"
+        ) from error
+    if len(data) > max_bytes:
+        raise TextTooLongError(
+            f"{path}: more than {max_bytes / 2**20:g} MiB, which is the most that is read: split the document"
+        )
+    return extract(BytesIO(data), path.name, None, max_characters=max_characters)
+
+
+def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
+    """Kind of the content, if the name or the media type does not say otherwise."""
+    suffix = Path(name).suffix.lower()
+    kind = _kind_by_content(data, pdf_expected=suffix == ".pdf")
+    if suffix in _OTHER_SUFFIXES:
+        raise UnsupportedFileError(
+            f"{suffix} files are not read here: {_SEND}; if it is {_NAMES[kind]} after all, name it .{kind}"
+        )
+    claimed, claim = _SUFFIXES.get(suffix), f"its name ends in {suffix}"
+    media = (media_type or "").partition(";")[0].strip().lower()
+    if claimed is None and media not in _NO_CLAIM:
+        claimed, claim = _MEDIA_TYPES.get(media), f"it was sent as {media}"
+        if claimed is None:
+            raise UnsupportedFileError(f"{claim}, which is not read here: {_SEND}")
+    if claimed is None or claimed == kind:
+        return kind
+    if kind == "txt":
+        raise UnreadableFileError(
+            f"{claim}, but its content is not {_NAMES[claimed]}: if it is plain text, name it .txt; else open it in"
+            " the program that made it, save it again and send that"
+        )
+    raise UnreadableFileError(f"{claim}, but its content is {_NAMES[kind]}: name it .{kind} and send it again")
+
+
+def _kind_by_content(data: bytes, *, pdf_expected: bool) -> Kind:
+    head = data[:_PDF_MAGIC_WITHIN].lstrip(b"\xef\xbb\xbf \t\r\n\0")
+    if head.startswith(_PDF_MAGIC) or (_PDF_MAGIC in head and (pdf_expected or b"\0" in data)):
+        return "pdf"
+    if data.startswith(_ZIP_MAGIC):
+        return "docx"  # whether it really is one is seen where it is unpacked
+    if data.startswith(_OLE_MAGIC):
+        raise _ole(data)
+    for magic, found in _OTHER_MAGIC:
+        if data.startswith(magic):
+            raise UnsupportedFileError(f"its content is {found}, which is not read here: {_SEND}")
+    return "txt"
+
+
+def _ole(data: bytes) -> ExtractionError:
+    """Error for a file in the container of old Office files, by the names of the streams in it."""
+    if "EncryptedPackage".encode("utf-16-le") in data:
+        return UnreadableFileError(
+            "it is an Office document that is encrypted with a password; expected one that opens without:"
+            " take the password off in Word and send it again"
+        )
+    if "WordDocument".encode("utf-16-le") in data:
+        return UnsupportedFileError(
+            "it is a Word document of the old kind (.doc), which is not read here: save it as .docx in Word or"
+            " LibreOffice and send that"
+        )
+    return UnsupportedFileError(f"it is an old Office file (OLE), which is not read here: {_SEND}")
+
+
+def _last_part(filename: str | None) -> str:
+    """The file's name without folders and control characters; a client's name is for showing only."""
+    return clean(re.split(r"[/\\]", filename or "")[-1]).replace("\n", " ")[-_LONGEST_TITLE:]
+
+
+def _title(own: str | None, name: str, text: str) -> str:
+    own = " ".join(clean(own or "").split())
+    if own and len(own) <= _LONGEST_TITLE and any(c.isalpha() for c in own) and not _NO_TITLE.fullmatch(own):
+        return own
+    suffix = Path(name).suffix.lower()
+    stem = name[: -len(suffix)] if suffix in _SUFFIXES else name
+    if any(c.isalnum() for c in stem):
+        return stem.strip()
+    line = " ".join(text.split("\n", 1)[0].split())
+    return line if len(line) <= _LONGEST_FIRST_LINE else f"{line[: _LONGEST_FIRST_LINE - 1].rstrip()}…"
+
+
+def _too_long(max_characters: int) -> str:
+    return f"its text has more than {max_characters} characters, the most that is taken: split the document"

@@ -1,0 +1,171 @@
+"""Bytes of a text file → text: which encoding they are in, and what a text for speaking must not hold."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+
+from charset_normalizer import from_bytes
+from charset_normalizer.models import CharsetMatch
+
+from voxyard.extraction.errors import UnreadableFileError
+
+_BOMS = (  # UTF-32's little-endian mark begins with UTF-16's
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CANDIDATES = (
+    "cp1252", "cp1250", "cp1251", "koi8_r", "koi8_u", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257",
+    "cp932", "euc_jp", "gb18030", "big5", "cp949",
+)  # fmt: skip
+_OTHER_LATIN = ("cp1250", "cp1254", "cp1257")
+_ASCII = bytes(range(0x80))
+_ASCII_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SIGN_WITHIN_A_WORD = re.compile(r"[^\W\d_][¡-¿×÷][^\W\d_]")
+_RECOGNISED = 0.2  # coherence from which on a language was recognised
+_MOST_MESS = 0.3  # charset-normalizer's own 0.2 refuses a short French line full of accents
+_LIKE = 0.05  # two encodings whose figures differ by less are told apart by how common they are
+_MOST_CONTROLS = 0.02
+_FEW_CONTROLS = 4
+_DAMAGED_SHARE = 0.1
+_SAVE_AS_UTF8 = "save it as UTF-8 text and send it again"
+
+_LINE_END = re.compile(r"\r\n|[\r\x0b\x85\u2028]")
+_PARAGRAPH_END = re.compile(r"[\x0c\u2029]")
+_REMOVED = dict.fromkeys([*range(0x09), *range(0x0E, 0x20), *range(0x7F, 0xA0), 0xAD, 0xFEFF, 0xFFFE, 0xFFFF])
+_HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")  # no file and no database takes a lone surrogate
+_BLANKS_AT_LINE_END = re.compile(r"[ \u00a0]+$", re.MULTILINE)
+_EMPTY_LINES = re.compile(r"\n{3,}")
+_UNEXPECTED = re.compile(
+    rb"[\x00-\x07\x0e-\x19\x1c-\x1f\x7f]"
+)  # backspace, escape, DOS's end of file are seen in texts
+
+
+def clean(text: str) -> str:
+    r"""The text with `\n` at its line ends, one empty line between paragraphs, no control characters, no soft hyphens.
+
+    Tabs become spaces, page breaks empty lines; blanks at the end of lines and around the whole are left out.
+    """
+    text = _PARAGRAPH_END.sub("\n\n", _LINE_END.sub("\n", text))
+    text = _HALF_CHARACTER.sub("\ufffd", text.replace("\t", " ").translate(_REMOVED))
+    return _EMPTY_LINES.sub("\n\n", _BLANKS_AT_LINE_END.sub("", text)).strip()
+
+
+def decode(data: bytes) -> str:
+    """The text of a file, whatever encoding it is in: by its byte order mark, as UTF-8, or by what it looks like.
+
+    Raises:
+        UnreadableFileError: these bytes are no text, or text of which some bytes are damaged.
+    """
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return _marked(data[len(mark) :], encoding)
+    if b"\0" in data:
+        return _wide(data)
+    unexpected = len(_UNEXPECTED.findall(data))
+    if unexpected > max(_FEW_CONTROLS, _MOST_CONTROLS * len(data)):
+        raise _no_text()
+    if b"\x1b$" in data and data.isascii():
+        return _japanese_mail(data)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        _check_not_damaged(data, error)
+    return data.decode(_guess(data))
+
+
+def _marked(data: bytes, encoding: str) -> str:
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(
+            f"it begins with the mark of {encoding.upper()}, but byte {error.start + 1} after it does not fit"
+            f" ({error.reason}): the file is cut or damaged; {_SAVE_AS_UTF8}"
+        ) from error
+    if "\0" in text:
+        raise _no_text()
+    return text
+
+
+def _wide(data: bytes) -> str:
+    """UTF-16 without its mark: the byte order in which the text has hardly a character that nobody uses."""
+    texts = []
+    for encoding in ("utf-16-le", "utf-16-be"):
+        try:
+            texts.append(data.decode(encoding))
+        except UnicodeDecodeError:  # then it is the other one, or no text
+            continue
+    best = min(texts, key=_strangeness, default="\0")
+    if _strangeness(best) > _MOST_CONTROLS:
+        raise _no_text()
+    return best
+
+
+def _strangeness(text: str) -> float:
+    """Share of characters, among the first ones, that no text has: control characters, unassigned and private ones.
+
+    Blanks and line ends read in the wrong order are U+2000 and U+0A00: they count too.
+    """
+    if "\0" in text:
+        return 1.0
+    sample = text[:8192]
+    strange = sum(
+        c in "\u2000\u0a00\u0d00" or (unicodedata.category(c) in ("Cc", "Cn", "Co", "Cs") and c not in "\t\n\r\f")
+        for c in sample
+    )
+    return strange / max(len(sample), 1)
+
+
+def _japanese_mail(data: bytes) -> str:
+    try:
+        return data.decode("iso2022_jp_2")
+    except UnicodeDecodeError:  # escape sequences of a terminal
+        return data.decode("ascii")
+
+
+def _check_not_damaged(data: bytes, error: UnicodeDecodeError) -> None:
+    text = data.decode("utf-8", errors="replace")
+    bad = text.count("\ufffd")
+    good = sum(c > "\x7f" for c in text) - bad
+    if bad <= _DAMAGED_SHARE * good:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UnreadableFileError(
+            f"it is UTF-8 text with {bad} places that are no UTF-8, the first in line {line}: the file is cut or"
+            f" damaged, and reading on would lose letters; {_SAVE_AS_UTF8}"
+        ) from error
+
+
+def _guess(data: bytes) -> str:
+    matches = list(from_bytes(data, cp_isolation=list(_CANDIDATES), threshold=_MOST_MESS))
+    if not matches:
+        raise UnreadableFileError(
+            f"it is no UTF-8 and no other encoding that is known here ({', '.join(_CANDIDATES)}); {_SAVE_AS_UTF8}"
+        )
+    best = matches[0]
+    ascii_letters = len(data) - len(data.translate(None, _ASCII_LETTERS))
+    usual = "cp1252" if len(data.translate(None, _ASCII)) <= ascii_letters else "cp1251"
+    if usual == "cp1252" and best.encoding in _OTHER_LATIN and best.coherence < _RECOGNISED and _reads_as_western(data):
+        return usual
+    return next((match.encoding for match in matches if match.encoding == usual and _alike(match, best)), best.encoding)
+
+
+def _reads_as_western(data: bytes) -> bool:
+    """True for Western European text: all bytes have a character, and no sign stands within a word."""
+    try:
+        return _SIGN_WITHIN_A_WORD.search(data.decode("cp1252")) is None
+    except UnicodeDecodeError:
+        return False
+
+
+def _alike(match: CharsetMatch, best: CharsetMatch) -> bool:
+    return match.chaos <= best.chaos + _LIKE and match.coherence >= best.coherence - _LIKE
+
+
+def _no_text() -> UnreadableFileError:
+    return UnreadableFileError(
+        "its bytes are no text in any encoding; expected a TXT, PDF or DOCX file: save the document as one of these"
+    )

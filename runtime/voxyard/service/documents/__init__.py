@@ -1,0 +1,1 @@
+"""Durable documents: store, queue, dispatcher, audio files, webhooks."""

@@ -1,0 +1,118 @@
+"""Rows of the store's tables as records, and the statements that several of the store's methods need."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from voxyard.service.documents.records import Chunk, Document, NewDocument
+from voxyard.service.errors import ConflictError, NotFoundError
+from voxyard.speech.requests import SAMPLE_RATE
+
+
+def number_of(connection: sqlite3.Connection, id: str, owner: str | None = None) -> int:
+    """The number of a document; with `owner`, only where it is that client's. Raises NotFoundError."""
+    row = connection.execute(
+        "SELECT number FROM documents WHERE id = ?1 AND (?2 IS NULL OR owner = ?2)", (id, owner)
+    ).fetchone()
+    if row is None:
+        raise NotFoundError(f"there is no document {id}: it was never accepted, or it has been deleted")
+    return int(row["number"])
+
+
+def find(connection: sqlite3.Connection, id: str, owner: str | None = None) -> Document:
+    """The document; raises NotFoundError."""
+    number = number_of(connection, id, owner)
+    return read(connection.execute("SELECT * FROM documents WHERE number = ?", (number,)).fetchone())
+
+
+def earlier(connection: sqlite3.Connection, new: NewDocument) -> Document | None:
+    """The document with the same idempotency key; raises ConflictError where its request was another."""
+    if new.idempotency_key is None:
+        return None
+    row = connection.execute(
+        "SELECT * FROM documents WHERE owner = ? AND idempotency_key = ?", (new.owner, new.idempotency_key)
+    ).fetchone()
+    if row is None:
+        return None
+    if row["fingerprint"] != new.fingerprint:
+        raise ConflictError(
+            f"idempotency key {new.idempotency_key!r} came before with another request: expected the same one; "
+            "use a new key for a new document"
+        )
+    return read(row)
+
+
+def end_chunk(
+    connection: sqlite3.Connection, number: int, index: int, state: str, samples: int | None, reason: str | None
+) -> bool:
+    """True where the chunk was waiting and has ended now."""
+    changed = connection.execute(
+        "UPDATE chunks SET state = ?, samples = ?, reason = ? WHERE document = ? AND place = ? AND state = 'waiting'",
+        (state, samples, reason, number, index),
+    ).rowcount
+    if not changed:
+        return False
+    connection.execute(
+        """
+        UPDATE documents SET chunks_done = chunks_done + 1, waiting_seconds = max(0.0, waiting_seconds -
+            (SELECT estimated_seconds FROM chunks WHERE document = :document AND place = :place))
+        WHERE number = :document
+        """,
+        {"document": number, "place": index},
+    )
+    return True
+
+
+def recount(connection: sqlite3.Connection, number: int) -> None:
+    """Bring the document's sums in line with its chunks."""
+    connection.execute(
+        """
+        UPDATE documents SET (chunks_done, chunks_failed, samples, waiting_seconds) = (
+            SELECT count(*) FILTER (WHERE state <> 'waiting'), count(*) FILTER (WHERE state = 'failed'),
+                coalesce(sum(samples), 0), coalesce(sum(estimated_seconds) FILTER (WHERE state = 'waiting'), 0.0)
+            FROM chunks WHERE document = ?1)
+        WHERE number = ?1
+        """,
+        (number,),
+    )
+
+
+def read(row: sqlite3.Row) -> Document:
+    """A row of documents as a record."""
+    return Document(
+        id=row["id"],
+        owner=row["owner"],
+        title=row["title"],
+        state=row["state"],
+        created=row["created"],
+        started=row["started"],
+        finished=row["finished"],
+        voice=row["voice"],
+        seed=row["seed"],
+        language=row["language"],
+        on_failure=row["on_failure"],
+        characters=row["characters"],
+        chunks=row["chunks"],
+        chunks_done=row["chunks_done"],
+        chunks_failed=row["chunks_failed"],
+        audio_seconds=row["samples"] / SAMPLE_RATE,
+        estimated_seconds=row["estimated_seconds"],
+        reason=row["reason"],
+        parked=row["parked"],
+        reduced=bool(row["reduced"]),
+        webhook=row["webhook"],
+    )
+
+
+def read_chunk(row: sqlite3.Row) -> Chunk:
+    """A row of chunks as a record."""
+    return Chunk(
+        index=row["place"],
+        start=row["first"],
+        end=row["last"],
+        ending=row["ending"],
+        estimated_seconds=row["estimated_seconds"],
+        state=row["state"],
+        samples=row["samples"],
+        reason=row["reason"],
+    )

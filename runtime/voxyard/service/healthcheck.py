@@ -1,0 +1,10 @@
+"""Health check of the speech service on this machine: `python -m voxyard.service.healthcheck`."""
+
+from __future__ import annotations
+
+import sys
+
+from voxyard.telemetry.healthcheck import ask
+
+if __name__ == "__main__":
+    sys.exit(ask("speech service", "VOXYARD_HOST", "VOXYARD_PORT", 8080))

@@ -1,0 +1,1 @@
+"""HTTP middleware: admission, limits, errors, access log, metrics."""

@@ -1,0 +1,1 @@
+"""HTTP endpoints, their schemas and the OpenAPI description."""

@@ -1,0 +1,117 @@
+"""The body of `POST /v1/documents`, as JSON or as a form with a file, into what the intake reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anyio.to_thread import run_sync
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+
+from voxyard.extraction.errors import (
+    ExtractionError,
+    ReaderBusyError,
+    ReaderUnavailableError,
+    TextTooLongError,
+    UnsupportedFileError,
+)
+from voxyard.extraction.extract import Extracted, extract
+from voxyard.extraction.plaintext import clean
+from voxyard.service.config import ServiceSection
+from voxyard.service.documents.submission import Wish
+from voxyard.service.errors import (
+    BusyError,
+    ServiceError,
+    TooLargeError,
+    UnavailableError,
+    UnreadableDocumentError,
+    UnsupportedDocumentError,
+)
+from voxyard.service.routes.schemas import DocumentBody, UploadBody
+
+MIB = 1 << 20
+_FIELDS = 16  # of a form
+_STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # the others: the document is unreadable
+    ReaderBusyError: BusyError,
+    ReaderUnavailableError: UnavailableError,
+    TextTooLongError: TooLargeError,
+    UnsupportedFileError: UnsupportedDocumentError,
+}
+
+
+async def wish(request: Request, section: ServiceSection, idempotency_key: str | None) -> Wish:
+    """Document as a client asked for it, with its text read.
+
+    Raises:
+        ServiceError: the body is too large or of another kind, or no text can be read in the file.
+        RequestValidationError: a field is wrong.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        content = await request.body()
+        body = await run_sync(lambda: _valid(lambda: DocumentBody.model_validate_json(content)))
+        return _wish(body, clean(body.text), body.title, idempotency_key)
+    if kind == "multipart/form-data":
+        return await _from_form(request, section, idempotency_key)
+    raise UnsupportedDocumentError(
+        f"the body is {kind or 'of no kind that it names'}, expected application/json with a text, or "
+        "multipart/form-data with a file"
+    )
+
+
+async def _from_form(request: Request, section: ServiceSection, idempotency_key: str | None) -> Wish:
+    async with request.form(max_files=1, max_fields=_FIELDS, max_part_size=4 * section.max_characters + 4) as form:
+        file = form.get("file")
+        fields = {name: value for name, value in form.items() if isinstance(value, str) and value and name != "file"}
+        options: UploadBody = _valid(lambda: UploadBody.model_validate(fields))
+        if isinstance(file, UploadFile):
+            if options.text is not None:
+                raise ServiceError("there are a file and a text, expected one of them", parameter="text")
+            return await _from_file(file, options, section, idempotency_key)
+        if options.text is None:
+            raise ServiceError("there is neither a file nor a text: send one of them", parameter="file")
+        return _wish(options, clean(options.text), options.title, idempotency_key)
+
+
+async def _from_file(
+    file: UploadFile, options: UploadBody, section: ServiceSection, idempotency_key: str | None
+) -> Wish:
+    if (file.size or 0) > section.max_upload_mib * MIB:
+        raise TooLargeError(f"the file has more than {section.max_upload_mib} MiB, which is the most", parameter="file")
+    extracted = await run_sync(lambda: _extract(file, section.max_characters))
+    return _wish(options, extracted.text, options.title or extracted.title, idempotency_key)
+
+
+def _extract(file: UploadFile, max_characters: int) -> Extracted:
+    try:
+        return extract(file.file, file.filename, file.content_type, max_characters=max_characters)
+    except ExtractionError as error:
+        kind = _STATUS.get(type(error), UnreadableDocumentError)
+        raise kind(str(error), parameter="file", retry_after=error.retry_after) from error
+
+
+def _wish(options: DocumentBody | UploadBody, text: str, title: str | None, idempotency_key: str | None) -> Wish:
+    return Wish(
+        text=text,
+        title=title,
+        voice=options.voice,
+        seed=options.seed,
+        language=options.language or None,
+        on_failure=options.on_failure,
+        webhook=options.webhook or None,
+        idempotency_key=idempotency_key,
+    )
+
+
+def _valid(read: Any) -> Any:
+    """Validated model; its validation errors become the request's."""
+    try:
+        return read()
+    except ValidationError as error:
+        complaints: list[Mapping[str, Any]] = [
+            {**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False, include_input=False)
+        ]
+        raise RequestValidationError(complaints) from error

@@ -1,0 +1,43 @@
+"""Service container: all parts of a running service, put together once by `voxyard serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from voxyard.host.nvml import Gpu
+from voxyard.service.config import ServiceSection
+from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.frontend import Frontend
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from voxyard.service.auth.api_keys import Keys
+    from voxyard.service.documents.audio_store import Shelf
+    from voxyard.service.documents.change_notifier import Changes
+    from voxyard.service.documents.queue import Desk
+    from voxyard.service.documents.store import Store
+    from voxyard.speech.pool.pool import Pool
+
+
+def _no_gpus() -> Sequence[Gpu]:
+    return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Services:
+    """Dependencies of the endpoints. `keys` is None where no API key is asked for."""
+
+    section: ServiceSection
+    frontend: Frontend
+    pool: Pool
+    store: Store
+    shelf: Shelf
+    desk: Desk
+    changes: Changes
+    keys: Keys | None
+    registry: CollectorRegistry
+    gpus: Callable[[], Sequence[Gpu]] = _no_gpus
+    pauses: Pauses = field(default_factory=Pauses)

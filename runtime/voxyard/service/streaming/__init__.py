@@ -1,0 +1,1 @@
+"""Streaming responses: speech requests and audio that is still being made."""

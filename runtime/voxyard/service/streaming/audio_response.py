@@ -1,0 +1,183 @@
+"""Streaming audio: outcomes in text order, joined, encoded, and sent while the client is connected."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from typing import Generic, TypeVar
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from voxyard.service.errors import ServiceError, UnavailableError
+from voxyard.service.http.logging import ConnectionCut
+from voxyard.speech.audio.encoder import Encoder, Format
+from voxyard.speech.audio.joining import Piece
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.pool.job import Job, Outcome
+from voxyard.speech.requests import SAMPLE_RATE
+
+BLOCK = 1 << 16  # bytes that are handed to the server at a time
+STALL = 120.0  # seconds that a reader may take for a block before the stream is cut
+LOOK = 1.0  # seconds between two looks whether the pool still speaks
+
+
+Part = TypeVar("Part")
+
+
+class SpeechFailedError(ServiceError):
+    """A chunk could not be spoken or encoded."""
+
+    status, code, kind = 500, "speech_failed", "server_error"
+
+
+class Arrivals:
+    """Outcomes that the pool's thread hands over in any order, taken in text order on the event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._outcomes: dict[int, Outcome] = {}
+        self._changed = asyncio.Event()
+
+    def deliver(self, outcome: Outcome) -> None:
+        """For the pool."""
+        self._outcomes[outcome.index] = outcome
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def take(self, index: int, job: Job) -> Outcome:
+        """The outcome of a chunk, once.
+
+        Raises:
+            UnavailableError: the job has ended without it.
+        """
+        while index not in self._outcomes:
+            self._changed.clear()
+            progress = job.progress
+            if job.finished and progress.done < progress.total:
+                raise UnavailableError("the workers have stopped before the text was spoken: try again", retry_after=5)
+            if index not in self._outcomes:
+                with anyio.move_on_after(LOOK):
+                    await self._changed.wait()
+        return self._outcomes.pop(index)
+
+
+class Recording(Generic[Part]):
+    """Parts of a sound become encoded bytes: `join` makes one piece of each part that is put in.
+
+    Its methods block, and are called from worker threads, one at a time. `position` is the number of samples joined
+    so far, pauses included.
+    """
+
+    def __init__(
+        self,
+        join: Callable[[Iterator[Part]], Iterator[Piece]],
+        format: Format,
+        *,
+        speed: float = 1.0,
+        samples: int | None = None,
+    ) -> None:
+        self._encoder = Encoder(format, SAMPLE_RATE, speed=speed, samples=samples)
+        self._parts: deque[Part] = deque()
+        self._pieces = join(iter(self._parts.popleft, None))
+        self._lock = threading.Lock()  # closing waits for the thread that encodes
+        self._closed = False
+        self.position = 0
+
+    def add(self, part: Part) -> bytes:
+        """The next part; what can be sent of it."""
+        with self._lock:
+            if self._closed:
+                return b""
+            self._parts.append(part)
+            piece = next(self._pieces)
+            self.position = piece.end
+            return self._encoder.encode(piece.audio)
+
+    def finish(self) -> bytes:
+        """The last bytes."""
+        with self._lock:
+            return b"" if self._closed else self._encoder.finish()
+
+    def close(self) -> None:
+        """Give everything back, whatever has become of the stream."""
+        with self._lock:
+            self._closed = True
+            self._encoder.close()
+            if isinstance(self._pieces, Generator):
+                self._pieces.close()
+
+
+class LiveResponse(Response):
+    """Streaming response to a client that may disconnect at any moment.
+
+    An error before the first byte is a proper answer. After it the connection is cut: no reader may take half a sound
+    for a whole one. A client that leaves, or reads no block within `stall` seconds, ends `body`, whose clean-up runs.
+    """
+
+    def __init__(
+        self,
+        body: AsyncGenerator[bytes, None],
+        *,
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+        stall: float | None = None,
+    ) -> None:
+        self.status_code, self.media_type, self.background = 200, media_type, None
+        self._pieces, self._started = body, False
+        self._stall = STALL if stall is None else stall
+        self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})})
+        if "content-length" in self.headers:
+            del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it all. Raises the ServiceError that came before the first byte, ConnectionCut for a later one."""
+        failure: ServiceError | ConnectionCut | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(_until_gone, receive, group.cancel_scope.cancel)
+            try:
+                await self._send_all(send)
+            except (ServiceError, ConnectionCut) as error:
+                failure = error
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _send_all(self, send: Send) -> None:
+        async with contextlib.aclosing(self._pieces) as pieces:
+            try:
+                async for piece in pieces:
+                    for at in range(0, len(piece), BLOCK):
+                        await self._send(send, piece[at : at + BLOCK], more=True)
+            except (ServiceError, SpeechError, TimeoutError, OSError) as error:
+                if not self._started:
+                    raise _proper(error) from error
+                raise ConnectionCut(str(error) or type(error).__name__) from error
+        await self._send(send, b"", more=False)
+
+    async def _send(self, send: Send, block: bytes, *, more: bool) -> None:
+        with anyio.fail_after(self._stall):
+            if not self._started:
+                self._started = True
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": block, "more_body": more})
+
+
+async def _until_gone(receive: Receive, then: Callable[[], None]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    then()
+
+
+def _proper(error: Exception) -> ServiceError:
+    return error if isinstance(error, ServiceError) else SpeechFailedError(str(error) or type(error).__name__)
+
+
+async def in_thread(encode: Callable[..., bytes], *arguments: object) -> bytes:
+    """Result of a method of a Recording, without blocking the event loop. A cancelled stream waits for its end."""
+    return await run_sync(encode, *arguments)

@@ -1,0 +1,1 @@
+"""Audio: joining, tempo, encoders, containers."""

@@ -1,0 +1,213 @@
+"""The formats of sound: what makes each of them out of 16-bit samples, and writes it into a file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType, SimpleNamespace
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
+
+from voxyard.speech.audio import wav
+from voxyard.speech.errors import SpeechError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Audio = NDArray[np.float32]
+    Pcm = NDArray[np.int16]
+
+Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+MEDIA_TYPES: Mapping[Format, str] = MappingProxyType(
+    {
+        "mp3": "audio/mpeg",
+        "opus": "audio/ogg",
+        "aac": "audio/aac",
+        "flac": "audio/flac",
+        "wav": "audio/wav",
+        "pcm": "audio/pcm",
+    }
+)
+_HEAD = 4096  # bytes at the beginning of a file: all that a container puts right at the end is among them
+STEP = 1 << 16  # samples that are worked on at once: of a long sound there are never several copies in memory
+
+
+class EncodeError(SpeechError):
+    """A sound cannot be encoded or written as was asked."""
+
+
+class DiskFullError(EncodeError):
+    """The disk is full."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class _Codec:
+    """FFmpeg settings of a format: the encoder, the container around it, and their options."""
+
+    encoder: str
+    container: str
+    sample_format: str
+    bit_rate: int | None  # bit/s; None where nothing is lost
+    options: Mapping[str, str]
+
+
+_CODECS: Mapping[Format, _Codec] = {
+    # No ID3 tag: it would hold nothing but the name of the encoder.
+    "mp3": _Codec("libmp3lame", "mp3", "s16p", 96_000, {"id3v2_version": "0"}),
+    # A page of Ogg is sent when it is full, which is a second by default: too long for a listener.
+    "opus": _Codec("libopus", "ogg", "s16", 48_000, {"page_duration": "100000"}),
+    "aac": _Codec("aac", "adts", "fltp", 96_000, {}),
+    # 8 KiB of room for tags are reserved by default, which a stream has no use for.
+    "flac": _Codec("flac", "flac", "s16", None, {"metadata_header_padding": "0"}),
+}
+
+
+def check(audio: Audio) -> None:
+    """See that this is sound.
+
+    Raises:
+        EncodeError: it is not one channel of float samples, or some are not finite.
+    """
+    import numpy as np
+
+    if audio.ndim != 1 or audio.dtype.kind != "f":
+        raise EncodeError(f"the audio is {audio.dtype} {audio.shape}, expected one channel of float samples, (n,)")
+    if bad := int(np.count_nonzero(~np.isfinite(audio))):
+        raise EncodeError(f"{bad} of {len(audio)} samples are no numbers, expected all in [-1, 1]: see to the engine")
+
+
+class Coder(Protocol):
+    """16-bit samples into the bytes of a file."""
+
+    head: bytes  # once it has finished: what to write over the beginning of the file; b"" where it is right
+
+    def write(self, pcm: Pcm) -> None:
+        """Take (n,) samples."""
+
+    def finish(self) -> None:
+        """End the sound."""
+
+    def take(self) -> bytes:
+        """The bytes that are ready and were not taken yet."""
+
+    def discard(self) -> None:
+        """Frees everything; the end of the file is not written."""
+
+
+def open_coder(
+    format: Format,
+    sample_rate: int,
+    *,
+    samples: int | None = None,
+    amend: bool = False,
+) -> Coder:
+    """Encoder for `format`; with `amend` it tells at the end what the beginning should have been.
+
+    Raises:
+        EncodeError: the format is unknown, or cannot have this sample rate.
+    """
+    if format not in FORMATS:
+        raise EncodeError(f"the format is {format!r}, expected one of {', '.join(FORMATS)}")
+    if sample_rate not in range(1, wav.UNKNOWN // 2):
+        raise EncodeError(f"the sample rate is {sample_rate}, expected a number of samples a second")
+    if format in ("wav", "pcm"):
+        return _Plain(sample_rate, header=format == "wav", samples=samples, amend=amend)
+    return _Coded(sample_rate, format, amend=amend)
+
+
+class _Plain:
+    """The samples as they are, after a WAV header or none."""
+
+    def __init__(self, sample_rate: int, *, header: bool, samples: int | None, amend: bool) -> None:
+        self._sample_rate, self._written = sample_rate, 0
+        self._promised = samples if header else None
+        self._amend = header and amend
+        self._out = bytearray(wav.header(samples, sample_rate) if header else b"")
+        self.head = b""
+
+    def write(self, pcm: Pcm) -> None:
+        self._out += pcm.tobytes()
+        self._written += len(pcm)
+
+    def finish(self) -> None:
+        if self._promised not in (None, self._written):
+            raise EncodeError(f"the WAV header promises {self._promised} samples, {self._written} came")
+        if self._amend:
+            self.head = wav.short_header(self._written, self._sample_rate)
+
+    def take(self) -> bytes:
+        ready, self._out = self._out, bytearray()
+        return bytes(ready)
+
+    def discard(self) -> None:
+        self._out = bytearray()
+
+
+class _Coded:
+    """The samples through an encoder and a container of FFmpeg's.
+
+    FFmpeg writes into memory and never into a file: it calls back into Python for that, and a Ctrl-C that struck in
+    the call would be lost. io.BytesIO looks for no signals.
+    """
+
+    def __init__(self, sample_rate: int, format: Format, *, amend: bool) -> None:
+        import av
+        from av.audio.stream import AudioStream
+
+        codec = _CODECS[format]
+        rates = av.Codec(codec.encoder, "w").audio_rates
+        if rates is not None and sample_rate not in rates:
+            known = ", ".join(map(str, sorted(rates)))
+            raise EncodeError(f"{format} cannot have {sample_rate} samples a second, expected one of {known}")
+        self._out, self._first, self._amend, self.head = io.BytesIO(), b"", amend, b""
+        sink = self._out if amend else SimpleNamespace(write=self._out.write)  # without `seek`: nothing is put right
+        options = {"fflags": "+bitexact+flush_packets", **codec.options}  # bitexact: no random serial, no versions
+        self._container = av.open(sink, "w", format=codec.container, container_options=options)
+        stream = self._container.add_stream(codec.encoder, rate=sample_rate, options={"flags": "+bitexact"})
+        if not isinstance(stream, AudioStream):
+            raise EncodeError(f"{codec.encoder} of this FFmpeg is not an encoder of sound")
+        stream.layout, stream.format = "mono", codec.sample_format
+        if codec.bit_rate is not None:
+            stream.bit_rate = codec.bit_rate
+        self._stream, self._sample_rate, self._written = stream, sample_rate, 0
+        self._needs_a_frame = codec.bit_rate is not None  # players refuse a lossy file without any
+        self._container.start_encoding()
+
+    def write(self, pcm: Pcm) -> None:
+        from av.audio.frame import AudioFrame
+
+        for start in range(0, len(pcm), STEP):
+            frame = AudioFrame.from_ndarray(pcm[None, start : start + STEP], format="s16", layout="mono")
+            frame.sample_rate, frame.pts = self._sample_rate, self._written
+            self._written += frame.samples
+            self._container.mux(self._stream.encode(frame))
+
+    def finish(self) -> None:
+        import numpy as np
+
+        if not self._written and self._needs_a_frame:
+            self.write(np.zeros(1, np.int16))
+        self._container.mux(self._stream.encode(None))
+        rest = self.take()
+        self._out.write(self._first)  # the container goes back to where it began and finds what it wrote there
+        self._container.close()
+        everything = self._out.getvalue()
+        if self._amend:
+            self.head = everything[: len(self._first)]
+        self._out = io.BytesIO()
+        self._out.write(rest + everything[len(self._first) :])
+
+    def take(self) -> bytes:
+        ready = self._out.getvalue()
+        self._out.seek(0)
+        self._out.truncate()
+        if self._amend:
+            self._first += ready[: _HEAD - len(self._first)]
+        return ready
+
+    def discard(self) -> None:
+        self._container.close()

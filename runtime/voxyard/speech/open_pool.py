@@ -1,0 +1,86 @@
+"""Opens a host's pool from its settings: devices, admission, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from voxyard.host import Gpu
+from voxyard.host.nvml import every_gpu
+from voxyard.speech.config import SpeechSection
+from voxyard.speech.engine import EngineName
+from voxyard.speech.placement import Refusal, admission, devices
+from voxyard.speech.pool.observer import PoolObserver
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+
+@contextmanager
+def open_pool(
+    engine: EngineName,
+    section: SpeechSection,
+    device: str,
+    *,
+    workload: str,
+    registry: CollectorRegistry | None = None,
+    warm: int = 0,
+    gpus: Callable[[], Sequence[Gpu]] = every_gpu,
+) -> Iterator[Pool]:
+    """The pool of this host on `device` (cpu, cuda or auto); its workers end with the block.
+
+    With a registry it tells its metrics there as `voxyard_<workload>_*`, and which GPUs it holds: each from its first
+    worker on. `warm` workers are kept with the model loaded though there is no work.
+
+    Raises:
+        SpeechError: no device can ever take a worker.
+        HostError: the GPUs cannot be read.
+    """
+    chosen = devices(device, gpus, section)
+    limits = replace(section.limits(), warm=min(warm, len(chosen)))
+    admit = admission(gpus, section)
+    with _observed(workload, chosen, gpus, registry) as (observer, claim):
+
+        def admit_and_claim(device: Device) -> Refusal | None:
+            refusal = admit(device)
+            if refusal is None:
+                claim(device)
+            return refusal
+
+        pool = Pool(engine, chosen, limits=limits, observer=observer, admit=admit_and_claim)
+        try:
+            yield pool
+        finally:
+            pool.close()
+
+
+@contextmanager
+def _observed(
+    workload: str, chosen: Sequence[Device], gpus: Callable[[], Sequence[Gpu]], registry: CollectorRegistry | None
+) -> Iterator[tuple[PoolObserver, Callable[[Device], None]]]:
+    """Observer of the pool, and the function that is told which device it holds."""
+    if registry is None:
+        yield PoolObserver(), lambda _: None
+        return
+    from voxyard.speech.pool.metrics import PoolMetrics
+    from voxyard.telemetry.workloads import WorkloadGpus
+
+    held = WorkloadGpus(registry, workload)
+    cards = (
+        {name: gpu for gpu in gpus() for name in (gpu.uuid, str(gpu.index))}
+        if any(device.visible for device in chosen)
+        else {}
+    )
+
+    def claim(device: Device) -> None:
+        if device.visible in cards:
+            held.assign(workload, cards[device.visible])
+
+    try:
+        yield PoolMetrics(registry, engine=workload), claim
+    finally:
+        held.release()

@@ -1,0 +1,94 @@
+"""The pool's metrics for Prometheus, under the name of what speaks."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from voxyard.speech.placement import Cause
+from voxyard.speech.pool.observer import PoolObserver
+from voxyard.speech.pool.scheduler import Census
+
+SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+
+
+class PoolMetrics(PoolObserver):
+    """Metrics `voxyard_<engine>_*` of one pool; the label `gpu` is the device's name."""
+
+    def __init__(self, registry: CollectorRegistry, *, engine: str = "bark") -> None:
+        name = f"voxyard_{engine}"
+        self._chunks = Counter(
+            f"{name}_chunks_total", "Chunks by their outcome.", ["outcome", "gpu"], registry=registry
+        )
+        self._failures = Counter(
+            f"{name}_chunk_failures_total", "What went wrong on the way.", ["reason", "gpu"], registry=registry
+        )
+        self._audio = Counter(f"{name}_audio_seconds_total", "Sound made.", ["gpu"], registry=registry)
+        self._synthesis = Counter(f"{name}_synthesis_seconds_total", "Time spent on it.", ["gpu"], registry=registry)
+        self._duration = _histogram(
+            registry, f"{name}_chunk_duration_seconds", "From the worker's getting a chunk to its sound.", SECONDS
+        )
+        self._wait = _histogram(registry, f"{name}_queue_wait_seconds", "A chunk's wait for a worker.", SECONDS)
+        self._first = _histogram(
+            registry, f"{name}_time_to_first_audio_seconds", "From a job's submission to its first chunk.", SECONDS
+        )
+        self._batch = _histogram(registry, f"{name}_batch_size", "Chunks a worker has, told with each it gets.", SIZES)
+        self._depth = Gauge(f"{name}_queue_depth", "Chunks that wait for a worker.", registry=registry)
+        self._workers = Gauge(f"{name}_workers", "Workers that have their model loaded.", registry=registry)
+        self._busy = Gauge(f"{name}_workers_busy", "Workers that speak.", registry=registry)
+        self._expected = Gauge(
+            f"{name}_workers_expected", "Workers that the pool may have on the GPUs with room for them.",
+            registry=registry,
+        )  # fmt: skip
+        self._waiting = Gauge(
+            f"{name}_worker_waiting", "1 while a worker waits for its GPU, for this reason.", ["gpu", "reason"],
+            registry=registry,
+        )  # fmt: skip
+
+    def census(self, census: Census) -> None:
+        """Workers and chunks."""
+        self._depth.set(census.waiting)
+        self._workers.set(census.running)
+        self._busy.set(census.busy)
+        self._expected.set(census.expected)
+
+    def batch(self, device: str, chunks: int) -> None:
+        """A chunk was handed out."""
+        self._batch.observe(chunks)
+
+    def waited(self, seconds: float) -> None:
+        """A chunk left the queue."""
+        self._wait.observe(seconds)
+
+    def spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
+        """A chunk is done."""
+        self._chunks.labels("spoken", device).inc()
+        self._audio.labels(device).inc(audio_seconds)
+        self._duration.observe(seconds)
+
+    def worked(self, device: str, seconds: float) -> None:
+        """A worker has worked."""
+        self._synthesis.labels(device).inc(seconds)
+
+    def trouble(self, device: str, cause: str) -> None:
+        """Counts a failure of a batch or a worker."""
+        self._failures.labels(cause.replace(" ", "_"), device).inc()
+
+    def waits(self, device: str, cause: Cause | None) -> None:
+        """Sets the cause for which a GPU's worker waits; None where it may start."""
+        for each in get_args(Cause):
+            self._waiting.labels(device, each).set(each == cause)
+
+    def gave_up(self, cause: str, *, silence: bool) -> None:
+        """A chunk failed on every worker it was given to, so no one GPU is named."""
+        self._chunks.labels("silenced" if silence else "failed", "").inc()
+
+    def first_audio(self, seconds: float) -> None:
+        """A job's first sound."""
+        self._first.observe(seconds)
+
+
+def _histogram(registry: CollectorRegistry, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+    return Histogram(name, text, registry=registry, buckets=buckets)

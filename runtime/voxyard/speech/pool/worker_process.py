@@ -1,0 +1,147 @@
+"""The pool's side of a worker's process: start it, talk to it, end it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pickle import UnpicklingError
+
+from voxyard.speech.engine import EngineName
+from voxyard.speech.pool.ipc import FromWorker, Lost, Open, ToWorker
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Device:
+    """Device of a worker: `visible` becomes CUDA_VISIBLE_DEVICES, empty for a worker without a GPU."""
+
+    name: str
+    visible: str = ""
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The process has ended."""
+
+    reason: str
+
+
+class WorkerProcess:
+    """One process and its pipe.
+
+    What it says is handed to `report`, by a thread of its own, and at last Gone. A stopped process can neither keep
+    its pool from reading (each pipe has its reader) nor from writing (and its writer).
+    """
+
+    def __init__(
+        self, device: Device, engine: EngineName, beat: float, report: Callable[[FromWorker | Gone], None]
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "voxyard.speech.pool.worker", str(theirs.fileno())],
+                env=_environment(device),
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.__stderr__ and sys.__stderr__.fileno(),  # standard output may be the caller's sound
+                process_group=0,  # Ctrl-C is for the pool, which ends its workers in order
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._connection = Connection(ours.detach())
+        self._report = report
+        self._outgoing: queue.SimpleQueue[ToWorker | None] = queue.SimpleQueue()
+        self._outgoing.put(Open(engine, beat))
+        self._reader = threading.Thread(target=self._read, name=f"reader of {self.pid}", daemon=True)
+        self._writer = threading.Thread(target=self._write, name=f"writer to {self.pid}", daemon=True)
+        self._reader.start()
+        self._writer.start()
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def send(self, message: ToWorker) -> None:
+        """Say it as soon as the process listens."""
+        self._outgoing.put(message)
+
+    def kill(self) -> None:
+        """End it at once; stopped processes too."""
+        if self._process.poll() is None:
+            self._process.kill()
+
+    def join(self, seconds: float) -> bool:
+        """Wait until it has ended and everything it said is reported; whether that was so in time."""
+        self._reader.join(seconds)
+        return not self._reader.is_alive()
+
+    def _read(self) -> None:
+        last = None
+        try:
+            while True:
+                message = self._connection.recv()
+                if isinstance(message, Lost):
+                    last = message.reason
+                self._report(message)
+        except (EOFError, OSError):
+            pass  # it has ended, or is about to: the exit status says how
+        except (UnpicklingError, AttributeError, ImportError, IndexError, ValueError) as error:
+            last = f"its message cannot be read: {type(error).__name__}: {error}"
+        status = self._end()
+        self._outgoing.put(None)
+        self._writer.join()
+        self._connection.close()
+        self._report(Gone(last or _how(status)))
+
+    def _end(self) -> int:
+        """Its exit status; a process that closed its pipe and lives on is killed."""
+        try:
+            return self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def _write(self) -> None:
+        while (message := self._outgoing.get()) is not None:
+            try:
+                self._connection.send(message)
+            except OSError:
+                _log.debug("process %d has ended before it was told %s", self.pid, type(message).__name__)
+
+
+def given_gpu() -> bool:
+    """True where the pool gave this process, a worker's, a GPU."""
+    return bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _environment(device: Device) -> dict[str, str]:
+    path = os.pathsep.join(folder for folder in sys.path if folder)
+    return {
+        **os.environ,
+        "CUDA_VISIBLE_DEVICES": device.visible,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "PYTHONPATH": path,
+    }
+
+
+def _how(status: int) -> str:
+    if status >= 0:
+        return f"its process ended with status {status}"
+    try:
+        return f"its process was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"its process was ended by signal {-status}"

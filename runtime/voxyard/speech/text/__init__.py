@@ -1,0 +1,1 @@
+"""Text to chunks: sentences, abbreviations, estimated durations."""

@@ -1,0 +1,253 @@
+"""A document as chunks that a speech engine can speak in one go: whole sentences where they fit, nothing lost."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from voxyard.speech.audio.joining import Ending
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.text import boundaries
+from voxyard.speech.text.duration import milliseconds
+from voxyard.speech.text.sentences import language_code, sentence_ends
+
+MAX_TOKENS = 256  # Bark reads so many and drops the rest without a word
+MAX_SECONDS = 13.0  # Bark speaks at most 15.4 s in one go; the rest is room for an estimate that is too low
+SHORT = 1000  # milliseconds: engines speak a lone "Yes." badly, so it joins its neighbour where that fits
+VERY_SHORT = 700  # worse than a neighbour cut between two words
+CHARACTERS_PER_TOKEN = 20  # no chunk is longer than this allows: a megabyte of silent signs must not be counted whole
+
+Span = tuple[int, int]
+
+_SPACE = re.compile(r"\s+")
+_LINE_END = re.compile(r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]")
+_PAGE_OR_PARAGRAPH = re.compile(r"[\x0c\u2029]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of a document: `text` is its characters [start, end), without blanks at either end.
+
+    Between two chunks stand blanks only. `estimated_seconds` is a guess (see `voxyard.speech.text.duration`), `tokens`
+    is what the given counter says. `ending` is what ends with this chunk: a paragraph (or the document), a sentence,
+    or only a part of a long one.
+    """
+
+    index: int
+    text: str
+    start: int
+    end: int
+    ending: Ending
+    estimated_seconds: float
+    tokens: int
+
+
+def split(
+    text: str,
+    count_tokens: Callable[[str], int],
+    *,
+    max_tokens: int = MAX_TOKENS,
+    max_seconds: float = MAX_SECONDS,
+    language: str | None = None,
+) -> tuple[Chunk, ...]:
+    """Chunks in text order; none where the text is blank.
+
+    Sentences are packed up to the limits. One that is too long is cut after a clause, else a word, else a joint in a
+    word, else a letter; so is a word of more than `cuts.LONGEST_WORD` characters. Very short chunks join a neighbour.
+
+    Args:
+        text: the document; an empty line ends a paragraph, a single line break does not.
+        count_tokens: tokens that the engine makes of a text, before any cutting or padding of its own.
+        max_tokens: most tokens in a chunk.
+        max_seconds: longest estimate of a chunk.
+        language: a code such as `en` or `pt-BR`; without one the script of each paragraph decides.
+
+    Raises:
+        SpeechError: the text holds half a character (a lone surrogate), the limits are too small for one character,
+            or the language is no code.
+    """
+    _check(text, max_tokens, max_seconds)
+    splitter = _Splitter(text, count_tokens, max_tokens, max_seconds, language_code(language))
+    paragraphs = [splitter.pack(*span) for span in _paragraphs(text)]
+    paragraph_ends = {spans[-1][1] for spans in paragraphs if spans}
+    joined = splitter.join_short([span for spans in paragraphs for span in spans])
+    return tuple(
+        Chunk(
+            index,
+            text[start:end],
+            start,
+            end,
+            "paragraph" if end in paragraph_ends else splitter.ending(end),
+            splitter.length(start, end) / 1000,
+            splitter.count(start, end),
+        )
+        for index, (start, end) in enumerate(joined)
+    )
+
+
+def _check(text: str, max_tokens: int, max_seconds: float) -> None:
+    if (broken := _SURROGATE.search(text)) is not None:
+        raise SpeechError(
+            f"the text has half a character (U+{ord(broken[0]):04X}) at position {broken.start()}: it was read with "
+            "the wrong encoding or cut inside of a character; read it again as what it is, UTF-8 in most cases"
+        )
+    if max_tokens < 1:
+        raise SpeechError(f"max_tokens is {max_tokens}, a chunk needs room for at least 1 token")
+    if not max_seconds > 0:
+        raise SpeechError(f"max_seconds is {max_seconds}, a chunk needs more than 0 s")
+
+
+def _paragraphs(text: str) -> list[Span]:
+    """Spans between empty lines, page breaks and Unicode's paragraph ends; blanks around them left out."""
+    breaks = [0]
+    for blank in _SPACE.finditer(text):
+        lines = sum(1 for _ in _LINE_END.finditer(text, *blank.span()))
+        if lines >= 2 or _PAGE_OR_PARAGRAPH.search(text, *blank.span()):
+            breaks.append(blank.end())
+    spans = (_trim(text, start, end) for start, end in pairwise([*breaks, len(text)]))
+    return [(start, end) for start, end in spans if start < end]
+
+
+def _trim(text: str, start: int, end: int) -> Span:
+    """The span without the blanks at its ends."""
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+class _Splitter:
+    """One document with its limits, and what has been worked out of it."""
+
+    def __init__(
+        self, text: str, count_tokens: Callable[[str], int], max_tokens: int, max_seconds: float, language: str | None
+    ) -> None:
+        self._text = text
+        self._count_tokens = count_tokens
+        self._max_tokens = max_tokens
+        self._limit = min(max_seconds * 1000, 1e15)
+        self._language = language
+        self._sums = milliseconds(text, language)
+        self._sentence_ends: list[int] = []  # of the paragraphs packed so far
+        self._long_words = boundaries.long_words(text)
+        self._levels: tuple[Callable[[str, int, int], list[int]], ...] = (
+            boundaries.clauses,
+            boundaries.words,
+            boundaries.joints,
+            boundaries.letters,
+            lambda _, start, end: boundaries.characters(start, end),
+        )
+
+    def length(self, start: int, end: int) -> int:
+        """Estimated milliseconds of a span."""
+        return self._sums[end] - self._sums[start]
+
+    def count(self, start: int, end: int) -> int:
+        """Tokens of a span."""
+        return self._count_tokens(self._text[start:end])
+
+    def ending(self, end: int) -> Ending:
+        """Kind of sentence end here: the next chunk begins behind the blanks that follow."""
+        while end < len(self._text) and self._text[end].isspace():
+            end += 1
+        at = bisect_right(self._sentence_ends, end) - 1
+        return "sentence" if at >= 0 and not self._text[self._sentence_ends[at] : end].strip() else "clause"
+
+    def pack(self, start: int, end: int) -> list[Span]:
+        """One paragraph's chunks."""
+        ends = sentence_ends(self._text[start:end], self._language)
+        sure = [start + at for at in ends.sure]
+        doubtful = [start + at for at in ends.doubtful]
+        spans: list[Span] = []
+        for span in self._fill(start, sure, doubtful, 0):
+            if spans and self._fits(spans[-1][0], span[1]):
+                spans[-1] = (spans[-1][0], span[1])  # the tail of a sentence that was too long, and what follows it
+            else:
+                spans.append(span)
+        self._sentence_ends += sure
+        return spans
+
+    def join_short(self, spans: Sequence[Span]) -> list[Span]:
+        """Short chunks joined with the next one, else with the one before, else with a part of either."""
+        joined: list[Span] = []
+        for start, end in spans:
+            short = joined and min(self.length(*joined[-1]), self.length(start, end)) < SHORT
+            if short and self._fits(joined[-1][0], end):
+                joined[-1] = (joined[-1][0], end)
+            else:
+                joined.append((start, end))
+        for at in range(len(joined)):
+            for left in (at, at - 1):
+                if self.length(*joined[at]) < SHORT and 0 <= left < len(joined) - 1:
+                    joined[left : left + 2] = self._share(joined[left], joined[left + 1])
+        return joined
+
+    def _fill(self, start: int, ends: list[int], doubtful: list[int], level: int) -> Iterator[Span]:
+        """Spans from `start` to the last of `ends`, each as long as fits; where not even one does, a level deeper."""
+        at = 0  # the first of `ends` behind `start`
+        while at < len(ends):
+            furthest = self._furthest(start, ends, at)
+            if furthest is not None:
+                span = _trim(self._text, start, ends[furthest])
+                if span[0] < span[1]:
+                    yield span
+                at = furthest
+            else:
+                yield from self._deeper(start, ends[at], doubtful, level)
+            start = ends[at]
+            at += 1
+
+    def _deeper(self, start: int, end: int, doubtful: list[int], level: int) -> Iterator[Span]:
+        if inside := doubtful[bisect_right(doubtful, start) : bisect_right(doubtful, end - 1)]:
+            yield from self._fill(start, [*inside, end], [], level)
+            return
+        if level == len(self._levels):
+            raise SpeechError(
+                f"the character {self._text[start:end]!r} at position {start} alone is {self.count(start, end)} tokens "
+                f"and about {self.length(start, end) / 1000:.2f} s, the limits are {self._max_tokens} tokens and "
+                f"{self._limit / 1000:g} s: raise the limits"
+            )
+        yield from self._fill(start, self._levels[level](self._text, start, end), [], level + 1)
+
+    def _furthest(self, start: int, ends: list[int], at: int) -> int | None:
+        """The index of the last of ends[at:] that a chunk from `start` on may reach; None where none is near enough."""
+        reach = bisect_right(self._sums, self._sums[start] + self._limit, lo=start) - 1
+        reach = min(reach, start + CHARACTERS_PER_TOKEN * self._max_tokens)
+        reach = boundaries.before_long_word(self._long_words, start, reach)
+        furthest = bisect_right(ends, reach, lo=at) - 1
+        while furthest >= at:
+            tokens = self.count(*_trim(self._text, start, ends[furthest]))
+            if tokens <= self._max_tokens:
+                return furthest
+            fitting = (furthest - at + 1) * self._max_tokens // tokens  # as many pieces as their share of the tokens
+            furthest = min(furthest - 1, max(at, at + fitting - 1)) if furthest > at else at - 1
+        return None
+
+    def _fits(self, start: int, end: int) -> bool:
+        return (
+            self.length(start, end) <= self._limit
+            and end - start <= CHARACTERS_PER_TOKEN * self._max_tokens
+            and boundaries.before_long_word(self._long_words, start, end) == end
+            and self.count(start, end) <= self._max_tokens
+        )
+
+    def _share(self, left: Span, right: Span) -> tuple[Span, Span]:
+        """Two neighbours cut anew so that neither is short: after a sentence, else a clause, at worst a word."""
+        start, end = left[0], right[1]
+        sentences = self._sentence_ends[
+            bisect_right(self._sentence_ends, start) : bisect_right(self._sentence_ends, end - 1)
+        ]
+        levels = [sentences, boundaries.clauses(self._text, start, end)]
+        if min(self.length(*left), self.length(*right)) < VERY_SHORT:
+            levels.append(boundaries.words(self._text, start, end))
+        for places in levels:
+            for cut in sorted(places, key=lambda place: abs(place - right[0])):
+                one, other = _trim(self._text, start, cut), _trim(self._text, cut, end)
+                if min(self.length(*one), self.length(*other)) >= SHORT and self._fits(*one) and self._fits(*other):
+                    return one, other
+        return left, right

@@ -1,0 +1,199 @@
+"""Sentence boundaries: sentencex finds the ends, a few rules of ours say which of them are doubtful.
+
+sentencex is fast, has every language that Bark speaks and gives exact positions. It stumbles over some blanks and
+control characters, and its time grows with the square of some paragraphs: so it sees plain blanks and short blocks.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.text.abbreviations import BEFORE_A_NUMBER, ENDS, GOES_ON
+
+BLOCK = 8_000  # characters that sentencex gets at a time
+_LOOK_BACK = 80  # characters that a rule sees before an end
+_SAMPLE = 400  # characters that show the script of a paragraph
+
+_CODE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*")
+_ITEM = re.compile(r"[\n\r\x0b\x0c\x85\u2028]\s*(?=(?:[-*+•‣◦–—]|\(?(?:\d{1,3}|[A-Za-z]|[IVX]{2,5}|[ivx]{2,5})[.)])\s)")
+_LAST_WORD = re.compile(r"([^\W\d_][\w\u0900-\u097f]*)\.$")
+_MARKER = re.compile(
+    r"[\n\r\x0b\x0c\x85\u2028]\s*\(?(?:\d{1,3}|[A-Za-z]|[IVX]{2,5}|[ivx]{2,5})[.)]$"
+)  # of a list's item: its text follows
+_INITIAL = re.compile(r"(?:[\s(«“„\"]|\.-)([^\W\d_])\.$")  # J.-P. Martin, K. García
+_KOREAN_DATE = re.compile(r"\d{1,4}\.\s*\d{1,2}\.$")
+_DASH = re.compile(r"[-–—]\s*(?=\w)")  # „…!” – zawołała
+_CLOSING_QUOTES = tuple("\"'”’“»›」』")
+_SAYS = {  # who said it, after what is quoted: the sentence goes on
+    language: re.compile(pattern)
+    for language, pattern in {
+        "en": r"(?:[A-Z][\w.'’-]*\s+){1,3}(?:said|says|asked|cried|called|replied|answered|shouted|whispered)\b",
+        "hi": r"[^।?!]{0,20}?(?:कहा|पूछा|बोला|बोली|बोले|चिल्लाया|चिल्लाई)",
+        "ja": r"と|って",
+        "ko": r"(?:이?라고|라며|하고)\s|[^.!?…]{0,15}?(?:물었|말했|외쳤|대답했|소리쳤|속삭였)",
+        "zh": r"[的之]|[^。！？…“”]{0,8}?(?:说|說|问|問|喊|叫|答|笑)道?[。，,：:]",
+    }.items()
+}
+_APART = re.compile(r"\([^()]{1,500}[.!?…][\"”’»]?\)\s+")  # (A sentence in brackets.)
+_APART_WIDE = re.compile(r"（[^（）]{1,500}[。！？…]）\s*")
+_SLASHED = re.compile(r"/[^\s/]{1,100}\.\s+")  # 3 m/s. example.com/a.b.
+_TRAILING_OFF = re.compile(r"…[\"”’»]\s+")
+_QUOTED_CHINESE = re.compile(r"[。！？…]”\s*(?=\w)")
+_GERMAN_ORDINAL = re.compile(r"(?:^|\D)\d{1,2}\.$")
+_GERMAN_ORDERED = re.compile(
+    r"(?:Jahrhundert|Jahrtausend|Jh\.|Kapitel|Klasse|Stock|Etage|Mal|Tag|Geburtstag|Lebensjahr|Platz|Weltkrieg|Auflage)"
+)
+_SCRIPTS = {
+    "ja": ("\u3040", "\u30ff"),
+    "ko": ("\uac00", "\ud7a3"),
+    "hi": ("\u0900", "\u097f"),
+    "ar": ("\u0600", "\u06ff"),
+    "ru": ("\u0400", "\u04ff"),
+    "zh": ("\u4e00", "\u9fff"),
+}
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Positions behind sentences and the blanks after them. The doubtful ones serve where a sentence is too long."""
+
+    sure: list[int]
+    doubtful: list[int]
+
+
+def language_code(language: str | None) -> str | None:
+    """`pt-BR` → `pt`. Raises SpeechError for what is no language code."""
+    if language is None:
+        return None
+    if (found := _CODE.fullmatch(language)) is None:
+        raise SpeechError(f"the language {language!r} is no code: give one such as en or pt-BR, or none at all")
+    return found[1].lower()
+
+
+def sentence_ends(text: str, language: str | None) -> Ends:
+    """The ends of the sentences of one paragraph; its own end is always a sure one.
+
+    Args:
+        text: one paragraph.
+        language: a code of two or three letters; None goes by the script, and takes Latin letters for English.
+
+    Raises:
+        SpeechError: sentencex has failed on this text.
+    """
+    language = language or _script(text)
+    items = {match.end() for match in _ITEM.finditer(text)}
+    sure, doubtful = set(items), []
+    for at in sorted({*_found(text.translate(_plain()), language), *_missed(text, language)} - items):
+        if at == len(text) or not _goes_on(text, at, language):
+            sure.add(at)
+        else:
+            doubtful.append(at)
+    return Ends(sorted({*sure, len(text)} - {0}), doubtful)
+
+
+def _found(text: str, language: str) -> list[int]:
+    """Every end but the last one, in blocks: each begins at the last end that the one before it found."""
+    found: list[int] = []
+    start = 0
+    while start < len(text):
+        end = min(start + BLOCK, len(text))
+        ends = [start + at for at in _ask(text[start:end], language)]
+        inside = [at for at in ends if start < at < end]
+        found += inside
+        start = inside[-1] if inside and end < len(text) else end
+    return found
+
+
+def _ask(block: str, language: str) -> list[int]:
+    import sentencex
+
+    try:
+        return [sentence["end_index"] for sentence in sentencex.get_sentence_boundaries(language, block)]
+    except BaseException as failure:
+        if type(failure).__name__ != "PanicException":  # Rust's, which is no Exception and would end a worker
+            raise
+        raise SpeechError(
+            f"the sentence splitter failed on the text that begins {block[:60]!r}: {failure}. "
+            "Please report it with that text; another language setting may get past it"
+        ) from failure
+
+
+def _goes_on(text: str, at: int, language: str) -> bool:
+    """True where the sentence more likely goes on than ends at this position."""
+    before = ("\n" if at <= _LOOK_BACK else "") + text[max(0, at - _LOOK_BACK) : at].rstrip()
+    if before.endswith(_CLOSING_QUOTES) and language in _SAYS and _SAYS[language].match(text, at) is not None:
+        return True
+    if (dash := _DASH.match(text, at)) is not None and text[dash.end()].islower():
+        return True
+    return _MARKER.search(before) is not None or (before.endswith(".") and _is_short_for(text, at, before, language))
+
+
+def _is_short_for(text: str, at: int, before: str, language: str) -> bool:
+    """True where the full stop at the end of `before` belongs to an abbreviation, an initial or an ordinal number."""
+    first = text[at]
+    if first.islower() or (first == "-" and text[at - 1] == "."):
+        return True
+    if language == "ko" and _in_korean_date(before, first):
+        return True
+    if language == "de" and _GERMAN_ORDINAL.search(before) and _GERMAN_ORDERED.match(text, at):
+        return True
+    if (initial := _INITIAL.search(before)) is not None and initial[1].isupper() and first.isupper():
+        return not (language == "en" and initial[1] == "I")
+    word = _LAST_WORD.search(before)
+    if word is None:
+        return False
+    return word[1].lower() in (BEFORE_A_NUMBER if first.isdigit() else GOES_ON.get(language, ()))
+
+
+def _in_korean_date(before: str, first: str) -> bool:
+    return before[-2:-1].isdigit() and (first.isdigit() or _KOREAN_DATE.search(before) is not None)
+
+
+def _missed(text: str, language: str) -> set[int]:
+    """Ends that sentencex does not see: after a sentence in brackets, an address, a word like an abbreviation."""
+    patterns = [_SLASHED, _TRAILING_OFF, *([_words_at_the_end(language)] if language in ENDS else [])]
+    found = {each.end() for pattern in patterns for each in pattern.finditer(text)}
+    found |= {each.end() for each in _APART.finditer(text) if _begins(text, each.start())}
+    found = {at for at in found if at < len(text) and text[at].isupper()}
+    found |= {each.end() for each in _APART_WIDE.finditer(text) if _begins(text, each.start())}
+    if language == "zh":
+        found |= {each.end() for each in _QUOTED_CHINESE.finditer(text)}
+    return found
+
+
+def _begins(text: str, at: int) -> bool:
+    """True where the text before this position is complete."""
+    return text[max(0, at - _LOOK_BACK) : at].rstrip()[-1:] in ("", *".!?…。！？")
+
+
+@cache
+def _words_at_the_end(language: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?:{'|'.join(sorted(ENDS[language]))})\.\s+")
+
+
+def _script(text: str) -> str:
+    sample = text[:_SAMPLE]
+    counts = {language: sum(low <= each <= high for each in sample) for language, (low, high) in _SCRIPTS.items()}
+    language, most = max(counts.items(), key=lambda each: each[1])
+    if counts["ja"]:
+        return "ja"  # kana are found in Japanese only, however many Han characters stand between them
+    return language if most > len(sample) / 4 else "en"
+
+
+class _Plain(dict[int, str]):
+    """Every blank and control character as one blank, so that positions stay."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        odd = character.isspace() or unicodedata.category(character) in ("Cc", "Cf", "Cn", "Co", "Zl", "Zp")
+        self[code] = found = " " if odd else character
+        return found
+
+
+@cache
+def _plain() -> _Plain:
+    return _Plain()

@@ -1,0 +1,1 @@
+"""Verification of spoken audio: speech recognition and word error rate."""

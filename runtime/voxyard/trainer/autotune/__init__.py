@@ -1,0 +1,1 @@
+"""Strategy `auto`: timed trials of the candidates, and their cached result."""

@@ -1,0 +1,107 @@
+"""Disk cache of the fastest strategy per model and host."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.placement import Kind
+
+log = logging.getLogger("voxyard.trainer")
+
+# What decides how long a step takes, beside the model itself.
+_TRAINING = (
+    "device", "cpu_devices", "device_threads", "batch_size", "grad_accum", "precision", "xla", "recompute",
+    "enable_memory_isolation", "data_gpu_memory", "model_gpu_memory",
+)  # fmt: skip
+_DATA = ("data_gpu", "model_gpu", "num_workers", "prefetch_buffer_size", "static_shapes", "buckets", "gain_augment_db")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The fastest contestant's name, what each was timed at in clips a second, and when (seconds since the epoch)."""
+
+    name: str
+    rates: Mapping[str, float]
+    at: float
+
+    def age(self) -> str:
+        """Age of the entry, in words."""
+        days = (time.time() - self.at) / 86400
+        return f"{days:.0f} days ago" if days >= 2 else f"{24 * days:.1f} hours ago"
+
+
+def place() -> Path:
+    """The file: below XDG_CACHE_HOME, else ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "voxyard" / "strategies.json"
+
+
+def key(config: TrainConfig, host: HostView, kind: Kind, *, has_features: bool) -> str:
+    """Names host and model: the same where the same strategy is the fastest."""
+    training, data = config.training.model_dump(mode="json"), config.data.model_dump(mode="json")
+    parts: dict[str, Any] = {
+        "host": [gpu.uuid for gpu in host.gpus] if kind == "gpu" else [_processor(), host.cores],
+        "model": config.model.model_dump(mode="json"),
+        "training": {name: training[name] for name in _TRAINING},
+        "data": {name: data[name] for name in _DATA},
+        "features": has_features,
+        "tensorflow": _tensorflow(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def recall(name: str) -> Choice | None:
+    """Entry under this key; a file that is not ours is reported and ignored."""
+    try:
+        found = json.loads(place().read_text(encoding="utf-8")).get(name)
+        return None if found is None else Choice(str(found["name"]), dict(found["rates"]), float(found["at"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        log.warning("%s is not readable (%s): the strategies are timed again", place(), error)
+        return None
+
+
+def keep(name: str, choice: Choice) -> None:
+    """Remember it; where that cannot be done, the next run times again and this one says so."""
+    path = place()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            known = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            known = {}
+        known = known if isinstance(known, dict) else {}
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        part.write_text(json.dumps(known | {name: asdict(choice)}, indent=1) + "\n", encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        log.warning("the choice is not remembered: %s cannot be written (%s)", path, error.strerror)
+
+
+def _processor() -> str:
+    """The CPU's model, as Linux names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown"
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _tensorflow() -> str:
+    for package in ("tensorflow", "tensorflow-cpu"):
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            continue
+    return "unknown"

@@ -1,0 +1,127 @@
+"""Strategies that a host allows for a run, each as a configuration that can be timed. No TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from voxyard.host import HostError
+from voxyard.host.plan import Links, plan_trainer
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.device_ids import HostView, Placement
+from voxyard.trainer.devices.placement import Kind
+
+FEATURES = "single, precomputed features"
+LOOK_AHEAD = 4  # host batches in a trial: a full buffer of an hour's clips would hide how slowly they are read
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A way to train that the host allows. `precomputed`: from shards with features, which are still to be written."""
+
+    name: str
+    config: TrainConfig
+    precomputed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Those that can be timed, and those that cannot, by name with the reason."""
+
+    contestants: tuple[Contestant, ...]
+    left_out: Mapping[str, str]
+
+
+def contest(config: TrainConfig, host: HostView, kind: Kind, links: Links, *, has_features: bool) -> Contest:
+    """All strategies for `config` on this host; `has_features`: the corpus brings them."""
+    left_out: dict[str, str] = {}
+    found = [Contestant("single", _as(config, "single", host, kind))]
+    if why := _why_not_precomputed(config, has_features=has_features):
+        left_out[FEATURES] = why
+    else:
+        found.append(Contestant(FEATURES, _as(config, "single", host, kind), precomputed=True))
+    devices = config.training.cpu_devices if kind == "cpu" else len(host.gpus)
+    if devices < 2:
+        few = f"{devices} {'logical CPU device' if kind == 'cpu' else 'GPU'}, two are needed"
+        return Contest(tuple(found), left_out | {"split": few, "mirrored": few})
+    try:
+        found.append(Contestant("split", _split(config, host, kind, links)))
+    except HostError as error:
+        left_out["split"] = str(error).splitlines()[0]
+    found.append(Contestant("mirrored", _as(config, "mirrored", host, kind)))
+    return Contest(tuple(found), left_out)
+
+
+def trial(config: TrainConfig, directory: str, steps: int) -> TrainConfig:
+    """The run that times a contestant: some steps from the beginning, into a directory that is thrown away."""
+    return _with(
+        config,
+        data={"pipeline_buffer_size": min(config.data.pipeline_buffer_size, LOOK_AHEAD), "model_start_delay": 0.0},
+        training={
+            "checkpoint_dir": directory, "resume": False, "init_from": None, "epochs": None, "max_minutes": None,
+            "max_steps": steps, "checkpoint_every": steps + 1,
+        },
+        telemetry={"metrics_port": 0, "tensorboard": False, "image_every": steps + 1, "sample_text": ""},
+    )  # fmt: skip
+
+
+def from_features(config: TrainConfig, directory: str) -> TrainConfig:
+    """The same run from shards with features in `directory`; a cache of decoded clips has no more work then."""
+    return _with(config, data={"train_data": directory, "cache_dataset": False, "cache_file": None})
+
+
+def _split(config: TrainConfig, host: HostView, kind: Kind, links: Links) -> TrainConfig:
+    data = config.data
+    if data.data_gpu is None or data.model_gpu is None:
+        ids: tuple[Any, Any] = (0, 1)
+        if kind == "gpu":
+            chosen = plan_trainer(host.gpus, links, data_gpu=data.data_gpu, model_gpu=data.model_gpu).limits
+            if chosen.data is None:
+                raise HostError("no two GPUs of this host make a pair")
+            ids = chosen.data.index, chosen.model.index
+        config = _with(config, data={"data_gpu": ids[0], "model_gpu": ids[1]})
+    return _with(config, training={"strategy": "split"})
+
+
+def _as(config: TrainConfig, strategy: Placement, host: HostView, kind: Kind) -> TrainConfig:
+    """With another strategy, and without the settings that mean nothing to it."""
+    alone = strategy == "single" and kind == "gpu" and len(host.gpus) > 1
+    return _with(
+        config,
+        data={"data_gpu": None, "model_gpu": config.data.model_gpu if alone else None},
+        training={"strategy": strategy, "data_gpu_memory": None},
+    )
+
+
+def _why_not_precomputed(config: TrainConfig, *, has_features: bool) -> str | None:
+    if has_features:
+        return "the corpus has its features already"
+    if config.model.module is not None:
+        return "features are written for voxyard's own model, not for --model-module"
+    if config.data.gain_augment_db > 0:
+        return "--gain-augment-db changes the sound in every step"
+    return None
+
+
+def _with(config: TrainConfig, **sections: Mapping[str, Any]) -> TrainConfig:
+    """A copy with these values, checked as if they had been given."""
+    document = config.model_dump(mode="json")
+    for name, values in sections.items():
+        document[name] |= values
+    return TrainConfig.model_validate(document)
+
+
+def fastest(rates: Mapping[str, float], of_disk: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """The fastest, and those that were not compared: who read from memory while others read from the disk."""
+    comparable = rates.keys() & set(of_disk) or rates.keys()
+    return max(comparable, key=lambda name: rates[name]), tuple(sorted(rates.keys() - comparable))
+
+
+def table(rows: Sequence[tuple[str, float | None, str]]) -> Iterator[str]:
+    """Name, clips a second (None: not timed) and a note of each, the fastest first."""
+    best = max((rate for _, rate, _ in rows if rate), default=0.0)
+    width = max(len(name) for name, _, _ in rows)
+    for name, rate, note in sorted(rows, key=lambda row: -(row[1] or 0.0)):
+        figures = f"{rate:9.3g} clips/s  {rate / best:5.0%}" if rate and best else f"{'—':>9}               "
+        yield f"{name:<{width}}  {figures}  {note}".rstrip()

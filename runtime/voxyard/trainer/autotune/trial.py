@@ -1,0 +1,68 @@
+"""Process that times one candidate: its configuration comes as a line of JSON, its report goes out as one.
+
+`python -m voxyard.trainer.autotune.trial`; devices of TensorFlow are set once a process, so each has its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from voxyard.corpus import CorpusError
+from voxyard.host import HostError
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.errors import TrainerError
+
+
+def main() -> int:
+    """Time the run, or write the features, that standard input asks for; 2 with a sentence where it cannot be."""
+    asked = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    config = TrainConfig.model_validate(asked["config"])
+    try:
+        done = _write(config, asked) if "features" in asked else _time(config)
+    except (TrainerError, CorpusError, HostError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write(json.dumps(done) + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+def _time(config: TrainConfig) -> dict[str, Any]:
+    from voxyard.corpus.cold import ColdSource
+    from voxyard.trainer.corpora import Corpora, open_corpora
+    from voxyard.trainer.devices.tensorflow_setup import prepare
+
+    corpora = open_corpora(config)
+    source = ColdSource(corpora.training)
+    devices = prepare(config)  # before anything else touches TensorFlow
+    from voxyard.trainer.loop import Run
+
+    run = Run(config, devices, Corpora(source, None, corpora.coverage))
+    plans = run.sampler.batches(run.first_step, run.end_step)
+    with source.look(clip for plan in plans for clip in plan.clips) as look:  # for every contestant the same disk
+        report = run.execute()
+    return report.to_json() | {"reads": {"of_disk": look.pages.trusted, "said": str(look.pages)}}
+
+
+def _write(config: TrainConfig, asked: dict[str, Any]) -> dict[str, Any]:
+    from voxyard.trainer.precompute import precompute
+
+    made = precompute(config, Path(asked["features"]), clips=asked["clips"])
+    return {"clips": made.clips, "bytes": made.bytes}
+
+
+def _end_with_parent() -> None:
+    """Ends this process with its parent, which keeps our standard input open as long as it lives."""
+    while os.read(0, 1024):  # not through sys.stdin, whose lock would be held when the interpreter ends
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

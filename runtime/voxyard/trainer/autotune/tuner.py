@@ -1,0 +1,225 @@
+"""`--strategy auto`: times what the host allows, each in a process of its own, and keeps the fastest."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voxyard.host import Gpu
+from voxyard.host.plan import Links, read_links
+from voxyard.trainer import checkpoint
+from voxyard.trainer.autotune import cache
+from voxyard.trainer.autotune.candidates import Contest, Contestant, contest, fastest, from_features, table, trial
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.corpora import open_corpora
+from voxyard.trainer.devices.placement import Kind, kind_of, wanted_strategy
+from voxyard.trainer.devices.tensorflow_setup import look_at_host
+from voxyard.trainer.errors import TrainerError
+
+log = logging.getLogger("voxyard.trainer")
+
+FEATURES_DIRECTORY = "features"  # below the run's directory
+TRIAL_SECONDS = 1800  # a contestant that takes longer is out
+_LARGEST_BATCH = 48  # clips, that any host is recommended
+
+
+class _FailedTrialError(Exception):
+    """A contestant that could not be timed; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Timing of a trial."""
+
+    clips_per_second: float
+    note: str
+    of_disk: bool  # what was read came from where training reads, and not from the page cache
+
+
+def decide(config: TrainConfig) -> TrainConfig:
+    """`config` with `--strategy auto` carried out; `config` itself where something else is asked for.
+
+    A run that goes on keeps its strategy; else what is remembered of this host and model is taken, else everything
+    that the host allows is timed on the run's own corpus. Raises TrainerError where nothing can be timed.
+    """
+    if config.training.strategy != "auto":
+        return config
+    if (kept := _of_checkpoint(config)) is not None:
+        return kept
+    has_features = bool(open_corpora(_uncached(config)).training.feature_names)
+    host = look_at_host(config)
+    kind = kind_of(config, host)
+    found = contest(config, host, kind, _links(host.gpus, kind), has_features=has_features)
+    name = cache.key(config, host, kind, has_features=has_features)
+    choice = None if config.training.retime else cache.recall(name)
+    if choice is not None and any(each.name == choice.name for each in found.contestants):
+        log.info("--strategy auto: %s, as timed %s on this host (--retime times again)", choice.name, choice.age())
+    else:
+        choice = _time_all(config, found)
+        cache.keep(name, choice)
+    winner = next(each for each in found.contestants if each.name == choice.name)
+    return _with_features(winner) if winner.precomputed else winner.config
+
+
+def _time_all(config: TrainConfig, found: Contest) -> cache.Choice:
+    """Times every contestant and prints the table."""
+    steps = config.training.strategy_steps
+    log.info("--strategy auto: timing %d steps of each of %d strategies", steps, len(found.contestants))
+    rows: list[tuple[str, float | None, str]] = []
+    of_disk: set[str] = set()
+    with tempfile.TemporaryDirectory(prefix="voxyard-trial-") as folder, _ended_by_sigterm():
+        for number, each in enumerate(found.contestants):
+            log.info("  timing %s", each.name)
+            try:
+                timed = _time(each, Path(folder) / str(number), steps)
+                rows.append((each.name, timed.clips_per_second, timed.note))
+                of_disk |= {each.name} if timed.of_disk else set()
+            except _FailedTrialError as error:
+                rows.append((each.name, None, f"failed: {error}"))
+    rates = {name: rate for name, rate, _ in rows if rate}
+    rows += [(name, None, f"not here: {why}") for name, why in found.left_out.items()]
+    for line in table(rows):
+        log.info("  %s", line)
+    if not rates:
+        why = next((note for _, _, note in rows), "no strategy is possible")
+        raise TrainerError(f"--strategy auto could time no strategy: {why}", exit_code=1)
+    best, passed_over = fastest(rates, of_disk)
+    if passed_over:
+        log.info("--strategy auto: not compared, since only they read from memory: %s", ", ".join(passed_over))
+    log.info("--strategy auto: %s is the fastest here", best)
+    return cache.Choice(best, rates, time.time())
+
+
+def _time(each: Contestant, folder: Path, steps: int) -> _Timed:
+    config = each.config
+    if each.precomputed:
+        clips = (config.training.batch_size or _LARGEST_BATCH) * config.training.grad_accum * (steps + 10)
+        shards = folder.with_name(f"{folder.name}-features")
+        _ask({"config": config.model_dump(mode="json"), "features": str(shards), "clips": clips})
+        config = from_features(config, str(shards))
+    report = _ask({"config": trial(config, str(folder), steps).model_dump(mode="json")})
+    if not report["steps_per_second"]:
+        raise _FailedTrialError(f"all of its {steps} steps were spent on tracing: give more --strategy-steps")
+    return _Timed(report["steps_per_second"] * report["batch_rows"], _note(report), report["reads"]["of_disk"])
+
+
+def _note(report: Mapping[str, Any]) -> str:
+    waits = f"waits {report['data_wait_share']:.0%} of the time for data"
+    return f"{waits}; an update sees {report['batch_rows']} clips; reads: {report['reads']['said']}"
+
+
+def _with_features(winner: Contestant) -> TrainConfig:
+    """The winner's configuration, its features written, once a run."""
+    folder = winner.config.training.checkpoint_dir / FEATURES_DIRECTORY
+    wanted = open_corpora(_uncached(winner.config)).training.fingerprint
+    config = from_features(winner.config, str(folder))
+    if folder.exists() and open_corpora(config).training.fingerprint == wanted:
+        log.info("--strategy auto: the features in %s are those of this corpus", folder)
+        return config
+    log.info("--strategy auto: writing the features of the whole corpus to %s", folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with _ended_by_sigterm():
+            document = winner.config.model_dump(mode="json")
+            made = _ask({"config": document, "features": str(folder), "clips": None}, seconds=None)
+    except _FailedTrialError as error:
+        raise TrainerError(f"the features were not written: {error}", exit_code=1) from error
+    log.info("--strategy auto: %d clips, %.0f MiB", made["clips"], made["bytes"] / 2**20)
+    return config
+
+
+def _of_checkpoint(config: TrainConfig) -> TrainConfig | None:
+    """Configuration of a resumed run: with another strategy it would not be the same run."""
+    if not config.training.resume:
+        return None
+    found = checkpoint.newest_good(config.training.checkpoint_dir)
+    if found is None:
+        return None
+    was = TrainConfig.model_validate(found.meta["config"])
+    strategy = wanted_strategy(was)
+    log.info("--strategy auto: the run goes on as %s, as it began", strategy)
+    features = was.data.train_data is not None and was.data.train_data.name == FEATURES_DIRECTORY
+    keys: dict[str, Any] = {"data_gpu": was.data.data_gpu, "model_gpu": was.data.model_gpu}
+    if features:
+        keys["train_data"] = was.data.train_data
+    return config.model_copy(
+        update={
+            "data": config.data.model_copy(update=keys),
+            "training": config.training.model_copy(update={"strategy": strategy}),
+        }
+    )
+
+
+def _ask(request: Mapping[str, Any], seconds: float | None = TRIAL_SECONDS) -> dict[str, Any]:
+    """Answer of a process of trial.py. Raises _FailedTrialError with the end of its output."""
+    command = [sys.executable, "-m", "voxyard.trainer.autotune.trial"]
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True)
+        try:
+            out, _ = _talk(process, json.dumps(request), seconds)
+        finally:
+            process.kill()
+            process.wait()
+        if process.returncode == 0:
+            answer: dict[str, Any] = json.loads(out.splitlines()[-1])
+            return answer
+        said.seek(0)
+        lines = [line.strip() for line in said.read().splitlines() if line.strip()]
+    raise _FailedTrialError(lines[-1][:300] if lines else f"it ended with exit code {process.returncode}")
+
+
+def _talk(process: subprocess.Popen[str], request: str, seconds: float | None) -> tuple[str, int]:
+    """The answer; standard input stays open until then, which tells the other side that we live."""
+    if process.stdin is None or process.stdout is None:
+        raise _FailedTrialError("it has no pipes")
+    process.stdin.write(request + "\n")
+    process.stdin.flush()
+    timer = threading.Timer(seconds, process.kill) if seconds is not None else None
+    if timer is not None:
+        timer.start()
+    try:
+        return process.stdout.read(), process.wait()
+    finally:
+        if timer is not None:
+            timer.cancel()
+        process.stdin.close()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the trials, and with them the program: nothing was trained that could be lost."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _frame: object) -> None:
+        log.info("%s: ended before the training began", signal.Signals(number).name)
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _links(gpus: tuple[Gpu, ...], kind: Kind) -> Links:
+    return read_links() if kind == "gpu" and len(gpus) > 1 else Links()
+
+
+def _uncached(config: TrainConfig) -> TrainConfig:
+    """Without a cache, which is not needed to look at a corpus."""
+    return config.model_copy(
+        update={"data": config.data.model_copy(update={"cache_dataset": False, "cache_file": None})}
+    )

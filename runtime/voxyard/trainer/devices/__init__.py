@@ -1,0 +1,1 @@
+"""Devices of a run: placement, memory limits, TensorFlow's set-up."""

@@ -1,0 +1,317 @@
+"""Device placement: chooses a run's devices and their limits from facts, before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NoReturn
+
+from voxyard.host.limits import recommend
+from voxyard.host.nvml import Gpu, same_bus
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.device_ids import (
+    INSUFFICIENT,
+    Candidate,
+    HostView,
+    Placement,
+    Role,
+    command,
+    cpu_wording,
+    gpu_wording,
+    listing,
+    take,
+)
+from voxyard.trainer.errors import TrainerError
+
+Kind = Literal["gpu", "cpu"]
+
+CPU_BATCH_SIZE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """One device in one role. `physical` is its number before, `logical` the one within TensorFlow's run."""
+
+    role: Role
+    physical: int
+    logical: int
+    gpu: Gpu | None = None
+    limit_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Sizes of TensorFlow's two thread pools: of one operation, and of operations side by side."""
+
+    intra_op: int
+    inter_op: int
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlan:
+    """Complete plan of what `devices.apply` sets in TensorFlow."""
+
+    kind: Kind
+    strategy: Placement
+    assigned: tuple[Assigned, ...]  # split: data, model; single: model; mirrored: a model for each replica
+    batch_size: int
+    isolation: bool = False
+    cpu_devices: int = 1
+    threads: Threads | None = None
+    notes: tuple[str, ...] = ()  # for the log
+
+    def of(self, role: Role) -> Assigned:
+        """The (first) device of a role; where the data stage has none of its own, the model's."""
+        return next((one for one in self.assigned if one.role == role), self.assigned[0])
+
+
+def choose(config: TrainConfig, host: HostView) -> DevicePlan:
+    """The plan for this configuration on this host. Raises TrainerError; never falls back to another mode."""
+    refuse_settings_without_effect(config)
+    if kind_of(config, host) == "cpu":
+        return _on_cpu(config, host)
+    check_device_order(config, host)
+    return _on_gpus(config, host)
+
+
+def wanted_strategy(config: TrainConfig) -> Placement:
+    """The strategy that was asked for, or that follows from the ids."""
+    asked = config.training.strategy
+    if asked == "multiworker":
+        raise TrainerError(
+            "--strategy multiworker comes with a later release; use --strategy single, mirrored, auto, "
+            "or split (--data-gpu ID --model-gpu ID) now"
+        )
+    if asked == "auto":
+        raise TrainerError(
+            "training.strategy auto is still to be carried out: train() does, and a program that prepares devices "
+            "itself calls voxyard.trainer.autotune.tuner.decide(config) first"
+        )
+    if asked is None:
+        return "single" if config.data.data_gpu is None and config.data.model_gpu is None else "split"
+    return asked
+
+
+def refuse_settings_without_effect(config: TrainConfig) -> None:
+    """Raises TrainerError for settings that would be ignored silently."""
+    training, data = config.training, config.data
+    if training.auto:
+        raise TrainerError(
+            "training.auto is still to be carried out: train() does, and a program that prepares devices itself "
+            "calls voxyard.trainer.devices.auto_settings.settle(config) first"
+        )
+    strategy = wanted_strategy(config)
+    if strategy != "split" and data.data_gpu is not None:
+        raise TrainerError(
+            f"--data-gpu {data.data_gpu} has no effect with --strategy {strategy}: leave it out, "
+            "or use --strategy split"
+        )
+    if strategy == "mirrored" and data.model_gpu is not None:
+        raise TrainerError(
+            f"--model-gpu {data.model_gpu} has no effect with --strategy mirrored, which trains on all "
+            "devices: leave it out (CUDA_VISIBLE_DEVICES chooses among GPUs, --cpu-devices counts CPU devices)"
+        )
+    if strategy != "split" and training.data_gpu_memory is not None:
+        raise TrainerError(
+            f"--data-gpu-memory has no effect with strategy {strategy}, which has no data GPU: use --model-gpu-memory"
+        )
+    limits = {"--data-gpu-memory": training.data_gpu_memory, "--model-gpu-memory": training.model_gpu_memory}
+    given = " and ".join(flag for flag, value in limits.items() if value is not None)
+    if given and not training.enable_memory_isolation:
+        raise TrainerError(f"{given} without --enable-memory-isolation has no effect: add it")
+
+
+def check_device_order(config: TrainConfig, host: HostView) -> None:
+    """Raises TrainerError where CUDA does not number the GPUs as nvidia-smi does.
+
+    Without ids, a CUDA_VISIBLE_DEVICES of the user's is a choice of GPUs like any other. With ids it would
+    give them another meaning than nvidia-smi's, so both orders must then agree.
+    """
+    pairs = zip(host.gpus, host.cuda_bus_ids, strict=False)
+    differs = any(not same_bus(gpu.pci_bus_id, bus) for gpu, bus in pairs)
+    unknown = any(_by_bus(host.gpus, bus) is None for bus in host.cuda_bus_ids)
+    visible = host.cuda_visible_devices
+    without_ids = config.data.data_gpu is None and config.data.model_gpu is None
+    if not unknown and (not differs or (visible is not None and without_ids)):
+        return
+    remedy = (
+        f"CUDA_VISIBLE_DEVICES={visible} renumbers the GPUs: unset it, and name GPUs by nvidia-smi's indices"
+        if visible is not None
+        else "CUDA was loaded in this process before CUDA_DEVICE_ORDER=PCI_BUS_ID was set: start a new "
+        "process with it in its environment"
+    )
+    raise TrainerError(
+        "CUDA and nvidia-smi number the GPUs differently, so an index could mean the wrong card.\n"
+        f"  nvidia-smi (NVML): {_order(gpu.pci_bus_id for gpu in host.gpus)}\n"
+        f"  CUDA:              {_order(host.cuda_bus_ids)}\n"
+        f"{remedy}"
+    )
+
+
+# -- what kind -----------------------------------------------------------------------------------------------
+
+
+def kind_of(config: TrainConfig, host: HostView) -> Kind:
+    """Kind of devices, GPU or CPU, for this run. Raises TrainerError where GPUs are asked for and cannot be used."""
+    asked = config.training.device
+    usable = bool(host.gpus) and host.cuda_build
+    if asked == "cpu":
+        return "cpu"
+    if usable:
+        return "gpu"
+    if asked == "gpu" or config.data.data_gpu is not None or config.data.model_gpu is not None:
+        _refuse_without_gpus(config, host)
+    return "cpu"
+
+
+def _refuse_without_gpus(config: TrainConfig, host: HostView) -> NoReturn:
+    what = (
+        "the installed TensorFlow is built without CUDA and cannot use this host's GPUs: install "
+        "tensorflow[and-cuda] of the same version in place of tensorflow-cpu"
+        if host.gpus
+        else "no NVIDIA GPU was found (is the driver installed and, in a container, passed through?)"
+    )
+    if wanted_strategy(config) == "single":
+        raise TrainerError(f"{what}\n{listing(host)}\nOn the CPU instead: {command(config, '--device cpu')}")
+    raise TrainerError(
+        f"{INSUFFICIENT}: Multi-GPU requires at least 2 GPUs, found {len(host.gpus)}; {what}\n"
+        f"{listing(host)}\n"
+        f"On a single device instead: {command(config, '--device cpu')}\n"
+        f"The same on logical CPU devices: {command(config, '--device cpu --data-gpu 0 --model-gpu 1')}"
+    )
+
+
+# -- on CPU devices ------------------------------------------------------------------------------------------
+
+
+def _on_cpu(config: TrainConfig, host: HostView) -> DevicePlan:
+    training, strategy = config.training, wanted_strategy(config)
+    candidates = [Candidate(number, number) for number in range(training.cpu_devices)]
+    taken = take(config, strategy, candidates, cpu_wording(config, training.cpu_devices))
+    return DevicePlan(
+        kind="cpu",
+        strategy=strategy,
+        assigned=tuple(Assigned(role, one.number, one.number) for role, one in taken),
+        batch_size=training.batch_size or CPU_BATCH_SIZE,
+        cpu_devices=training.cpu_devices,
+        threads=cpu_threads(training.device_threads, host.cores, len(taken)),
+        notes=tuple(_cpu_notes(config, host)),
+    )
+
+
+def _cpu_notes(config: TrainConfig, host: HostView) -> Iterable[str]:
+    if config.training.device == "auto" and host.gpus:
+        yield (
+            "Training on the CPU, the GPUs of this host stay idle: TensorFlow here is built without CUDA "
+            "(install tensorflow[and-cuda] to use them)"
+        )
+    elif config.training.device == "auto":
+        yield "Training on the CPU: no NVIDIA GPU found"
+    if config.training.enable_memory_isolation:
+        yield "Memory limits are not enforceable on a CPU device (TensorFlow refuses them there): none is set"
+
+
+def cpu_threads(asked: int | None, cores: int, in_use: int) -> Threads:
+    """Thread pools for `in_use` CPU devices: the operations of each keep to its share of the cores.
+
+    The inter-op pool carries whole functions, several a device: loops inside them take one more each.
+    """
+    return Threads(intra_op=asked or max(1, cores // in_use), inter_op=max(2 * in_use, cores // in_use))
+
+
+# -- on GPUs -------------------------------------------------------------------------------------------------
+
+
+def _on_gpus(config: TrainConfig, host: HostView) -> DevicePlan:
+    strategy = wanted_strategy(config)
+    visible = [(ordinal, _by_bus(host.gpus, bus)) for ordinal, bus in enumerate(host.cuda_bus_ids)]
+    candidates = [Candidate(ordinal, gpu.index, gpu) for ordinal, gpu in visible if gpu is not None]
+    if not candidates:
+        raise TrainerError(
+            f"CUDA sees no GPU of this host (CUDA_VISIBLE_DEVICES={host.cuda_visible_devices!r}): unset it\n"
+            f"{listing(host)}\nOn the CPU instead: {command(config, '--device cpu')}"
+        )
+    taken = take(config, strategy, candidates, gpu_wording(config, host, len(candidates)))
+    # TensorFlow numbers the visible GPUs anew, in the order of their old numbers.
+    logical = {number: rank for rank, number in enumerate(sorted(one.number for _, one in taken))}
+    assigned = tuple(Assigned(role, one.number, logical[one.number], one.gpu) for role, one in taken)
+    notes: tuple[str, ...] = ()
+    if config.training.enable_memory_isolation:
+        assigned, notes = _limited(config, assigned)
+    threads = config.training.device_threads
+    return DevicePlan(
+        kind="gpu",
+        strategy=strategy,
+        assigned=assigned,
+        batch_size=config.training.batch_size or _recommended_batch(assigned),
+        isolation=config.training.enable_memory_isolation,
+        threads=None if threads is None else Threads(intra_op=threads, inter_op=0),
+        notes=notes,
+    )
+
+
+def _recommended_batch(assigned: Sequence[Assigned]) -> int:
+    totals = [_card(one).memory_total_mib for one in assigned if one.role == "model"]
+    known = [total for total in totals if total is not None]
+    if not known:
+        raise TrainerError("the driver does not report the GPU's memory, so no batch size follows: give --batch-size")
+    return recommend(min(known), min(known)).batch_size
+
+
+def _limited(config: TrainConfig, assigned: Sequence[Assigned]) -> tuple[tuple[Assigned, ...], tuple[str, ...]]:
+    asked = {"data": config.training.data_gpu_memory, "model": config.training.model_gpu_memory}
+    limited, notes = [], []
+    for one in assigned:
+        limit = asked[one.role]
+        if limit is None:
+            limit = _recommended_limit(one)
+            notes.append(f"{_flag(one)} is not given: {limit} MiB, as recommended for {_card(one).name}")
+        else:
+            _refuse_impossible(limit, one)
+        limited.append(replace(one, limit_mib=limit))
+    return tuple(limited), tuple(notes)
+
+
+def _refuse_impossible(limit: int, one: Assigned) -> None:
+    gpu = _card(one)
+    for what, has in (("has", gpu.memory_total_mib), ("has free at present only", gpu.memory_free_mib)):
+        if has is not None and limit > has:
+            raise TrainerError(
+                f"{_flag(one)} {limit} MiB cannot be applied: GPU {gpu.index} ({gpu.name}) {what} {has} MiB; "
+                "give less, or free the card"
+            )
+
+
+def _recommended_limit(one: Assigned) -> int:
+    gpu = _card(one)
+    total, free = gpu.memory_total_mib, gpu.memory_free_mib
+    if total is None:
+        raise TrainerError(
+            f"the driver does not report the memory of GPU {gpu.index} ({gpu.name}): give {_flag(one)} MIB"
+        )
+    found = recommend(total, total, data_free_mib=free, model_free_mib=free)
+    limit = found.data_limit_mib if one.role == "data" else found.model_limit_mib
+    if limit < 1:
+        raise TrainerError(
+            f"GPU {gpu.index} ({gpu.name}) has only {free} of {total} MiB free, too little to train: "
+            f"free the card, or give {_flag(one)} MIB"
+        )
+    return limit
+
+
+def _flag(one: Assigned) -> str:
+    return f"--{one.role}-gpu-memory"
+
+
+def _card(one: Assigned) -> Gpu:
+    if one.gpu is None:
+        raise ValueError(f"device {one.physical} is not a GPU")
+    return one.gpu
+
+
+def _by_bus(gpus: Sequence[Gpu], bus_id: str) -> Gpu | None:
+    return next((gpu for gpu in gpus if same_bus(gpu.pci_bus_id, bus_id)), None)
+
+
+def _order(bus_ids: Iterable[str]) -> str:
+    return ", ".join(f"{i} = {bus}" for i, bus in enumerate(bus_ids)) or "none"

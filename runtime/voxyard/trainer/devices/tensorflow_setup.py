@@ -1,0 +1,285 @@
+"""Devices: sets TensorFlow's runtime up for a run, before anything else of TensorFlow is touched."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from voxyard.host import Gpu, HostError, cuda_bus_ids, gpus
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.device_ids import HostView, Placement, Role
+from voxyard.trainer.devices.placement import (
+    Assigned,
+    DevicePlan,
+    Kind,
+    Threads,
+    choose,
+    refuse_settings_without_effect,
+)
+from voxyard.trainer.devices.tensorflow_import import import_tensorflow
+from voxyard.trainer.errors import TrainerError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+log = logging.getLogger("voxyard.trainer")
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices of a run, as TensorFlow names them, and what is in force on them."""
+
+    kind: Kind
+    strategy: Placement
+    data: str  # e.g. /device:GPU:0; in single and mirrored mode the model's
+    model: str
+    replicas: tuple[str, ...]  # mirrored: all; else the model device
+    batch_size: int  # clips in a micro-batch on one device: as set, or as recommended
+    description: tuple[str, ...]  # a line a device, for people
+    limits: Mapping[str, int | None]  # by role, MiB that the allocator may take; None is growth (GPU) or no limit (CPU)
+    threads: Threads | None
+    cards: tuple[tuple[Role, Gpu], ...] = ()  # real GPUs only
+    compute_capability: tuple[int, int] | None = None  # the least of the GPUs that train
+
+
+def prepare(config: TrainConfig) -> Devices:
+    """Chooses the devices and configures TensorFlow for them.
+
+    Must run before TensorFlow's runtime starts: device order, visibility, logical devices, limits and growth
+    can only be set then. Raises TrainerError for what the host cannot give.
+    """
+    refuse_settings_without_effect(config)
+    host = look_at_host(config)
+    plan = choose(config, host)
+    apply(plan, import_tensorflow())
+    devices = describe(plan)
+    _announce(plan)
+    return devices
+
+
+def look_at_host(config: TrainConfig) -> HostView:
+    """Devices that a run can be placed on here. TensorFlow is imported for that, and its runtime is not started.
+
+    Raises TrainerError where the host's GPUs cannot be asked for.
+    """
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    found = () if config.training.device == "cpu" else _ask_host(gpus)
+    cuda_build = bool(import_tensorflow().test.is_built_with_cuda())
+    return HostView(
+        gpus=found,
+        cuda_bus_ids=_ask_host(cuda_bus_ids) if found and cuda_build else (),
+        cuda_build=cuda_build,
+        cores=len(os.sched_getaffinity(0)),
+        cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )
+
+
+def resolve_precision(config: TrainConfig, devices: Devices) -> str:
+    """float32, bfloat16 or float16, as set; `auto` takes what the GPU has fast units for.
+
+    bfloat16 from compute capability 8.0 (Ampere), float16 from 7.0 (Volta), float32 below and on a CPU
+    (CUDA C++ Programming Guide, table of arithmetic throughput by compute capability).
+    """
+    if config.training.precision != "auto":
+        return config.training.precision
+    capability = devices.compute_capability
+    if devices.kind == "cpu" or capability is None or capability < (7, 0):
+        return "float32"
+    return "bfloat16" if capability >= (8, 0) else "float16"
+
+
+def resolve_xla(config: TrainConfig, devices: Devices) -> bool:
+    """True where each device's function is compiled with XLA: as set, otherwise on GPUs only."""
+    return devices.kind == "gpu" if config.training.xla is None else config.training.xla
+
+
+def keeping_to_its_cores(devices: Devices) -> AbstractContextManager[None]:
+    """Enter this around every call of a compiled function, the first one (which traces it) included.
+
+    In a split over CPU devices it runs the operations of a function one after the other in the calling thread.
+    TensorFlow would spread them over all cores otherwise: each device alone would seem faster, and two at once would
+    get in each other's way (overlapped ÷ ideal rate on 2 cores: 0.76 without it, 1.0 with it). Elsewhere it does
+    nothing: a GPU has its own queue, and a device that is alone may have all cores.
+    """
+    if devices.kind == "cpu" and devices.strategy == "split":
+        import tensorflow as tf
+
+        scope: AbstractContextManager[None] = tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR")
+        return scope
+    return nullcontext()
+
+
+# -- acting --------------------------------------------------------------------------------------------------
+
+_applied: DevicePlan | None = None
+
+
+def apply(plan: DevicePlan, tensorflow: ModuleType) -> None:
+    """Configures TensorFlow, starts its runtime, and checks that it did what it was told.
+
+    Raises TrainerError where the runtime already runs otherwise: a process has one device configuration.
+    """
+    global _applied
+    if _runtime_started():
+        if _applied is None or _setup(_applied) != _setup(plan):
+            raise TrainerError(
+                "TensorFlow's runtime has already started in this process with other devices, and cannot be set "
+                "up anew: call prepare() or train() before anything else of TensorFlow, or start a new process"
+            )
+        return
+    try:
+        if plan.threads is not None:
+            tensorflow.config.threading.set_intra_op_parallelism_threads(plan.threads.intra_op)
+            tensorflow.config.threading.set_inter_op_parallelism_threads(plan.threads.inter_op)
+        if plan.kind == "cpu":
+            _apply_cpu(plan, tensorflow)
+        else:
+            _apply_gpus(plan, tensorflow)
+    except (ValueError, RuntimeError) as error:
+        raise TrainerError(f"TensorFlow refuses this device configuration: {error}") from error
+    _start(plan, tensorflow)
+    _applied = plan
+
+
+def _apply_cpu(plan: DevicePlan, tensorflow: ModuleType) -> None:
+    config = tensorflow.config
+    if len(plan.assigned) > 1 and plan.threads is not None and plan.threads.intra_op > 1:
+        # Else all CPU devices share one pool of intra-op threads (tensorflow/core/common_runtime/local_device.cc).
+        os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
+    if plan.strategy == "split":
+        # The graph optimizer may turn sums of large tensors into reference variables, which the single-threaded
+        # executor of keeping_to_its_cores refuses.
+        config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    config.set_visible_devices([], "GPU")
+    (cpu,) = config.list_physical_devices("CPU")
+    config.set_logical_device_configuration(cpu, [config.LogicalDeviceConfiguration() for _ in range(plan.cpu_devices)])
+
+
+def _apply_gpus(plan: DevicePlan, tensorflow: ModuleType) -> None:
+    config = tensorflow.config
+    physical = config.list_physical_devices("GPU")
+    most = max(one.physical for one in plan.assigned)
+    if len(physical) <= most:
+        raise TrainerError(
+            f"TensorFlow sees {len(physical)} GPUs where the driver has at least {most + 1}: its CUDA libraries "
+            "do not fit (the lines that it logged above name what is missing); or train with --device cpu"
+        )
+    chosen = {one.logical: one for one in plan.assigned}
+    config.set_visible_devices([physical[chosen[logical].physical] for logical in sorted(chosen)], "GPU")
+    for one in plan.assigned:
+        if one.limit_mib is not None:
+            config.set_logical_device_configuration(
+                physical[one.physical], [config.LogicalDeviceConfiguration(memory_limit=one.limit_mib)]
+            )
+        else:
+            config.experimental.set_memory_growth(physical[one.physical], True)
+
+
+def _start(plan: DevicePlan, tensorflow: ModuleType) -> None:
+    kind = plan.kind.upper()
+    try:
+        started = tensorflow.config.list_logical_devices(kind)
+    except (RuntimeError, tensorflow.errors.OpError) as error:
+        raise TrainerError(f"TensorFlow could not start on these devices: {error}", exit_code=1) from error
+    expected = plan.cpu_devices if plan.kind == "cpu" else len(plan.assigned)
+    if len(started) != expected:
+        raise TrainerError(
+            f"TensorFlow started {len(started)} {kind} devices where {expected} were configured", exit_code=1
+        )
+    if plan.kind == "gpu" and plan.isolation:
+        _read_back(plan, tensorflow)
+
+
+def _read_back(plan: DevicePlan, tensorflow: ModuleType) -> None:
+    physical = tensorflow.config.list_physical_devices("GPU")
+    for one in plan.assigned:
+        held = tensorflow.config.get_logical_device_configuration(physical[one.physical])
+        limits = [configuration.memory_limit for configuration in held or ()]
+        if limits != [one.limit_mib]:
+            raise TrainerError(
+                f"the limit of {one.limit_mib} MiB on {_name(one)} is not in force: TensorFlow has {limits}"
+            )
+
+
+def _setup(plan: DevicePlan) -> tuple[object, ...]:
+    """Part of a plan that is fixed once the runtime has started."""
+    on_gpu = sorted((one.physical, one.limit_mib or 0) for one in plan.assigned) if plan.kind == "gpu" else []
+    return plan.kind, plan.cpu_devices, plan.threads, plan.isolation, on_gpu
+
+
+def _runtime_started() -> bool:
+    from tensorflow.python.eager import context  # there is no public way to ask
+
+    return bool(context.context()._initialized)  # noqa: SLF001
+
+
+def _ask_host(question: Callable[[], tuple[Answer, ...]]) -> tuple[Answer, ...]:
+    try:
+        return question()
+    except HostError as error:
+        raise TrainerError(f"{error} (--device cpu trains without GPUs)") from error
+
+
+# -- telling -------------------------------------------------------------------------------------------------
+
+
+def describe(plan: DevicePlan) -> Devices:
+    """The devices of a plan under TensorFlow's names."""
+    models = [one for one in plan.assigned if one.role == "model"]
+    capabilities = [one.gpu.compute_capability for one in models if one.gpu is not None]
+    known = [capability for capability in capabilities if capability is not None]
+    return Devices(
+        kind=plan.kind,
+        strategy=plan.strategy,
+        data=_device(plan, plan.of("data")),
+        model=_device(plan, models[0]),
+        replicas=tuple(_device(plan, one) for one in models),
+        batch_size=plan.batch_size,
+        description=tuple(f"{one.role}: {_name(one)} as {_device(plan, one)}" for one in plan.assigned),
+        limits={one.role: one.limit_mib for one in plan.assigned},
+        threads=plan.threads,
+        cards=tuple((one.role, one.gpu) for one in plan.assigned if one.gpu is not None),
+        compute_capability=min(known) if len(known) == len(models) else None,
+    )
+
+
+def _device(plan: DevicePlan, one: Assigned) -> str:
+    return f"/device:{plan.kind.upper()}:{one.logical}"
+
+
+def _name(one: Assigned) -> str:
+    if one.gpu is None:
+        return f"logical CPU device {one.physical}"
+    return f"GPU {one.gpu.index} ({one.gpu.name}, {one.gpu.uuid})"
+
+
+def _announce(plan: DevicePlan) -> None:
+    for note in plan.notes:
+        log.info("%s", note)
+    mode = "Single-GPU Buffered Mode" if plan.strategy == "single" else "Multi-GPU Mode"
+    log.info("Intelligent GPU Pipeline: %s (strategy %s)", mode, plan.strategy)
+    for one in plan.assigned:
+        title = "Data Processing GPU" if one.role == "data" else "Model Training GPU"
+        log.info("%s: %s, %s%s", title, _name(one), _device(plan, one), _mapping(one))
+        if one.gpu is not None:
+            log.info("  %s", f"memory limit {one.limit_mib} MiB" if one.limit_mib else "memory growth, no limit")
+    if plan.threads is not None and plan.kind == "cpu":
+        log.info(
+            "Threads: %d in one operation, %d operations side by side",
+            plan.threads.intra_op,
+            plan.threads.inter_op,
+        )
+    if plan.strategy != "single":
+        log.info("Multi-GPU configuration completed successfully")
+
+
+def _mapping(one: Assigned) -> str:
+    if one.gpu is None or one.gpu.index == one.logical:
+        return ""
+    return f" (Original GPU {one.gpu.index} is now mapped to GPU:{one.logical})"

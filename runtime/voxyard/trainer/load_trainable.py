@@ -1,0 +1,53 @@
+"""Makes the trainable of a run: our own model, or the one that `--model-module` names."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.trainable import Trainable
+
+Factory = Callable[[TrainConfig, tuple[str, ...]], Trainable]
+
+
+def load_trainable(config: TrainConfig, speakers: tuple[str, ...]) -> Trainable:
+    """Our own model, or the one of `model.module`.
+
+    Raises TrainerError where the module, the factory or a part of the protocol is missing.
+    """
+    if config.model.module is None:
+        from voxyard.trainer.model.trainable_tts import TextToSpeech
+
+        return TextToSpeech(config, speakers)
+    factory = _find_factory(config.model.module)
+    made = factory(config, speakers)
+    missing = [name for name in _PARTS if not hasattr(made, name)]
+    if missing:
+        raise TrainerError(
+            f"--model-module {config.model.module} made a {type(made).__name__} without {', '.join(missing)}; "
+            f"a trainable has {', '.join(_PARTS)} (see voxyard.trainer.Trainable)"
+        )
+    return made
+
+
+_PARTS = ("sample_rate", "batch_spec", "features", "build", "losses", "optimizer", "speak")
+
+
+def _find_factory(path: str) -> Factory:
+    module_name, colon, name = path.partition(":")
+    if not (module_name and colon and name):
+        raise TrainerError(f"--model-module {path!r}: expected package.module:factory")
+    try:
+        module: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise TrainerError(
+            f"--model-module {path}: no module named {error.name!r}; is it installed, or its folder on PYTHONPATH?"
+        ) from error
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        raise TrainerError(f"--model-module {path}: {module_name} has no callable {name!r}")
+    found: Factory = factory
+    return found

@@ -1,0 +1,1 @@
+"""Text-to-speech model on TensorFlow: features, layers, losses, optimizer, Griffin-Lim."""

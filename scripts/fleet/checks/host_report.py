@@ -1,0 +1,60 @@
+"""Survey of all hosts in parallel: their facts, their workloads, and the findings of the preflight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from fleet.checks.finding import Finding
+from fleet.checks.preflight import preflight
+from fleet.checks.requirements import Needs
+from fleet.facts.fact import Unknown
+from fleet.facts.host import HostFacts, collect
+from fleet.inventory.hosts import Host
+from fleet.release.gpu_assignment import Assignment, assign
+from fleet.ssh.connection_pool import GroupResult, Session, connected, on_every_host
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """One host, what is known of it, and the judgement."""
+
+    host: Host
+    facts: HostFacts
+    assignment: Assignment
+    findings: tuple[Finding, ...]
+
+    @property
+    def address(self) -> str:
+        """Listen address of its exporter: as the inventory says, else the address that the login reached."""
+        if self.host.exporter_address is not None:
+            return self.host.exporter_address
+        return self.host.address if isinstance(self.facts.login, Unknown) else self.facts.login.address
+
+    @property
+    def has_gpus(self) -> bool:
+        """True where there is a GPU to reserve, and a toolkit that gives it to containers."""
+        toolkit = not isinstance(self.facts.toolkit, Unknown) and self.facts.toolkit.present
+        return toolkit and not isinstance(self.facts.gpus, Unknown) and bool(self.facts.gpus)
+
+
+def look(session: Session, host: Host, needs: Needs) -> Surveyed:
+    """Survey of one host over a connection that is open. Raises HostFailedError when it breaks."""
+    facts = collect(session)
+    assignment = assign(facts, host)
+    return Surveyed(host, facts, assignment, preflight(facts, host, needs, assignment))
+
+
+def survey(
+    hosts: Sequence[Host],
+    needs: Needs,
+    connect: Callable[[Host], AbstractContextManager[Session]] = connected,
+) -> GroupResult[Surveyed]:
+    """Look at every host; one that cannot be reached, or had not answered at a Ctrl-C, stands among the failed."""
+
+    def over_a_connection(host: Host) -> Surveyed:
+        with connect(host) as session:
+            return look(session, host, needs)
+
+    return on_every_host(hosts, over_a_connection, keep=True)

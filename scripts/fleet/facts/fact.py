@@ -1,0 +1,53 @@
+"""A fact: the command that asks a host for it, and the parser of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from fleet.ssh.command_batch import Answer, Command
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Placeholder for a fact that could not be had, with the host's own words."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fact(Generic[T_co]):
+    """One thing to know of a host. `parse` raises ValueError for text in which it cannot be found."""
+
+    name: str
+    text: str
+    parse: Callable[[str], T_co]
+    seconds: int = 20
+
+    @property
+    def command(self) -> Command:
+        """Command that asks the host for the fact."""
+        return Command(self.name, self.text, self.seconds)
+
+    def read(self, answer: Answer) -> T_co | Unknown:
+        """The fact, or why it is unknown."""
+        if not answer.ok:
+            return Unknown(answer.said)
+        try:
+            return self.parse(answer.out)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            found = " ".join(answer.out.split())[:200] or "no output"
+            return Unknown(f"{self.name}: not understood ({error}): {found}")
+
+    def among(self, answers: Mapping[str, Answer]) -> T_co | Unknown:
+        """The fact out of the answers to a batch."""
+        return self.read(answers[self.name])
+
+
+def known(value: T | Unknown, otherwise: T) -> T:
+    """The value, or `otherwise` where it is unknown."""
+    return otherwise if isinstance(value, Unknown) else value

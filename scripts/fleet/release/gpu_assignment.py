@@ -1,0 +1,144 @@
+"""GPU assignment: workloads to the GPUs of a host, with limits; decided by the code that the host itself runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from fleet.facts.fact import Unknown
+from fleet.facts.gpus import HostGpu
+from fleet.facts.host import HostFacts
+from fleet.inventory.hosts import Host
+from voxyard.host import Gpu, HostError
+from voxyard.host.limits import BARK_WORKER_MIB, TrainerLimits, bark_limit_mib
+from voxyard.host.pairing import unusable
+from voxyard.host.plan import Links, TrainerPlan, plan_trainer
+from voxyard.host.topology import TopologyError, parse, parse_p2p
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One thing that is to run on a GPU."""
+
+    workload: Literal["trainer", "bark"]
+    role: Literal["data", "model", "bark"]
+    gpu: str  # UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Workloads and GPUs of one host, with the reasons; empty where the inventory assigns no GPUs."""
+
+    workloads: tuple[Workload, ...] = ()
+    limits: TrainerLimits | None = None
+    bark_limits: Mapping[str, int] = field(default_factory=dict)  # MiB that a worker's allocator may take, by UUID
+    reason: str = ""
+    warnings: tuple[str, ...] = ()  # of the pair's link
+    notes: tuple[str, ...] = ()  # what is not known of the links
+    peer_access: bool | None = None  # between the pair; None: not told, or no pair
+    problem: str | None = None  # why what the inventory wants has no GPUs
+
+
+def assign(facts: HostFacts, host: Host) -> Assignment:
+    """Assignment of the inventory's roles on this host."""
+    wanted = {"trainer", "bark"} & set(host.roles)
+    if not wanted or isinstance(facts.gpus, Unknown) or not facts.gpus:
+        return Assignment()
+    gpus = tuple(_as_empty(gpu) for gpu in facts.gpus)
+    if "trainer" not in wanted:
+        return _with_bark(Assignment(), gpus, host, 0)
+    links = _links(facts)
+    try:
+        plan, shared = _trainer(gpus, links, host, beside_bark="bark" in wanted)
+    except HostError as error:
+        return Assignment(problem=str(error), notes=links.notes)
+    data, model = plan.limits.data, plan.limits.model
+    assignment = Assignment(
+        workloads=(
+            *([] if data is None else [Workload("trainer", "data", data.uuid)]),
+            Workload("trainer", "model", model.uuid),
+        ),
+        limits=plan.limits,
+        reason=plan.reason,
+        warnings=plan.warnings,
+        notes=links.notes,
+        peer_access=None if data is None or links.p2p is None else links.p2p.ok(data.index, model.index),
+    )
+    if "bark" not in wanted:
+        return assignment
+    return _with_bark(assignment, gpus if shared else _left(gpus, plan), host, shared)
+
+
+def _trainer(gpus: Sequence[Gpu], links: Links, host: Host, *, beside_bark: bool) -> tuple[TrainerPlan, int]:
+    """The trainer's plan, and the MiB that it leaves for Bark on its GPUs: none where Bark has GPUs of its own.
+
+    Bark must get a GPU: a pair that would take all is shared where it has room for both; without the room the trainer
+    takes one GPU alone, and only a GPU that is the last one is shared. Raises HostError.
+    """
+    plan = plan_trainer(gpus, links, policy=host.memory_policy)
+    if not beside_bark or _fit(_left(gpus, plan)):
+        return plan, 0
+    worker = BARK_WORKER_MIB["large"]
+    shared = plan_trainer(gpus, links, policy=host.memory_policy, shared_with_bark_mib=worker)
+    alone = plan_trainer(gpus, links, policy=host.memory_policy, single=True)
+    if shared.limits.data is not None or not _fit(_left(gpus, alone)):
+        return shared, worker
+    return replace(alone, reason=f"GPU{alone.limits.model.index} trains alone: the others are for Bark"), 0
+
+
+def _with_bark(assignment: Assignment, gpus: Iterable[Gpu], host: Host, shared: int) -> Assignment:
+    """The assignment with a Bark worker on each of the GPUs that is fit; `shared`: MiB that a trainer leaves there."""
+    fit = _fit(gpus)
+    try:
+        limits = {gpu.uuid: bark_limit_mib(gpu, policy=host.memory_policy, shared_mib=shared) for gpu in fit}
+    except HostError as error:
+        return replace(assignment, problem=str(error))
+    workers = tuple(Workload("bark", "bark", gpu.uuid) for gpu in fit)
+    return replace(assignment, workloads=(*assignment.workloads, *workers), bark_limits=limits)
+
+
+def _fit(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    return tuple(gpu for gpu in gpus if unusable(gpu) is None)
+
+
+def _left(gpus: Iterable[Gpu], plan: TrainerPlan) -> tuple[Gpu, ...]:
+    """The GPUs that the trainer does not take."""
+    taken = {plan.limits.model.uuid} | ({plan.limits.data.uuid} if plan.limits.data is not None else set())
+    return tuple(gpu for gpu in gpus if gpu.uuid not in taken)
+
+
+def _links(facts: HostFacts) -> Links:
+    """Links as the host's nvidia-smi reports them, parsed as the host itself parses them."""
+    if isinstance(facts.topology, Unknown):
+        return Links(notes=(f"the links between the GPUs are not known: {facts.topology.why}",))
+    try:
+        topology = parse(facts.topology)
+    except TopologyError as error:
+        return Links(notes=(f"the links between the GPUs are not known: {error}",))
+    if len(topology.gpus) < 2:
+        return Links(topology)
+    if isinstance(facts.p2p, Unknown):
+        return Links(topology, notes=(f"peer access between the GPUs is not known: {facts.p2p.why}",))
+    try:
+        return Links(topology, parse_p2p(facts.p2p))
+    except TopologyError as error:
+        return Links(topology, notes=(f"peer access between the GPUs is not known: {error}",))
+
+
+def _as_empty(gpu: HostGpu) -> Gpu:
+    """The GPU as `voxyard.host` knows it, with all its memory free.
+
+    What is free changes while our own workloads run: a plan that followed it would never be the same twice.
+    """
+    return Gpu(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        name=gpu.name,
+        pci_bus_id=gpu.pci_bus_id,
+        memory_total_mib=gpu.memory_total_mib,
+        memory_free_mib=gpu.memory_total_mib,
+        compute_capability=None,
+        mig=gpu.mig,
+        problem="it could not remap a broken row of memory" if gpu.remap_failed else None,
+    )

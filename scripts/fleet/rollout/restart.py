@@ -1,0 +1,142 @@
+"""Switches the services of one host to a release: stops, starts, checks them; rolls back on failure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from fleet.errors import FleetError, HostFailedError
+from fleet.facts.fact import Unknown
+from fleet.release.manifest import Manifest, ServiceEntry
+from fleet.release.release import ENVIRONMENT_FILE
+from fleet.rollout import commands
+from fleet.rollout.change_plan import Start
+from fleet.rollout.context import StoppedError, Stopping
+from fleet.rollout.health_gate import Clock, Watch, pass_gate
+from fleet.rollout.host_state import CONTAINERS, container_of
+from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.connection_pool import Session
+
+log = logging.getLogger("fleet")
+
+
+@dataclass(slots=True)
+class Switch:
+    """Switch of one host's services to a release; records the services that it has touched."""
+
+    host: str
+    session: Session
+    stopping: Stopping
+    min_healthy_seconds: float
+    secrets: tuple[str, ...] = ()  # names of those that may have been replaced
+    say: Callable[[str], None] = log.info
+    touched: dict[str, ServiceEntry] = field(default_factory=dict)
+    limits: list[str] = field(default_factory=list)  # what was verified, in words
+    going_back: bool = False
+
+    def carry_out(self, release: Manifest, starts: Iterable[Start], removals: Iterable[ServiceEntry]) -> None:
+        """Stop what the release has no more, then each service in its order: stop, start, gate.
+
+        Two copies of a service do not fit into the memory of a GPU, so the old one ends first. Raises
+        HostFailedError at the first that is not well, StoppedError before a step that is not to be begun any more.
+        """
+        for entry in removals:
+            self._stop(entry, remove=True)
+        for each in starts:
+            if each.wait_only:
+                log.info("%s: waiting for %s", self.host, each.service.name)
+                self.touched.setdefault(each.service.name, each.service)  # by whoever started it
+            else:
+                self._anew(release, each.service)
+            self._gate(each.service, fresh=not each.wait_only)
+
+    def back_to(self, before: Manifest | None) -> str:
+        """Make what was touched run as the release `before` says, from what is on the host; in words, how that ended.
+
+        Without one, what was started is taken away.
+        """
+        if not self.touched:
+            return "nothing that runs was touched"
+        self.going_back = True
+        try:
+            self._back_to(before)
+        except StoppedError:
+            return f"going back was stopped too: {self.standing(before)}"
+        except FleetError as error:
+            return f"going back failed too: {error}\n{self.standing(before)}"
+        if before is None:
+            return "what was started is taken away again: there was no release before"
+        return f"rolled back to release {before.id}"
+
+    def standing(self, current: Manifest | None) -> str:
+        """State of the host, whose current release is `current`, and the command that brings it in order."""
+        release = "no release is current: fab deploy goes on"
+        if current is not None:
+            release = (
+                f"release {current.id} is still the current one: fab deploy goes on, and "
+                f"fab rollback --host {self.host} --release {current.id} goes back to it (without --release it goes "
+                "to the one before that)"
+            )
+        return f"{self.services()}; {release}"
+
+    def services(self) -> str:
+        """Touched services and their states, in words."""
+        try:
+            containers = CONTAINERS.among(self.session.run([CONTAINERS.command]))
+        except HostFailedError as error:
+            return f"how its services are is not known ({error})"
+        if isinstance(containers, Unknown):
+            return f"how its services are is not known ({containers.why})"
+        found = {name: container_of(containers, name) for name in self.touched}
+        return ", ".join(
+            f"{name} is not there" if each is None else f"{name} of release {each.release} is {each.said}"
+            for name, each in found.items()
+        )
+
+    def _back_to(self, before: Manifest | None) -> None:
+        if self.secrets:
+            self._must("put back its secrets", commands.restore_secrets(self.secrets))
+        touched = list(self.touched.values())
+        for entry in reversed(touched):
+            if before is None or before.service(entry.name) is None:
+                self._stop(entry, remove=True)
+        if before is None:
+            return
+        for service in [each for each in before.services if each.name in self.touched]:
+            log.info("%s: going back to %s of release %s", self.host, service.name, before.id)
+            self._anew(before, service)
+            self._gate(service, fresh=True)
+
+    def _anew(self, release: Manifest, service: ServiceEntry) -> None:
+        """Stop and start: one step, so that nobody who stops in between leaves a host without the service."""
+        self._stop(service)
+        log.info("%s: starting %s", self.host, service.name)
+        command = commands.start(release.id, release.compose_files, ENVIRONMENT_FILE, service.name)
+        self._must(f"start {service.name}", command)
+
+    def _stop(self, service: ServiceEntry, *, remove: bool = False) -> None:
+        self.stopping.check(going_back=self.going_back)
+        log.info("%s: stopping %s (it has %d s)", self.host, service.name, service.stop_seconds)
+        self.touched.setdefault(service.name, service)
+        self._must(f"stop {service.name}", commands.stop(service.name, service.stop_seconds, remove=remove))
+
+    def _gate(self, service: ServiceEntry, *, fresh: bool) -> None:
+        self.stopping.check(going_back=self.going_back)
+        log.info(
+            "%s: waiting until %s is well (at most %d s) and stays so for %.0f s",
+            self.host, service.name, service.healthy_seconds, self.min_healthy_seconds,
+        )  # fmt: skip
+        clock = Clock(partial(self.stopping.wait, going_back=self.going_back), self.stopping.now)
+        watch = Watch(self.min_healthy_seconds, fresh)
+        verified = pass_gate(self.host, self.session, service, clock, watch, self.say)
+        for line in verified:
+            log.info("%s: %s: %s", self.host, service.name, line)
+        self.limits += [f"{service.name}: {line}" for line in verified]
+
+    def _must(self, what: str, command: Command) -> Answer:
+        answer = self.session.run([command])[command.name]
+        if not answer.ok:
+            raise HostFailedError(f"{self.host} could not {what}: {answer.said}")
+        return answer

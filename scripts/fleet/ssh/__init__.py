@@ -1,0 +1,1 @@
+"""SSH connections to hosts: OpenSSH, routes over jump hosts, host keys, rsync."""
