@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
 
 import yaml
 from rule_replay import Fired, Recording, replay

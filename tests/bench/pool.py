@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
 
 from engines import TonesEngine
 from simulated_pool import SimulatedEngine, SimulatedPool, Spell

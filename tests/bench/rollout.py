@@ -23,7 +23,7 @@ from unittest import mock
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
+sys.path[:0] = [str(ROOT / "scripts"), *map(str, (ROOT / "tests/support").glob("*/"))]
 
 from simulated_fleet import LeapingClock, SimulatedFleet
 from tiny_model import write_model

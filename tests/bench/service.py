@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
 
 import httpx
 import psutil

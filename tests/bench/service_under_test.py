@@ -6,7 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
 
 from frontends import TonesFrontend
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pytest
 import yaml
-from hastened import hasten, hastened_rules
+from fast_clock import hasten, hastened_rules
 from tests.fleet.bed import watchers
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost, HostFactory

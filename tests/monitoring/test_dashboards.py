@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 from grafana_foundation_sdk.models.dashboard import Dashboard
-from past import serving
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
+from series import serving
 
 import build
 from boards.document import PLAIN_VALUES, STEP, Document, documents

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from exporters import free_port
-from past import Past, serving, write
+from series import Past, serving, write
 
 import preview
 from boards.document import PLAIN_VALUES, Document, documents

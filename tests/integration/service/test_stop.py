@@ -19,7 +19,7 @@ import httpx
 import psutil
 import pytest
 import stopped_service
-from desks import marks
+from documents import marks
 
 from voxyard.service.documents.store import Store
 
@@ -37,7 +37,10 @@ class Service:
     def __init__(self, folder: Path, *, chunk: float, drain: float = PATIENCE, stop: float = 0.0) -> None:
         self.data, self._marks = folder / "data", folder / "marks"
         self._marks.mkdir(exist_ok=True)
-        paths = [str(Path(stopped_service.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [
+            *map(str, Path(stopped_service.__file__).parents[1].glob("*/")),
+            *filter(None, [os.environ.get("PYTHONPATH")]),
+        ]
         arguments = [str(each) for each in (self.data, self._marks, chunk, drain, stop)]
         self.process = subprocess.Popen(
             [sys.executable, stopped_service.__file__, *arguments],

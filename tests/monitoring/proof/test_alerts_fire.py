@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from faulty_metrics import RUN as SICK_RUN
+from faulty_metrics import SMALL_MODEL
 from monitoring_queries import rules
 from proof_run import BROKEN, DATA, GPUS, HOST, HOT, LOST, MODEL, RUN, SICK, SILENT, SMALL, Proof
-from sick_host import RUN as SICK_RUN
-from sick_host import SMALL_MODEL
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hastened import FACTOR, SCRAPE_SECONDS
+from fast_clock import FACTOR, SCRAPE_SECONDS
 from monitoring_programs import Result
 from monitoring_queries import Query, dashboard_queries, filled, label_values, rules
 from proof_run import Proof

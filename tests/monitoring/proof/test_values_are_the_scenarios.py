@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from hastened import SCRAPE_SECONDS
+from fast_clock import SCRAPE_SECONDS
+from faulty_metrics import CHUNK_SECONDS, DISK_FREE, MEMORY_FREE, STEP_SECONDS, VARIATION, WAIT_SECONDS
 from monitoring_queries import EVERYTHING, dashboard_queries, filled
 from proof_run import BATCH_SIZE, BROKEN, CLAIMS, DATA, GPUS, HOST, LEARNING_RATE, LOST, MODEL, RUN, SICK, SLOTS, Proof
 from scenario import MIB, GpuState
-from sick_host import CHUNK_SECONDS, DISK_FREE, MEMORY_FREE, STEP_SECONDS, VARIATION, WAIT_SECONDS
 
 pytestmark = pytest.mark.timeout(400)
 

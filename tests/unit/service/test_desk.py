@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from desks import ThreadPool, audio_of, new_document, words_of
+from documents import ThreadPool, audio_of, new_document, words_of
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.audio_store import Shelf
@@ -559,6 +559,6 @@ def test_sound_of_another_rate_is_a_failed_chunk(
     def strange(request: Request, _: int) -> Any:
         return audio_of(new, 0)
 
-    monkeypatch.setattr("desks.Result", lambda chunk, audio: Result(chunk, audio, 16_000))
+    monkeypatch.setattr("documents.Result", lambda chunk, audio: Result(chunk, audio, 16_000))
     desk.desk.accept(new)
     assert "16000 samples a second, expected 24000" in (desk.state(new).reason or "")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desks import ThreadPool, audio_of, new_document
+from documents import ThreadPool, audio_of, new_document
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.audio_store import Shelf

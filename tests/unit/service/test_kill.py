@@ -11,8 +11,8 @@ import threading
 import time
 from pathlib import Path
 
-import desk_process
-from desks import marks, new_document
+import queue_process
+from documents import marks, new_document
 
 from voxyard.service.documents.store import Store
 
@@ -26,11 +26,11 @@ class Service:
     def __init__(self, data: Path, marked: Path) -> None:
         for folder in (data, marked):
             folder.mkdir(exist_ok=True)
-        support = str(Path(desk_process.__file__).parent)
-        paths = [support, *filter(None, [os.environ.get("PYTHONPATH")])]
+        support = map(str, Path(queue_process.__file__).parents[1].glob("*/"))
+        paths = [*support, *filter(None, [os.environ.get("PYTHONPATH")])]
         self.accepted: list[int] = []
         self._process = subprocess.Popen(
-            [sys.executable, desk_process.__file__, str(data), str(marked), str(DOCUMENTS), str(CHUNKS)],
+            [sys.executable, queue_process.__file__, str(data), str(marked), str(DOCUMENTS), str(CHUNKS)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdout=subprocess.PIPE,
             text=True,
@@ -96,9 +96,9 @@ def test_twenty_kills_lose_nothing_and_speak_nothing_twice(tmp_path: Path) -> No
     for chunk, times in written.items():
         assert counts[chunk] == times, f"{chunk} was spoken again"
     late = sum(max(0, times - 1 - unwritten.get(chunk, 0)) for chunk, times in counts.items())
-    assert late <= KILLS * desk_process.WORKERS, "a worker without its pool speaks on"
+    assert late <= KILLS * queue_process.WORKERS, "a worker without its pool speaks on"
     again = sum(times - 1 for times in counts.values())
-    assert again <= KILLS * desk_process.WORKERS * desk_process.ROWS * 2, "more was lost than was on its way"
+    assert again <= KILLS * queue_process.WORKERS * queue_process.ROWS * 2, "more was lost than was on its way"
     for number in range(DOCUMENTS):
         (name,) = (new_document(number).id,)
         got, expected = (folder / "audio" / name for folder in (data, calm))

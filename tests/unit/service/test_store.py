@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from desks import new_document
+from documents import new_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

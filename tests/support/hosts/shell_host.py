@@ -1,0 +1,151 @@
+"""A host that is a directory: real shells run the commands, docker and nvidia-smi are played, connections can break."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Literal
+
+from fake_docker import CLIENT, DockerServer, PlayedDocker
+
+from fleet.errors import HostFailedError
+from fleet.inventory.hosts import Host
+from fleet.ssh.command_batch import Answer, Command, script, split
+
+
+class Endpoint:
+    """Answers of a host's services over HTTP; `bad` holds paths that answer 503."""
+
+    def __init__(self) -> None:
+        self.bad: set[str] = set()
+        bad = self.bad
+
+        class Answers(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(503 if self.path in bad else 200)
+                self.end_headers()
+                self.wfile.write(b"voxyard_up 1.0\n" if self.path == "/metrics" else b"no model is loaded")
+
+            def log_message(self, *_: object) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        self.port = int(self._server.server_address[1])
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class ShellHost:
+    """A session. From its `break_at`th exchange on the connection is gone: `before` it, or in the `middle` of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = DockerServer(PlayedDocker())
+        self.home = folder / "home"
+        programs = folder / "bin"
+        for place in (self.home, programs):
+            place.mkdir(parents=True, exist_ok=True)
+        docker = programs / "docker"
+        docker.write_text(CLIENT.replace("PORT", str(self.server.port)))
+        smi = programs / "nvidia-smi"
+        smi.write_text('#!/bin/sh\ncat "$HOME/compute-apps.csv" 2>/dev/null || true\n')
+        for each in (docker, smi):
+            each.chmod(0o755)
+        self.environment = {**os.environ, "HOME": str(self.home), "PATH": f"{programs}:{os.environ['PATH']}"}
+        self.names: list[str] = []  # of the commands, an exchange a line
+        self.texts: list[str] = []
+        self.exchanges = 0
+        self.break_at: int | None = None
+        self.moment: Literal["before", "middle"] = "before"
+
+    def mend(self) -> None:
+        """A new connection."""
+        self.break_at, self.exchanges, self.names = None, 0, []
+
+    def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
+        self._note(commands)
+        text, marker = script(commands)
+        self._maybe_broken()
+        done = self._shell(text, b"")
+        return split(done.stdout.decode(), done.stderr.decode(), marker)
+
+    def send(self, command: Command, data: Iterable[bytes]) -> Answer:
+        self._note([command])
+        if self.exchanges == self.break_at and self.moment == "middle":
+            whole = b"".join(data)
+            self._shell(command.text, whole[: len(whole) // 2])
+        self._maybe_broken()
+        done = self._shell(command.text, b"".join(data))
+        return Answer(done.stdout.decode(), done.stderr.decode(), done.returncode)
+
+    def _note(self, commands: Sequence[Command]) -> None:
+        self.exchanges += 1
+        self.names.append(" ".join(command.name for command in commands))
+        self.texts += [command.text for command in commands]
+
+    def _maybe_broken(self) -> None:
+        if self.break_at is not None and self.exchanges >= self.break_at:
+            raise HostFailedError("the connection to gpu-01 broke")
+
+    def _shell(self, text: str, data: bytes) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(["sh", "-c", text], input=data, capture_output=True, env=self.environment, check=False)
+
+    @contextmanager
+    def connect(self, _: Host) -> Iterator[ShellHost]:
+        """In the place of `connected`."""
+        yield self
+
+    # -- what a test looks at ------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        return self.home / ".voxyard"
+
+    @property
+    def engine(self) -> PlayedDocker:
+        """Its docker."""
+        return self.server.engine
+
+    def services(self) -> dict[str, str]:
+        """The configuration with which each service runs."""
+        return self.engine.services()
+
+    def like(self, folder: Path) -> ShellHost:
+        """Another host that has all that this one has."""
+        other = ShellHost(folder)
+        shutil.copytree(self.home, other.home, symlinks=True, dirs_exist_ok=True)
+        other.server.engine = self.engine.copy()
+        return other
+
+    def close(self) -> None:
+        """It is gone."""
+        self.server.close()
+
+    def audit(self) -> list[dict[str, str]]:
+        path = self.folder / "audit.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def tree(self) -> dict[str, str]:
+        """Every file and link below ~/.voxyard, with its time, size and target."""
+        found = {}
+        for path in sorted(self.folder.rglob("*")):
+            state = path.lstat()
+            target = str(path.readlink()) if path.is_symlink() else ""
+            found[str(path.relative_to(self.folder))] = (
+                f"{state.st_mode:o} {state.st_mtime_ns} {state.st_size} {target}"
+            )
+        return found
+
+    @property
+    def current(self) -> str | None:
+        link = self.folder / "current"
+        return link.readlink().name if link.is_symlink() else None

@@ -1,0 +1,141 @@
+"""Scrapes of simulated hosts replayed against the project's rules by promtool: which alerts fire, and when."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+RULES = Path(__file__).resolve().parents[3] / "deploy" / "prometheus" / "rules"
+_FIRED = re.compile(r'\{(alertname="[^}]*)\} ([0-9.E+-]+)')
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True)
+class Fired:
+    """An alert's first moment and how long it fired, in seconds of simulated time."""
+
+    name: str
+    severity: str
+    labels: Mapping[str, str]
+    first: float
+    seconds: float
+
+
+class Recording:
+    """Samples of all series, in even steps."""
+
+    def __init__(self, interval: float) -> None:
+        """`interval` is that of scrapes and of rules, in seconds."""
+        self.interval = interval
+        self.steps = 0
+        self._values: dict[str, list[tuple[int, float]]] = {}
+        rules = "\n".join(file.read_text(encoding="utf-8") for file in RULES.glob("*.yaml"))
+        self._read = set(re.findall(r"[a-zA-Z_:]\w*", rules))
+
+    def add(self, instance: str, scraped: Mapping[str, Mapping[str, float] | None]) -> None:
+        """One scrape of every job of a host, and what Prometheus adds: `up`."""
+        for job, series in scraped.items():
+            target = f'instance="{instance}",job="{job}"'
+            self._put(f"up{{{target}}}", 0.0 if series is None else 1.0)
+            for name, value in (series or {}).items():
+                bare = name.removesuffix("}")
+                self._put(f"{bare}{'' if bare.endswith('{') else ','}{target}}}", value)
+
+    def missing(self, instance: str, job: str) -> None:
+        """A target that is known and does not answer."""
+        self._put(f'up{{instance="{instance}",job="{job}"}}', 0.0)
+
+    def step(self) -> None:
+        """On to the next moment."""
+        self.steps += 1
+
+    def _put(self, series: str, value: float) -> None:
+        if series.partition("{")[0] in self._read:  # the rest no rule reads
+            self._values.setdefault(series, []).append((self.steps, value))
+
+    def document(self, directory: Path) -> Path:
+        """A test of promtool that reports every alert that ever fired (it expects none)."""
+        end = int((self.steps - 1) * self.interval)
+        firing = 'ALERTS{alertstate="firing"}'
+        every = f"[{end + 1}s:{self.interval:g}s]"
+        lines = [
+            f"rule_files: [{', '.join(str(file) for file in sorted(RULES.glob('*.yaml')))}]",
+            f"evaluation_interval: {self.interval:g}s",
+            "tests:",
+            f"  - interval: {self.interval:g}s",
+            "    input_series:",
+        ]
+        for series, samples in sorted(self._values.items()):
+            lines += [f"      - series: '{series}'", f"        values: '{' '.join(_words(samples, self.steps))}'"]
+        lines.append("    promql_expr_test:")
+        for expression in (f"min_over_time(timestamp({firing}){every})", f"count_over_time({firing}{every})"):
+            lines += [f"      - expr: {expression}", f"        eval_time: {end}s", "        exp_samples: []"]
+        path = directory / "replay.yaml"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+
+def replay(recording: Recording, directory: Path, *, promtool: str = "promtool") -> list[Fired]:
+    """Every alert that fired but the Watchdog, by its first moment. Raises RuntimeError where promtool fails."""
+    done = subprocess.run(
+        [promtool, "test", "rules", str(recording.document(directory))], capture_output=True, text=True, check=False
+    )
+    text = done.stdout + done.stderr
+    parts = re.findall(r'expr: "(min_over_time|count_over_time).*?got: ?(.*?)(?=\n\s*expr: |\Z)', text, re.DOTALL)
+    if len(parts) != 2:
+        raise RuntimeError(f"promtool did not tell what fired (it is to say `got:` twice): {text[:2000]}")
+    firsts, counts = (dict(_fired(part)) for _, part in parts)
+    if not any('alertname="Watchdog"' in labels for labels in firsts):
+        raise RuntimeError(f"the Watchdog does not fire: the rules were not evaluated: {text[:2000]}")
+    found = []
+    for text_of_labels, first in firsts.items():
+        labels = dict(_LABEL.findall(text_of_labels))
+        seconds = counts[text_of_labels] * recording.interval
+        if labels["alertname"] != "Watchdog":
+            found.append(Fired(labels["alertname"], labels["severity"], labels, first, seconds))
+    return sorted(found, key=lambda each: (each.first, each.name))
+
+
+def _fired(text: str) -> Iterator[tuple[str, float]]:
+    for labels, value in _FIRED.findall(text):
+        yield labels, float(value)
+
+
+def _words(samples: list[tuple[int, float]], steps: int) -> Iterator[str]:
+    """Runs in promtool's notation; where a series vanishes from a scrape it is stale, as in Prometheus."""
+    expected = 0
+    for (value, offset), run in groupby(_numbered(samples), key=lambda each: (each[1], each[2])):
+        steps_of_run = [step for step, _, _ in run]
+        start, length = steps_of_run[0], len(steps_of_run)
+        if start > expected:
+            yield from _gap(start - expected, was_there=expected > 0)
+        if offset is None:
+            yield from [_number(float(value))] * length
+        else:
+            yield _number(float(value)) + (f"+0x{length - 1}" if length > 1 else "")
+        expected = start + length
+    if expected < steps:
+        yield from _gap(steps - expected, was_there=True)
+
+
+def _numbered(samples: Iterable[tuple[int, float]]) -> Iterator[tuple[int, str, int | None]]:
+    """(step, value as text, which unbroken stretch); None for what cannot be in a run: NaN, infinity."""
+    for place, (step, value) in enumerate(samples):
+        yield step, repr(value), step - place if math.isfinite(value) else None
+
+
+def _gap(length: int, *, was_there: bool) -> Iterator[str]:
+    if was_there:
+        yield "stale"
+        length -= 1
+    if length:
+        yield f"_x{length}"
+
+
+def _number(value: float) -> str:
+    return repr(value) if math.isfinite(value) else ("NaN" if math.isnan(value) else f"{value:+}".replace("inf", "Inf"))

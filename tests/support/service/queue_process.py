@@ -1,0 +1,46 @@
+"""A service without its HTTP, as a process that can be killed: `queue_process.py DATA MARKS DOCUMENTS CHUNKS`.
+
+It accepts the documents, each under its idempotency key, says `accepted N` for each that is in the store, and ends
+when all are completed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from documents import SAMPLES, new_document
+
+from voxyard.service.config import ServiceSection
+from voxyard.service.documents.audio_store import Shelf
+from voxyard.service.documents.queue import Desk
+from voxyard.service.documents.store import Store
+from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.engine import EngineName
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.worker_process import Device
+
+WORKERS, ROWS = 2, 4
+
+
+def main(data: Path, marks: Path, documents: int, chunks: int) -> None:
+    """Serve until everything is completed."""
+    store = Store(data / "store.sqlite")
+    shelf = Shelf(data / "audio", quota=2**30)
+    engine = EngineName("documents:marking", {"marks": str(marks), "rows": ROWS, "samples": SAMPLES, "seconds": 0.04})
+    with Pool(engine, [Device(f"cpu {number}") for number in range(WORKERS)], limits=Limits(back_off=0.01)) as pool:
+        desk = Desk(store, shelf, pool, ServiceSection(active_documents=3), Pauses())
+        desk.start()
+        for number in range(documents):
+            desk.accept(new_document(number, chunks, idempotency_key=f"key {number}", fingerprint="the same"))
+            print("accepted", number, flush=True)
+        while store.counts()["completed"] < documents:
+            time.sleep(0.01)
+        desk.close()
+    store.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

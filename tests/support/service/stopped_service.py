@@ -1,0 +1,55 @@
+"""A service as a process that is told to end: all of it is real but the engine, which speaks tones and leaves marks.
+
+`stopped_service.py DATA MARKS SECONDS DRAIN STOP`: a chunk takes SECONDS; at the end chunks in work have DRAIN seconds,
+open requests STOP. The address is the first line of standard output.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from frontends import TonesFrontend
+
+from voxyard.service.config import ServiceSection
+from voxyard.service.http.logging import write_json_logs
+from voxyard.service.lifespan import assembled
+from voxyard.service.server import listen, serve
+from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.config import SpeechSection
+from voxyard.speech.engine import EngineName
+from voxyard.speech.open_pool import open_pool
+from voxyard.telemetry.workloads import Registry
+
+
+class MarkingFrontend(TonesFrontend):
+    """The front of `documents:marking`."""
+
+    @property
+    def engine(self) -> EngineName:
+        return EngineName("documents:marking", self.settings)
+
+
+def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_seconds: float) -> int:
+    """Serve until a signal comes."""
+    section = ServiceSection(data_dir=data, port=0, drain_seconds=drain_seconds, stop_seconds=stop_seconds)
+    frontend = MarkingFrontend({"marks": str(marks), "rows": 1, "samples": 24, "seconds": seconds})
+    speech, registry = SpeechSection(max_parallel_tts_workers=1), Registry()
+    write_json_logs()
+    with (
+        listen(section) as listener,
+        open_pool(frontend.engine, speech, "cpu", workload="bark", registry=registry, warm=1) as pool,
+        assembled(section, Pauses(), frontend, pool, registry, tuple) as app,
+    ):
+        return serve(
+            app,
+            section,
+            lambda: None,
+            listener=listener,
+            announce=lambda address: print(address, flush=True),
+            work=app.state.work,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), *map(float, sys.argv[3:6])))

@@ -1,0 +1,117 @@
+"""Facts: each answer of a host under tests/captures/facts is read as it says there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleet_doubles import RememberingSession, gpu
+
+from fleet.facts import gpu_use as gpu_use_facts
+from fleet.facts import gpus as gpu_facts
+from fleet.facts import machine as machine_facts
+from fleet.facts.fact import Fact, Unknown
+from fleet.facts.gpus import Health, merged
+from fleet.facts.host import collect
+from fleet.rollout.host_state import CURRENT
+from fleet.ssh.command_batch import Answer
+
+CAPTURES = Path(__file__).resolve().parents[3] / "captures/facts"
+EVERY: dict[str, Fact[Any]] = {
+    fact.name: fact
+    for room in (gpu_facts, gpu_use_facts, machine_facts)
+    for fact in (*vars(room).values(), CURRENT)
+    if isinstance(fact, Fact)
+}
+CASES = sorted(path for name in EVERY for path in (CAPTURES / name).glob("*.json"))
+
+
+def plain(value: Any) -> Any:
+    """A fact as JSON has it."""
+    if isinstance(value, Unknown):
+        return {"unknown": value.why}
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [plain(each) for each in value] if isinstance(value, (tuple, list)) else value
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_an_answer_is_read_as_its_case_says(path: Path) -> None:
+    case = json.loads(path.read_text())
+    answer = Answer("\n".join(case["out"]), "\n".join(case["err"]), case["code"])
+    assert plain(EVERY[path.parent.name].read(answer)) == case["fact"]
+
+
+def test_every_fact_has_a_case_that_is_known_and_one_that_is_not() -> None:
+    known: dict[str, set[bool]] = {name: set() for name in EVERY}
+    for path in CASES:
+        fact = json.loads(path.read_text())["fact"]
+        known[path.parent.name].add(isinstance(fact, dict) and "unknown" in fact)
+    never_fail = {"toolkit", "containers", "gpu-clocks", "gpu-remaps", "login", "clock", "programs", "current"}
+    assert {name for name, found in known.items() if found != {True, False}} <= never_fail
+
+
+@pytest.mark.parametrize("fact", EVERY.values(), ids=EVERY)
+def test_every_command_is_a_shell_command(fact: Fact[Any]) -> None:
+    done = subprocess.run(["sh", "-n", "-c", fact.text], capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+def test_the_toolkit_is_asked_without_failing_where_nothing_is_there() -> None:
+    done = subprocess.run(["sh", "-c", machine_facts.TOOLKIT.text], capture_output=True, text=True)
+    assert done.returncode == 0
+
+
+def test_the_other_queries_complete_the_gpus_and_may_fail() -> None:
+    first, second = gpu(0, pcie_width=None, pcie_width_max=None), gpu(1)
+    health = {0: Health(mig=True, ecc_uncorrected=2, pcie_width=8, pcie_width_max=16)}
+    found = merged([first, second], health, {second.uuid: (True, False)}, Unknown("no such field"))
+    assert (found[0].mig, found[0].ecc_uncorrected, found[0].pcie_width, found[0].remap_pending) == (True, 2, 8, None)
+    assert (found[1].mig, found[1].remap_pending, found[1].remap_failed, found[1].clock_events) == (
+        None,
+        True,
+        False,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("clock", "skew"),
+    [(1003.0, 0.0), (1000.0, 0.0), (1009.5, 4.5), (990.0, -10.0)],
+)
+def test_a_slow_answer_is_no_clock_skew(clock: float, skew: float) -> None:
+    times = iter([1000.0, 1005.0])
+    session = RememberingSession({"clock": Answer(f"{clock}\n")})
+    assert collect(session, now=lambda: next(times)).clock_skew == pytest.approx(skew)
+
+
+def test_a_driver_or_an_engine_that_hangs_is_asked_once() -> None:
+    hangs = Answer("", "", 124)
+    session = RememberingSession({"gpus": hangs, "docker": hangs, "clock": Answer("1000.0\n")})
+
+    found = collect(session, now=lambda: 1000.0)
+
+    assert found.gpus == found.topology == found.processes == Unknown("it did not end in time")
+    assert found.docker == found.compose == found.containers == Unknown("it did not end in time")
+    assert {"gpus", "docker", "xids"} <= set(session.asked)
+    assert {"compose", "toolkit", "disk", "images", "containers"}.isdisjoint(session.asked)
+    assert {"gpu-health", "gpu-remaps", "gpu-clocks", "topology", "p2p", "gpu-processes", "numa"}.isdisjoint(
+        session.asked
+    )
+
+
+def test_a_host_that_answers_nothing_has_only_unknown_facts() -> None:
+    class Broken(RememberingSession):
+        def _answer(self, command: Any) -> Answer:
+            return Answer("", "sh: 1: not found", 127)
+
+    found = asdict(collect(Broken()))
+    assert all(set(value) == {"why"} for value in found.values())

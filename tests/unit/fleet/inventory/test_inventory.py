@@ -1,0 +1,267 @@
+"""S1: the inventory, and how a mistake in it is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fleet.errors import FleetError
+from fleet.inventory.hosts import AlertReceiver, Bark, Inventory, Jump, Rollout, Trainer, load
+
+ROOT = Path(__file__).resolve().parents[4]
+GPU = "GPU-5f2c1d4e-0d2b-4c55-9a3a-2b1f6c7d8e90"
+
+Read = Callable[[str], Inventory]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Loads a text as an inventory."""
+
+    def load_text(text: str) -> Inventory:
+        path = tmp_path / "hosts.yaml"
+        path.write_text(text)
+        return load(path)
+
+    return load_text
+
+
+def test_the_example_is_a_good_inventory() -> None:
+    inventory = load(ROOT / "deploy/hosts.example.yaml")
+    first, second, third = inventory.hosts
+    assert (first.name, first.roles, first.gpus, first.memory_policy) == (
+        "gpu-01",
+        ("trainer", "bark"),
+        4,
+        "recommended",
+    )
+    assert (second.memory_policy, second.gpus) == ("full", (GPU,))
+    assert second.acknowledged == {"persistence"}
+    assert second.jump == (Jump("bastion.example", 2222, "ops"),)
+    assert second.exporter_address == "192.0.2.12"
+    assert third.roles == ("monitoring",)
+    assert {host.user for host in inventory.hosts} == {"voxyard"}
+    assert [host.canary for host in inventory.hosts] == [True, False, False]
+    assert inventory.rollout == Rollout(batch=4, min_healthy_seconds=30)
+    assert first.secrets == ROOT / "deploy/secrets.yaml"
+    assert first.bark.weights == ROOT / "deploy/../build/weights/bark"
+    assert first.bark.address is None
+    assert second.bark.address == "192.0.2.12"
+    assert second.bark.settings == {
+        "service": {"retention_hours": 168, "disk_quota_mib": 20480},
+        "bark": {"batch_size": 8},
+    }
+    assert first.trainer == Trainer(9411, 120)
+    assert inventory.alert_receivers == (
+        AlertReceiver("on-call", email="on-call@lab.example"),
+        AlertReceiver("chat", webhook_url_file="/etc/voxyard/alert-chat"),
+    )
+
+
+def test_a_host_wins_over_the_defaults(read: Read) -> None:
+    inventory = read("defaults: {user: a, port: 2200}\nhosts: {x: {address: h, port: 2201}, y: {address: i, user: b}}")
+    assert [(host.user, host.port) for host in inventory.hosts] == [("a", 2201), ("b", 2200)]
+
+
+def test_a_host_wins_key_by_key_below_bark_and_trainer(read: Read) -> None:
+    (host,) = read(
+        "defaults: {user: u, bark: {port: 81, settings: {bark: {batch_size: 2, retries: 1}, service: {rate_limit: 5}}}}"
+        "\nhosts: {x: {address: h, bark: {stop_seconds: 9, settings: {bark: {batch_size: 3}}}, "
+        "trainer: {stop_seconds: 7}}}"
+    ).hosts
+    assert host.bark == Bark(
+        port=81, stop_seconds=9, settings={"bark": {"batch_size": 3, "retries": 1}, "service": {"rate_limit": 5}}
+    )
+    assert host.trainer == Trainer(stop_seconds=7)
+
+
+def test_paths_are_meant_from_the_inventory(read: Read, tmp_path: Path) -> None:
+    text = "hosts: {x: {address: h, user: u, identity_file: key, known_hosts: /k, compose_overrides: [a.yaml]}}"
+    (host,) = read(text).hosts
+    assert host.identity_file == tmp_path / "key"
+    assert host.known_hosts == Path("/k")
+    assert host.compose_overrides == (tmp_path / "a.yaml",)
+
+
+def test_the_operators_ssh_configuration_counts_only_where_it_is_wanted(read: Read) -> None:
+    text = "defaults: {user: u, ssh_config: true}\nhosts: {x: {address: h}, y: {address: i, ssh_config: false}}"
+    assert [host.ssh_config for host in read(text).hosts] == [True, False]
+    (host,) = read("hosts: {x: {address: h, user: u}}").hosts
+    assert not host.ssh_config
+
+
+def test_jumps_are_a_text_or_a_list(read: Read) -> None:
+    (host,) = read("hosts: {x: {address: h, user: u, jump: ['first', 'me@[2001:db8::1]:2222']}}").hosts
+    assert host.jump == (Jump("first", 22, None), Jump("2001:db8::1", 2222, "me"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "complaint"),
+    [
+        ("rols: []", "hosts.a.rols: unknown key: is roles meant?"),
+        ("port: 0", "hosts.a.port: expected a port from 1 to 65535, found 0"),
+        ("port: yes", "hosts.a.port: expected a port from 1 to 65535, found true"),
+        ("exporter_port: '9410'", "hosts.a.exporter_port: expected a port from 1 to 65535, found the text '9410'"),
+        ("exporter_address: '-x'", "hosts.a.exporter_address: expected a name or an address, found the text '-x'"),
+        ("exporter_address: 'u; rm'", "hosts.a.exporter_address: expected a name or an address"),
+        ("roles: [boss]", "hosts.a.roles: expected one of trainer, bark, monitoring, found the text 'boss'"),
+        ("roles: trainer", "hosts.a.roles: expected a list, found the text 'trainer'"),
+        ("roles: [bark, bark]", "hosts.a.roles: something stands in the list twice"),
+        ("memory_policy: all", "hosts.a.memory_policy: expected one of recommended, full, found the text 'all'"),
+        ("gpus: [0]", "hosts.a.gpus: expected a GPU's UUID as nvidia-smi -L prints it, found 0"),
+        ("gpus: two", "hosts.a.gpus: expected a count or a list of UUIDs, found the text 'two'"),
+        ("gpus: -1", "hosts.a.gpus: expected a count or a list of UUIDs, found -1"),
+        ("jump: 'a b'", "hosts.a.jump: expected [user@]address[:port], found the text 'a b'"),
+        ("jump: 'a:70000'", "hosts.a.jump: expected a port from 1 to 65535, found 70000"),
+        ("ssh_config: ours", "hosts.a.ssh_config: expected true or false, found the text 'ours'"),
+        ("identity_file: {}", "hosts.a.identity_file: expected a text, found a mapping"),
+        ("bark: {prt: 1}", "hosts.a.bark.prt: unknown key: is port meant?"),
+        ("bark: 5", "hosts.a.bark: expected keys with values, found 5"),
+        ("bark: {port: 0}", "hosts.a.bark.port: expected a port from 1 to 65535, found 0"),
+        ("bark: {stop_seconds: 0}", "hosts.a.bark.stop_seconds: expected seconds from 1 to 3600, found 0"),
+        ("bark: {settings: {speach: {}}}", "hosts.a.bark.settings.speach: unknown key: is speech meant?"),
+        (
+            "bark: {settings: {bark: {batchsize: 1}}}",
+            "hosts.a.bark.settings.bark.batchsize: unknown key: is batch_size meant?",
+        ),
+        (
+            "bark: {settings: {bark: {batch_size: 0}}}",
+            "hosts.a.bark.settings.bark.batch_size: found 0, expected a whole number from",
+        ),
+        (
+            "bark: {settings: {bark: {batch_size: '4'}}}",
+            "hosts.a.bark.settings.bark.batch_size: found the text '4', expected a whole",
+        ),
+        (
+            "bark: {settings: {bark: {capture: jit}}}",
+            "hosts.a.bark.settings.bark.capture: found the text 'jit', expected one of auto, none, graph",
+        ),
+        (
+            "bark: {settings: {bark: {threads: [1]}}}",
+            "hosts.a.bark.settings.bark.threads: expected a whole number of at least 1, fou",
+        ),
+        (
+            "bark: {settings: {service: {port: 1}}}",
+            "hosts.a.bark.settings.service.port: a deployment decides it: say bark.port",
+        ),
+        (
+            "bark: {settings: {bark: {gpu_memory: '1'}}}",
+            "hosts.a.bark.settings.bark.gpu_memory: a deployment decides it: the host's",
+        ),
+        ("trainer: {metrics_port: x}", "hosts.a.trainer.metrics_port: expected a port from 1 to 65535, found the text"),
+        ("trainer: {port: 5}", "hosts.a.trainer.port: unknown key, known are metrics_port, stop_seconds"),
+        ("registry: 'https://r'", "hosts.a.registry: expected a registry as host[:port][/path], in lower case"),
+        ("registry: R/x", "hosts.a.registry: expected a registry as host[:port][/path], in lower case, found"),
+        ("secrets: [x]", "hosts.a.secrets: expected a text, found a list"),
+        ("canary: 1", "hosts.a.canary: expected true or false, found 1"),
+        (
+            "roles: [bark], exporter_port: 8080",
+            "hosts.a: port 8080 is wanted by the exporter and by the speech service",
+        ),
+        ("roles: [bark, trainer], trainer: {metrics_port: 8080}", "hosts.a: port 8080 is wanted by the speech service"),
+        ("roles: [monitoring], exporter_port: 9090", "hosts.a: port 9090 is wanted by the exporter and by Prometheus"),
+        ("port: 22,\n  port: 23", "4: not YAML: port stands here a second time, first on line 3"),
+    ],
+)
+def test_a_wrong_value_is_named_with_host_key_and_line(read: Read, keys: str, complaint: str) -> None:
+    with pytest.raises(FleetError) as caught:
+        read(f"hosts:\n  a: {{address: h, user: u,\n  {keys}}}\n")
+    line = "" if complaint.startswith("4:") else "3: "
+    assert f"hosts.yaml:{line}{complaint}" in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("hosts:\n  a:\n    user: u", "2: hosts.a.address: missing, and no default is given"),
+        ("hosts: {a: {address: h}}", "1: hosts.a.user: missing, and no default is given"),
+        ("hosts: {'a/b': {address: h, user: u}}", "1: hosts.a/b: a host's name has letters, digits"),
+        ("hosts: {a: 5}", "1: hosts.a: expected keys with values, found 5"),
+        ("hosts: []", "1: hosts: expected keys with values, found a list"),
+        ("defaults: {user: u}", "1: hosts: expected at least one host"),
+        ("", "1: hosts: expected at least one host"),
+        ("- a", "1: expected keys with values, found a list"),
+        ("defaults: {address: h}", "1: defaults.address: unknown key"),
+        ("hots: {}", "1: hots: unknown key: is hosts meant?"),
+        ("alert_receivers: [{name: n}]", "1: alert_receivers[0]: expected a name, and either"),
+        ("alert_receivers: [{name: n, pager: 1}]", "1: alert_receivers[0].pager: unknown key"),
+        ("alert_receivers: {}", "1: alert_receivers: expected a list, found a mapping"),
+        ("rollout: {batch: 0}\nhosts: {a: {address: h, user: u}}", "1: rollout.batch: expected a number of hosts from"),
+        (
+            "rollout: {min_healthy_seconds: 0}\nhosts: {a: {address: h, user: u}}",
+            "1: rollout.min_healthy_seconds: expected seconds from 1 to 3600, found 0",
+        ),
+        ("rollout: {size: 1}\nhosts: {a: {address: h, user: u}}", "1: rollout.size: unknown key"),
+        ("defaults: {canary: true}\nhosts: {a: {address: h, user: u}}", "1: defaults.canary: unknown key"),
+        ("defaults: {bark: {address: h}}\nhosts: {a: {address: h, user: u}}", "1: defaults.bark.address: unknown key"),
+        ("hosts: [", "1: not YAML"),
+        ("hosts: !!python/none x", "1: not YAML"),
+        ("hosts:\n  a: \x00", "2: a control character, expected text"),
+    ],
+)
+def test_a_file_that_is_no_inventory_says_where(read: Read, text: str, complaint: str) -> None:
+    with pytest.raises(FleetError) as caught:
+        read(text)
+    assert f"hosts.yaml:{complaint}" in str(caught.value)
+
+
+def test_all_mistakes_are_named_at_once_in_the_order_of_their_lines(read: Read) -> None:
+    with pytest.raises(FleetError) as caught:
+        read("defaults: {prot: 1}\nhosts:\n  a: {address: h, user: 5}\n  b: {address: h, user: u, port: x}\n")
+    lines = str(caught.value).splitlines()
+    assert [line.split(":")[1] for line in lines] == ["1", "3", "4"]
+
+
+def test_a_clash_of_ports_names_the_line_of_the_port(read: Read) -> None:
+    with pytest.raises(FleetError, match=r"hosts.yaml:7: hosts.a: port 9410 is wanted by the exporter and by the sp"):
+        read("hosts:\n  a:\n    address: h\n    user: u\n    roles: [bark]\n    bark:\n      port: 9410\n")
+
+
+def test_ports_of_roles_that_a_host_does_not_have_clash_with_nothing(read: Read) -> None:
+    (host,) = read("hosts: {a: {address: h, user: u, exporter_port: 8080, bark: {port: 8080}}}").hosts
+    assert host.ports == {"the exporter": 8080}
+
+
+@pytest.mark.parametrize(
+    "registry", ["registry.example", "10.0.0.1:5000", "registry.example:5000/a/b-c", "localhost:5000"]
+)
+def test_a_registry_is_a_host_with_port_and_path(read: Read, registry: str) -> None:
+    (host,) = read(f"hosts: {{a: {{address: h, user: u, registry: '{registry}'}}}}").hosts
+    assert host.registry == registry
+
+
+def test_reading_an_inventory_imports_neither_torch_nor_the_service() -> None:
+    program = (
+        "import sys; from pathlib import Path; from fleet.inventory.hosts import load; load(Path(sys.argv[1]));"
+        "print([each for each in ('torch', 'transformers', 'fastapi', 'numpy', 'tensorflow') if each in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(ROOT / "deploy/hosts.example.yaml")],
+        cwd=ROOT / "scripts", capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_missing_inventory_says_how_to_begin(tmp_path: Path) -> None:
+    with pytest.raises(FleetError, match=r"no such inventory: copy deploy/hosts\.example\.yaml there"):
+        load(tmp_path / "none.yaml")
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_bytes(b"hosts:\n  \xff\n")
+    with pytest.raises(FleetError, match="2: not UTF-8"):
+        load(path)
+
+
+def test_hosts_are_selected_by_name_in_the_inventorys_order(read: Read) -> None:
+    inventory = read("defaults: {user: u}\nhosts: {a: {address: h}, b: {address: i}, c: {address: j}}")
+    assert [host.name for host in inventory.select(["c", "a"])] == ["a", "c"]
+    assert [host.name for host in inventory.select([])] == ["a", "b", "c"]
+    with pytest.raises(FleetError, match=r"no host d in .*: it has a, b, c"):
+        inventory.select(["a", "d"])

@@ -1,0 +1,181 @@
+"""The gate of a rollout, second by second: what stays well passes, what ends or is started again fails at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from leaping_clock import OwnTime
+
+from fleet.errors import HostFailedError
+from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
+from fleet.release.manifest import ServiceEntry
+from fleet.rollout.health_gate import Clock, Watch, last_words, pass_gate
+from fleet.ssh.command_batch import Answer, Command
+
+BARK = ServiceEntry("bark", "b-1", "voxyard-bark:1", "127.0.0.1", 8080, "/readyz", 60, 900, {})
+LOG = "loading\nno GPU is seen by torch\n"
+PROBES = '127.0.0.1 - - [22/Nov/2026] "GET /readyz HTTP/1.0" 503 -\n' + (
+    '{"level": "info", "message": "answered", "method": "GET", "path": "/readyz", "status": 503}\n' * 30
+)
+
+
+def container(**other: Any) -> dict[str, Any]:
+    """A container as `docker inspect` has it; `other` are the keys of its state, `Id` and `RestartCount`."""
+    state = {"Status": "running", "StartedAt": "first", "ExitCode": 0, "OOMKilled": False, "Health": "healthy", **other}
+    return {
+        "Id": other.get("Id", "c-1"),
+        "Image": "sha256:1",
+        "RestartCount": other.get("RestartCount", 0),
+        "Config": {"Image": BARK.image, "Labels": {"voxyard.role": "bark", "voxyard.config": BARK.config}},
+        "State": {**state, "Health": {"Status": state["Health"]}},
+    }
+
+
+@dataclass
+class Host:
+    """A host with one service: how its container is, and whether it can work, by the second."""
+
+    time: OwnTime
+    container: Callable[[float], dict[str, Any] | None]
+    ready: Callable[[float], bool] = lambda _: True
+    events: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
+        """Answers to the commands."""
+        self.asked += [command.text for command in commands]
+        return {command.name: self._answer(command.name) for command in commands}
+
+    def send(self, command: Command, data: Iterable[bytes]) -> Answer:
+        """Nothing is sent."""
+        raise AssertionError(command)
+
+    def _answer(self, name: str) -> Answer:
+        if name == "services":
+            found = self.container(self.time.now())
+            return Answer(json.dumps([] if found is None else [found]))
+        if name == "ready-bark":
+            good = self.ready(self.time.now())
+            return Answer(f"HTTP/1.0 {'200 OK' if good else '503 Unavailable'}\r\n\r\nno model")
+        return Answer(
+            {
+                "metrics-bark": "HTTP/1.0 200 OK\r\n\r\nvoxyard_up 1.0\n",
+                "logs": LOG + PROBES,
+                "deaths": self.events,
+            }[name]
+        )
+
+
+def gate(host: Host, *, fresh: bool = True, say: Callable[[str], None] = lambda _: None) -> float:
+    """Pass it with the seconds that an inventory without any word of it gives; when that was."""
+    clock = Clock(host.time.wait, host.time.now)
+    pass_gate("gpu-01", host, BARK, clock, Watch(MIN_HEALTHY_SECONDS, fresh), say)
+    return host.time.now()
+
+
+def refused(host: Host, *, fresh: bool = True) -> str:
+    with pytest.raises(HostFailedError) as caught:
+        gate(host, fresh=fresh)
+    return str(caught.value)
+
+
+def test_what_is_healthy_passes_after_half_a_minute_and_not_before() -> None:
+    assert gate(Host(OwnTime(), lambda _: container())) == MIN_HEALTHY_SECONDS == 30
+
+
+def test_half_a_minute_begins_when_it_is_well() -> None:
+    def slow(time: float) -> dict[str, Any]:
+        return container(Health="healthy" if time >= 100 else "starting")
+
+    assert gate(Host(OwnTime(), slow, lambda time: time >= 120)) == 150
+
+
+def test_what_cannot_work_for_a_moment_begins_anew() -> None:
+    assert gate(Host(OwnTime(), lambda _: container(), lambda time: time != 20)) == 51
+
+
+@pytest.mark.parametrize("state", ["exited", "restarting", "dead"])
+@pytest.mark.parametrize("code", [0, 3])
+def test_what_ends_fails_at_once_with_its_own_last_words(state: str, code: int) -> None:
+    host = Host(OwnTime(), lambda time: container() if time < 6 else container(Status=state, ExitCode=code))
+    assert refused(host) == (
+        f"gpu-01: bark (b-1) is {state}, health: healthy, exit code {code}. "
+        "It wrote last:\nloading\nno GPU is seen by torch"
+    )
+    assert host.time.now() == 6
+
+
+def test_what_was_ended_for_want_of_memory_says_so() -> None:
+    host = Host(OwnTime(), lambda _: container(Status="exited", ExitCode=137, OOMKilled=True))
+    assert "exit code 137, out of memory (OOM). It wrote last" in refused(host)
+
+
+def test_what_is_started_again_fails_at_once_with_the_end_of_its_first_life() -> None:
+    def crashes(time: float) -> dict[str, Any]:
+        return container() if time < 6 else container(StartedAt="second", RestartCount=1)
+
+    host = Host(OwnTime(), crashes, events="oom \ndie 137\n")
+    assert refused(host) == (
+        "gpu-01: bark (b-1) ended and was started again, exit code 137, out of memory (OOM). "
+        "It wrote last:\nloading\nno GPU is seen by torch"
+    )
+    assert host.time.now() == 6
+    assert [text for text in host.asked if "docker logs" in text] == ["docker logs --tail 400 --until second c-1 2>&1"]
+
+
+def test_what_was_started_again_before_anybody_looked_fails_too() -> None:
+    host = Host(OwnTime(), lambda _: container(StartedAt="second", RestartCount=1))
+    assert "ended and was started again. It wrote last" in refused(host)
+    assert host.time.now() == 0
+
+
+def test_a_container_that_was_there_before_may_have_been_started_again_long_ago() -> None:
+    assert gate(Host(OwnTime(), lambda _: container(RestartCount=4)), fresh=False) == 30
+    host = Host(OwnTime(), lambda time: container(RestartCount=4 if time < 6 else 5))
+    assert "started again" in refused(host, fresh=False)
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (None, "bark (b-1) has no container any more"),
+        (container(Id="c-2"), "bark (b-1) runs in another container than before"),
+        (container(Health="unhealthy"), "bark (b-1) is running, health: unhealthy. It wrote last:"),
+    ],
+)
+def test_what_is_not_the_same_container_in_health_fails_at_once(after: dict[str, Any] | None, said: str) -> None:
+    host = Host(OwnTime(), lambda time: container() if time < 6 else after)
+    assert said in refused(host)
+    assert host.time.now() == 6
+
+
+def test_what_is_not_well_in_its_time_fails_with_what_it_lacks() -> None:
+    host = Host(OwnTime(), lambda _: container(), lambda _: False)
+    assert "bark (b-1) is running, health: healthy; /readyz: answers 503: no model. It wrote last" in refused(host)
+    assert host.time.now() == BARK.healthy_seconds
+
+
+def test_what_becomes_well_just_in_time_is_watched_beyond_it() -> None:
+    assert gate(Host(OwnTime(), lambda _: container(), lambda time: time >= 890)) == 920
+
+
+def test_every_few_seconds_the_gate_says_what_it_waits_for() -> None:
+    said: list[str] = []
+    gate(Host(OwnTime(), lambda _: container(), lambda time: time >= 12), say=said.append)
+    assert said[:3] == [
+        "gpu-01: waiting for bark: is running, health: healthy; /readyz: answers 503: no model",
+        "gpu-01: waiting for bark: is running, health: healthy; /readyz: answers 503: no model",
+        "gpu-01: waiting for bark: well for 3 of 30 s",
+    ]
+    assert len(said) == 8
+
+
+def test_last_words_leave_a_trace_and_drop_what_only_asked() -> None:
+    failed = '{"path": "/readyz", "status": 500, "trace": "ValueError"}'
+    assert last_words(f"{PROBES}{failed}\n{PROBES}") == failed
+    assert last_words(PROBES) == "(nothing)"
+    assert last_words("".join(f"{number}\n" for number in range(50))).split() == [str(each) for each in range(30, 50)]

@@ -1,0 +1,125 @@
+"""The command lines of runs on a real shell: what they print, what they leave behind."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+from pathlib import Path
+
+import fake_ssh_host
+import pytest
+from fake_ssh_host import StandIn
+
+from fleet.runs import commands as run_commands
+from fleet.ssh.command_batch import Command
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    made = fake_ssh_host.make(tmp_path / "host")
+    for name, value in made.variables.items():
+        monkeypatch.setenv(name, value)
+    return made
+
+
+def printed(there: StandIn, command: Command) -> str:
+    answer = there.session().run([command])[command.name]
+    assert answer.ok, answer
+    return answer.out
+
+
+def run_folder(there: StandIn, name: str = "demo-1") -> Path:
+    folder = there.place / "runs" / name
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "run.json").write_text('{"run": "x"}')
+    return folder
+
+
+def row(there: StandIn) -> list[str]:
+    (line,) = printed(there, run_commands.listing()).splitlines()
+    return line.split(" ")
+
+
+def test_a_host_without_runs_lists_none(there: StandIn) -> None:
+    assert printed(there, run_commands.listing()) == ""
+    there.place.mkdir()
+    (there.place / "runs").mkdir()
+    assert printed(there, run_commands.listing()) == ""
+
+
+def test_a_run_is_listed_with_what_its_files_say(there: StandIn) -> None:
+    folder = run_folder(there)
+    assert row(there)[2:6] == ["-", "-", "-", "no"]
+    for step in (4, 12, 8):
+        (folder / f"checkpoints/step-{step:08d}").mkdir()
+    (folder / "start.code").write_text("0\n")
+    (folder / "drained").touch()
+    name, manifest, _, newest, start, drained, written = row(there)
+    assert (name, json.loads(base64.b64decode(manifest))) == ("demo-1", {"run": "x"})
+    assert (newest, start, drained) == ("step-00000012-", "0", "yes")
+    assert abs(int(written) - time.time()) < 3600
+
+
+def test_a_report_of_before_the_last_start_is_not_told(there: StandIn) -> None:
+    folder = run_folder(there)
+    report = folder / "checkpoints/report.json"
+    report.write_text("{}")
+    os.utime(folder / "run.json", (1000, 1000))
+    os.utime(report, (2000, 2000))
+    assert row(there)[2] == base64.b64encode(b"{}").decode()
+    os.utime(folder / "run.json", (3000, 3000))
+    assert row(there)[2] == "-"
+
+
+def test_a_start_is_told_only_while_somebody_works_at_it(there: StandIn) -> None:
+    folder = run_folder(there)
+    (folder / "start.pid").write_text(f"{os.getpid()}\n")  # the number is somebody else's by now
+    assert row(there)[4] == "-"
+    (folder / "start.code").write_text("3\n")
+    assert row(there)[4] == "3"
+
+
+def test_a_start_that_waits_for_the_corpus_is_ended_by_a_stop(there: StandIn) -> None:
+    run_folder(there)
+    there.answers("up", "sleep 60; echo started > $STAND_IN/started")
+    printed(there, run_commands.start("demo-1", ("trainer.yaml",), prepare=True))
+    assert row(there)[4] == "begun"
+    begin = time.monotonic()
+    printed(there, run_commands.stop("demo-1", 10))
+    assert row(there)[4] == "-"
+    assert time.monotonic() - begin < 30
+    assert not (there.folder / "started").exists()
+
+
+def test_a_container_that_is_replaced_meanwhile_is_no_error(there: StandIn) -> None:
+    there.answers("ps", "echo id")
+    there.answers("inspect", '[ -e "$STAND_IN/once" ] || { touch "$STAND_IN/once"; echo "[]"; exit 1; }; echo "[]"')
+    assert printed(there, run_commands.containers()).strip() == "[]"
+
+
+def test_a_start_goes_on_by_itself_and_leaves_words_and_code(there: StandIn) -> None:
+    folder = run_folder(there)
+    there.answers("up", "sleep 0.5; echo pulling; echo no such image >&2; exit 14")
+    printed(there, run_commands.start("demo-1", ("trainer.yaml", "run.yaml"), prepare=True))
+    assert row(there)[4] == "begun"
+    end = time.monotonic() + 30
+    while row(there)[4] == "begun" and time.monotonic() < end:
+        time.sleep(0.1)
+    assert row(there)[4] == "14"
+    assert printed(there, run_commands.start_log("demo-1")) == "pulling\nno such image\n"
+    assert (folder / "logs").is_dir()
+
+
+def test_names_cannot_break_out_of_a_command() -> None:
+    evil = "x'; rm -rf ~; '"
+    for command in (
+        run_commands.write_run(evil, {}, again=True),
+        run_commands.run_files(evil),
+        run_commands.mark_drained(evil),
+        run_commands.has_image(evil),
+        run_commands.has_shards(evil, evil),
+        run_commands.logs({"voxyard.run": evil}, lines=3, since=evil),
+    ):
+        assert "'\"'\"'; rm -rf ~; '\"'\"'" in command.text, command.name

@@ -1,0 +1,184 @@
+"""Files of a run: GPUs by UUID, limits, mounts, a command line; from its files on a host it is made again."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tarfile
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from fleet_doubles import uuid
+from run_requests import COMPOSE, CORPUS, DEPLOYED, PLAN, WANTED
+
+from fleet.errors import FleetError
+from fleet.runs.config import Settings
+from fleet.runs.corpus_sync import Content
+from fleet.runs.files import RunFiles, Wanted, deployed_of, render, trainer_gpus, wanted_again
+
+
+def wanted(settings: str = "", *flags: tuple[str, str], **other: Any) -> Wanted:
+    return replace(WANTED, settings=Settings(settings.encode(), flags), **other)
+
+
+def compose(files: RunFiles) -> Any:
+    return yaml.safe_load(dict(files.files)["run.yaml"])["services"]["train"]
+
+
+def environment(files: RunFiles) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in dict(files.files)["run.env"].decode().splitlines())
+
+
+def devices(files: RunFiles) -> list[Any]:
+    reserved = compose(files).get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+    return [each["device_ids"] for each in reserved]
+
+
+def test_the_plans_pair_is_reserved_by_uuid_and_its_limits_are_known() -> None:
+    files = render(WANTED, DEPLOYED)
+    assert devices(files) == [[uuid(0), uuid(1)]]
+    assert compose(files)["deploy"]["resources"]["reservations"]["devices"][0]["driver"] == "nvidia"
+    assert files.limits == {uuid(1): 8192, uuid(0): 16384}
+    assert dict(files.files)["plan.yaml"] == PLAN
+
+
+def test_the_compose_file_gets_every_variable_that_it_asks_for() -> None:
+    given = environment(render(WANTED, DEPLOYED))
+    asked = {part.partition(":?")[0] for part in COMPOSE.decode().split("${")[1:]}
+    assert asked == set(given)
+    assert given["VOXYARD_TRAINER_CORPUS"] == "../../corpora/demo/0123456789ab"
+    assert (given["VOXYARD_UID"], given["VOXYARD_GID"]) == ("1000", "1001")
+
+
+def test_recordings_are_prepared_and_shards_are_read_as_they_are() -> None:
+    prepared, raw = replace(CORPUS, kind="shards"), render(WANTED, DEPLOYED)
+    assert raw.shards is not None
+    assert environment(raw)["VOXYARD_TRAINER_DATA"] == f"/corpus/{raw.shards}"
+    files = render(replace(WANTED, inputs={"train": prepared}), DEPLOYED)
+    assert files.shards is None
+    assert environment(files)["VOXYARD_TRAINER_DATA"] == "/corpus/source"
+
+
+def test_flags_are_on_the_command_line() -> None:
+    files = render(wanted("", ("training.max_steps", "20"), ("training.xla", "false")), DEPLOYED)
+    assert compose(files)["command"] == ["train", "--max-steps=20", "--no-xla"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("training: {device: cpu}", []),
+        ("training: {strategy: single}", [[uuid(0)]]),
+        (f"data: {{data_gpu: {uuid(2)}, model_gpu: {uuid(1)}}}", [[uuid(1), uuid(2)]]),
+        ("data: {data_gpu: 2, model_gpu: 1}", [[uuid(1), uuid(2)]]),
+        ("training: {strategy: mirrored}", [[uuid(0), uuid(1)]]),
+    ],
+)
+def test_the_settings_decide_which_gpus_are_reserved(settings: str, expected: list[list[str]]) -> None:
+    assert devices(render(wanted(settings), DEPLOYED)) == expected
+
+
+def test_indices_become_uuids_because_a_container_counts_anew() -> None:
+    files = render(wanted("data: {data_gpu: 2, model_gpu: 1}"), DEPLOYED)
+    assert compose(files)["command"][1:] == [f"--data-gpu={uuid(2)}", f"--model-gpu={uuid(1)}"]
+
+
+@pytest.mark.parametrize("asked", ["3", "GPU-beef"])
+def test_a_gpu_that_the_host_has_not_is_refused(asked: str) -> None:
+    with pytest.raises(FleetError, match=f"{asked} is no GPU of the host"):
+        render(wanted(f"data: {{data_gpu: {asked}, model_gpu: 0}}"), DEPLOYED)
+
+
+def test_a_host_with_one_gpu_reserves_that_one_with_its_limit() -> None:
+    plan = yaml.safe_dump(
+        {
+            "workloads": [{"workload": "trainer", "role": "model", "gpu": uuid(0)}],
+            "training": {"enable_memory_isolation": True, "model_gpu_memory": 9000},
+        }
+    ).encode()
+    files = render(WANTED, replace(DEPLOYED, plan=plan, gpus=(uuid(0),)))
+    assert devices(files) == [[uuid(0)]]
+    assert files.limits == {uuid(0): 9000}
+
+
+def test_without_gpus_nothing_is_reserved() -> None:
+    files = render(WANTED, replace(DEPLOYED, plan=b"workloads: []\n", gpus=()))
+    assert (devices(files), files.limits, files.gpus) == ([], {}, ())
+
+
+def test_what_a_run_reads_besides_is_mounted_read_only() -> None:
+    inputs = {
+        "train": CORPUS,
+        "validation": Content("held", "a" * 12, "shards"),
+        "init": Content("old", "b" * 12, "checkpoint"),
+    }
+    made = compose(render(replace(WANTED, inputs=inputs), DEPLOYED))
+    assert made["environment"] == {"VOXYARD_VAL_DATA": "/validation", "VOXYARD_INIT_FROM": "/init"}
+    assert [(each["target"], each["read_only"]) for each in made["volumes"]] == [("/validation", True), ("/init", True)]
+
+
+def test_the_same_wishes_under_the_same_release_are_the_same_configuration() -> None:
+    one, again = render(WANTED, DEPLOYED), render(WANTED, DEPLOYED)
+    assert one.config == again.config
+    others = [
+        render(wanted("training: {seed: 7}"), DEPLOYED),
+        render(WANTED, replace(DEPLOYED, image="voxyard-trainer:b")),
+    ]
+    assert len({one.config, *(each.config for each in others)}) == 3
+
+
+def test_a_run_is_made_again_from_its_files_on_the_host() -> None:
+    site = replace(
+        WANTED,
+        overrides=(("site-1-cpu.yaml", b"services: {}\n"),),
+        settings=Settings(b"{}\n", (("model.size", "small"),)),
+    )
+    files = render(site, DEPLOYED)
+    assert files.compose_files == ("trainer.yaml", "run.yaml", "site-1-cpu.yaml")
+    again = wanted_again(dict(files.files))
+    assert replace(again, inputs=site.inputs) == site
+    assert {role: each.place for role, each in again.inputs.items()} == {"train": CORPUS.place}
+
+
+def test_files_that_are_not_understood_are_said() -> None:
+    with pytest.raises(FleetError, match="not understood"):
+        wanted_again({"run.json": b"{}", "train.yaml": b""})
+
+
+def test_the_archive_is_for_its_owner_alone() -> None:
+    with tarfile.open(fileobj=io.BytesIO(render(WANTED, DEPLOYED).archive())) as archive:
+        assert {member.mode for member in archive} == {0o600}
+        names = archive.getnames()
+    assert sorted(names) == ["plan.yaml", "run.env", "run.json", "run.yaml", "train.yaml", "trainer.yaml"]
+
+
+def answer(variables: dict[str, str], compose_file: bytes = COMPOSE) -> str:
+    text = "".join(f"{name}={value}\n" for name, value in variables.items()).encode()
+    return "\n".join(
+        ["/home/x/.voxyard/releases/0123456789ab", *(base64.b64encode(b).decode() for b in (text, PLAN, compose_file))]
+    )
+
+
+def test_a_release_says_what_it_gives_to_runs() -> None:
+    variables = {
+        "VOXYARD_TRAINER_IMAGE": DEPLOYED.image, "VOXYARD_UID": "1000", "VOXYARD_GID": "1001",
+        "VOXYARD_TRAINER_METRICS_ADDRESS": "192.0.2.11", "VOXYARD_TRAINER_METRICS_PORT": "9411",
+        "VOXYARD_TRAINER_STOP_SECONDS": "120",
+    }  # fmt: skip
+    assert deployed_of(answer(variables), DEPLOYED.gpus) == DEPLOYED
+    for gone in ("VOXYARD_TRAINER_IMAGE", "VOXYARD_UID"):
+        with pytest.raises(FleetError, match="role trainer" if "IMAGE" in gone else "not understood"):
+            deployed_of(answer({name: value for name, value in variables.items() if name != gone}), ())
+
+
+def test_the_model_gpu_of_a_plan_comes_first() -> None:
+    assert trainer_gpus(PLAN) == (uuid(0), uuid(1))
+    assert trainer_gpus(b"") == ()
+
+
+def test_the_manifest_names_image_and_gpus() -> None:
+    found = json.loads(dict(render(WANTED, DEPLOYED).files)["run.json"])
+    assert (found["image"], found["gpus"], found["host"]) == (DEPLOYED.image, [uuid(0), uuid(1)], "gpu-01")

@@ -1,0 +1,405 @@
+"""Logins at a real sshd: which keys open it, which host keys are believed, and how each failure is said."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from ssh_server import SshServer, free_port, make_key, ssh_agent, ssh_server
+
+from fleet.errors import FleetError, HostFailedError
+from fleet.inventory.hosts import Host, Jump
+from fleet.ssh import connection, rsync
+from fleet.ssh.command_batch import Command
+from fleet.ssh.connection_pool import connected, on_every_host
+
+pytestmark = pytest.mark.needs("ssh", "ssh-agent", "sshd", "rsync")
+
+ROOT = Path(__file__).resolve().parents[4]
+# The sshd of this login, killed from within.
+CUT = """
+p=$$
+while case "$(ps -o comm= -p $p)" in sshd*) false;; esac; do p=$(ps -o ppid= -p $p | tr -d " "); done
+kill -9 $p
+sleep 5
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    """An sshd that knows one key."""
+    with ssh_server(tmp_path_factory.mktemp("sshd")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CA's key."""
+    path = tmp_path_factory.mktemp("ca") / "ca"
+    make_key(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory, authority: Path) -> Iterator[SshServer]:
+    """An sshd with a certificate of the CA."""
+    with ssh_server(tmp_path_factory.mktemp("certified"), authority=authority) as started:
+        yield started
+
+
+def ask(host: Host, text: str = "echo on") -> str:
+    with connected(host) as session:
+        return session.run([Command("a", text, seconds=30)])["a"].out
+
+
+def refusal(host: Host) -> str:
+    with pytest.raises(HostFailedError) as caught:
+        ask(host)
+    return str(caught.value)
+
+
+# -- keys of the operator's ----------------------------------------------------------------------------------
+
+
+def test_a_key_of_the_agent_opens_without_identity_file(
+    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ssh_agent(tmp_path, server.folder / "user") as agent:
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(agent))
+        assert ask(server.host(identity_file=None)) == "on\n"
+
+
+def with_home(home: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of Python as a user whose home is there: ssh believes the passwd database, not the environment."""
+    if os.geteuid() != 0:
+        pytest.skip("another home for ssh needs root: run the tests as root")
+    me = pwd.getpwuid(os.geteuid())
+    place = ":".join([me.pw_name, "x", str(me.pw_uid), str(me.pw_gid), "", str(home), "/bin/sh"])
+    (home / "passwd").write_text(place + "\n")
+    script = 'mount --bind "$1" /etc/passwd && shift && exec "$@"'
+    command = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        str(home / "passwd"),
+        sys.executable,
+        "-c",
+        program,
+        *words,
+    ]
+    environment = {key: value for key, value in os.environ.items() if key != "SSH_AUTH_SOCK"}
+    environment |= {"PYTHONPATH": str(ROOT / "scripts"), "HOME": str(home)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+
+ASK_ALL = """
+import sys
+from pathlib import Path
+from fleet.ssh.command_batch import Command
+from fleet.inventory.hosts import load
+from fleet.ssh.connection_pool import connected
+for host in load(Path(sys.argv[1])).hosts:
+    with connected(host) as session:
+        print(session.run([Command("a", "echo on")])["a"].out, end="")
+"""
+
+
+def example(server: SshServer, path: Path, **more: object) -> Path:
+    """The example's own defaults, for one host."""
+    document = yaml.safe_load((ROOT / "deploy/hosts.example.yaml").read_text())
+    document["defaults"] |= {"user": server.host().user, **more}
+    document["hosts"] = {"here": {"address": "127.0.0.1", "port": server.port}}
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_the_example_as_shipped_logs_in_with_the_keys_and_known_hosts_of_the_home(
+    server: SshServer, tmp_path: Path
+) -> None:
+    home = tmp_path / ".ssh"
+    home.mkdir(mode=0o700)
+    server.let_in(make_key(home / "id_ed25519"))
+    (home / "known_hosts").write_text(server.line)
+    (home / "config").write_text("Host *\n  ProxyCommand false\n")
+    done = with_home(tmp_path, ASK_ALL, str(example(server, tmp_path / "hosts.yaml")))
+    assert (done.returncode, done.stdout) == (0, "on\n"), done.stderr
+
+
+def test_with_ssh_config_the_operators_jump_hosts_are_used_and_checked_all_the_same(
+    server: SshServer, tmp_path: Path
+) -> None:
+    home = tmp_path / ".ssh"
+    home.mkdir(mode=0o700)
+    server.let_in(make_key(home / "id_ed25519"))
+    with ssh_server(tmp_path) as bastion:
+        bastion.let_in((home / "id_ed25519.pub").read_text())
+        (home / "config").write_text(
+            f"Host bastion\n  HostName 127.0.0.1\n  Port {bastion.port}\n"
+            "Host 127.0.0.1\n  ProxyJump bastion\nHost *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n"
+        )
+        inventory = example(server, tmp_path / "hosts.yaml", ssh_config=True, known_hosts="known")
+        (tmp_path / "known").write_text(server.line)
+        refused = with_home(tmp_path, ASK_ALL, str(inventory))
+        (tmp_path / "known").write_text(server.line + bastion.line)
+        done = with_home(tmp_path, ASK_ALL, str(inventory))
+    assert refused.returncode == 1
+    assert f"host key is known for {bastion.name}" in refused.stderr
+    assert (done.returncode, done.stdout) == (0, "on\n"), done.stderr
+
+
+def test_a_key_that_wants_its_passphrase_is_named(
+    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    server.let_in(make_key(tmp_path / "locked", passphrase="not for programs"))
+    said = refusal(server.host(identity_file=tmp_path / "locked"))
+    assert "refuses the login" in said
+    assert f"needs its passphrase here: ssh-add {tmp_path / 'locked'}" in said
+
+
+@pytest.mark.parametrize("public_half", [True, False])
+def test_a_key_that_others_may_read_is_named_with_the_command_that_closes_it(
+    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, public_half: bool
+) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    key = tmp_path / "open key"
+    server.let_in(make_key(key))
+    key.chmod(0o644)
+    if not public_half:
+        key.with_name(f"{key.name}.pub").unlink()
+    said = refusal(server.host(identity_file=key))
+    assert f"does not use {key}, which others may read (mode 0644): chmod 600 '{key}'" in said
+    assert "ssh-add" not in said
+    key.chmod(0o600)
+    assert ask(server.host(identity_file=key)) == "on\n"
+
+
+def test_a_stranger_is_refused_in_the_words_of_ssh(server: SshServer, tmp_path: Path) -> None:
+    make_key(tmp_path / "stranger")
+    said = refusal(server.host(identity_file=tmp_path / "stranger"))
+    assert ": Permission denied (publickey" in said
+    assert "authorized_keys" in said
+
+
+def test_an_agent_with_too_many_keys_is_the_reason_that_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_key(tmp_path / "another")
+    (tmp_path / "sshd").mkdir()
+    with ssh_server(tmp_path / "sshd", MaxAuthTries="1") as strict, ssh_agent(tmp_path, tmp_path / "another") as agent:
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(agent))
+        said = refusal(strict.host(identity_file=None))
+    assert "offers more keys than it tries: name the right one as identity_file" in said
+
+
+# -- keys of the hosts ---------------------------------------------------------------------------------------
+
+
+def test_a_host_of_a_ca_is_believed_beside_hosts_with_keys_of_their_own(
+    server: SshServer, certified: SshServer, authority: Path, tmp_path: Path
+) -> None:
+    known = tmp_path / "known"
+    known.write_text(f"@cert-authority * {authority.with_suffix('.pub').read_text()}{server.line}")
+    hosts = [server.host(name="plain", known_hosts=known), certified.host(name="ca", known_hosts=known)]
+    assert on_every_host(hosts, ask).succeeded == {"plain": "on\n", "ca": "on\n"}
+
+
+def test_a_host_whose_ca_nobody_named_is_refused(certified: SshServer, tmp_path: Path) -> None:
+    (tmp_path / "known").touch()
+    assert "is not known; it offers ssh-ed25519" in refusal(certified.host(known_hosts=tmp_path / "known"))
+
+
+def test_a_revoked_key_is_refused_and_the_others_are_not(
+    server: SshServer, certified: SshServer, tmp_path: Path
+) -> None:
+    known = tmp_path / "known"
+    known.write_text(f"@revoked * {certified.host_key}{certified.line}{server.line}")
+    assert "is revoked" in refusal(certified.host(known_hosts=known))
+    assert ask(server.host(known_hosts=known)) == "on\n"
+
+
+def test_an_unknown_key_is_shown_with_how_to_compare_and_add_it(server: SshServer, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.touch()
+    said = refusal(server.host(known_hosts=known))
+    shown = subprocess.run(["ssh-keygen", "-lf", server.folder / "host.pub"], capture_output=True, text=True).stdout
+    assert f"it offers ssh-ed25519 {shown.split()[1]} (No ED25519 host key is known" in said
+    assert "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on its console" in said
+    assert said.endswith(f"then add it: ssh-keyscan -p {server.port} 127.0.0.1 >> {known}")
+
+
+def test_a_changed_key_is_shown_beside_the_known_one(server: SshServer, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_text(f"# ours\n{server.name} {make_key(tmp_path / 'other')}")
+    said = refusal(server.host(known_hosts=known))
+    shown = subprocess.run(["ssh-keygen", "-lf", server.folder / "host.pub"], capture_output=True, text=True).stdout
+    assert f"known is line 2 of {known}, it offers ED25519 {shown.split()[1]}. Somebody may stand" in said
+    assert f"ssh-keygen -f {known} -R '{server.name}' && ssh-keyscan -p {server.port} 127.0.0.1 >> {known}" in said
+
+
+def test_a_directory_in_the_place_of_known_hosts_is_said_to_be_one(server: SshServer, tmp_path: Path) -> None:
+    with pytest.raises(
+        FleetError, match="is a directory, named as known_hosts of here in the inventory: name the file"
+    ):
+        ask(server.host(known_hosts=tmp_path))
+
+
+# -- jump hosts ----------------------------------------------------------------------------------------------
+
+
+def test_every_hop_is_checked_and_the_one_to_blame_is_named(
+    server: SshServer, certified: SshServer, authority: Path, tmp_path: Path
+) -> None:
+    certified.let_in((server.folder / "user.pub").read_text())
+    jump = (Jump("127.0.0.1", certified.port),)
+    known = tmp_path / "known"
+    known.write_text(server.line)
+    assert f"the host key of {certified.name} is not known" in refusal(server.host(jump=jump, known_hosts=known))
+    known.write_text(certified.line)
+    said = refusal(server.host(jump=jump, known_hosts=known))
+    assert f"the host key of {server.name} is not known" in said
+    assert f"then add it: ssh -p {certified.port} " in said
+    known.write_text(server.line + certified.line)
+    assert ask(server.host(jump=jump, known_hosts=known), 'echo "$SSH_CONNECTION"').endswith(f" {server.port}\n")
+    down = server.host(jump=jump, known_hosts=known, port=free_port())
+    assert refusal(down).startswith(f"{down.user}@127.0.0.1:{down.port} cannot be reached (")
+    closed = server.host(jump=(Jump("127.0.0.1", free_port()),), known_hosts=known)
+    assert "cannot be reached (the way to here leads over it)" in refusal(closed)
+
+
+def test_rsync_goes_the_same_way_and_is_checked_on_it(server: SshServer, certified: SshServer, tmp_path: Path) -> None:
+    certified.let_in((server.folder / "user.pub").read_text())
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/log").write_text("step 6")
+    known = tmp_path / "known"
+    known.write_text(server.line)
+    host = server.host(jump=(Jump("127.0.0.1", certified.port),), known_hosts=known)
+    command = rsync.pull_command(host, str(tmp_path / "there"), tmp_path / "out")
+    with pytest.raises(HostFailedError, match=r"host key is not known or not the known one.*is known for"):
+        rsync.run(host, command)
+    known.write_text(server.line + certified.line)
+    rsync.run(host, command)
+    assert (tmp_path / "out/log").read_text() == "step 6"
+
+
+# -- while it stands -----------------------------------------------------------------------------------------
+
+
+def test_the_exit_code_of_ssh_itself_is_a_commands_own_too(server: SshServer) -> None:
+    with connected(server.host()) as session:
+        assert session.run([Command("a", "echo no >&2; exit 255")])["a"].code == 255
+        answer = session.send(Command("a", "cat; exit 255"), [b"x"])
+    assert (answer.out, answer.err, answer.code) == ("x", "", 255)
+
+
+@pytest.mark.parametrize("sending", [False, True])
+def test_a_connection_that_is_cut_is_no_exit_code(server: SshServer, sending: bool) -> None:
+    command = Command("a", CUT, seconds=30)
+    with connected(server.host()) as session:
+        for _ in range(2):  # nor is another one opened in silence
+            with pytest.raises(
+                HostFailedError, match=r"the connection to here broke \(.*\): run the same command again"
+            ):
+                session.send(command, [bytes(1 << 20)] * 8) if sending else session.run([command])
+
+
+def test_an_interrupt_while_a_connection_ends_leaves_nothing_of_it(
+    server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masters: list[subprocess.Popen[bytes]] = []
+
+    def interrupted(master: subprocess.Popen[bytes]) -> None:
+        masters.append(master)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fleet.ssh.connection._end", interrupted)
+    with pytest.raises(KeyboardInterrupt), connected(server.host()) as session:
+        session.run([Command("there", "true")])
+    (master,) = masters
+    master.wait(10)
+
+
+def test_a_command_that_is_killed_is_an_answer(server: SshServer) -> None:
+    with connected(server.host()) as session:
+        assert session.send(Command("a", "kill -9 $$"), [b"x"]).code == 137
+
+
+def test_what_does_not_answer_in_time_is_said_to_hang(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "BATCH_GRACE_SECONDS", -0.7)
+    with connected(server.host()) as session:
+        with pytest.raises(HostFailedError, match=r"here did not answer within 0.3 s: something hangs there"):
+            session.run([Command("a", "sleep 60", seconds=1)])
+        monkeypatch.setattr(connection, "STALL_SECONDS", 0.3)
+        with pytest.raises(HostFailedError, match=r"here took nothing for 0.3 s: something hangs there"):
+            session.send(Command("a", "sleep 60"), [bytes(8 << 20)])
+        assert session.send(Command("a", "cat"), [b"still there"]).out == "still there"
+
+
+def test_a_login_shell_that_runs_nothing_is_named_with_the_login_that_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_CUT_SECONDS", 0.1)  # the connection stays: nothing is to be waited for
+    with ssh_server(tmp_path, ForceCommand="exit 1") as mute:
+        said = refusal(mute.host())
+    assert said.endswith(f"The login shell must run commands: ssh -p {mute.port} {mute.host().user}@127.0.0.1 true")
+
+
+OPERATOR = """
+import os, signal, sys
+from pathlib import Path
+from fleet.ssh.command_batch import Command
+from fleet.inventory.hosts import load
+from fleet.ssh.connection_pool import connected
+signal.signal(signal.SIGINT, lambda *_: None)
+(host,) = load(Path(sys.argv[1])).hosts
+with connected(host) as session:
+    print(session._way.folder, session._master.pid, flush=True)
+    command = Command("a", f"touch {session._way.folder}/began; sleep 0.5; echo to its end")
+    print(session.run([command])["a"].out, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def operator(server: SshServer, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process with an open connection, in a group of its own, as at a terminal."""
+    host = server.host()
+    keys = {"identity_file": str(host.identity_file), "known_hosts": str(host.known_hosts)}
+    words = [sys.executable, "-c", OPERATOR, str(example(server, tmp_path / "hosts.yaml", **keys))]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=environment, process_group=0) as process:
+        yield process
+        process.kill()
+
+
+def test_a_ctrl_c_at_the_terminal_does_not_reach_the_connection(operator: subprocess.Popen[str]) -> None:
+    assert operator.stdout is not None
+    folder, _ = operator.stdout.readline().split()
+    while not (Path(folder) / "began").exists():
+        assert operator.poll() is None
+        time.sleep(0.02)
+    os.killpg(operator.pid, signal.SIGINT)
+    assert operator.stdout.readline() == "to its end\n"
+
+
+def test_nothing_is_left_of_a_connection_whose_process_was_killed(operator: subprocess.Popen[str]) -> None:
+    assert operator.stdout is not None
+    folder, master = operator.stdout.readline().split()
+    operator.kill()
+    until = time.monotonic() + 30
+    while Path(folder).exists() or Path(f"/proc/{master}/fd").exists():
+        assert time.monotonic() < until, textwrap.shorten(f"{folder} and process {master} are still there", 200)
+        time.sleep(0.02)
