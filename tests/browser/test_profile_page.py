@@ -14,7 +14,7 @@ from watching import Watch
 
 from voxyard.diagnose.profile.facts import Probed
 from voxyard.diagnose.profile.html_report import write_page
-from voxyard.diagnose.profile.run import Profile
+from voxyard.diagnose.profile.result import Profile
 
 Open = Callable[..., Page]
 LOAD = (0.4, 0.05, 0.002, 0.1)

@@ -46,6 +46,7 @@ def profile(
     """
     with answering("profile"):
         from voxyard.diagnose.profile.run import profile as measure
+        from voxyard.diagnose.profile.text_report import render
 
         loaded = load_settings(flags, config).config
         found = measure(
@@ -59,4 +60,4 @@ def profile(
 
             write_page(found, html)
             log.info("The page is in %s", html)
-        print(json.dumps(found.document(), indent=1) if as_json else found.text())
+        print(json.dumps(found.document(), indent=1) if as_json else render(found))

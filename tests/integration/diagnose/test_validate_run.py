@@ -20,7 +20,7 @@ from scenario import Scenario
 
 from voxyard.diagnose.dry_run import rehearse, rows_of, scratch, with_corpus
 from voxyard.diagnose.validate.checks import Inspection, refuses
-from voxyard.diagnose.validate.run import CheckError
+from voxyard.diagnose.validate.result import CheckError
 from voxyard.host import Gpu
 from voxyard.trainer import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
 from voxyard.trainer.devices.device_ids import Placement, Role

@@ -16,11 +16,13 @@ from profiles import COLD, made_up
 from voxyard import cli
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_meter import GpuFigures, GpuUse
+from voxyard.diagnose.profile import html_report, text_report
 from voxyard.diagnose.profile import run as profile_module
 from voxyard.diagnose.profile.describe import words_of
 from voxyard.diagnose.profile.facts import Probed
-from voxyard.diagnose.profile.html_report import render, write_page
-from voxyard.diagnose.profile.run import Profile, profile
+from voxyard.diagnose.profile.html_report import write_page
+from voxyard.diagnose.profile.result import Profile
+from voxyard.diagnose.profile.run import profile
 from voxyard.diagnose.profile.stages import figures, with_shares
 from voxyard.diagnose.profile.svg_charts import histogram, nice_ticks, typical
 from voxyard.diagnose.profile.timeline import StepSpan
@@ -146,11 +148,11 @@ def test_figures_of_gpus_stand_in_report_and_page() -> None:
     gpu = GpuUse("model", 1, "H200", figures([0.5, 0.7]), 40 * 2**30, 80 * 2**30)
     silent = GpuUse("data", 0, "H200", figures([]), None, None)
     found = replace(made_up(0.1, 0.1, 0.01, 0.4), gpus=GpuFigures((silent, gpu)))
-    text = found.text()
+    text = text_report.render(found)
     assert "model GPU 1 (H200): mean 60%, p50 60%, max 70%" in text
     assert "model GPU 1 (H200): 40960 of 81920 MiB at most (50%)" in text
     assert text.count("data GPU 0 (H200): the driver does not report it") == 2
-    page = render(found)
+    page = html_report.render(found)
     assert "GPU 1: mean 60%" in page
     assert "40960 of 81920 MiB" in page
 
@@ -159,21 +161,21 @@ def test_beside_the_data_device_stands_the_most_that_it_can_reach() -> None:
     """T19: D/max(D, M)."""
     found = made_up(0.01, 0.1, 0.02, 0.4)
     assert found.data_device_ceiling == pytest.approx(0.3)
-    assert "the stages alone predict 30% for the data device: D/max(D, M)" in found.text()
-    assert "of at most 30%" in render(found)
+    assert "the stages alone predict 30% for the data device: D/max(D, M)" in text_report.render(found)
+    assert "of at most 30%" in html_report.render(found)
 
 
 def test_a_run_without_a_bottleneck_says_what_bounds_it() -> None:
     """D2."""
     found = made_up(0.01, 0.1, 0.0, 0.4)
-    assert "no bottleneck; bound by train" in found.text()
-    assert "No bottleneck; bound by training" in render(found)
+    assert "no bottleneck; bound by train" in text_report.render(found)
+    assert "No bottleneck; bound by training" in html_report.render(found)
 
 
 def test_names_of_the_user_cannot_become_part_of_the_page() -> None:
     found = made_up(0.4, 0.05, 0.001, 0.1)
     found = replace(found, setup=replace(found.setup, corpus="<script>alert(1)</script>"))
-    assert "<script>alert" not in render(found)
+    assert "<script>alert" not in html_report.render(found)
 
 
 @pytest.mark.parametrize("seconds", [(0.1,) * 5, (0.0,) * 5, (0.1, 0.2, 5.0), (0.1,)])

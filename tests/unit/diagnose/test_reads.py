@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from profiles import COLD, made_up
 
+from voxyard.diagnose.profile import html_report, text_report
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.facts import Probed
-from voxyard.diagnose.profile.html_report import render
 from voxyard.diagnose.profile.measure import Loading, Read
 from voxyard.diagnose.profile.reads import Reads
-from voxyard.diagnose.profile.run import Profile, _probe
+from voxyard.diagnose.profile.result import Profile
+from voxyard.diagnose.profile.run import _probe
 from voxyard.host.page_cache import Pages
 
 WARM = Pages(400, 400, ("tmpfs keeps its files in memory",))
@@ -27,17 +28,17 @@ def profile(load: Pages, overlapped: Pages) -> Profile:
 
 def test_cold_reads_are_said_with_their_share_in_every_form() -> None:
     found = profile(COLD, COLD)
-    assert "reads, load alone: cold (0% of 1000 pages were cached before)" in found.text()
-    assert "reads, overlapped: cold" in found.text()
-    assert "Reads, overlapped: cold (0% of 1000 pages were cached before)." in render(found)
+    assert "reads, load alone: cold (0% of 1000 pages were cached before)" in text_report.render(found)
+    assert "reads, overlapped: cold" in text_report.render(found)
+    assert "Reads, overlapped: cold (0% of 1000 pages were cached before)." in html_report.render(found)
     reads = found.document()["reads"]
     assert (reads["state"], reads["share_cached"], set(reads["looks"])) == ("cold", 0.0, {"load alone", "overlapped"})
-    assert "not judged" not in found.text()
+    assert "not judged" not in text_report.render(found)
 
 
 def test_warm_reads_are_said_with_their_reason_and_nothing_is_advised_from_them() -> None:
     found = profile(WARM, WARM)
-    for form in (found.text(), render(found)):
+    for form in (text_report.render(found), html_report.render(found)):
         assert "warm (100% of 400 pages were cached before: tmpfs keeps its files in memory)" in form
         assert "hreads, shards and caches are not judged" in form
         assert "--num-workers" not in form

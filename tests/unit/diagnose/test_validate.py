@@ -16,7 +16,8 @@ from scenario import MIB, Scenario
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.host_facts import driver_fault, system
 from voxyard.diagnose.validate.gpu_memory import Held, held, misplaced
-from voxyard.diagnose.validate.run import CheckError, Found, run_checks
+from voxyard.diagnose.validate.result import CheckError, Found
+from voxyard.diagnose.validate.run import run_checks
 from voxyard.host import Gpu
 
 CARDS = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.shards import is_shards
 from voxyard.diagnose.profile.facts import CorpusFacts, HostFacts, LoadFacts, Probed, Situation
-from voxyard.diagnose.profile.run import Overlapped, Setup
+from voxyard.diagnose.profile.result import Overlapped, Setup
 from voxyard.host import HostError
 from voxyard.host.limits import recommend
 from voxyard.host.memory import available_bytes

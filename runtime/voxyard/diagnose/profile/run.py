@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_meter import GpuFigures, GpuMeter
-from voxyard.diagnose.profile.advice import Recommendation, advise
+from voxyard.diagnose.profile.advice import advise
 from voxyard.diagnose.profile.cost_model import Costs
+from voxyard.diagnose.profile.describe import setup_of, situation_of
 from voxyard.diagnose.profile.facts import Probed, Situation
 from voxyard.diagnose.profile.reads import Reads
-from voxyard.diagnose.profile.stages import Figures, Stage, StageTimes, figures, with_shares
-from voxyard.diagnose.profile.timeline import Gaps, Timeline, gaps, measured_part
-from voxyard.diagnose.profile.verdict import DeviceUse, Verdict, judge
+from voxyard.diagnose.profile.result import Overlapped, Profile
+from voxyard.diagnose.profile.stages import Stage, figures, with_shares
+from voxyard.diagnose.profile.timeline import gaps, measured_part
+from voxyard.diagnose.profile.verdict import DeviceUse, judge
 from voxyard.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -24,138 +26,6 @@ if TYPE_CHECKING:
     from voxyard.trainer.loop import Run
 
 FEWEST_STEPS = 5
-
-
-@dataclass(frozen=True)
-class Overlapped:
-    """The pipeline as the trainer runs it, and what it costs more than its slowest part alone."""
-
-    steps: Figures  # seconds a step, traced ones left out
-    data_wait_share: float
-    variation_within_buckets: float
-    samples: int  # clips in a step
-    ideal_seconds: float  # of `Costs.step`
-    ideal_bound_by: str
-    gaps: Gaps
-    timeline: Timeline
-    cpu_use: float  # of the cores
-    traced: int
-    settled: int  # steps before the first that counts
-    epochs: int
-
-    @property
-    def seconds_per_step(self) -> float:
-        """Mean, waits included."""
-        return self.steps.mean
-
-    @property
-    def samples_per_second(self) -> float:
-        """Clips a second."""
-        return self.samples / self.steps.mean
-
-    @property
-    def variation(self) -> float:
-        """Standard deviation ÷ mean of the steps."""
-        return self.steps.variation
-
-    @property
-    def lost_seconds(self) -> float:
-        """Seconds a step between what was measured and the ideal; below 0 where it was faster than its stages alone."""
-        return self.seconds_per_step - self.ideal_seconds
-
-    @property
-    def lost_samples_per_second(self) -> float:
-        """Clips a second that the same gap costs."""
-        return self.samples / self.ideal_seconds - self.samples_per_second
-
-    @property
-    def has_gap(self) -> bool:
-        """True where the gap is worth a word: a thousandth of a step."""
-        return self.lost_seconds > 1e-3 * self.seconds_per_step
-
-    def document(self) -> dict[str, Any]:
-        """Everything as plain data."""
-        one = self.steps
-        return {
-            "seconds_per_step": one.mean, "std": one.std, "min": one.min, "p50": one.p50, "p95": one.p95,
-            "max": one.max, "steps": one.count, "samples_per_second": self.samples_per_second,
-            "data_wait_share": self.data_wait_share, "variation": self.variation,
-            "variation_within_buckets": self.variation_within_buckets,
-            "ideal_seconds_per_step": self.ideal_seconds, "ideal_bound_by": self.ideal_bound_by,
-            "lost_seconds_per_step": self.lost_seconds, "lost_samples_per_second": self.lost_samples_per_second,
-            "cpu_use": self.cpu_use, "left_out": {"traced": self.traced, "settling": self.settled},
-            "epochs": self.epochs, "gaps": self.gaps.document(), "timeline": self.timeline.document(),
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Setup:
-    """Setup that was profiled."""
-
-    strategy: str
-    kind: str
-    devices: tuple[str, ...]
-    model: str
-    corpus: str
-    batch: int  # clips in a step
-    workers: int
-    slots: int
-    buffer: int
-    precision: str
-    xla: bool
-    buckets: int
-    command: tuple[str, ...]
-    left_out_seconds: float  # tracing and compiling
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Profile of a training: for people (`text`, page.render) and for programs (`document`).
-
-    The verdict has `.bottleneck` (a stage, None while data-wait is under 5%), `.bound_by` (the slowest stage) and
-    `.sentence`; a recommendation `.title`, `.flags`, `.command`, `.gain`, `.bound` and `.why`.
-    """
-
-    setup: Setup
-    stages: tuple[StageTimes, ...]
-    costs: Costs
-    overlapped: Overlapped
-    use: Mapping[str, DeviceUse]  # by role
-    gpus: GpuFigures
-    verdict: Verdict
-    recommendations: tuple[Recommendation, ...]
-    reads: Reads
-
-    @property
-    def data_device_ceiling(self) -> float | None:
-        """The most that the data device can be busy: D ÷ max(D, M), D being features and transfer; in a split."""
-        if self.costs.layout != "split":
-            return None
-        longest = max(self.costs.data, self.costs.train)
-        return self.costs.data / longest if longest else None
-
-    def document(self) -> dict[str, Any]:
-        """Everything as plain data for JSON."""
-        from dataclasses import asdict
-
-        return {
-            "setup": asdict(self.setup),
-            "stages": [each.document() for each in self.stages],
-            "overlapped": self.overlapped.document(),
-            "reads": self.reads.document(),
-            "device_use": {role: asdict(use) for role, use in self.use.items()},
-            "data_device_ceiling": self.data_device_ceiling,
-            "gpus": self.gpus.document(),
-            "verdict": self.verdict.document(),
-            "recommendations": [each.document() for each in self.recommendations],
-        }
-
-    def text(self) -> str:
-        """The report for a terminal."""
-        from voxyard.diagnose.profile.text_report import render
-
-        return render(self)
 
 
 def _say_nothing(_: str) -> None:
@@ -238,8 +108,6 @@ def _measured(
         use=use,
         reads=reads.pages,
     )
-    from voxyard.diagnose.profile.describe import setup_of, situation_of
-
     situation: Situation = situation_of(config, run, bench, costs, loading, probed, overlapped, gpus)
     return Profile(
         setup=setup_of(run, bench, situation, overlapped),

@@ -9,7 +9,7 @@ from voxyard.diagnose.gpu_meter import GpuUse
 from voxyard.diagnose.profile.stages import NAMES
 
 if TYPE_CHECKING:
-    from voxyard.diagnose.profile.run import Profile
+    from voxyard.diagnose.profile.result import Profile
 
 
 UNREPORTED = "the driver does not report it"

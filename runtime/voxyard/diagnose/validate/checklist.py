@@ -11,7 +11,8 @@ from typing import Any
 
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_meter import NO_GPU
-from voxyard.diagnose.profile.run import Profile, profile
+from voxyard.diagnose.profile.result import Profile
+from voxyard.diagnose.profile.run import profile
 from voxyard.host import HostError
 from voxyard.host.limits import HEADROOM_MIB, wanted_mib
 from voxyard.host.memory import available_bytes

@@ -16,7 +16,7 @@ from voxyard.diagnose.dry_run import rehearse, rows_of, with_corpus
 from voxyard.diagnose.gpu_meter import NO_GPU
 from voxyard.diagnose.host_facts import driver_fault, driver_version
 from voxyard.diagnose.validate.gpu_memory import MIB, Held, Used, held, misplaced, used_on_every_gpu
-from voxyard.diagnose.validate.run import CheckError, Found
+from voxyard.diagnose.validate.result import CheckError, Found
 from voxyard.host.pairing import link_warning
 from voxyard.host.plan import Links, read_links
 from voxyard.trainer.config import TrainConfig

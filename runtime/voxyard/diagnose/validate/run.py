@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from voxyard.diagnose.dry_run import scratch
-from voxyard.diagnose.errors import DiagnoseError
+from voxyard.diagnose.validate.checks import Inspection
+from voxyard.diagnose.validate.result import Check, CheckError, Found, Validation
 from voxyard.trainer.config import TrainConfig
 
 log = logging.getLogger("voxyard.diagnose")
@@ -19,69 +18,6 @@ PLACEMENT = "device placement"
 MODEL = "model on the model GPU and forward pass"
 TRANSFER = "transfer between the GPUs"
 PIPELINE = "3 batches of the real pipeline"
-
-
-@dataclass(frozen=True)
-class Found:
-    """Findings of a passed check: a line a figure for people, and the same as plain data."""
-
-    figures: tuple[str, ...] = ()
-    measured: Mapping[str, Any] = field(default_factory=dict)
-
-
-class CheckError(DiagnoseError):
-    """A check did not pass: the message says what was found and expected, `advice` what to do."""
-
-    def __init__(self, message: str, *, advice: str = "", found: Found | None = None) -> None:
-        super().__init__(message, exit_code=1)
-        self.advice, self.found = advice, found or Found()
-
-
-@dataclass(frozen=True)
-class Check:
-    """One numbered check. `ran` is False where an earlier one did not pass, and this one cannot pass without it."""
-
-    number: int
-    name: str
-    passed: bool
-    figures: tuple[str, ...] = ()
-    measured: Mapping[str, Any] = field(default_factory=dict)
-    problem: str = ""
-    advice: str = ""
-    ran: bool = True
-
-    def lines(self) -> list[str]:
-        """The check for a terminal."""
-        told = [*self.figures, *self.problem.splitlines()]
-        told += [f"→ {line}" for line in self.advice.splitlines()]
-        return [f"{self.number}. {'✅' if self.passed else '❌'} {self.name}", *(f"     {line}" for line in told)]
-
-
-@dataclass(frozen=True)
-class Validation:
-    """The checks in their order."""
-
-    checks: tuple[Check, ...]
-
-    @property
-    def passed(self) -> bool:
-        """True where all of them passed."""
-        return all(check.passed for check in self.checks)
-
-    @property
-    def exit_code(self) -> int:
-        """0 only if all checks passed."""
-        return 0 if self.passed else 1
-
-    def document(self) -> dict[str, Any]:
-        """Everything as plain data for JSON."""
-        return {"passed": self.passed, "checks": [asdict(check) for check in self.checks]}
-
-    def text(self) -> str:
-        """The checks for a terminal."""
-        lines = [line for check in self.checks for line in check.lines()]
-        good = sum(check.passed for check in self.checks)
-        return "\n".join([*lines, "", f"{good} of {len(self.checks)} checks passed"])
 
 
 Step = tuple[str, Callable[[], Found]]
@@ -98,8 +34,6 @@ def validate(config: TrainConfig, *, progress: Callable[[str], None] = lambda _:
 
 def checks_of(config: TrainConfig, directory: Path) -> tuple[Step, ...]:
     """The five checks in their order; each stands on those before it."""
-    from voxyard.diagnose.validate.checks import Inspection
-
     inspection = Inspection(config, directory)
     return (
         (PREREQUISITES, inspection.prerequisites),
