@@ -6,15 +6,21 @@ from functools import partial
 from pathlib import Path
 
 from fastapi import Depends, FastAPI, Request
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from voxyard import __version__
-from voxyard.service.auth.api_keys import authenticated
 from voxyard.service.documents.webhooks import read_rules
+from voxyard.service.http.admission import Door
+from voxyard.service.http.components import Frame
+from voxyard.service.http.errors import install_envelope
+from voxyard.service.http.observability import FrameMiddleware
 from voxyard.service.routes import api_reference, catalog, documents, speech
-from voxyard.service.routes.error_responses import errors
-from voxyard.service.routes.openapi import describe
+from voxyard.service.routes.dependencies import authenticated
+from voxyard.service.routes.openapi import describe, errors
+from voxyard.service.routes.operations import operations_router
+from voxyard.service.routes.session import session_router
 from voxyard.service.state import Services
 from voxyard.service.streaming.speech_request import Turnstile
 from voxyard.service.voice_names import open_voices
@@ -25,6 +31,8 @@ _TAGS = [
     {"name": "documents", "description": "Long texts and files, which survive a stop of the service."},
     {"name": "catalogue", "description": "Models, voices, workers."},
 ]
+_CORS_REQUEST_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range", "X-Request-Id")
+_CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-Id")
 
 
 def create_app(services: Services) -> FastAPI:
@@ -55,6 +63,27 @@ def create_app(services: Services) -> FastAPI:
         app.mount("/page", StaticFiles(directory=PAGE), name="page")
         app.add_api_route("/", _home, include_in_schema=False, response_class=FileResponse)
     return app
+
+
+def install(app: FastAPI, frame: Frame) -> None:
+    """Puts the frame around an application: its routes, its error handlers, its middleware.
+
+    To be called once, when no other middleware is to come outside it.
+    """
+    app.router.redirect_slashes = False  # a redirect would name a host that the client chose
+    install_envelope(app)
+    app.include_router(session_router(frame.sessions))
+    app.include_router(operations_router(frame))
+    app.add_middleware(Door, frame=frame)
+    if origins := frame.section.origins():
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=_CORS_REQUEST_HEADERS,
+            expose_headers=_CORS_ANSWER_HEADERS,
+        )
+    app.add_middleware(FrameMiddleware, metrics=frame.metrics)
 
 
 def _reference(request: Request) -> HTMLResponse:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
+from starlette.applications import Starlette
 
 from voxyard.host import Gpu
-from voxyard.service.app import create_app
+from voxyard.service.app import create_app, install
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.audio_store import Shelf
@@ -17,8 +17,8 @@ from voxyard.service.documents.change_notifier import Changes
 from voxyard.service.documents.queue import Desk
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.webhooks import Webhooks, read_rules
+from voxyard.service.http.components import open_frame
 from voxyard.service.http.metrics import Disk
-from voxyard.service.http.observability import install, open_frame
 from voxyard.service.shutdown import Work
 from voxyard.service.state import Services
 from voxyard.speech.audio.joining import Pauses
@@ -36,7 +36,7 @@ def assembled(
     pool: Pool,
     registry: CollectorRegistry,
     gpus: Callable[[], Sequence[Gpu]],
-) -> Iterator[FastAPI]:
+) -> Iterator[Starlette]:
     """The application over its data directory and a pool; closing stops the documents' work gracefully.
 
     `app.state.work` is the Work that `server.serve` ends.

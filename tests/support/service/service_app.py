@@ -15,14 +15,14 @@ from fastapi import FastAPI
 from frontends import TonesFrontend
 from prometheus_client import CollectorRegistry
 
-from voxyard.service.app import create_app
+from voxyard.service.app import create_app, install
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.audio_store import Shelf
 from voxyard.service.documents.change_notifier import Changes
 from voxyard.service.documents.queue import Desk
 from voxyard.service.documents.store import Store
-from voxyard.service.http.observability import install, open_frame
+from voxyard.service.http.components import open_frame
 from voxyard.service.state import Services
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.placement import Refusal

@@ -162,3 +162,16 @@ def test_the_trainers_configuration_is_shown_without_tensorflow() -> None:
     loaded = _modules_after(f"{arguments}\nfrom voxyard.cli import main\ntry: main()\nexcept SystemExit: pass")
     assert "voxyard.trainer.config" in loaded
     assert loaded.isdisjoint(HEAVY)
+
+
+def test_only_the_routes_and_the_wiring_of_the_service_import_fastapi() -> None:
+    """Outside `routes/`: the application itself, and the handlers of the errors that FastAPI raises."""
+    allowed = ("service/routes/", "service/app.py", "service/http/errors.py")
+    package = ROOT / "runtime" / "voxyard"
+    found = {
+        name
+        for path in package.rglob("*.py")
+        if not (name := path.relative_to(package).as_posix()).startswith(allowed)
+        and any(module.split(".")[0] == "fastapi" for _, module in imported(ast.parse(path.read_text()), []))
+    }
+    assert found == set()

@@ -14,10 +14,11 @@ from fastapi import FastAPI
 from live_service import PATIENCE, live
 from prometheus_client import CollectorRegistry
 
+from voxyard.service.app import install
 from voxyard.service.auth.api_keys import Keys, add_key
 from voxyard.service.config import ServiceSection
+from voxyard.service.http.components import open_frame
 from voxyard.service.http.connection_limit import FILES_SHARE, ConnectionLimit
-from voxyard.service.http.observability import install, open_frame
 
 SLOW = b"POST /session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n{"
 

@@ -17,13 +17,15 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
-from voxyard.service.auth.api_keys import COOKIE, Client, Keys, add_key, authenticated, revoke_key
+from voxyard.service.app import install
+from voxyard.service.auth.api_keys import COOKIE, Client, Keys, add_key, revoke_key
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import BusyError, NotFoundError, StoreError
 from voxyard.service.http.admission import is_loopback
+from voxyard.service.http.components import Frame, open_frame
 from voxyard.service.http.logging import ConnectionCut
 from voxyard.service.http.metrics import Disk
-from voxyard.service.http.observability import Frame, install, open_frame
+from voxyard.service.routes.dependencies import authenticated
 
 LOCAL = "http://127.0.0.1"
 

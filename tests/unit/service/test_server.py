@@ -26,9 +26,10 @@ from live_service import PATIENCE, live
 from prometheus_client import CollectorRegistry
 from starlette.responses import StreamingResponse
 
+from voxyard.service.app import install
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
-from voxyard.service.http.observability import install, open_frame
+from voxyard.service.http.components import open_frame
 from voxyard.service.server import listen, serve
 
 MIB = 1 << 20
@@ -450,7 +451,8 @@ from pathlib import Path
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from voxyard.service.config import ServiceSection
-from voxyard.service.http.observability import install, open_frame
+from voxyard.service.app import install
+from voxyard.service.http.components import open_frame
 from voxyard.service.http.logging import write_json_logs
 from voxyard.service.server import serve
 

@@ -15,12 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
 
-from fastapi import Request, Security
-from fastapi.security import APIKeyCookie, HTTPBearer
-
-from voxyard.service.errors import ServiceError, UnauthorizedError
+from voxyard.service.errors import ServiceError
 
 log = logging.getLogger("voxyard.service")
 
@@ -108,24 +104,6 @@ class Keys:
             log.error("the old API keys stay in use: %s", error)
         else:
             log.info("API keys were read again from %s: %d", self.path, len(self._hashes))
-
-
-_BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key, as `voxyard keys new` shows it.")
-_SESSION = APIKeyCookie(name=COOKIE, auto_error=False, scheme_name="session", description="Set by `POST /session`.")
-
-
-async def authenticated(
-    request: Request, _bearer: Annotated[Any, Security(_BEARER)], _cookie: Annotated[Any, Security(_SESSION)]
-) -> Client:
-    """Client that the admission middleware (door.py) has authenticated; as a dependency it documents the scheme.
-
-    Raises:
-        UnauthorizedError: nobody was let in, as on a path that the door leaves open.
-    """
-    client = request.scope.get("state", {}).get("client")
-    if not isinstance(client, Client):
-        raise UnauthorizedError("an API key is needed: send the header `Authorization: Bearer KEY`")
-    return client
 
 
 def check_name(name: str) -> str:

@@ -10,14 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
-
-from voxyard.service.auth.api_keys import COOKIE, Client, Keys
+from voxyard.service.auth.api_keys import Client, Keys
 from voxyard.service.errors import StoreError, UnauthorizedError
-from voxyard.service.routes.error_responses import errors
 
 PAGE_HEADER = "X-Voxyard-Page"
 """What a request that changes something must bear beside the cookie: no form of another page can send it."""
@@ -99,55 +94,3 @@ def read_secret(path: Path) -> bytes:
             f"{path}: expected 32 bytes, found {len(content)}: delete the file; browsers then ask for the key again"
         )
     return content
-
-
-class SessionBody(BaseModel):
-    """Key that the page sends once to open a session."""
-
-    key: Annotated[str, Field(min_length=1, max_length=512, description="An API key.")]
-
-
-class Standing(BaseModel):
-    """Authentication state: a key is needed or not, and the client of this session."""
-
-    key_needed: bool = Field(description="False where the service has no API keys.")
-    client: str | None = Field(description="The name of the session's key; null without a session.")
-
-
-def session_routes(sessions: Sessions | None) -> APIRouter:
-    """`/session`, open to everybody; without keys there is nothing to begin, and nothing goes wrong."""
-    router = APIRouter(tags=["session"])
-
-    @router.get("/session", summary="Whether this browser has a session", responses=errors(400))
-    def standing(request: Request) -> Standing:
-        """Tells the page whether it must ask for a key."""
-        client = sessions.client(request.cookies.get(COOKIE, "")) if sessions is not None else None
-        return Standing(key_needed=sessions is not None, client=client.name if client else None)
-
-    @router.post(
-        "/session", status_code=204, summary="Begin a session with an API key", responses=errors(400, 401, 403, 413)
-    )
-    def begin(body: SessionBody, request: Request, response: Response) -> None:
-        """Sets a cookie that stands for the key, so that the page need not keep it.
-
-        Requests that change something by the cookie must bear the header `X-Voxyard-Page: 1`.
-        """
-        if sessions is not None:
-            cookie = sessions.open(body.key)
-            _set(request, response, cookie, int(sessions.lifetime))
-
-    @router.delete("/session", status_code=204, summary="End the session", responses=errors(400, 403))
-    def end(request: Request, response: Response) -> None:
-        """The cookie is worth nothing any more, and the browser forgets it."""
-        if sessions is not None:
-            sessions.close(request.cookies.get(COOKIE, ""))
-            _set(request, response, "", 0)
-
-    return router
-
-
-def _set(request: Request, response: Response, cookie: str, seconds: int) -> None:
-    response.set_cookie(
-        COOKIE, cookie, max_age=seconds, path="/", httponly=True, samesite="strict",
-        secure=request.url.scheme == "https",
-    )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -14,12 +13,10 @@ from voxyard.service.auth.api_keys import COOKIE, Client, Keys
 from voxyard.service.auth.sessions import PAGE_HEADER
 from voxyard.service.errors import BusyError, ForbiddenError, ServiceError, UnauthorizedError, UnavailableError
 from voxyard.service.http.body_limit import ClosingSend, GuardedBody
+from voxyard.service.http.components import Frame
 from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, Connection
 from voxyard.service.http.errors import CrowdedError, LargeHeadersError, answer
 from voxyard.service.http.protocol import HEADER_BYTES
-
-if TYPE_CHECKING:
-    from voxyard.service.http.observability import Frame
 
 OPEN_PATHS = frozenset(
     {"/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/session", "/favicon.ico"}

@@ -6,28 +6,16 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
-from pydantic import BaseModel
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from voxyard.service.auth.api_keys import Client, Keys
-from voxyard.service.auth.sessions import Sessions, read_secret, session_routes
-from voxyard.service.config import ServiceSection
-from voxyard.service.errors import ServiceError, UnavailableError
-from voxyard.service.http.admission import OPEN_FOLDERS, OPEN_PATHS, Door
-from voxyard.service.http.errors import failure, install_envelope
+from voxyard.service.auth.api_keys import Client
+from voxyard.service.errors import ServiceError
+from voxyard.service.http.admission import OPEN_FOLDERS, OPEN_PATHS
+from voxyard.service.http.errors import failure
 from voxyard.service.http.logging import ConnectionCut, request_id, request_line
-from voxyard.service.http.metrics import UNMATCHED, Disk, ServiceMetrics
-from voxyard.service.http.rate_limit import Rates
-from voxyard.service.routes.error_responses import errors
+from voxyard.service.http.metrics import UNMATCHED, ServiceMetrics
 
 log = logging.getLogger("voxyard.service")
 
@@ -44,106 +32,10 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 """On every answer that does not bring its own; `blob:` is how a page plays what it has fetched itself."""
-SESSION_SECRET = "session-secret"  # noqa: S105 (a file's name)
 GONE = 499
 """The status, in log and metrics, of a request whose client went away before it was answered."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
-_CORS_REQUEST_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range", "X-Request-Id")
-_CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-Id")
-
-Ready = Callable[[], tuple[bool, str]]
-"""True where the service can speak, and a sentence that says so; it must not take long."""
-
-
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """Dependencies of the middleware; `keys` and `sessions` are None where no key is asked for."""
-
-    section: ServiceSection
-    registry: CollectorRegistry
-    keys: Keys | None
-    sessions: Sessions | None
-    rates: Rates
-    metrics: ServiceMetrics
-    ready: Ready
-
-
-def open_frame(
-    section: ServiceSection,
-    registry: CollectorRegistry,
-    *,
-    keys: Keys | None,
-    ready: Ready,
-    documents: Callable[[], Mapping[str, int]] | None = None,
-    disk: Callable[[], Disk] | None = None,
-) -> Frame:
-    """A frame by the settings; `documents` and `disk` are asked for the metrics (see ServiceMetrics).
-
-    Raises:
-        StoreError: the sessions' secret in the data directory cannot be read or made.
-    """
-    sessions = None if keys is None else Sessions(keys, read_secret(section.data_dir / SESSION_SECRET))
-    metrics = ServiceMetrics(registry, documents=documents, disk=disk)
-    return Frame(section, registry, keys, sessions, Rates(section.rate_limit), metrics, ready)
-
-
-def install(app: FastAPI, frame: Frame) -> None:
-    """Puts the frame around an application: its routes, its error handlers, its middleware.
-
-    To be called once, when no other middleware is to come outside it.
-    """
-    app.router.redirect_slashes = False  # a redirect would name a host that the client chose
-    install_envelope(app)
-    app.include_router(session_routes(frame.sessions))
-    app.include_router(_own_routes(frame))
-    app.add_middleware(Door, frame=frame)
-    if origins := frame.section.origins():
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=origins,
-            allow_methods=("GET", "POST", "DELETE"),
-            allow_headers=_CORS_REQUEST_HEADERS,
-            expose_headers=_CORS_ANSWER_HEADERS,
-        )
-    app.add_middleware(FrameMiddleware, metrics=frame.metrics)
-
-
-class Health(BaseModel):
-    """Health of the service."""
-
-    status: str
-
-
-def _own_routes(frame: Frame) -> APIRouter:
-    router = APIRouter(tags=["operation"])
-
-    @router.get("/healthz", summary="Whether the service is alive", responses=errors(403))
-    async def healthz() -> Health:
-        """Answers as long as requests are answered at all."""
-        return Health(status="ok")
-
-    @router.get("/readyz", summary="Whether a worker has its model loaded", responses=errors(403, 503))
-    def readyz() -> Health:
-        """503 says what is missing."""
-        well, sentence = frame.ready()
-        if not well:
-            raise UnavailableError(sentence, retry_after=5)
-        return Health(status=sentence)
-
-    metrics_text: dict[int | str, dict[str, Any]] = {
-        200: {"content": {"text/plain": {}}, "description": "Prometheus's text format."}
-    }
-
-    @router.get(
-        "/metrics", summary="Metrics for Prometheus", response_class=Response, responses={**metrics_text, **errors(403)}
-    )
-    def metrics(request: Request) -> Response:
-        """In the format that the Accept header asks for: Prometheus's text format, or OpenMetrics."""
-        encode, media_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(frame.registry), headers={"Content-Type": media_type})
-
-    return router
 
 
 class FrameMiddleware:

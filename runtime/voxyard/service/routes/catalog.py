@@ -7,7 +7,7 @@ import json
 from fastapi import APIRouter
 
 from voxyard.service.routes.dependencies import TheServices, TheVoices
-from voxyard.service.routes.error_responses import errors
+from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.schemas import GpuOut, ModelOut, ModelsOut, VoiceOut, VoicesOut, WorkerOut, WorkersOut
 from voxyard.service.state import Services
 from voxyard.service.voice_names import MODEL_ALIASES, check_model, model_name

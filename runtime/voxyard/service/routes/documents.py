@@ -9,19 +9,17 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, status
+from fastapi import APIRouter, Header, Path, Query, Request, status
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from voxyard.service.auth.api_keys import Client, authenticated
 from voxyard.service.documents import submission
 from voxyard.service.documents.records import Document
 from voxyard.service.documents.webhooks import check_webhook
 from voxyard.service.errors import ConflictError
 from voxyard.service.http.errors import envelope
 from voxyard.service.routes import document_stream, serializers, uploads
-from voxyard.service.routes.dependencies import TheServices, TheVoices, TheWebhookRules
-from voxyard.service.routes.error_responses import errors
-from voxyard.service.routes.openapi import form
+from voxyard.service.routes.dependencies import TheClient, TheServices, TheVoices, TheWebhookRules
+from voxyard.service.routes.openapi import errors, form
 from voxyard.service.routes.schemas import DocumentBody, DocumentOut, DocumentsOut, UploadBody
 from voxyard.service.state import Services
 from voxyard.service.streaming.audio_response import LiveResponse
@@ -32,7 +30,6 @@ router = APIRouter(tags=["documents"])
 PAUSED = 3600.0  # seconds: a player that is paused reads nothing
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
-TheClient = Annotated[Client, Depends(authenticated)]
 Id = Annotated[
     str,
     Path(

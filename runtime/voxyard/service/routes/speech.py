@@ -12,7 +12,7 @@ from starlette.responses import Response
 from voxyard.service.documents import submission
 from voxyard.service.errors import ServiceError
 from voxyard.service.routes.dependencies import TheServices, TheTurnstile, TheVoices
-from voxyard.service.routes.error_responses import errors
+from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.schemas import SpeechBody
 from voxyard.service.streaming.audio_response import LiveResponse
 from voxyard.service.streaming.speech_request import Speech

@@ -1,0 +1,64 @@
+"""Session routes: `/session` exchanges an API key for a browser's cookie."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from voxyard.service.auth.api_keys import COOKIE
+from voxyard.service.auth.sessions import Sessions
+from voxyard.service.routes.openapi import errors
+
+
+class SessionBody(BaseModel):
+    """Key that the page sends once to open a session."""
+
+    key: Annotated[str, Field(min_length=1, max_length=512, description="An API key.")]
+
+
+class SessionOut(BaseModel):
+    """Authentication state: a key is needed or not, and the client of this session."""
+
+    key_needed: bool = Field(description="False where the service has no API keys.")
+    client: str | None = Field(description="The name of the session's key; null without a session.")
+
+
+def session_router(sessions: Sessions | None) -> APIRouter:
+    """`/session`, open to everybody; without keys there is nothing to begin, and nothing goes wrong."""
+    router = APIRouter(tags=["session"])
+
+    @router.get("/session", summary="Whether this browser has a session", responses=errors(400))
+    def session_state(request: Request) -> SessionOut:
+        """Tells the page whether it must ask for a key."""
+        client = sessions.client(request.cookies.get(COOKIE, "")) if sessions is not None else None
+        return SessionOut(key_needed=sessions is not None, client=client.name if client else None)
+
+    @router.post(
+        "/session", status_code=204, summary="Begin a session with an API key", responses=errors(400, 401, 403, 413)
+    )
+    def open_session(body: SessionBody, request: Request, response: Response) -> None:
+        """Sets a cookie that stands for the key, so that the page need not keep it.
+
+        Requests that change something by the cookie must bear the header `X-Voxyard-Page: 1`.
+        """
+        if sessions is not None:
+            cookie = sessions.open(body.key)
+            _set_cookie(request, response, cookie, int(sessions.lifetime))
+
+    @router.delete("/session", status_code=204, summary="End the session", responses=errors(400, 403))
+    def close_session(request: Request, response: Response) -> None:
+        """The cookie is worth nothing any more, and the browser forgets it."""
+        if sessions is not None:
+            sessions.close(request.cookies.get(COOKIE, ""))
+            _set_cookie(request, response, "", 0)
+
+    return router
+
+
+def _set_cookie(request: Request, response: Response, cookie: str, seconds: int) -> None:
+    response.set_cookie(
+        COOKIE, cookie, max_age=seconds, path="/", httponly=True, samesite="strict",
+        secure=request.url.scheme == "https",
+    )  # fmt: skip
