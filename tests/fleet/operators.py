@@ -32,7 +32,7 @@ def die():
     os._exit(7)
 if mode == "dies":
     threading.Timer(6, die).start()
-port = int(os.environ["VOXYARD_EXPORTER_PORT" if role == "exporter" else "VOXYARD_PORT"])
+port = int(os.environ["VOXYARD_EXPORTER_PORT" if role == "exporter" else "VOXYARD_SERVICE_PORT"])
 metrics = f"voxyard_{role}_stand_in 1.0\\nvoxyard_exporter_collect_success 1.0\\n"
 class Answers(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -45,7 +45,7 @@ http.server.ThreadingHTTPServer(("0.0.0.0", port), Answers).serve_forever()
 """
 PROBE = """
 import os, sys, urllib.request
-port = os.environ["VOXYARD_EXPORTER_PORT" if os.environ["ROLE"] == "exporter" else "VOXYARD_PORT"]
+port = os.environ["VOXYARD_EXPORTER_PORT" if os.environ["ROLE"] == "exporter" else "VOXYARD_SERVICE_PORT"]
 try:
     urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=3)
 except OSError as error:

@@ -201,11 +201,11 @@ def test_bark_listens_where_it_is_asked_to(read: dict[str, Read]) -> None:
     )
     (port,) = open_["ports"]
     assert (port["host_ip"], port["published"], port["target"]) == ("192.0.2.11", "8080", 8080)
-    assert open_["environment"]["VOXYARD_HOST"] == "0.0.0.0"  # noqa: S104 - inside its container
+    assert open_["environment"]["VOXYARD_SERVICE_HOST"] == "0.0.0.0"  # noqa: S104 - inside its container
     assert alone["network_mode"] == "host"
     assert not alone.get("ports")
-    assert alone["environment"]["VOXYARD_HOST"] == "127.0.0.1"
-    assert alone["environment"]["VOXYARD_PORT"] == "8080"
+    assert alone["environment"]["VOXYARD_SERVICE_HOST"] == "127.0.0.1"
+    assert alone["environment"]["VOXYARD_SERVICE_PORT"] == "8080"
 
 
 def test_bark_gets_secrets_weights_and_voices_as_files(read: dict[str, Read]) -> None:

@@ -120,8 +120,7 @@ def test_bark_speaks_a_sentence_over_http(engine: Engine, images: Images, start:
     (folder / "data").chmod(0o777)
 
     mounts = (f"{folder}/weights:/weights:ro", f"{folder}/keys.yaml:/keys.yaml:ro", f"{folder}/data:/data")
-    settings = {"VOXYARD_MODEL": "/weights", "VOXYARD_KEYS": "/keys.yaml", "VOXYARD_DATA_DIR": "/data"}
-    words = [part for name, value in settings.items() for part in (f"--{name[8:].lower().replace('_', '-')}", value)]
+    words = ("--model", "/weights", "--keys", "/keys.yaml", "--data-dir", "/data")
     name = start("bark", "serve", *words, "--workers", "1", mounts=mounts, user=LOGIN)
 
     body = {"model": "bark", "input": "The old sailor opens the door.", "voice": "alloy", "response_format": "wav"}

@@ -14,6 +14,8 @@ Capture = Literal["auto", "none", "graph", "compile"]
 class BarkConfig(Section):
     """Model, device and sampling of the Bark engine."""
 
+    group = "BARK"
+
     model: Path = setting(Path("bark"), "Directory of a Bark model in Hugging Face's layout.")
     voices: Path | None = setting(
         None, "Directory of further voice files: NAME.npz is the voice NAME.", default_text="Bark's own voices alone"

@@ -16,7 +16,7 @@ _FILE = click.option(
     type=PATH,
     default=Path("voxyard-keys.yaml"),
     show_default=True,
-    envvar="VOXYARD_KEYS",
+    envvar="VOXYARD_SERVICE_KEYS",
     metavar="FILE",
     help="File of the keys' names and hashes.",
 )

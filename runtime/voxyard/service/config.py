@@ -27,6 +27,8 @@ DEFAULT_VOICES = {
 class ServiceSection(Section):
     """Service: listen address, limits, storage and retention."""
 
+    group = "SERVICE"
+
     host: str = setting("127.0.0.1", "Address to listen on; any but loopback needs API keys.")
     port: int = setting(8080, "Port to listen on; 0 takes a free one and says which.", ge=0, le=65535)
     data_dir: Path = setting(Path("voxyard-data"), "Directory of the documents and their audio.")

@@ -7,4 +7,4 @@ import sys
 from voxyard.telemetry.healthcheck import ask
 
 if __name__ == "__main__":
-    sys.exit(ask("speech service", "VOXYARD_HOST", "VOXYARD_PORT", 8080))
+    sys.exit(ask("speech service", "VOXYARD_SERVICE_HOST", "VOXYARD_SERVICE_PORT", 8080))

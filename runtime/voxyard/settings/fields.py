@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,13 +14,18 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 PREFIX = "VOXYARD_"
+GROUPS = ("TRAIN", "SPEAK", "SPEECH", "BARK", "SERVICE", "EXPORTER")
+"""Prefixes of environment variables after VOXYARD_: one for each group of settings."""
 
 
 class Section(BaseModel):
     """A frozen group of settings that refuses names it does not know.
 
     The model handed to `load` is a section whose fields are sections: they are the sections of its YAML file.
+    `group` is the prefix of its environment variables after VOXYARD_, one of `GROUPS`.
     """
+
+    group: ClassVar[str] = ""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
@@ -38,9 +43,9 @@ def setting(
 ) -> Any:
     """A field of a section.
 
-    `flag` is the flag where it is not `--` and the field's name with dashes; the environment variable follows
-    the flag (`--buffer-size` → VOXYARD_BUFFER_SIZE) unless `variable` names it. `default_text` says in words
-    what the default is where its value does not (None, or computed). `constraints` are pydantic's (`ge`, `lt`, …).
+    `flag` is the flag where it is not `--` and the field's name with dashes; the environment variable follows group
+    and flag (`--buffer-size` of TRAIN → VOXYARD_TRAIN_BUFFER_SIZE) unless `variable` names it. `default_text` says in
+    words what the default is where its value does not (None, or computed). `constraints` are pydantic's (`ge`, …).
     """
     told = {"flag": flag, "variable": variable, "unit": unit, "default_text": default_text}
     extra: dict[str, Any] = {name: text for name, text in told.items() if text is not None}
@@ -109,8 +114,8 @@ def settings_of(model: type[Section]) -> tuple[Setting, ...]:
     """
     found: list[Setting] = []
     for section, model_field in model.model_fields.items():
-        for name, field in section_type(model, section, model_field).model_fields.items():
-            found.append(_read(section, name, field))
+        kind = section_type(model, section, model_field)
+        found += [_read(section, name, field, kind.group) for name, field in kind.model_fields.items()]
     flags = [each.flag for each in found]
     twice = sorted({flag for flag in flags if flags.count(flag) > 1})
     if twice:
@@ -126,7 +131,13 @@ def section_type(model: type[Section], section: str, field: FieldInfo | None = N
     return kind
 
 
-def _read(section: str, name: str, field: FieldInfo) -> Setting:
+def variable_of(group: str, flag: str) -> str:
+    """The environment variable of a flag: `--seed` of BARK → VOXYARD_BARK_SEED, `--train-data` → VOXYARD_TRAIN_DATA."""
+    words = flag.removeprefix("--").replace("-", "_").upper()
+    return PREFIX + (words if not group or words.startswith(f"{group}_") else f"{group}_{words}")
+
+
+def _read(section: str, name: str, field: FieldInfo, group: str) -> Setting:
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     flag, variable, unit, default_text = (extra.get(part) for part in ("flag", "variable", "unit", "default_text"))
     flag = str(flag) if flag else "--" + name.replace("_", "-")
@@ -138,7 +149,7 @@ def _read(section: str, name: str, field: FieldInfo) -> Setting:
         section=section,
         name=name,
         flag=flag,
-        variable=str(variable) if variable else PREFIX + flag.removeprefix("--").replace("-", "_").upper(),
+        variable=str(variable) if variable else variable_of(group, flag),
         description=field.description or "",
         unit=str(unit) if unit else None,
         default_text=str(default_text) if default_text else _default_words(default()),

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from voxyard.settings import yaml_file
 from voxyard.settings.aliases import Alias, rename
 from voxyard.settings.errors import SettingsError
-from voxyard.settings.fields import PREFIX, Section, Setting, section_type, settings_of
+from voxyard.settings.fields import GROUPS, PREFIX, Section, Setting, section_type, settings_of, variable_of
 from voxyard.settings.values import from_file, from_text
 from voxyard.settings.yaml_file import Entry, Remark, SectionHead
 
@@ -28,7 +28,7 @@ M = TypeVar("M", bound=Section)
 class Loaded(Generic[M]):
     """The settings in force.
 
-    `origins` says for each key where its value came from (`--batch-size`, `VOXYARD_SEED`, `train.yaml:12`,
+    `origins` says for each key where its value came from (`--batch-size`, `VOXYARD_TRAIN_SEED`, `train.yaml:12`,
     `host plan plan.yaml:3`, `default`); `notes` are lines that the user should see.
     """
 
@@ -94,16 +94,26 @@ def _from_flags(flags: Mapping[str, object], known: Mapping[str, Setting]) -> _S
 
 def _from_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) -> _Source:
     source = _Source()
-    variables = {each.variable: each for each in known.values()}
+    variables, shared = {each.variable: each for each in known.values()}, (CONFIG_VARIABLE, HOST_PLAN_VARIABLE)
     for name, text in sorted(environ.items()):
         if name in variables:
             if text:
                 _take(source, variables[name], text, name)
-        elif name.startswith(PREFIX) and name not in (CONFIG_VARIABLE, HOST_PLAN_VARIABLE):
-            near = difflib.get_close_matches(name, [*variables, CONFIG_VARIABLE, HOST_PLAN_VARIABLE], 1, cutoff=0.85)
-            if near:
-                source.notes.append(f"{name} is no setting and has no effect: did you mean {near[0]}?")
+        elif name.startswith(PREFIX) and name not in shared and (meant := _meant(name, variables)):
+            source.notes.append(f"{name} is no setting and has no effect: did you mean {meant}?")
     return source
+
+
+def _meant(name: str, variables: Mapping[str, Setting]) -> str | None:
+    """The variable that an unknown one may stand for: without its group, or misspelt; None for another group's."""
+    for variable, setting in variables.items():
+        if name == variable_of("", setting.flag):
+            return variable
+    groups = {group for group in GROUPS if any(each.startswith(f"{PREFIX}{group}_") for each in variables)}
+    if any(name.startswith(f"{PREFIX}{group}_") for group in set(GROUPS) - groups):
+        return None
+    near = difflib.get_close_matches(name, [*variables, CONFIG_VARIABLE, HOST_PLAN_VARIABLE], 1, cutoff=0.85)
+    return near[0] if near else None
 
 
 def _from_file(path: Path, known: Mapping[str, Setting], aliases: tuple[Alias, ...], *, plan: bool = False) -> _Source:

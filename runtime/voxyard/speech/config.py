@@ -13,6 +13,8 @@ DEFAULT_WORKERS = 4
 class SpeakSection(Section):
     """Text, voice and output of `voxyard speak`."""
 
+    group = "SPEAK"
+
     voice: str | None = setting(
         None,
         "Voice: a preset such as v2/en_speaker_6, or a voice file (.npz).",
@@ -31,6 +33,8 @@ class SpeakSection(Section):
 
 class SpeechSection(Section):
     """Worker processes, their timeouts, and the pauses between chunks."""
+
+    group = "SPEECH"
 
     enable_parallel_tts: bool = setting(
         True,

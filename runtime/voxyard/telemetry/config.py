@@ -12,18 +12,16 @@ from voxyard.settings import Section, setting
 class ExporterSection(Section):
     """Exporter: listen address, interval between GPU readings, and the metrics it exports."""
 
-    port: int = setting(
-        9410, "Port of the metrics; 0 takes any free one.", variable="VOXYARD_EXPORTER_PORT", ge=0, le=65535
-    )
+    group = "EXPORTER"
+
+    port: int = setting(9410, "Port of the metrics; 0 takes any free one.", ge=0, le=65535)
     host: str = setting(
         "0.0.0.0",  # noqa: S104 - an exporter is there to be scraped from elsewhere
         "Address that it listens on; 127.0.0.1 for this machine alone.",
-        variable="VOXYARD_EXPORTER_HOST",
     )
     interval: float = setting(
         1.0,
         "Time between two passes over the GPUs; the driver keeps samples of about 20 s.",
-        variable="VOXYARD_EXPORTER_INTERVAL",
         unit="seconds",
         ge=0.1,
         le=10,
@@ -32,15 +30,11 @@ class ExporterSection(Section):
         None,
         "TLS and passwords: a web configuration file as Prometheus's exporters read it.",
         flag="--web-config",
-        variable="VOXYARD_EXPORTER_WEB_CONFIG",
     )
-    processes: bool = setting(
-        False, "Tell the device memory of each process too: a series a process.", variable="VOXYARD_EXPORTER_PROCESSES"
-    )
+    processes: bool = setting(False, "Tell the device memory of each process too: a series a process.")
     state: Path | None = setting(
         None,
         "Directory in which a deployment leaves what should run here: expected.json.",
-        variable="VOXYARD_STATE",
     )
 
 

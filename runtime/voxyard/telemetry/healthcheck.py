@@ -63,5 +63,5 @@ def ask(name: str, host_variable: str, port_variable: str, default: int) -> str 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["trainer"]:
-        sys.exit(ask("trainer", "VOXYARD_METRICS_HOST", "VOXYARD_METRICS_PORT", 0))
+        sys.exit(ask("trainer", "VOXYARD_TRAIN_METRICS_HOST", "VOXYARD_TRAIN_METRICS_PORT", 0))
     sys.exit(ask("exporter", "VOXYARD_EXPORTER_HOST", "VOXYARD_EXPORTER_PORT", 9410))

@@ -18,6 +18,8 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 class ModelConfig(Section):
     """Model, and the features of sound and text that it is trained on."""
 
+    group = "TRAIN"
+
     size: ModelSize = setting("tiny", "Row of the table of model sizes.", flag="--model-size")
     module: str | None = setting(
         None, "Your own model, as package.module:factory (see Trainable).", flag="--model-module"
@@ -49,6 +51,8 @@ class ModelConfig(Section):
 
 class DataConfig(Section):
     """Training data, and the pipeline that takes it to the device that trains."""
+
+    group = "TRAIN"
 
     train_data: Path | None = setting(None, "Training corpus: LJSpeech layout, or shards made by `corpus prepare`.")
     val_data: Path | None = setting(None, "Validation corpus; without it a share of the training corpus is held out.")
@@ -110,6 +114,8 @@ class DataConfig(Section):
 
 class TrainingConfig(Section):
     """Devices, duration, optimiser and precision of a training run."""
+
+    group = "TRAIN"
 
     device: Literal["auto", "gpu", "cpu"] = setting(
         "auto", "Kind of device; with cpu the GPU ids name logical CPU devices."
@@ -177,6 +183,8 @@ class TrainingConfig(Section):
 
 class TelemetryConfig(Section):
     """Metrics, logs and reports of a run, and where they go."""
+
+    group = "TRAIN"
 
     run: str | None = setting(None, "Name of the run in metrics and reports.", default_text="name of --checkpoint-dir")
     metrics_port: int = setting(0, "Port of the Prometheus metrics; 0 is off.", ge=0, le=65535)

@@ -48,7 +48,7 @@ def variables(
         "VOXYARD_UID": str(place.uid),
         "VOXYARD_GID": str(place.gid),
         "VOXYARD_EXPORTER_ADDRESS": exporter_address(host, place),
-        "VOXYARD_EXPORTER_PORT": str(host.exporter_port),
+        "VOXYARD_EXPORTER_PUBLISHED_PORT": str(host.exporter_port),
     }
     if "bark" in host.roles:
         limits = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(assignment.bark_limits.items()))
@@ -59,7 +59,7 @@ def variables(
             "VOXYARD_BARK_START_SECONDS": str(start_seconds(host.bark.settings)),
             **({"VOXYARD_BARK_GPU_MEMORY": limits} if limits else {}),
         }
-        found |= {f"VOXYARD_BARK_{kind.upper()}": each.name for kind, each in artefacts.items()}
+        found |= {f"VOXYARD_BARK_{kind.upper()}_ARTEFACT": each.name for kind, each in artefacts.items()}
     if "trainer" in host.roles:
         found |= {
             "VOXYARD_TRAINER_METRICS_ADDRESS": exporter_address(host, place),

@@ -42,7 +42,7 @@ def plan_variables(assignment: Assignment) -> Mapping[str, str]:
         name: value
         for role, card in sorted(cards.items())
         for name, value in (
-            (f"VOXYARD_{role}_GPU", card.uuid),
-            (f"VOXYARD_{role}_GPU_MEMORY", str(card.limit_mib)),
+            (f"VOXYARD_TRAIN_{role}_GPU", card.uuid),
+            (f"VOXYARD_TRAIN_{role}_GPU_MEMORY", str(card.limit_mib)),
         )
     }

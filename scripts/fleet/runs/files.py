@@ -23,8 +23,8 @@ COMPOSE, RUN_COMPOSE = "trainer.yaml", "run.yaml"  # the release's, and what dif
 ENVIRONMENT, MANIFEST = "run.env", "run.json"
 SETTINGS, PLAN = "train.yaml", "plan.yaml"
 _INPUTS = {  # where a run finds what it reads beside its corpus: role → setting's variable, place in the container
-    "validation": ("VOXYARD_VAL_DATA", "/validation"),
-    "init": ("VOXYARD_INIT_FROM", "/init"),
+    "validation": ("VOXYARD_TRAIN_VAL_DATA", "/validation"),
+    "init": ("VOXYARD_TRAIN_INIT_FROM", "/init"),
 }
 
 
@@ -237,7 +237,7 @@ def _run_compose(
     service: dict[str, Any] = {"command": ["train", *wanted.settings.words(), *_ids_as_uuids(loaded, deployed, gpus)]}
     environment = {_INPUTS[role][0]: _INPUTS[role][1] for role in wanted.inputs if role in _INPUTS}
     if loaded.config.data.cache_file is not None:
-        environment["VOXYARD_CACHE_FILE"] = "/var/lib/voxyard/run/clips.cache"
+        environment["VOXYARD_TRAIN_CACHE_FILE"] = "/var/lib/voxyard/run/clips.cache"
     if environment:
         service["environment"] = environment
     volumes = [

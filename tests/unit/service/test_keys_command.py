@@ -82,6 +82,6 @@ def test_list_without_a_file_says_how_to_make_one(path: Path) -> None:
 
 
 def test_the_file_may_be_named_by_the_services_own_variable(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VOXYARD_KEYS", str(path))
+    monkeypatch.setenv("VOXYARD_SERVICE_KEYS", str(path))
     assert call("new", "reader").exit_code == 0
     assert path.exists()

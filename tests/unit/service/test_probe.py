@@ -44,7 +44,7 @@ def server() -> Iterator[Server]:
 
 def test_as_a_program_it_reads_the_services_own_variables_and_its_exit_code_tells(server: Server) -> None:
     command = [sys.executable, "-m", "voxyard.service.healthcheck"]
-    environment = {**os.environ, "VOXYARD_HOST": "0.0.0.0", "VOXYARD_PORT": str(server.server_port)}  # noqa: S104
+    environment = {**os.environ, "VOXYARD_SERVICE_HOST": "0.0.0.0", "VOXYARD_SERVICE_PORT": str(server.server_port)}  # noqa: S104
     codes = []
     for server.status in (200, 503):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)

@@ -109,5 +109,5 @@ def test_an_old_key_stays_below_flag_and_environment(tmp_path: Path) -> None:
     """T13: it has the rank of its file."""
     path = tmp_path / "old.yaml"
     path.write_text("data:\n  batch_size: 16\n")
-    loaded = load(TrainConfig, file=path, environ={"VOXYARD_BATCH_SIZE": "4"}, aliases=ALIASES)
+    loaded = load(TrainConfig, file=path, environ={"VOXYARD_TRAIN_BATCH_SIZE": "4"}, aliases=ALIASES)
     assert loaded.config.training.batch_size == 4

@@ -121,13 +121,13 @@ def test_origins_name_flag_variable_file_line_and_host_plan(tmp_path: Path) -> N
     loaded = load(
         TrainConfig,
         flags={"training.batch_size": "8", "training.resume": False},
-        environ={"VOXYARD_BUFFER_SIZE": "25", "VOXYARD_HOST_PLAN": str(plan)},
+        environ={"VOXYARD_TRAIN_BUFFER_SIZE": "25", "VOXYARD_HOST_PLAN": str(plan)},
         file=file,
     )
     origins = loaded.origins
     assert origins["training.batch_size"] == "--batch-size"
     assert origins["training.resume"] == "--no-resume"
-    assert origins["data.pipeline_buffer_size"] == "VOXYARD_BUFFER_SIZE"
+    assert origins["data.pipeline_buffer_size"] == "VOXYARD_TRAIN_BUFFER_SIZE"
     assert origins["training.epochs"] == f"{file}:4"
     assert origins["training.model_gpu_memory"] == f"host plan {plan}:3"
     assert origins["model.size"] == "default"
@@ -139,7 +139,7 @@ def test_a_value_that_is_overridden_is_checked_all_the_same(tmp_path: Path) -> N
     file = tmp_path / "train.yaml"
     file.write_text("training:\n  batch_size: many\n")
     with pytest.raises(SettingsError, match="batch_size: found the text 'many', expected a whole number"):
-        load(TrainConfig, flags={"training.batch_size": "8"}, environ={"VOXYARD_BATCH_SIZE": "4"}, file=file)
+        load(TrainConfig, flags={"training.batch_size": "8"}, environ={"VOXYARD_TRAIN_BATCH_SIZE": "4"}, file=file)
 
 
 def test_problems_of_all_sources_come_together(tmp_path: Path) -> None:
@@ -147,30 +147,32 @@ def test_problems_of_all_sources_come_together(tmp_path: Path) -> None:
     file = tmp_path / "train.yaml"
     file.write_text("training:\n  seed: -1\n")
     with pytest.raises(SettingsError) as caught:
-        load(TrainConfig, flags={"data.buckets": "0"}, environ={"VOXYARD_PRECISION": "int8"}, file=file)
+        load(TrainConfig, flags={"data.buckets": "0"}, environ={"VOXYARD_TRAIN_PRECISION": "int8"}, file=file)
     assert caught.value.problems == (
         f"{file}:2: training.seed: found -1, expected a whole number from 0 to 2147483647",
-        "VOXYARD_PRECISION: found the text 'int8', expected one of auto, float32, bfloat16, float16",
+        "VOXYARD_TRAIN_PRECISION: found the text 'int8', expected one of auto, float32, bfloat16, float16",
         "--buckets: found the text '0', expected a whole number from 1 to 32",
     )
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
     """T12."""
-    loaded = load(TrainConfig, environ={"VOXYARD_BATCH_SIZE": "", "VOXYARD_HOST_PLAN": ""})
+    loaded = load(TrainConfig, environ={"VOXYARD_TRAIN_BATCH_SIZE": "", "VOXYARD_HOST_PLAN": ""})
     assert loaded.config.training.batch_size is None
     assert loaded.origins["training.batch_size"] == "default"
 
 
 def test_a_variable_that_is_nearly_right_is_pointed_out() -> None:
     """T12."""
-    loaded = load(TrainConfig, environ={"VOXYARD_BATCHSIZE": "4", "VOXYARD_ENGINE": "bark", "HOME": "/root"})
-    assert loaded.notes == ("VOXYARD_BATCHSIZE is no setting and has no effect: did you mean VOXYARD_BATCH_SIZE?",)
+    loaded = load(TrainConfig, environ={"VOXYARD_TRAIN_BATCHSIZE": "4", "VOXYARD_ENGINE": "bark", "HOME": "/root"})
+    assert loaded.notes == (
+        "VOXYARD_TRAIN_BATCHSIZE is no setting and has no effect: did you mean VOXYARD_TRAIN_BATCH_SIZE?",
+    )
 
 
 def test_gpu_ids_are_numbers_or_uuids_from_every_source() -> None:
     """T2: an index given as a text is the same index."""
-    loaded = load(TrainConfig, flags={"data.data_gpu": "2"}, environ={"VOXYARD_MODEL_GPU": "GPU-8f6a"})
+    loaded = load(TrainConfig, flags={"data.data_gpu": "2"}, environ={"VOXYARD_TRAIN_MODEL_GPU": "GPU-8f6a"})
     assert (loaded.config.data.data_gpu, loaded.config.data.model_gpu) == (2, "GPU-8f6a")
 
 
@@ -206,5 +208,5 @@ def test_a_text_that_is_no_value_is_refused(key: str, text: str) -> None:
 def test_a_tilde_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     """T12: a YAML file has no shell to expand it."""
     monkeypatch.setenv("HOME", "/home/someone")
-    loaded = load(TrainConfig, environ={"VOXYARD_CHECKPOINT_DIR": "~/runs"})
+    loaded = load(TrainConfig, environ={"VOXYARD_TRAIN_CHECKPOINT_DIR": "~/runs"})
     assert loaded.config.training.checkpoint_dir == Path("/home/someone/runs")

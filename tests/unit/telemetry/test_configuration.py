@@ -114,7 +114,11 @@ def test_trainer_and_bark_tell_it_beside_their_metrics(monkeypatch: pytest.Monke
 def test_the_exporter_tells_both(driver: FakeDriver, tmp_path: Path) -> None:
     write(tmp_path, SERVICES)
     environment = driver.environment_of(Scenario([GpuState.default(0)]))
-    environment |= {"VOXYARD_CONFIG_HASH": "0123456789ab", "VOXYARD_RELEASE": "r0", "VOXYARD_STATE": str(tmp_path)}
+    environment |= {
+        "VOXYARD_CONFIG_HASH": "0123456789ab",
+        "VOXYARD_RELEASE": "r0",
+        "VOXYARD_EXPORTER_STATE": str(tmp_path),
+    }
     with exporter({**os.environ, **environment}) as running:
         running_one = {"workload": "exporter", "config": "0123456789ab", "release": "r0"}
         assert running.value("voxyard_configuration_info", **running_one) == 1

@@ -112,7 +112,7 @@ def test_flags_variables_files_and_the_hosts_plan_win(tmp_path: Path) -> None:
         TrainConfig,
         flags={"training.auto": True, "training.batch_size": 4},
         file=tmp_path / "train.yaml",
-        environ={"VOXYARD_PREFETCH_BUFFER_SIZE": "2"},
+        environ={"VOXYARD_TRAIN_PREFETCH_BUFFER_SIZE": "2"},
         host_plan=tmp_path / "plan.yaml",
     )
     config = take_recommended(loaded.config, THREE, LINKS).config

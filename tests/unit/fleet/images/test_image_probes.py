@@ -14,8 +14,12 @@ from prometheus_client import CollectorRegistry
 from voxyard.telemetry.server import MetricsServer, serve
 
 CHECKS = {
-    "trainer": (["voxyard.telemetry.healthcheck", "trainer"], "VOXYARD_METRICS_HOST", "VOXYARD_METRICS_PORT"),
-    "bark": (["voxyard.service.healthcheck"], "VOXYARD_HOST", "VOXYARD_PORT"),
+    "trainer": (
+        ["voxyard.telemetry.healthcheck", "trainer"],
+        "VOXYARD_TRAIN_METRICS_HOST",
+        "VOXYARD_TRAIN_METRICS_PORT",
+    ),
+    "bark": (["voxyard.service.healthcheck"], "VOXYARD_SERVICE_HOST", "VOXYARD_SERVICE_PORT"),
 }
 SICK = {"well": True}
 

@@ -88,14 +88,14 @@ def test_a_trainers_release_has_compose_files_environment_plan_and_manifest() ->
         "VOXYARD_UID": "1001",
         "VOXYARD_GID": "1002",
         "VOXYARD_EXPORTER_ADDRESS": "192.0.2.11",
-        "VOXYARD_EXPORTER_PORT": "9410",
+        "VOXYARD_EXPORTER_PUBLISHED_PORT": "9410",
         "VOXYARD_TRAINER_METRICS_ADDRESS": "192.0.2.11",
         "VOXYARD_TRAINER_METRICS_PORT": "9411",
         "VOXYARD_TRAINER_STOP_SECONDS": "120",
-        "VOXYARD_DATA_GPU": uuid(0),
-        "VOXYARD_DATA_GPU_MEMORY": "8192",
-        "VOXYARD_MODEL_GPU": uuid(1),
-        "VOXYARD_MODEL_GPU_MEMORY": "16384",
+        "VOXYARD_TRAIN_DATA_GPU": uuid(0),
+        "VOXYARD_TRAIN_DATA_GPU_MEMORY": "8192",
+        "VOXYARD_TRAIN_MODEL_GPU": uuid(1),
+        "VOXYARD_TRAIN_MODEL_GPU_MEMORY": "16384",
         "VOXYARD_EXPORTER_CONFIG": made.services[0].config,
     }
     assert yaml.safe_load(files["plan.yaml"]) == {
@@ -145,7 +145,7 @@ def test_bark_gets_its_gpus_its_limits_and_its_secrets() -> None:
     assert bark.gpu_limits == {uuid(0): 16384, uuid(1): 16384}
     assert (bark.address, bark.port, bark.ready, bark.stop_seconds) == ("192.0.2.11", 8080, "/readyz", 60)
     assert bark.healthy_seconds > 900
-    assert variables_of(made)["VOXYARD_BARK_WEIGHTS"] == "weights-0123456789ab"
+    assert variables_of(made)["VOXYARD_BARK_WEIGHTS_ARTEFACT"] == "weights-0123456789ab"
     assert variables_of(made)["VOXYARD_BARK_GPU_MEMORY"] == f"{uuid(0)}=16384,{uuid(1)}=16384"
     assert made.secrets == KEYS.values
     assert made.images == (IMAGE, BARK_IMAGE)

@@ -51,7 +51,7 @@ def test_flags_come_before_the_file_and_the_file_before_the_hosts_plan() -> None
 
 
 def test_the_operators_own_environment_is_none_of_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VOXYARD_BATCH_SIZE", "99")
+    monkeypatch.setenv("VOXYARD_TRAIN_BATCH_SIZE", "99")
     monkeypatch.setenv("VOXYARD_HOST_PLAN", "/nowhere")
     assert judge(Settings(), plan=PLAN).config.training.batch_size == 16
 

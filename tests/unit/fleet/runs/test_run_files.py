@@ -116,7 +116,7 @@ def test_what_a_run_reads_besides_is_mounted_read_only() -> None:
         "init": Content("old", "b" * 12, "checkpoint"),
     }
     made = compose(render(replace(WANTED, inputs=inputs), DEPLOYED))
-    assert made["environment"] == {"VOXYARD_VAL_DATA": "/validation", "VOXYARD_INIT_FROM": "/init"}
+    assert made["environment"] == {"VOXYARD_TRAIN_VAL_DATA": "/validation", "VOXYARD_TRAIN_INIT_FROM": "/init"}
     assert [(each["target"], each["read_only"]) for each in made["volumes"]] == [("/validation", True), ("/init", True)]
 
 
