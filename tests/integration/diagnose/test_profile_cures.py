@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import json
 import shlex
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from disks import on_disk
-from runs import command, environment, write_tones
+from forked import run_forked
+from runs import environment, write_tones
 
 STEPS = 8
 SPLIT = ("--data-gpu", 0, "--model-gpu", 1)
@@ -34,15 +34,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def _run(arguments: list[Any], slow: dict[str, Any], cwd: Path) -> str:
     variables = {name: str(value) for name, value in slow.items()} | {"TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = subprocess.run(
-        command(*arguments),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env=environment(**variables),
-        cwd=cwd,
-        check=False,
-    )
+    done = run_forked(*arguments, environment=environment(**variables), cwd=cwd)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import command, environment, write_tones
+from forked import run_forked
+from runs import environment, write_tones
 
 Ended = subprocess.CompletedProcess[str]
 
@@ -21,10 +22,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def voxyard(*arguments: Any, **variables: str) -> Ended:
     """`voxyard …` to its end."""
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=280, check=False,
-        env=environment(TF_CPP_MIN_LOG_LEVEL="2", **variables),
-    )  # fmt: skip
+    return run_forked(*arguments, environment=environment(**variables))
 
 
 def profile(corpus: Path, *flags: Any, **variables: str) -> Any:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import command, environment, write_tones
+from forked import run_forked
+from runs import environment, write_tones
 
 SPLIT = ("--device", "cpu", "--data-gpu", 0, "--model-gpu", 1)
 TOY = ("--model-module", "toy:make", "--batch-size", 4, "--num-workers", 2, "--buckets", 1)
@@ -24,10 +25,7 @@ def tones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def voxyard(*arguments: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=280, cwd=cwd, check=False,
-        env=environment(TF_CPP_MIN_LOG_LEVEL="2", **variables),
-    )  # fmt: skip
+    return run_forked(*arguments, environment=environment(**variables), cwd=cwd)
 
 
 def test_a_stress_test_measures_the_trainers_step(tones: Path, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fake_driver import FakeDriver
-from runs import command, environment, write_tones
+from forked import run_forked
+from runs import environment, write_tones
 from scenario import Scenario
 
 from voxyard.diagnose.dry_run import rehearse, rows_of, scratch, with_corpus
@@ -281,9 +282,7 @@ def test_prerequisites_are_judged_by_what_the_driver_says(
 
 
 def voxyard(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=280, env=environment(), cwd=cwd, check=False
-    )
+    return run_forked(*arguments, environment=environment(), cwd=cwd)
 
 
 TOY = ("--device", "cpu", "--model-module", "toy:make", "--batch-size", 4, "--num-workers", 2)

@@ -1,4 +1,4 @@
-"""A small corpus of tones, and `voxyard` in processes of its own."""
+"""A small corpus of tones, and `voxyard` in processes that are forks of one with TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import logical_devices  # noqa: F401 (first: it sets TensorFlow up)
 import pytest
-from runs import command, environment, write_tones
+from forked import run_forked
+from runs import environment, write_tones
 
 
 @pytest.fixture(scope="session")
@@ -25,14 +26,7 @@ def voxyard() -> Train:
     """Runs `voxyard ARGUMENTS` to its end and gives back code, output and messages."""
 
     def run(*arguments: object, timeout: float = 240, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command(*arguments),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=environment(**variables),
-            check=False,
-        )
+        return run_forked(*arguments, environment=environment(**variables), timeout=timeout)
 
     return run
 

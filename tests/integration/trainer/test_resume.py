@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import run_forked
 from runs import command, environment
 
 from voxyard.trainer import checkpoint
@@ -54,9 +55,7 @@ def undisturbed(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         "--model-module", "toy:make", "--model-start-delay", 0.5, "--num-workers", 2, "--no-tensorboard",
         "--checkpoint-dir", directory / "run", "--max-steps", STEPS,
     ]  # fmt: skip
-    done = subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=240, env=environment(), check=False
-    )
+    done = run_forked(*arguments, environment=environment())
     assert done.returncode == 0, done.stderr
     return weights(directory / "run")[1]
 
