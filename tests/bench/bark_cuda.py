@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from transformers.models.bark import generation_configuration_bark
 
-from voxyard.bark.model.coarse import choices
+from voxyard.bark.model.coarse import codebook_samplings
 from voxyard.bark.model.cuda_graph import launch
-from voxyard.bark.model.decode import Choice, Decoder, Rows
+from voxyard.bark.model.decode import Decoder, Rows, TokenSampling
 from voxyard.bark.model.dimensions import CoarseLayout
 from voxyard.bark.model.gpt import causal_gpt
 from voxyard.bark.weights import tiny
@@ -71,7 +71,7 @@ def floor(card: Card, parameters: int, element: int, rows: int, cache_row: int) 
     return max(read, rows * parameters / card.products_per_second)
 
 
-def step_seconds(decoder: Decoder, steps: list[Choice], device: str) -> float:
+def step_seconds(decoder: Decoder, steps: list[TokenSampling], device: str) -> float:
     """Seconds of one decode step of all rows, noise and choice in it."""
     batch = decoder.cache.batch
     first = steps[0].first
@@ -117,8 +117,8 @@ def main() -> None:
         model = tiny.random_model(shape, 0).to(device=device, dtype=dtype)
         card = measure_card(device, dtype, small=device == "cpu")
         parameters = sum(each.numel() for each in model.semantic.layers.parameters())
-        semantic_steps = [Choice(0, 10_001, 0.7, 10_000, 0.2)] * 16
-        coarse_steps = choices(coarse_layout(), 0.7, 60)
+        semantic_steps = [TokenSampling(0, 10_001, 0.7, 10_000, 0.2)] * 16
+        coarse_steps = codebook_samplings(coarse_layout(), 0.7, 60)
         gpts = [causal_gpt(each) for each in (model.semantic, model.coarse_acoustics)]
         for batch in chosen.batches:
             cache = gpts[0].cache(batch)

@@ -25,11 +25,12 @@ sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("
 
 from engines import TonesEngine
 from simulated_pool import SimulatedEngine, SimulatedPool, Spell
+from spoken import ListSource
 
 from voxyard.bark.config import BarkConfig
-from voxyard.bark.pipeline import refilled
+from voxyard.bark.pipeline import step_refilled
 from voxyard.corpus import demo
-from voxyard.speech.engine import Chunks, EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.limits import Limits
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker import Intake
@@ -98,7 +99,7 @@ def bark(actual: Sequence[float]) -> SimulatedEngine:
         clock = [0.0]
         first = SimulatedRows(rows, lambda work: actual[work.chunk] * SEMANTIC, BarkConfig().check_every, clock)
         second = SimulatedRows(rows, lambda work: actual[work.chunk] * COARSE, WINDOW, clock)
-        for done in refilled(first, second, lambda room, _: source.take(room, wait=False), lambda work: work):
+        for done in step_refilled(first, second, lambda room, _: source.take(room, wait=False), lambda work: work):
             spell, clock[0] = clock[0], 0.0
             yield (spell, done) if spell else None
 
@@ -144,14 +145,14 @@ def overhead(seconds: float, count: int) -> dict[str, float]:
     requests = [Request(number, text) for number in range(count)]
     engine = TonesEngine(settings)
     pooled, direct = [], []
-    with Pool(EngineName("engines:tones", settings), [Device("cpu0")], limits=Limits(batch=1)) as pool:
+    with Pool(EngineSpec("engines:tones", settings), [Device("cpu0")], limits=Limits(batch=1)) as pool:
         list(pool.submit(requests[:2]).results())  # the worker has started
         for _ in range(ROUNDS):
             begin = time.perf_counter()
             assert sum(1 for _ in pool.submit(requests).results()) == count
             pooled.append((time.perf_counter() - begin) / count)
             begin = time.perf_counter()
-            assert sum(1 for _ in engine.speak(Chunks(requests))) == count
+            assert sum(1 for _ in engine.speak(ListSource(requests))) == count
             direct.append((time.perf_counter() - begin) / count)
     return {"pool": statistics.median(pooled) * 1000, "engine": statistics.median(direct) * 1000}
 

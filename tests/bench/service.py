@@ -24,7 +24,7 @@ sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("
 import httpx
 import psutil
 
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
@@ -124,7 +124,7 @@ async def latencies(client: httpx.AsyncClient, process: psutil.Process) -> dict[
     over_http: list[float] = []
     direct: list[float] = []
     body = {"model": "tts-1", "input": SENTENCE, "voice": "alloy", "response_format": "wav"}
-    with Pool(EngineName("engines:tones", {"rows": 8, "samples": 240}), [Device("cpu0"), Device("cpu1")]) as pool:
+    with Pool(EngineSpec("engines:tones", {"rows": 8, "samples": 240}), [Device("cpu0"), Device("cpu1")]) as pool:
 
         def speak() -> None:
             list(pool.submit([Request(0, SENTENCE)], listening=True).results())

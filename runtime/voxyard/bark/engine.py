@@ -1,68 +1,47 @@
-"""The Bark engine: chunks of text in, sound out as each is done, in batches of one fixed shape."""
+"""Bark engine: speaks chunks in batches of one fixed shape; a row that is free takes the next chunk."""
 
 from __future__ import annotations
 
-import itertools
+import functools
 import logging
-import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from voxyard.bark import pipeline, quality
+from voxyard.bark import pipeline, quality, voices
+from voxyard.bark.attempts import Attempt, ChunkFacts, ChunkInFlight, ChunksInFlight
 from voxyard.bark.config import BarkConfig
+from voxyard.bark.device import choose_device, memory_errors
 from voxyard.bark.errors import BarkError
-from voxyard.bark.memory_cap import put_into_force
+from voxyard.bark.memory_cap import apply_cap
 from voxyard.bark.model import codec, fine
 from voxyard.bark.model.dimensions import SAMPLES_PER_FRAME, Layout
-from voxyard.bark.pipeline import Sketch, Work
-from voxyard.bark.requests import Audio, Facts, Request, Result, Voice
+from voxyard.bark.pipeline import CausalOutcome
 from voxyard.bark.stages import Stages
-from voxyard.bark.weights.checkpoint import Checkpoint, Precision, load
-from voxyard.speech.engine import Chunks, Source
-from voxyard.speech.verification.word_error_rate import Heard, WordCheck, open_recogniser
+from voxyard.bark.voices import VoicePrompt
+from voxyard.bark.weights.checkpoint import BarkCheckpoint, load
+from voxyard.speech.engine import Answer, ChunkSource, Ready
+from voxyard.speech.pool.worker_process import given_gpu
+from voxyard.speech.requests import Request
+from voxyard.speech.verification.word_error_rate import WordCheck, WordCheckResult, open_recogniser
+
+if TYPE_CHECKING:
+    from voxyard.speech.requests import Audio
 
 _log = logging.getLogger(__name__)
 
-Asked = TypeVar("Asked")
-
-
-@dataclass(frozen=True)
-class Ready:
-    """Properties of the engine with its model loaded."""
-
-    device: str
-    precision: str
-    batch_size: int
-    sample_rate: int
-    random_weights: bool  # what it speaks is noise
-
-
-@dataclass
-class _Chunk(Generic[Asked]):
-    """A chunk on its way, and what came of it so far."""
-
-    asked: Asked
-    request: Request  # the first attempt
-    tokens: Sequence[int]
-    made: list[Result] = field(default_factory=list)
-
-    def work(self, number: int) -> Work:
-        request = replace(self.request, attempt=self.request.attempt + len(self.made))
-        return Work(number, request, self.tokens)
-
 
 class BarkEngine:
-    """Speaks chunks. One engine a process: torch's number of threads belongs to the process."""
+    """The pool's engine protocol on Bark. One engine a process: torch's number of threads belongs to the process."""
 
-    def __init__(self, config: BarkConfig) -> None:
+    def __init__(self, config: BarkConfig, find_voice: Callable[[str], VoicePrompt] | None = None) -> None:
+        """`find_voice` gives the voice of a request's name; without one `voices.load` does, from the settings."""
         self.config = config
-        self._loaded: tuple[Checkpoint, Stages] | None = None
+        self._find_voice = functools.cache(find_voice or functools.partial(voices.load, directory=config.voices))
+        self._loaded: tuple[BarkCheckpoint, Stages] | None = None
         self._words: WordCheck | None = None
 
     def prepare(self) -> Ready:
@@ -74,89 +53,53 @@ class BarkEngine:
             MemoryError: the device has no room for it.
         """
         torch.set_num_threads(self.config.threads)
-        device, precision = placed(self.config)
+        device, precision = choose_device(self.config)
         self._words = None if self.config.recogniser is None else WordCheck(open_recogniser(self.config.recogniser))
-        if device == "cuda" and (cap := put_into_force(self.config.gpu_memory, torch.cuda)) is not None:
+        if device == "cuda" and (cap := apply_cap(self.config.gpu_memory, torch.cuda)) is not None:
             _log.info("this worker's tensors take no more than %d MiB of its GPU", cap)
-        with _memory_errors():
+        with memory_errors():
             checkpoint = load(self.config.model, "cpu" if self.config.offload else device, precision)
         if checkpoint.random:
             _log.warning("the weights in %s are random: what is spoken is noise", self.config.model)
-        with torch.inference_mode(), _memory_errors():
+        with torch.inference_mode(), memory_errors():
             stages = Stages(checkpoint, self.config, device)
         self._loaded = replace(checkpoint, model=None), stages
-        return Ready(device, precision, self.config.batch_size, checkpoint.layout.sample_rate, checkpoint.random)
+        rows, sample_rate = self.config.batch_size, checkpoint.layout.sample_rate
+        facts = {
+            "device": device,
+            "precision": precision,
+            "batch_size": rows,
+            "sample_rate": sample_rate,
+            "random_weights": checkpoint.random,
+        }
+        return Ready(rows, sample_rate, facts)
 
-    def count_tokens(self, text: str) -> int:
-        """Text tokens as the model counts them; a chunk may have 256."""
-        return len(self._ready()[0].tokenizer.encode(text, add_special_tokens=False).ids)
+    def speak(self, source: ChunkSource) -> Iterator[Answer]:
+        """Speak the chunks of the source as rows become free; each is answered as soon as it is done.
 
-    def speak(self, batch: Sequence[Request]) -> list[Result]:
-        """Speak chunks, in the order of the requests.
-
-        Raises:
-            BarkError: a text or a voice that the model cannot take, or numbers that are none in every try.
-            MemoryError: the device's memory is used up.
-        """
-        numbered = list(enumerate(batch))
-        spoken: dict[int, Result] = {}
-        for (number, _), result in self.flow(Chunks(numbered), lambda each: each[1]):
-            if isinstance(result, BarkError):
-                raise result
-            spoken[number] = result
-        return [spoken[number] for number, _ in numbered]
-
-    def flow(
-        self, source: Source[Asked], request_of: Callable[[Asked], Request]
-    ) -> Iterator[tuple[Asked, Result | BarkError]]:
-        """Speak what comes from the source, as rows become free; each chunk leaves as soon as it is done.
-
-        A chunk that sounds wrong is tried again with the next attempt number; the try with the fewest faults counts.
-        A text or a voice that the model cannot take, or numbers that are none in every try, are that chunk's error.
+        A chunk that sounds wrong is spoken again with the next attempt number; the attempt with the fewest faults
+        counts. A text or a voice that the model cannot take, or samples that are no numbers in every attempt, make
+        that chunk unspeakable, and no other.
 
         Raises:
+            BarkError: the engine has no model.
             MemoryError: the device's memory is used up.
         """
-        checkpoint, stages = self._ready()
+        checkpoint, stages = self._require_model()
         retry = self.config.quality == "retry" or (self.config.quality == "auto" and not checkpoint.random)
-        tries = 1 + (self.config.retries if retry else 0)
-        inside: dict[int, _Chunk[Asked]] = {}
-        again: deque[int] = deque()
-        refused: list[tuple[Asked, BarkError]] = []
-        numbers = itertools.count()
-
-        def take(room: int, wait: bool) -> Sequence[Work] | None:
-            entering = [again.popleft() for _ in range(min(room, len(again)))]
-            fresh = source.take(room - len(entering), wait=wait and not entering)
-            if wait and not entering and not fresh:
-                return None
-            for asked in fresh:
-                try:
-                    chunk = self._chunk(asked, request_of(asked))
-                except BarkError as error:
-                    refused.append((asked, error))
-                    continue
-                entering.append(next(numbers))
-                inside[entering[-1]] = chunk
-            return [inside[number].work(number) for number in entering]
-
-        steps = pipeline.sketched(checkpoint, stages, self.config, take)
+        chunks = ChunksInFlight(source, self._accept, 1 + (self.config.retries if retry else 0))
+        steps = pipeline.run_causal_stages(checkpoint, stages, self.config, chunks.take)
         while True:
-            with torch.inference_mode(), _memory_errors():
-                sketches = next(steps, None)
-                made = self._sounds([(inside[each.number], each) for each in sketches or ()])
-            yield from refused
-            refused.clear()
-            if sketches is None:
+            with torch.inference_mode(), memory_errors():
+                outcomes = next(steps, None)
+                attempts = self._decode_audio([(chunks[each.number], each) for each in outcomes or ()])
+            yield from chunks.take_refused()
+            if outcomes is None:
                 return
-            for sketch, result in zip(sketches, made, strict=True):
-                chunk = inside[sketch.number]
-                chunk.made.append(result)
-                if result.facts.faults and len(chunk.made) < tries:
-                    again.append(sketch.number)
-                else:
-                    del inside[sketch.number]
-                    yield chunk.asked, _best(chunk.made)
+            for outcome, attempt in zip(outcomes, attempts, strict=True):
+                answer = chunks.complete(outcome.number, attempt, checkpoint.layout.sample_rate)
+                if answer is not None:
+                    yield answer
 
     def shrink(self, rows: int) -> None:
         """Decode in batches of so many rows from here on; the facts of each result say so.
@@ -164,149 +107,112 @@ class BarkEngine:
         Raises:
             MemoryError: there is no room for so many either.
         """
-        _, stages = self._ready()
+        _, stages = self._require_model()
         self.config = self.config.model_copy(update={"batch_size": rows})
-        with torch.inference_mode(), _memory_errors():
+        with torch.inference_mode(), memory_errors():
             stages.resize(rows)
         _log.warning("the batch has %d rows now: the same seed may sound different from here on", rows)
 
     def close(self) -> None:
-        """Let go of the model and of its memory on the device."""
+        """Free the model and its memory on the device."""
         self._loaded = self._words = None
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
-    def _ready(self) -> tuple[Checkpoint, Stages]:
+    def _require_model(self) -> tuple[BarkCheckpoint, Stages]:
         if self._loaded is None:
             raise BarkError("the Bark engine has no model yet: call prepare() first")
         return self._loaded
 
-    def _sounds(self, sketched: Sequence[tuple[_Chunk[Any], Sketch]]) -> list[Result]:
-        """Fine stage and codec, one chunk after the other."""
-        if not sketched:
-            return []
-        checkpoint, stages = self._ready()
-        requests = [chunk.work(0).request for chunk, _ in sketched]
-        roughs = [sketch.rough for _, sketch in sketched]
-        layout, temperature = checkpoint.layout.fine, self.config.fine_temperature
-        with stages.fine() as gpt:
-            complete = [
-                fine.speak(
-                    gpt, layout, rough.codes, request.voice, pipeline.key_of(request, "fine"), temperature
-                )
-                for request, rough in zip(requests, roughs, strict=True)
-            ]  # fmt: skip
-        with stages.codec() as decoder:
-            sounds = [codec.decode(decoder, codes) for codes, _ in complete]
-        return [
-            self._result(request, sketch, finite and sketch.spoken.finite and sketch.rough.finite, sound)
-            for request, (_, sketch), (_, finite), sound in zip(requests, sketched, complete, sounds, strict=True)
-        ]
-
-    def _result(self, request: Request, sketch: Sketch, finite: bool, sound: Audio) -> Result:
-        checkpoint, spoken = self._ready()[0], sketch.spoken
-        rate = checkpoint.layout.sample_rate
-        heard = self._hear(request, sound, rate)
-        found = quality.measure(
-            sound,
-            rate,
-            request.text,
-            cap_reached=spoken.cap_reached,
-            finite=finite,
-            bounds=quality.Bounds(word_errors=self.config.word_errors),
-            word_errors=heard.errors,
-        )
-        facts = Facts(
-            text_tokens=self.count_tokens(request.text),
-            semantic_tokens=len(spoken.tokens),
-            frames=len(sound) // SAMPLES_PER_FRAME,
-            seconds=len(sound) / rate,
-            attempt=request.attempt,
-            attempts=1,
-            batch_size=self.config.batch_size,
-            cap_reached=spoken.cap_reached,
-            silence=found.silence,
-            clipping=found.clipping,
-            faults=found.faults,
-            word_errors=heard.errors,
-            words_unchecked=heard.unchecked,
-        )
-        return Result(request.chunk, sound, rate, facts)
-
-    def _hear(self, request: Request, sound: Audio, rate: int) -> Heard:
-        if self._words is None:
-            return Heard(None)
-        language = getattr(request.voice, "language", None)  # presets know theirs, a bare history does not
-        return self._words.hear(sound, rate, request.text, language)
-
-    def _chunk(self, asked: Asked, request: Request) -> _Chunk[Asked]:
-        checkpoint, _ = self._ready()
+    def _accept(self, request: Request) -> ChunkInFlight:
+        """Tokenize a chunk and find its voice; BarkError where the model cannot take them."""
+        checkpoint, _ = self._require_model()
+        voice = None if request.voice is None else self._find_voice(request.voice)
         tokens = checkpoint.tokenizer.encode(request.text, add_special_tokens=False).ids
         most = checkpoint.layout.semantic.window
         if not 0 < len(tokens) <= most:
             raise BarkError(
                 f"chunk {request.chunk} has {len(tokens)} text tokens, expected 1 to {most}: split the text anew"
             )
-        if request.voice is not None:
-            _check_voice(request.chunk, request.voice, checkpoint.layout)
-        return _Chunk(asked, request, tokens)
+        if voice is not None:
+            _check_voice(request.chunk, voice, checkpoint.layout)
+        return ChunkInFlight(request, voice, tokens)
+
+    def _decode_audio(self, decoded: Sequence[tuple[ChunkInFlight, CausalOutcome]]) -> list[Attempt]:
+        """Fine stage and codec, one chunk after the other."""
+        if not decoded:
+            return []
+        checkpoint, stages = self._require_model()
+        layout, temperature = checkpoint.layout.fine, self.config.fine_temperature
+        with stages.fine() as gpt:
+            complete = [
+                fine.speak(
+                    gpt,
+                    layout,
+                    outcome.coarse.codes,
+                    chunk.voice,
+                    pipeline.noise_key(chunk.next_request(), "fine"),
+                    temperature,
+                )
+                for chunk, outcome in decoded
+            ]
+        with stages.codec() as decoder:
+            audios = [codec.decode(decoder, codes) for codes, _ in complete]
+        return [
+            self._attempt(chunk, outcome, finite and outcome.semantic.finite and outcome.coarse.finite, audio)
+            for (chunk, outcome), (_, finite), audio in zip(decoded, complete, audios, strict=True)
+        ]
+
+    def _attempt(self, chunk: ChunkInFlight, outcome: CausalOutcome, finite: bool, audio: Audio) -> Attempt:
+        """Check the audio of one attempt."""
+        request, semantic = chunk.next_request(), outcome.semantic
+        rate = self._require_model()[0].layout.sample_rate
+        words = self._check_words(chunk, audio, rate)
+        found = quality.measure(
+            audio,
+            rate,
+            request.text,
+            cap_reached=semantic.cap_reached,
+            finite=finite,
+            bounds=quality.Bounds(word_errors=self.config.word_errors),
+            word_errors=words.errors,
+        )
+        facts = ChunkFacts(
+            text_tokens=len(chunk.tokens),
+            semantic_tokens=len(semantic.tokens),
+            frames=len(audio) // SAMPLES_PER_FRAME,
+            seconds=len(audio) / rate,
+            attempt=request.attempt,
+            attempts=1,
+            batch_size=self.config.batch_size,
+            cap_reached=semantic.cap_reached,
+            silence=found.silence,
+            clipping=found.clipping,
+            faults=found.faults,
+            word_errors=words.errors,
+            words_unchecked=words.unchecked,
+        )
+        return Attempt(audio, facts)
+
+    def _check_words(self, chunk: ChunkInFlight, audio: Audio, rate: int) -> WordCheckResult:
+        if self._words is None:
+            return WordCheckResult(None)
+        language = None if chunk.voice is None else chunk.voice.language
+        return self._words.check(audio, rate, chunk.request.text, language)
 
 
-def placed(config: BarkConfig) -> tuple[str, Precision]:
-    """Device and precision that the settings mean on this machine.
+def create(settings: Mapping[str, object]) -> BarkEngine:
+    """The factory that a pool names: `voxyard.bark.engine:create`, with the fields of BarkConfig as its settings.
 
-    Raises:
-        BarkError: a GPU is asked for where torch sees none.
+    A worker that was given a GPU speaks there or not at all: for it, the device `auto` means cuda.
     """
-    seen = torch.cuda.is_available()
-    if config.device == "cuda" and not seen:
-        raise BarkError(f"torch sees no GPU, but one was given or asked for: {_why_no_gpu()}, or take --device cpu")
-    device = "cuda" if seen and config.device != "cpu" else "cpu"
-    if config.precision != "auto":
-        return device, config.precision
-    return device, "bfloat16" if device == "cuda" else "float32"
+    config = BarkConfig.model_validate(dict(settings))
+    if config.device == "auto" and given_gpu():
+        config = config.model_copy(update={"device": "cuda"})
+    return BarkEngine(config)
 
 
-def _why_no_gpu() -> str:
-    """Messages of torch and the driver on the missing GPU, and the fix."""
-    if torch.version.cuda is None:
-        return (
-            f"torch {torch.__version__} is a build without CUDA; install one with it (`make setup TORCH=cuda`, or "
-            "PyPI's own for Linux)"
-        )
-    try:
-        torch.cuda.init()
-        complaint = "it could be initialised nevertheless"
-    except (RuntimeError, AssertionError) as error:
-        complaint = " ".join(str(error).split())
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return (
-        f"torch {torch.__version__}, built for CUDA {torch.version.cuda}, CUDA_VISIBLE_DEVICES={visible}: {complaint}; "
-        "see what nvidia-smi says, install a driver for this CUDA or a torch for this driver"
-    )
-
-
-def _best(made: Sequence[Result]) -> Result | BarkError:
-    """The first try with the fewest faults and among these the fewest wrong words; its facts say how many tries."""
-    best = min(made, key=lambda result: (len(result.facts.faults), result.facts.word_errors or 0.0))
-    if "not finite" in best.facts.faults:
-        return BarkError(
-            f"chunk {best.chunk} came out as numbers that are none in {len(made)} tries: the weights or the voice are "
-            "damaged, or the precision is too low for this model; try float32"
-        )
-    return replace(best, facts=replace(best.facts, attempts=len(made)))
-
-
-@contextmanager
-def _memory_errors() -> Iterator[None]:
-    """Torch's own exception for a full device becomes Python's, which a pool can know without torch."""
-    try:
-        yield
-    except torch.cuda.OutOfMemoryError as full:
-        raise MemoryError(str(full)) from full
-
-
-def _check_voice(chunk: int, voice: Voice, layout: Layout) -> None:
+def _check_voice(chunk: int, voice: VoicePrompt, layout: Layout) -> None:
     """Checks that the voice is made of this model's codes."""
     parts: tuple[tuple[str, Any, int], ...] = (
         ("semantic_prompt", voice.semantic_prompt, layout.semantic.vocabulary),

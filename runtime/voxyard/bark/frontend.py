@@ -11,10 +11,10 @@ from voxyard.bark import voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
 from voxyard.bark.weights import checkpoint, tokenizer
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.frontend import Frontend
 
-SPEAKER = "voxyard.bark.speaker:speaker"
+ENGINE = "voxyard.bark.engine:create"
 MAX_TOKENS = 256
 MAX_SECONDS = 13.0  # the semantic stage ends after 15.4 s
 
@@ -28,7 +28,7 @@ class BarkFrontend:
     def __init__(self, config: BarkConfig) -> None:
         checkpoint.require(config.model)
         self._tokenizer = tokenizer.read(config.model)
-        self.engine = EngineName(SPEAKER, config.model_dump(mode="json"))
+        self.engine = EngineSpec(ENGINE, config.model_dump(mode="json"))
         self.notes = _notes(config.model)
         self._own = config.voices
         voices.own(self._own)

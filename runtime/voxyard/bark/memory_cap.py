@@ -34,7 +34,7 @@ def cap_mib(asked: str | None, visible: str) -> int | None:
     return entries[uuid]
 
 
-def put_into_force(asked: str | None, cuda: Any) -> int | None:
+def apply_cap(asked: str | None, cuda: Any) -> int | None:
     """Cap what torch's allocator takes of the worker's GPU; the cap in MiB, None where none is asked for.
 
     `cuda` is torch.cuda. CUDA's context and libraries come on top: some hundreds of MiB.

@@ -1,8 +1,8 @@
-"""Chunks on their way through the causal stages: each a batch of rows of its own, refilled as rows become free.
+"""Continuous batching of the causal stages: each is a batch of rows, refilled as rows become free.
 
 ```
                    semantic rows               coarse rows
- take ───────────► [■] [■] [■] [■] ──────────► [■] [■] [■] [■] ──► fine, codec, a look at the sound ──► answer
+ take ───────────► [■] [■] [■] [■] ──────────► [■] [■] [■] [■] ──► fine, codec, quality check ──────► answer
   ▲                refilled before a step      refilled before a step │
   │                                                                   │ sounds wrong
   └──────────────────────────── the next attempt ─────────────────────┘
@@ -27,13 +27,14 @@ from typing import Protocol, TypeVar
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.model import coarse, semantic
 from voxyard.bark.model.coarse import CoarseOutcome, CoarseRows, CoarseWork
-from voxyard.bark.model.noise import key
+from voxyard.bark.model.noise import Stage, key
 from voxyard.bark.model.semantic import SemanticOptions, SemanticOutcome, SemanticRows, SemanticWork
-from voxyard.bark.requests import Request, Stage
 from voxyard.bark.stages import Stages
-from voxyard.bark.weights.checkpoint import Checkpoint
+from voxyard.bark.voices import VoicePrompt
+from voxyard.bark.weights.checkpoint import BarkCheckpoint
+from voxyard.speech.requests import Request
 
-ON_THE_WAY = 0.05  # seconds in which chunks that were asked for together arrive
+ARRIVAL_SECONDS = 0.05  # within which chunks that were asked for together arrive
 
 Entering = TypeVar("Entering")
 Leaving = TypeVar("Leaving")
@@ -64,24 +65,25 @@ Take = Callable[[int, bool], Sequence[Entering] | None]  # room, whether to wait
 
 
 @dataclass(frozen=True)
-class Work:
-    """One try at a chunk."""
+class ChunkWork:
+    """One attempt at a chunk, before the causal stages."""
 
     number: int  # the caller's, for the answer
     request: Request
+    voice: VoicePrompt | None
     text: Sequence[int]  # tokens of the tokenizer
 
 
 @dataclass(frozen=True)
-class Sketch:
+class CausalOutcome:
     """A chunk after the causal stages."""
 
     number: int
-    spoken: SemanticOutcome
-    rough: CoarseOutcome
+    semantic: SemanticOutcome
+    coarse: CoarseOutcome
 
 
-def refilled(
+def step_refilled(
     first: Batch[Entering, Leaving],
     second: Batch[Onward, Done],
     take: Take[Entering],
@@ -106,44 +108,46 @@ def refilled(
             yield second.step()
 
 
-def sketched(checkpoint: Checkpoint, stages: Stages, config: BarkConfig, take: Take[Work]) -> Iterator[list[Sketch]]:
+def run_causal_stages(
+    checkpoint: BarkCheckpoint, stages: Stages, config: BarkConfig, take: Take[ChunkWork]
+) -> Iterator[list[CausalOutcome]]:
     """Run chunks through the causal stages; after each step, those that are through."""
     layout = checkpoint.layout
     options = SemanticOptions(
         temperature=config.semantic_temperature, end_share=config.min_eos_p, check_every=config.check_every
     )
-    inside: dict[int, Work] = {}
-    spoken: dict[int, SemanticOutcome] = {}
+    in_flight: dict[int, ChunkWork] = {}
+    semantic_outcomes: dict[int, SemanticOutcome] = {}
 
     def entering(room: int, wait: bool) -> list[SemanticWork] | None:
         works = take(room, wait)
         if works is None:
             return None
-        inside.update({work.number: work for work in works})
+        in_flight.update({work.number: work for work in works})
         return [_semantic_work(work) for work in works]
 
     def onward(outcome: SemanticOutcome) -> CoarseWork:
-        request = inside[outcome.number].request
-        spoken[outcome.number] = outcome
-        return CoarseWork(outcome.number, outcome.tokens, request.voice, key_of(request, "coarse"))
+        work = in_flight[outcome.number]
+        semantic_outcomes[outcome.number] = outcome
+        return CoarseWork(outcome.number, outcome.tokens, work.voice, noise_key(work.request, "coarse"))
 
-    def sketch(rough: CoarseOutcome) -> Sketch:
-        del inside[rough.number]
-        return Sketch(rough.number, spoken.pop(rough.number), rough)
+    def complete(outcome: CoarseOutcome) -> CausalOutcome:
+        del in_flight[outcome.number]
+        return CausalOutcome(outcome.number, semantic_outcomes.pop(outcome.number), outcome)
 
     if not config.offload:
         with stages.semantic() as first, stages.coarse() as second:
             first_rows = SemanticRows(first, layout.semantic, options)
             second_rows = CoarseRows(second, layout.coarse, config.coarse_temperature, skip=config.skip_prefill)
-            for roughs in refilled(first_rows, second_rows, entering, onward):
-                yield [sketch(each) for each in roughs]
+            for done in step_refilled(first_rows, second_rows, entering, onward):
+                yield [complete(each) for each in done]
         return
     while (works := entering(config.batch_size, True)) is not None:
         if 0 < len(works) < config.batch_size:
-            time.sleep(ON_THE_WAY)
+            time.sleep(ARRIVAL_SECONDS)
             works += entering(config.batch_size - len(works), False) or []
         outcomes: list[SemanticOutcome] = []
-        roughs = []
+        coarse_outcomes: list[CoarseOutcome] = []
         with stages.semantic() as decoder:
             semantic.speak(decoder, layout.semantic, works, options, outcomes.append)
         with stages.coarse() as decoder:
@@ -152,18 +156,17 @@ def sketched(checkpoint: Checkpoint, stages: Stages, config: BarkConfig, take: T
                 layout.coarse,
                 [onward(each) for each in outcomes],
                 config.coarse_temperature,
-                roughs.append,
+                coarse_outcomes.append,
                 skip=config.skip_prefill,
             )
-        yield [sketch(each) for each in roughs]
+        yield [complete(each) for each in coarse_outcomes]
 
 
-def key_of(request: Request, stage: Stage) -> tuple[int, int]:
+def noise_key(request: Request, stage: Stage) -> tuple[int, int]:
     """Random key of a request's noise in a stage."""
     return key(request.seed, request.chunk, request.attempt, stage)
 
 
-def _semantic_work(work: Work) -> SemanticWork:
-    voice = work.request.voice
-    history = None if voice is None else voice.semantic_prompt
-    return SemanticWork(work.number, work.text, history, key_of(work.request, "semantic"))
+def _semantic_work(work: ChunkWork) -> SemanticWork:
+    history = None if work.voice is None else work.voice.semantic_prompt
+    return SemanticWork(work.number, work.text, history, noise_key(work.request, "semantic"))

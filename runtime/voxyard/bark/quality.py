@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from voxyard.bark.requests import Audio, Fault
+if TYPE_CHECKING:
+    from voxyard.speech.requests import Audio
+
+Fault = Literal["empty", "not finite", "silent", "clipped", "too short", "too long", "no end", "wrong words"]
 
 FRAME_SECONDS = 0.02
 SILENCE = 10 ** (-50 / 20)  # root mean square of a frame below which nothing is heard

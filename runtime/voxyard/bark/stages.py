@@ -17,7 +17,7 @@ from voxyard.bark.model.fine import FineGPT, fine_gpt
 from voxyard.bark.model.gpt import CausalGPT, causal_gpt
 from voxyard.bark.model.int8 import dense, int8
 from voxyard.bark.model.memory import Footprint, activation_bytes, row_bytes
-from voxyard.bark.weights.checkpoint import Checkpoint
+from voxyard.bark.weights.checkpoint import BarkCheckpoint
 
 _SEMANTIC, _COARSE, _FINE, _CODEC = "semantic", "coarse_acoustics", "fine_acoustics", "codec_model"
 
@@ -25,7 +25,7 @@ _SEMANTIC, _COARSE, _FINE, _CODEC = "semantic", "coarse_acoustics", "fine_acoust
 class Stages:
     """Hands out one stage at a time, ready to run."""
 
-    def __init__(self, checkpoint: Checkpoint, config: BarkConfig, device: str) -> None:
+    def __init__(self, checkpoint: BarkCheckpoint, config: BarkConfig, device: str) -> None:
         self._config, self._device = config, device
         self._linear = int8 if config.int8 else dense
         self._modules = {name: getattr(checkpoint.model, name) for name in (_SEMANTIC, _COARSE, _FINE, _CODEC)}
@@ -103,7 +103,7 @@ class Stages:
         return Decoder(gpt, gpt.cache(self._config.batch_size), launch(self._config.capture, self._device))
 
 
-def footprint(checkpoint: Checkpoint, config: BarkConfig) -> Footprint:
+def footprint(checkpoint: BarkCheckpoint, config: BarkConfig) -> Footprint:
     """Bytes that the model will take on its device, from its sizes and the settings."""
     settings = checkpoint.model.config.semantic_config
     causal = settings, checkpoint.model.config.coarse_acoustics_config
@@ -129,7 +129,7 @@ def _bytes(module: Any) -> int:
     return sum(each.numel() * each.element_size() for each in module.parameters())
 
 
-def _check_memory(checkpoint: Checkpoint, config: BarkConfig) -> None:
+def _check_memory(checkpoint: BarkCheckpoint, config: BarkConfig) -> None:
     """Checks that the configured batch fits into what is free now, and into what this worker may take."""
     free, _ = torch.cuda.mem_get_info()
     needed = footprint(checkpoint, config)

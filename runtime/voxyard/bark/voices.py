@@ -31,7 +31,7 @@ FRAMES_PER_SEMANTIC = 1.5  # 75 frames to 49.9 semantic tokens a second
 TOLERANCE = 0.05  # of that ratio, and two frames more: presets are rounded up
 LARGEST_FILE = 8 * 2**20  # bytes; a preset has under 100 KiB
 
-Codes = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int64]  # of semantic tokens or of codebooks
 
 _FOLDER = PurePosixPath("bark/assets/prompts")
 _NAME = re.compile(r"(?:v2/)?([a-z]{2})_speaker_\d+")
@@ -46,8 +46,8 @@ _KEYS = ("semantic_prompt", "coarse_prompt", "fine_prompt")
 
 
 @dataclass(frozen=True, eq=False)
-class Voice:
-    """Voice history: the codes that Bark goes on from. The arrays are read-only."""
+class VoicePrompt:
+    """History prompt of a voice: the codes that Bark continues. The arrays are read-only."""
 
     name: str
     language: str | None  # a code such as `en`; None where the name does not say
@@ -96,7 +96,7 @@ def default(language: str) -> str:
     return f"v2/{language if language in LANGUAGES else 'en'}_speaker_6"
 
 
-def load(name_or_path: str | Path, directory: Path | None = None) -> Voice:
+def load(name_or_path: str | Path, directory: Path | None = None) -> VoicePrompt:
     """A voice by its name, or a voice file by its path: whatever ends in `.npz` is a path.
 
     A name is looked for in the directory, where there is one, before it is a preset's.
@@ -120,7 +120,7 @@ def load(name_or_path: str | Path, directory: Path | None = None) -> Voice:
         raise BarkError(f"the voice {text!r} cannot be read from the package: {problem}; {_REINSTALL}") from problem
 
 
-def read(name: str, content: bytes) -> Voice:
+def read(name: str, content: bytes) -> VoicePrompt:
     """A voice from the bytes of an .npz file; nothing in them is run.
 
     Raises:
@@ -131,7 +131,7 @@ def read(name: str, content: bytes) -> Voice:
     coarse = _checked(name, "coarse_prompt", arrays, COARSE_ROWS, CODEBOOK)
     fine = _checked(name, "fine_prompt", arrays, FINE_ROWS, CODEBOOK)
     _check_lengths(name, len(semantic), coarse.shape[1], fine.shape[1])
-    return Voice(name, language(name), semantic, coarse, fine)
+    return VoicePrompt(name, language(name), semantic, coarse, fine)
 
 
 def language(name: str) -> str | None:

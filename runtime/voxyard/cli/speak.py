@@ -24,7 +24,7 @@ from voxyard.speech.config import SpeakSection, SpeechSection
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from voxyard.speech.audio.encoder import SoundFile
+    from voxyard.speech.audio.sound_file import SoundFile
     from voxyard.speech.pool.job import Progress
     from voxyard.speech.pool.pool import Pool
     from voxyard.speech.synthesize import Narration
@@ -72,7 +72,8 @@ def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, 
 
 
 def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> int:
-    from voxyard.speech.audio.encoder import EncodeError, format_of, open_sound
+    from voxyard.speech.audio.codecs import EncodeError
+    from voxyard.speech.audio.sound_file import format_of, open_sound
     from voxyard.speech.frontend import open_frontend
     from voxyard.speech.open_pool import open_pool
     from voxyard.speech.script import prepare

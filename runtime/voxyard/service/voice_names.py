@@ -9,7 +9,7 @@ from pathlib import Path
 
 from voxyard.service.config import DEFAULT_VOICES
 from voxyard.service.errors import NotFoundError, ServiceError
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.frontend import Frontend
 
 MODEL_ALIASES = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
@@ -107,7 +107,7 @@ def _read(path: Path) -> dict[str, str]:
     return dict(table)
 
 
-def model_name(engine: EngineName) -> str:
+def model_name(engine: EngineSpec) -> str:
     """Model name of the engine: the package of its factory, as in `bark` for `voxyard.bark.engine:bark`."""
     module, _, factory = engine.factory.partition(":")
     rooms = module.split(".")

@@ -1,15 +1,14 @@
-"""Engine protocol of the pool, and the engine's name, so that only its worker imports it."""
+"""Engine protocol of the pool, and an engine's import name and settings: only its worker imports it."""
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.factory import check_factory, find_factory
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
 
 
@@ -22,25 +21,11 @@ class Ready:
     facts: Mapping[str, object] = field(default_factory=dict)  # device, precision, random weights …
 
 
-Chunk_co = TypeVar("Chunk_co", covariant=True)
-
-
-class Source(Protocol[Chunk_co]):
+class ChunkSource(Protocol):
     """An engine's supply: it takes a next chunk whenever it has room for one."""
 
-    def take(self, room: int, *, wait: bool) -> Sequence[Chunk_co]:
+    def take(self, room: int, *, wait: bool) -> Sequence[Request]:
         """Up to `room` chunks that are there now; with `wait` at least one, or none as no more will come."""
-
-
-class Chunks(Generic[Chunk_co]):
-    """A source that has all its chunks from the start, and gives them out in their order."""
-
-    def __init__(self, chunks: Iterable[Chunk_co]) -> None:
-        self._left = deque(chunks)
-
-    def take(self, room: int, *, wait: bool) -> Sequence[Chunk_co]:
-        """The next ones."""
-        return [self._left.popleft() for _ in range(min(room, len(self._left)))]
 
 
 Answer = tuple[Request, Result | Unspeakable]
@@ -57,7 +42,7 @@ class Engine(Protocol):
     def prepare(self) -> Ready:
         """Load the model and make room for a batch."""
 
-    def speak(self, source: Source[Request]) -> Iterator[Answer]:
+    def speak(self, source: ChunkSource) -> Iterator[Answer]:
         """An answer for every chunk of the source, each as soon as it is done, until no more come."""
 
     def shrink(self, rows: int) -> None:
@@ -72,7 +57,7 @@ class EngineLostError(Exception):
 
 
 @dataclass(frozen=True)
-class EngineName:
+class EngineSpec:
     """An engine as `package.module:factory`; the factory takes the settings, which must be JSON."""
 
     factory: str
@@ -100,3 +85,29 @@ def is_lost(error: BaseException) -> bool:
         return True
     kinds = {kind.__name__ for kind in type(error).__mro__}
     return "AcceleratorError" in kinds or ("RuntimeError" in kinds and "CUDA error" in str(error))
+
+
+def check_factory(what: str, factory: str) -> tuple[str, str]:
+    """Module and name; `what` is what the factory makes, for the message.
+
+    Raises:
+        SpeechError: that is no `package.module:factory`.
+    """
+    module, colon, name = factory.partition(":")
+    if not (module and colon and name):
+        raise SpeechError(f"{what} {factory!r}: expected package.module:factory")
+    return module, name
+
+
+def find_factory(what: str, factory: str) -> Callable[..., Any]:
+    """The factory itself.
+
+    Raises:
+        SpeechError: there is no such module or factory.
+    """
+    module, name = check_factory(what, factory)
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SpeechError(f"{what} {factory}: {error}; expected package.module:factory") from error
+    return found

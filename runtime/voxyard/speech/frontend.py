@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
-from voxyard.speech.engine import EngineName
-from voxyard.speech.factory import find_factory
+from voxyard.speech.engine import EngineSpec, find_factory
 
 
 class Frontend(Protocol):
@@ -16,7 +15,7 @@ class Frontend(Protocol):
     """
 
     @property
-    def engine(self) -> EngineName:
+    def engine(self) -> EngineSpec:
         """Engine that a worker loads."""
 
     @property

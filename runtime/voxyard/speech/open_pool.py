@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from voxyard.host import Gpu
 from voxyard.host.nvml import every_gpu
 from voxyard.speech.config import SpeechSection
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.placement import Refusal, admission, devices
 from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_pool(
-    engine: EngineName,
+    engine: EngineSpec,
     section: SpeechSection,
     device: str,
     *,

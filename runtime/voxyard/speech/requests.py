@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     Audio = NDArray[np.float32]
 
 SAMPLE_RATE = 24_000  # Hz
+
+Boundary = Literal["clause", "sentence", "paragraph"]  # what ends with a chunk: it decides the pause after it
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from voxyard.speech.audio.joining import Ending, Pauses, join
+from voxyard.speech.audio.joining import Pauses, join
 from voxyard.speech.pool.job import ChunkFailedError, Job, Outcome, Progress
 from voxyard.speech.pool.pool import Pool
-from voxyard.speech.requests import Result
+from voxyard.speech.requests import Boundary, Result
 from voxyard.speech.script import Script
 
 if TYPE_CHECKING:
-    from voxyard.speech.audio.joining import Audio
+    from voxyard.speech.requests import Audio
 
 LOOK = 0.5  # seconds between two reports of the progress
 IN_ORDER = 600.0  # seconds of sound from which on chunks are spoken in text order: what waits for its turn is in memory
@@ -73,7 +73,7 @@ def narrate(
     job = pool.submit(script.requests, listening=script.estimated_seconds > IN_ORDER, on_failure="silence")
     endings = [chunk.ending for chunk in script.chunks]
 
-    def spoken() -> Iterator[tuple[Result, Ending]]:
+    def spoken() -> Iterator[tuple[Result, Boundary]]:
         for outcome in job.outcomes():
             if outcome.result is None:
                 raise outcome.failure or RuntimeError(f"chunk {outcome.index} has neither sound nor failure")

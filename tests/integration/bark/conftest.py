@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from voxyard.bark.requests import Codes
+from voxyard.bark.voices import VoicePrompt
 from voxyard.bark.weights import tiny
-from voxyard.bark.weights.checkpoint import Checkpoint, load
+from voxyard.bark.weights.checkpoint import BarkCheckpoint, load
 
 
-@dataclass(frozen=True)
-class History:
-    """Parts of a voice's history."""
-
-    semantic_prompt: Codes
-    coarse_prompt: Codes
-    fine_prompt: Codes
+class History(VoicePrompt):
+    """A voice of random codes."""
 
     @classmethod
     def random(cls, semantic: int, frames: int, seed: int = 0) -> History:
         draw = np.random.default_rng(seed)
         fine = draw.integers(0, 1024, (8, frames))
-        return cls(draw.integers(0, 10_000, semantic), fine[:2], fine)
+        return cls("random", None, draw.integers(0, 10_000, semantic), fine[:2], fine)
 
     def for_transformers(self) -> dict[str, Any]:
         import torch
 
-        return {name: torch.as_tensor(codes) for name, codes in vars(self).items()}
+        parts = ("semantic_prompt", "coarse_prompt", "fine_prompt")
+        return {name: torch.as_tensor(getattr(self, name)) for name in parts}
 
 
 @pytest.fixture(scope="session")
@@ -44,13 +39,13 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def checkpoint(tiny_model: Path) -> Checkpoint:
+def checkpoint(tiny_model: Path) -> BarkCheckpoint:
     """The tiny checkpoint, loaded."""
     return load(tiny_model)
 
 
 @pytest.fixture(scope="session")
-def endless(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+def endless(tmp_path_factory: pytest.TempPathFactory) -> BarkCheckpoint:
     """A tiny checkpoint in which the end is a token like any other, for greedy choices."""
     directory = tmp_path_factory.mktemp("bark") / "endless"
     tiny.write(directory, tiny.TinyShape(spare_coarse_outputs=0, end_after=0), seed=1)

@@ -31,7 +31,7 @@ def test_the_cap_is_in_force_before_the_model_is_loaded(monkeypatch: pytest.Monk
         done.append("load")
         raise LoadedError
 
-    monkeypatch.setattr(engine, "placed", lambda _: ("cuda", "float32"))
+    monkeypatch.setattr(engine, "choose_device", lambda _: ("cuda", "float32"))
     monkeypatch.setattr(engine, "load", load)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=8000 * MIB))
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *told: done.append(told))
@@ -45,4 +45,4 @@ def test_the_cap_is_in_force_before_the_model_is_loaded(monkeypatch: pytest.Monk
 def test_on_a_cpu_there_is_nothing_to_cap(monkeypatch: pytest.MonkeyPatch, tiny_model: Path) -> None:
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", pytest.fail)
     speaking = engine.BarkEngine(BarkConfig(model=tiny_model, device="cpu", gpu_memory="2000"))
-    assert speaking.prepare().device == "cpu"
+    assert speaking.prepare().facts["device"] == "cpu"

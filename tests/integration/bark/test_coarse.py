@@ -14,7 +14,7 @@ from voxyard.bark.model.coarse import CoarseWork
 from voxyard.bark.model.decode import Decoder
 from voxyard.bark.model.gpt import causal_gpt
 from voxyard.bark.model.noise import key
-from voxyard.bark.weights.checkpoint import Checkpoint
+from voxyard.bark.weights.checkpoint import BarkCheckpoint
 
 
 def work_of(number: int, length: int, voice: Any = None) -> CoarseWork:
@@ -23,7 +23,7 @@ def work_of(number: int, length: int, voice: Any = None) -> CoarseWork:
 
 
 def spoken(
-    checkpoint: Checkpoint, work: list[CoarseWork], *, rows: int = 1, temperature: float = 0.7, skip: bool = True
+    checkpoint: BarkCheckpoint, work: list[CoarseWork], *, rows: int = 1, temperature: float = 0.7, skip: bool = True
 ) -> dict[int, Any]:
     gpt = causal_gpt(checkpoint.model.coarse_acoustics)
     found: list[coarse.CoarseOutcome] = []
@@ -34,7 +34,7 @@ def spoken(
     return {each.number: each.codes.tolist() for each in found}
 
 
-def transformers_codes(checkpoint: Checkpoint, work: CoarseWork, voice: Any = None) -> Any:
+def transformers_codes(checkpoint: BarkCheckpoint, work: CoarseWork, voice: Any = None) -> Any:
     from transformers.models.bark import generation_configuration_bark
 
     settings: Any = generation_configuration_bark
@@ -55,7 +55,7 @@ def transformers_codes(checkpoint: Checkpoint, work: CoarseWork, voice: Any = No
 )
 @pytest.mark.parametrize("skip", [True, False])
 def test_greedy_codes_equal_those_of_transformers(
-    endless: Checkpoint, history: Any, length: int, voice: tuple[int, int] | None, skip: bool
+    endless: BarkCheckpoint, history: Any, length: int, voice: tuple[int, int] | None, skip: bool
 ) -> None:
     past = history.random(*voice) if voice else None
     work = work_of(3, length, past)
@@ -67,7 +67,7 @@ def test_greedy_codes_equal_those_of_transformers(
     np.testing.assert_array_equal(found, (expected - 10_000) % 1024)
 
 
-def test_the_first_window_equals_a_full_forward_without_cache(endless: Checkpoint) -> None:
+def test_the_first_window_equals_a_full_forward_without_cache(endless: BarkCheckpoint) -> None:
     work, layout, model = work_of(5, 35), endless.layout.coarse, endless.model.coarse_acoustics
     fed = [*work.semantic, *[layout.pad] * (layout.window - 35), layout.infer]
     for step in range(60):
@@ -81,7 +81,7 @@ def test_the_first_window_equals_a_full_forward_without_cache(endless: Checkpoin
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_skipping_prefills_changes_no_code(checkpoint: Checkpoint, history: Any, temperature: float) -> None:
+def test_skipping_prefills_changes_no_code(checkpoint: BarkCheckpoint, history: Any, temperature: float) -> None:
     voices = (None, history.random(400, 600), history.random(30, 60))
     work = [work_of(number, 40 + 70 * number, voices[number % 3]) for number in range(5)]
 
@@ -91,7 +91,7 @@ def test_skipping_prefills_changes_no_code(checkpoint: Checkpoint, history: Any,
 
 
 def test_without_a_voice_one_prefill_is_enough_until_the_history_slides(
-    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+    checkpoint: BarkCheckpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prefills: list[int] = []
     plain = Decoder.prefill
@@ -111,7 +111,7 @@ def test_without_a_voice_one_prefill_is_enough_until_the_history_slides(
 
 
 @pytest.mark.parametrize("rows", [2, 3, 4])
-def test_a_chunk_does_not_depend_on_its_batch_mates(checkpoint: Checkpoint, history: Any, rows: int) -> None:
+def test_a_chunk_does_not_depend_on_its_batch_mates(checkpoint: BarkCheckpoint, history: Any, rows: int) -> None:
     work = [
         work_of(number, 25 + 60 * (number % 4), history.random(300, 450) if number % 2 else None) for number in range(6)
     ]
@@ -121,7 +121,7 @@ def test_a_chunk_does_not_depend_on_its_batch_mates(checkpoint: Checkpoint, hist
         assert spoken(checkpoint, order, rows=rows) == alone
 
 
-def test_numbers_that_are_none_stay_with_their_chunk(checkpoint: Checkpoint) -> None:
+def test_numbers_that_are_none_stay_with_their_chunk(checkpoint: BarkCheckpoint) -> None:
     gpt, layout = causal_gpt(checkpoint.model.coarse_acoustics), checkpoint.layout.coarse
     work = [work_of(number, 60) for number in range(5)]
     poisoned = gpt.tokens.clone()
@@ -139,7 +139,7 @@ def test_numbers_that_are_none_stay_with_their_chunk(checkpoint: Checkpoint) -> 
 
 
 @pytest.mark.parametrize(("length", "frames"), [(0, 0), (1, 1), (2, 3), (100, 150), (499, 750)])
-def test_there_are_three_frames_for_two_semantic_tokens(checkpoint: Checkpoint, length: int, frames: int) -> None:
+def test_there_are_three_frames_for_two_semantic_tokens(checkpoint: BarkCheckpoint, length: int, frames: int) -> None:
     if length > 200:
         assert coarse.length(length, checkpoint.layout.coarse) == 2 * frames
         return

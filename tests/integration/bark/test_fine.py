@@ -10,7 +10,7 @@ import torch
 
 from voxyard.bark.model import codec, fine
 from voxyard.bark.model.noise import key
-from voxyard.bark.weights.checkpoint import Checkpoint
+from voxyard.bark.weights.checkpoint import BarkCheckpoint
 
 KEY = key(7, 0, 0, "fine")
 
@@ -19,7 +19,7 @@ def coarse_codes(frames: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).integers(0, 1024, (2, frames))
 
 
-def transformers_codes(checkpoint: Checkpoint, codes: list[Any], voice: Any = None) -> Any:
+def transformers_codes(checkpoint: BarkCheckpoint, codes: list[Any], voice: Any = None) -> Any:
     """Reference codes of transformers for coarse codes of one length; temperature 1 is greedy there."""
     from transformers.models.bark import generation_configuration_bark
 
@@ -37,7 +37,7 @@ def transformers_codes(checkpoint: Checkpoint, codes: list[Any], voice: Any = No
     ).numpy()
 
 
-def found(checkpoint: Checkpoint, codes: Any, voice: Any = None, temperature: float = 0.0, named: Any = KEY) -> Any:
+def found(checkpoint: BarkCheckpoint, codes: Any, voice: Any = None, temperature: float = 0.0, named: Any = KEY) -> Any:
     gpt = fine.fine_gpt(checkpoint.model.fine_acoustics)
     complete, finite = fine.speak(gpt, checkpoint.layout.fine, codes, voice, named, temperature)
     assert finite
@@ -46,7 +46,7 @@ def found(checkpoint: Checkpoint, codes: Any, voice: Any = None, temperature: fl
 
 @pytest.mark.parametrize(("frames", "voice"), [(1, None), (150, None), (1100, None), (300, 700), (600, 700), (40, 100)])
 def test_greedy_codes_equal_those_of_transformers(
-    checkpoint: Checkpoint, history: Any, frames: int, voice: int | None
+    checkpoint: BarkCheckpoint, history: Any, frames: int, voice: int | None
 ) -> None:
     codes, past = coarse_codes(frames), history.random(50, voice) if voice else None
     expected = transformers_codes(checkpoint, [codes], past)[0]
@@ -57,7 +57,7 @@ def test_greedy_codes_equal_those_of_transformers(
     np.testing.assert_array_equal(complete, expected)
 
 
-def test_the_given_codebooks_stay_and_the_others_are_codes(checkpoint: Checkpoint) -> None:
+def test_the_given_codebooks_stay_and_the_others_are_codes(checkpoint: BarkCheckpoint) -> None:
     codes = coarse_codes(90)
 
     complete = found(checkpoint, codes, temperature=0.5)
@@ -67,7 +67,7 @@ def test_the_given_codebooks_stay_and_the_others_are_codes(checkpoint: Checkpoin
     assert complete.max() < 1024
 
 
-def test_the_same_key_finds_the_same_codes_and_another_does_not(checkpoint: Checkpoint) -> None:
+def test_the_same_key_finds_the_same_codes_and_another_does_not(checkpoint: BarkCheckpoint) -> None:
     codes = coarse_codes(60)
 
     one, again, other = (
@@ -79,7 +79,7 @@ def test_the_same_key_finds_the_same_codes_and_another_does_not(checkpoint: Chec
 
 
 @pytest.mark.parametrize("frames", [0, 1, 2, 75, 200])
-def test_the_sound_has_320_samples_a_frame(checkpoint: Checkpoint, frames: int) -> None:
+def test_the_sound_has_320_samples_a_frame(checkpoint: BarkCheckpoint, frames: int) -> None:
     codes = np.random.default_rng(0).integers(0, 1024, (8, frames))
 
     sound = codec.decode(checkpoint.model.codec_model, codes)
@@ -89,7 +89,7 @@ def test_the_sound_has_320_samples_a_frame(checkpoint: Checkpoint, frames: int) 
     assert np.isfinite(sound).all()
 
 
-def test_the_sound_is_that_of_transformers(checkpoint: Checkpoint) -> None:
+def test_the_sound_is_that_of_transformers(checkpoint: BarkCheckpoint) -> None:
     codes = np.random.default_rng(0).integers(0, 1024, (8, 50))
 
     expected = checkpoint.model.codec_decode(torch.as_tensor(codes)[None])[0].numpy()

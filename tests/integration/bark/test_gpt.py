@@ -9,11 +9,11 @@ from voxyard.bark.model.decode import Decoder
 from voxyard.bark.model.gpt import CausalGPT, causal_gpt, whole
 from voxyard.bark.model.int8 import int8
 from voxyard.bark.stages import footprint
-from voxyard.bark.weights.checkpoint import Checkpoint
+from voxyard.bark.weights.checkpoint import BarkCheckpoint
 
 
 @pytest.fixture(params=["float32", "int8"])
-def gpt(checkpoint: Checkpoint, request: pytest.FixtureRequest) -> CausalGPT:
+def gpt(checkpoint: BarkCheckpoint, request: pytest.FixtureRequest) -> CausalGPT:
     """The tiny coarse stage."""
     module = checkpoint.model.coarse_acoustics
     return causal_gpt(module, int8) if request.param == "int8" else causal_gpt(module)
@@ -36,7 +36,7 @@ def test_reading_more_of_the_cache_changes_no_bit(gpt: CausalGPT) -> None:
     assert torch.equal(short, longest)
 
 
-def test_a_step_equals_a_prefill_of_the_same_tokens(checkpoint: Checkpoint) -> None:
+def test_a_step_equals_a_prefill_of_the_same_tokens(checkpoint: BarkCheckpoint) -> None:
     gpt = causal_gpt(checkpoint.model.coarse_acoustics)
     tokens = torch.arange(100)
     decoder = Decoder(gpt, gpt.cache(2))
@@ -70,7 +70,7 @@ def test_the_cache_is_read_in_whole_multiples(length: int, reads: int) -> None:
     assert whole(length, 1024) == reads
 
 
-def test_the_memory_of_a_model_is_that_of_its_tensors(checkpoint: Checkpoint) -> None:
+def test_the_memory_of_a_model_is_that_of_its_tensors(checkpoint: BarkCheckpoint) -> None:
     from voxyard.bark.config import BarkConfig
 
     found, less = (footprint(checkpoint, BarkConfig(offload=offload)) for offload in (False, True))

@@ -8,8 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from voxyard.bark.model.noise import gumbel, key
-from voxyard.bark.requests import Stage
+from voxyard.bark.model.noise import Stage, gumbel, key
 
 
 def noise_of(named: list[tuple[int, int]], steps: list[list[int]], width: int) -> Any:

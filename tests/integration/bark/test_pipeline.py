@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from spoken import ListSource
 
-from voxyard.bark.pipeline import refilled
-from voxyard.speech.engine import Chunks
+from voxyard.bark.pipeline import step_refilled
 
 ROWS = 4
 
@@ -45,9 +45,11 @@ class CountedRows:
 
 def run(chunks: Sequence[tuple[int, int, int]]) -> tuple[CountedRows, CountedRows, list[int]]:
     """The stages after all chunks, and the order in which chunks came out."""
-    first, second, source = CountedRows(1), CountedRows(2), Chunks(chunks)
+    first, second, source = CountedRows(1), CountedRows(2), ListSource(chunks)
     out: list[int] = []
-    for done in refilled(first, second, lambda room, wait: source.take(room, wait=wait) or None, lambda work: work):
+    for done in step_refilled(
+        first, second, lambda room, wait: source.take(room, wait=wait) or None, lambda work: work
+    ):
         out += [number for number, _, _ in done]
     return first, second, out
 
@@ -78,7 +80,7 @@ def test_a_chunk_that_comes_while_others_are_under_way_enters_a_free_row() -> No
     def take(room: int, wait: bool) -> list[tuple[int, int, int]] | None:
         return coming.pop(0) if coming else None if wait else []
 
-    out = [number for done in refilled(first, second, take, lambda work: work) for number, _, _ in done]
+    out = [number for done in step_refilled(first, second, take, lambda work: work) for number, _, _ in done]
 
     assert out == [0, 1]
     assert first.most == second.most == 2

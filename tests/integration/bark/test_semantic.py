@@ -10,24 +10,24 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from voxyard.bark.model import semantic
-from voxyard.bark.model.decode import Choice, Decoder, Rows
+from voxyard.bark.model.decode import Decoder, Rows, TokenSampling
 from voxyard.bark.model.gpt import causal_gpt
 from voxyard.bark.model.noise import key
 from voxyard.bark.model.semantic import SemanticOptions, SemanticOutcome, SemanticWork
-from voxyard.bark.weights.checkpoint import Checkpoint
+from voxyard.bark.weights.checkpoint import BarkCheckpoint
 
 TEXTS = ("Hello world.", "The old sailor opens the heavy door, and", "42", "Is it you? It was!", "on at the")
 GREEDY = SemanticOptions(temperature=0, end_share=None, limit=40)
 
 
-def work_of(checkpoint: Checkpoint, number: int, voice: Any = None, *, seed: int = 7) -> SemanticWork:
+def work_of(checkpoint: BarkCheckpoint, number: int, voice: Any = None, *, seed: int = 7) -> SemanticWork:
     text = checkpoint.tokenizer.encode(TEXTS[number % len(TEXTS)], add_special_tokens=False).ids
     return SemanticWork(
         number, text, None if voice is None else voice.semantic_prompt, key(seed, number, 0, "semantic")
     )
 
 
-def spoken(checkpoint: Checkpoint, work: list[SemanticWork], rows: int, options: Any) -> dict[int, SemanticOutcome]:
+def spoken(checkpoint: BarkCheckpoint, work: list[SemanticWork], rows: int, options: Any) -> dict[int, SemanticOutcome]:
     gpt = causal_gpt(checkpoint.model.semantic)
     outcomes: list[SemanticOutcome] = []
     semantic.speak(Decoder(gpt, gpt.cache(rows)), checkpoint.layout.semantic, work, options, outcomes.append)
@@ -35,14 +35,14 @@ def spoken(checkpoint: Checkpoint, work: list[SemanticWork], rows: int, options:
     return {each.number: each for each in outcomes}
 
 
-def prompt_ids(checkpoint: Checkpoint, work: SemanticWork) -> tuple[Any, Any]:
+def prompt_ids(checkpoint: BarkCheckpoint, work: SemanticWork) -> tuple[Any, Any]:
     """Ids and mask as transformers' processor makes them."""
     fill = 256 - len(work.text)
     return F.pad(torch.tensor([work.text]), (0, fill)), F.pad(torch.ones(1, len(work.text)).long(), (0, fill))
 
 
 @pytest.mark.parametrize("voiced", [False, True])
-def test_greedy_tokens_equal_a_full_forward_without_cache(endless: Checkpoint, history: Any, voiced: bool) -> None:
+def test_greedy_tokens_equal_a_full_forward_without_cache(endless: BarkCheckpoint, history: Any, voiced: bool) -> None:
     layout, model = endless.layout.semantic, endless.model.semantic
     work = work_of(endless, 1, history.random(300, 100) if voiced else None)
     gpt = causal_gpt(model)
@@ -66,7 +66,7 @@ def test_greedy_tokens_equal_a_full_forward_without_cache(endless: Checkpoint, h
 
 
 @pytest.mark.parametrize("voiced", [False, True])
-def test_greedy_tokens_equal_those_of_transformers(endless: Checkpoint, history: Any, voiced: bool) -> None:
+def test_greedy_tokens_equal_those_of_transformers(endless: BarkCheckpoint, history: Any, voiced: bool) -> None:
     voice = history.random(300, 100) if voiced else None
     work = work_of(endless, 1, voice)
     ids, mask = prompt_ids(endless, work)
@@ -83,7 +83,7 @@ def test_greedy_tokens_equal_those_of_transformers(endless: Checkpoint, history:
     assert list(ours.tokens) == [token for token in theirs[0].tolist() if token != endless.layout.semantic.end]
 
 
-def stage_settings(checkpoint: Checkpoint, **changes: Any) -> Any:
+def stage_settings(checkpoint: BarkCheckpoint, **changes: Any) -> Any:
     from transformers.models.bark.generation_configuration_bark import BarkSemanticGenerationConfig
 
     settings = {**checkpoint.model.generation_config.semantic_config, "do_sample": False, "temperature": 1.0, **changes}
@@ -91,7 +91,7 @@ def stage_settings(checkpoint: Checkpoint, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("rows", [2, 3, 4])
-def test_a_chunk_does_not_depend_on_its_batch_mates(checkpoint: Checkpoint, history: Any, rows: int) -> None:
+def test_a_chunk_does_not_depend_on_its_batch_mates(checkpoint: BarkCheckpoint, history: Any, rows: int) -> None:
     work = [work_of(checkpoint, n, history.random(50 * n, 100) if n % 2 else None) for n in range(7)]
     options = SemanticOptions()
     alone = {n: spoken(checkpoint, [work[n]], rows, options)[n] for n in range(7)}
@@ -100,7 +100,7 @@ def test_a_chunk_does_not_depend_on_its_batch_mates(checkpoint: Checkpoint, hist
         assert spoken(checkpoint, order, rows, options) == alone
 
 
-def test_how_often_the_loop_looks_for_ends_changes_nothing(checkpoint: Checkpoint) -> None:
+def test_how_often_the_loop_looks_for_ends_changes_nothing(checkpoint: BarkCheckpoint) -> None:
     work = [work_of(checkpoint, number) for number in range(5)]
 
     often, seldom = (spoken(checkpoint, work, 2, SemanticOptions(check_every=each)) for each in (1, 50))
@@ -108,19 +108,19 @@ def test_how_often_the_loop_looks_for_ends_changes_nothing(checkpoint: Checkpoin
     assert often == seldom
 
 
-def test_another_seed_says_something_else(checkpoint: Checkpoint) -> None:
+def test_another_seed_says_something_else(checkpoint: BarkCheckpoint) -> None:
     one, other = (spoken(checkpoint, [work_of(checkpoint, 0, seed=seed)], 1, SemanticOptions())[0] for seed in (1, 2))
 
     assert one.tokens != other.tokens
 
 
-def test_random_weights_end_before_the_cap(checkpoint: Checkpoint) -> None:
+def test_random_weights_end_before_the_cap(checkpoint: BarkCheckpoint) -> None:
     found = spoken(checkpoint, [work_of(checkpoint, number) for number in range(4)], 4, SemanticOptions())
 
     assert all(10 < len(each.tokens) < 500 and not each.cap_reached for each in found.values())
 
 
-def test_a_chunk_that_never_ends_stops_at_the_last_position(checkpoint: Checkpoint) -> None:
+def test_a_chunk_that_never_ends_stops_at_the_last_position(checkpoint: BarkCheckpoint) -> None:
     model, layout = checkpoint.model.semantic, checkpoint.layout.semantic
     gpt = causal_gpt(model)
     head = gpt.head.clone()
@@ -136,7 +136,7 @@ def test_a_chunk_that_never_ends_stops_at_the_last_position(checkpoint: Checkpoi
     assert outcomes[0].cap_reached
 
 
-def test_the_end_is_taken_once_it_is_likely_enough(checkpoint: Checkpoint) -> None:
+def test_the_end_is_taken_once_it_is_likely_enough(checkpoint: BarkCheckpoint) -> None:
     work = [work_of(checkpoint, number) for number in range(4)]
 
     patient, hasty = (spoken(checkpoint, work, 4, SemanticOptions(end_share=share)) for share in (None, 1e-3))
@@ -144,7 +144,7 @@ def test_the_end_is_taken_once_it_is_likely_enough(checkpoint: Checkpoint) -> No
     assert sum(len(each.tokens) for each in hasty.values()) < sum(len(each.tokens) for each in patient.values())
 
 
-def test_numbers_that_are_none_stay_with_their_chunk(checkpoint: Checkpoint) -> None:
+def test_numbers_that_are_none_stay_with_their_chunk(checkpoint: BarkCheckpoint) -> None:
     gpt, layout = causal_gpt(checkpoint.model.semantic), checkpoint.layout.semantic
     poisoned = gpt.tokens.clone()
     work = [work_of(checkpoint, number) for number in range(5)]
@@ -164,10 +164,10 @@ def test_numbers_that_are_none_stay_with_their_chunk(checkpoint: Checkpoint) -> 
         assert each.number in broken or each == clean[each.number]
 
 
-def test_rows_wait_at_the_end_of_the_block(checkpoint: Checkpoint) -> None:
+def test_rows_wait_at_the_end_of_the_block(checkpoint: BarkCheckpoint) -> None:
     gpt = causal_gpt(checkpoint.model.semantic)
     rows = Rows([1], [gpt.block - 2], [0], [(0, 0)])
 
-    Decoder(gpt, gpt.cache(1)).run(rows, [Choice(0, 10, 0.0)] * 5)
+    Decoder(gpt, gpt.cache(1)).run(rows, [TokenSampling(0, 10, 0.0)] * 5)
 
     assert rows.positions == [gpt.block - 1]

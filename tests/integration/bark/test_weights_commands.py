@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.inspect import survey
 from voxyard.bark.stages import footprint
-from voxyard.bark.weights.checkpoint import Checkpoint, check, load
+from voxyard.bark.weights.checkpoint import BarkCheckpoint, check, load
 from voxyard.cli.weights import weights
 
 MIB = 2**20
@@ -42,7 +42,7 @@ def test_tiny_writes_a_model_and_says_that_it_is_random(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "tiny" / "voxyard.json").read_text())["seed"] == 3
 
 
-def test_check_tells_what_there_is(tiny_model: Path, checkpoint: Checkpoint) -> None:
+def test_check_tells_what_there_is(tiny_model: Path, checkpoint: BarkCheckpoint) -> None:
     ended = run("check", tiny_model, "--json")
     said = json.loads(ended.stdout)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import ChunkFailedError
 from voxyard.speech.pool.limits import Limits
 from voxyard.speech.pool.pool import Pool
@@ -20,12 +20,12 @@ CHUNKS = [Request(n, "Is it number " + str(n) + "? " * (1 + n % 4), seed=7) for 
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_model: Path) -> EngineName:
+def engine(tiny_model: Path) -> EngineSpec:
     """The tiny model, two rows a batch."""
-    return EngineName("voxyard.bark.speaker:speaker", {"model": str(tiny_model), "device": "cpu", "batch_size": 2})
+    return EngineSpec("voxyard.bark.engine:create", {"model": str(tiny_model), "device": "cpu", "batch_size": 2})
 
 
-def pool(engine: EngineName, workers: int) -> Pool:
+def pool(engine: EngineSpec, workers: int) -> Pool:
     return Pool(engine, [Device(f"cpu{number}") for number in range(workers)], limits=Limits(back_off=0.01))
 
 
@@ -36,13 +36,13 @@ def sounds(results: Iterable[Result]) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def expected(engine: EngineName) -> list[bytes]:
+def expected(engine: EngineSpec) -> list[bytes]:
     """Audio of one worker."""
     with pool(engine, 1) as speaking:
         return sounds(speaking.submit(CHUNKS).results())
 
 
-def test_any_number_of_workers_speaks_the_same_bytes(engine: EngineName, expected: list[bytes]) -> None:
+def test_any_number_of_workers_speaks_the_same_bytes(engine: EngineSpec, expected: list[bytes]) -> None:
     with pool(engine, 3) as speaking:
         heard = sounds(speaking.submit(CHUNKS).results())
 
@@ -50,7 +50,7 @@ def test_any_number_of_workers_speaks_the_same_bytes(engine: EngineName, expecte
     assert heard == expected
 
 
-def test_a_worker_killed_in_mid_batch_changes_no_byte(engine: EngineName, expected: list[bytes]) -> None:
+def test_a_worker_killed_in_mid_batch_changes_no_byte(engine: EngineSpec, expected: list[bytes]) -> None:
     with pool(engine, 2) as speaking:
         results = speaking.submit(CHUNKS).results()
         first = next(results)  # the workers are at work on others now
@@ -63,7 +63,7 @@ def test_a_worker_killed_in_mid_batch_changes_no_byte(engine: EngineName, expect
 
 
 def test_a_worker_with_a_gpu_that_torch_does_not_see_speaks_nothing_and_says_why(tiny_model: Path) -> None:
-    as_shipped = EngineName("voxyard.bark.speaker:speaker", {"model": str(tiny_model)})
+    as_shipped = EngineSpec("voxyard.bark.engine:create", {"model": str(tiny_model)})
 
     with Pool(as_shipped, [Device("0", "GPU-that-torch-does-not-see")], limits=Limits(starts=1)) as speaking:
         job = speaking.submit([Request(0, "Good morning.")])

@@ -17,7 +17,7 @@ import numpy as np
 from engines import TonesEngine, sound
 
 from voxyard.service.documents.records import NewChunk, NewDocument
-from voxyard.speech.engine import Answer, Source
+from voxyard.speech.engine import Answer, ChunkSource
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import ChunkFailedError, Job, OnFailure, Outcome
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
@@ -144,7 +144,7 @@ class MarkingEngine(TonesEngine):
         self._folder = Path(settings["marks"])
         self._numbers = itertools.count()
 
-    def speak(self, source: Source[Request]) -> Iterator[Answer]:
+    def speak(self, source: ChunkSource) -> Iterator[Answer]:
         """Speak, and mark each chunk."""
         for request, answer in super().speak(source):
             name = f"{request.seed}-{request.chunk}-{os.getpid()}-{next(self._numbers)}"

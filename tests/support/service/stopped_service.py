@@ -17,7 +17,7 @@ from voxyard.service.lifespan import assembled
 from voxyard.service.server import listen, serve
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.config import SpeechSection
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.open_pool import open_pool
 from voxyard.telemetry.workloads import Registry
 
@@ -26,8 +26,8 @@ class MarkingFrontend(TonesFrontend):
     """The front of `documents:marking`."""
 
     @property
-    def engine(self) -> EngineName:
-        return EngineName("documents:marking", self.settings)
+    def engine(self) -> EngineSpec:
+        return EngineSpec("documents:marking", self.settings)
 
 
 def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_seconds: float) -> int:

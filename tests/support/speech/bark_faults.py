@@ -15,13 +15,13 @@ from typing import Any, Literal
 
 import torch
 
-from voxyard.bark import engine, voices
+from voxyard.bark.attempts import Attempt, ChunkInFlight
 from voxyard.bark.config import BarkConfig
+from voxyard.bark.engine import BarkEngine
 from voxyard.bark.model import codec, fine
 from voxyard.bark.model.coarse import CoarseRows
 from voxyard.bark.model.semantic import SemanticRows
-from voxyard.bark.requests import Fault, Request, Result
-from voxyard.bark.speaker import Speaker
+from voxyard.bark.quality import Fault
 
 RESTLESS = 99  # with this seed, a chunk's first tries count as silent: as many as its number's remainder by three
 STAGES = ("semantic", "coarse", "fine", "codec")
@@ -38,12 +38,12 @@ def open_orders(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def speaker(settings: Mapping[str, Any]) -> Speaker:
+def create(settings: Mapping[str, Any]) -> BarkEngine:
     """The factory that a pool names: BarkConfig's fields, and `orders`, the folder."""
     _disturb(Path(settings["orders"]))
-    engine.BarkEngine._result = _judged(engine.BarkEngine._result)  # type: ignore[method-assign]
+    BarkEngine._attempt = _judged(BarkEngine._attempt)  # type: ignore[method-assign]
     config = BarkConfig.model_validate({name: value for name, value in settings.items() if name != "orders"})
-    return Speaker(config, voices.load)
+    return BarkEngine(config)
 
 
 def _disturb(folder: Path) -> None:
@@ -89,12 +89,12 @@ def _carry_out(folder: Path, stage: str) -> None:
                 raise MemoryError("no room on this machine")
 
 
-def _judged(result: Callable[..., Result]) -> Callable[..., Result]:
+def _judged(attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
     """The quality gate finds fault with what it is told to, and with what is no sound."""
 
-    def judged(bark: engine.BarkEngine, request: Request, *about: Any) -> Result:
-        made = result(bark, request, *about)
-        silent = request.seed == RESTLESS and made.facts.attempt < made.chunk % 3
+    def judged(bark: BarkEngine, chunk: ChunkInFlight, *about: Any) -> Attempt:
+        made, request = attempt(bark, chunk, *about), chunk.request
+        silent = request.seed == RESTLESS and made.facts.attempt < request.chunk % 3
         faults: tuple[Fault, ...] = ("silent",) if silent else ()
         faults += ("not finite",) if "not finite" in made.facts.faults else ()
         return dataclasses.replace(made, facts=dataclasses.replace(made.facts, faults=faults))

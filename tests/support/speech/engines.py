@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from voxyard.speech.engine import Answer, EngineLostError, Ready, Source
+from voxyard.speech.engine import Answer, ChunkSource, EngineLostError, Ready
 from voxyard.speech.requests import Request, Result, Unspeakable
 
 
@@ -54,7 +54,7 @@ class TonesEngine:
         self.fault("prepare")
         return Ready(self._rows, facts={"gpus": os.environ.get("CUDA_VISIBLE_DEVICES")})
 
-    def speak(self, source: Source[Request]) -> Iterator[Answer]:
+    def speak(self, source: ChunkSource) -> Iterator[Answer]:
         running: deque[Request] = deque()
         begun = False
         while True:

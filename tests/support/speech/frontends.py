@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 
 VOICES = ("announcer", "v2/de_speaker_1", *(f"v2/en_speaker_{number}" for number in range(10)))
@@ -22,8 +22,8 @@ class TonesFrontend:
     notes: Sequence[str] = ("a test's tones: noise, no speech",)
 
     @property
-    def engine(self) -> EngineName:
-        return EngineName("engines:tones", self.settings)
+    def engine(self) -> EngineSpec:
+        return EngineSpec("engines:tones", self.settings)
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())

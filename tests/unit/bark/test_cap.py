@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from voxyard.bark.errors import BarkError
-from voxyard.bark.memory_cap import MIB, cap_mib, put_into_force, within_cap
+from voxyard.bark.memory_cap import MIB, apply_cap, cap_mib, within_cap
 
 ONE = "GPU-00000001-aaaa-bbbb-cccc-000000000000"
 OTHER = "GPU-00000002-aaaa-bbbb-cccc-000000000000"
@@ -68,20 +68,20 @@ def test_a_cap_that_cannot_be_meant_is_refused(asked: str, said: str) -> None:
 def test_torch_is_told_the_share_of_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ONE)
     cuda = FakeCuda()
-    assert put_into_force(f"{ONE}=6000", cuda) == 6000
+    assert apply_cap(f"{ONE}=6000", cuda) == 6000
     assert cuda.fractions == [(0.25, 0)]
 
 
 def test_without_a_cap_torch_is_left_alone() -> None:
     cuda = FakeCuda()
-    assert put_into_force(None, cuda) is None
+    assert apply_cap(None, cuda) is None
     assert cuda.fractions == []
 
 
 def test_more_than_the_card_has_is_refused() -> None:
     cuda = FakeCuda()
     with pytest.raises(BarkError, match="gpu_memory is 24001 MiB, the card has 24000 MiB"):
-        put_into_force("24001", cuda)
+        apply_cap("24001", cuda)
     assert cuda.fractions == []
 
 

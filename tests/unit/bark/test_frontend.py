@@ -41,7 +41,7 @@ def test_a_setting_names_it_and_it_names_what_a_worker_loads(model: Path) -> Non
 
     settings = BarkConfig.model_validate(json.loads(json.dumps(front.engine.settings)))
 
-    assert front.engine.factory == "voxyard.bark.speaker:speaker"
+    assert front.engine.factory == "voxyard.bark.engine:create"
     assert settings == BarkConfig(model=model, device="cpu", int8=True)
     assert (front.max_tokens, front.max_seconds) == (256, 13)
 

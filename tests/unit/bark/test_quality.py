@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from voxyard.bark.quality import Bounds, measure, silent_share
-from voxyard.bark.requests import Audio
+
+if TYPE_CHECKING:
+    from voxyard.speech.requests import Audio
 
 RATE = 24_000
 TEXT = "The old sailor opens the heavy door."

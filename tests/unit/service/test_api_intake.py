@@ -15,7 +15,7 @@ from voxyard.service.documents.records import NewDocument
 from voxyard.service.documents.submission import LONGEST_TITLE, Wish, fingerprint, new_document
 from voxyard.service.errors import NotFoundError, ServiceError
 from voxyard.service.voice_names import check_model, model_name, open_voices
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 
 WISH = Wish("First words here.\n\nAnd some more of them.")
 
@@ -70,8 +70,8 @@ def test_no_other_name_reaches_the_engine(name: str) -> None:
 
 
 def test_a_model_is_called_by_its_engines_room() -> None:
-    assert model_name(EngineName("voxyard.bark.engine:bark")) == "bark"
-    assert model_name(EngineName("engines:tones")) == "tones"
+    assert model_name(EngineSpec("voxyard.bark.engine:bark")) == "bark"
+    assert model_name(EngineSpec("engines:tones")) == "tones"
     check_model("tts-1-hd", TonesFrontend())
     with pytest.raises(NotFoundError, match="tones"):
         check_model("bark", TonesFrontend())

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxyard.speech.audio.joining import Ending, Pauses, Piece, join
+from voxyard.speech.audio.joining import Pauses, Piece, join
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.requests import Result
+from voxyard.speech.requests import Boundary, Result
 
 RATE = 24_000
 
@@ -25,7 +25,7 @@ def joined(pieces: Sequence[Piece]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("ending", "seconds"), [("clause", 0.08), ("sentence", 0.25), ("paragraph", 0.6)])
-def test_the_pause_between_two_chunks_follows_from_what_ended(ending: Ending, seconds: float) -> None:
+def test_the_pause_between_two_chunks_follows_from_what_ended(ending: Boundary, seconds: float) -> None:
     first, second = join([(chunk(0), ending), (chunk(1), "sentence")])
     assert second.start - first.end == round(seconds * RATE)
     assert not second.audio[: second.start - first.end].any()
@@ -42,7 +42,7 @@ def test_there_is_no_pause_before_the_first_chunk_nor_after_the_last() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3000), st.sampled_from(["clause", "sentence", "paragraph"])), max_size=12))
-def test_each_chunk_stands_exactly_where_its_piece_says(parts: list[tuple[int, Ending]]) -> None:
+def test_each_chunk_stands_exactly_where_its_piece_says(parts: list[tuple[int, Boundary]]) -> None:
     spoken = [(chunk(number, samples), ending) for number, (samples, ending) in enumerate(parts)]
     pieces = list(join(spoken, Pauses(fade=0)))
     whole = joined(pieces) if pieces else np.zeros(0)
@@ -85,7 +85,7 @@ def test_an_empty_chunk_adds_no_second_pause() -> None:
 
 
 def test_the_first_piece_is_there_before_the_second_chunk() -> None:
-    def speaking() -> Iterator[tuple[Result, Ending]]:
+    def speaking() -> Iterator[tuple[Result, Boundary]]:
         yield chunk(0), "sentence"
         raise AssertionError("asked for the second chunk too early")
 

@@ -12,7 +12,7 @@ import pytest
 from engines import sound
 
 from voxyard.speech.audio.joining import Pauses
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import Progress
 from voxyard.speech.pool.limits import Limits
 from voxyard.speech.pool.pool import Pool
@@ -27,7 +27,7 @@ PAUSES = Pauses(sentence=0.1, fade=0)
 
 @contextlib.contextmanager
 def pool(tmp_path: Path, **settings: Any) -> Iterator[Pool]:
-    engine = EngineName("engines:tones", {"marks": str(tmp_path), "rows": 2, **settings})
+    engine = EngineSpec("engines:tones", {"marks": str(tmp_path), "rows": 2, **settings})
     with Pool(engine, [Device("cpu0"), Device("cpu1")], limits=Limits(back_off=0.01), beat=0.2) as made:
         yield made
 

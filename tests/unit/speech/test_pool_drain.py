@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from simulated_pool import SimulatedPool
 
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import JobEndedError, Outcome
 from voxyard.speech.pool.limits import Limits
 from voxyard.speech.pool.pool import Pool
@@ -30,7 +30,7 @@ def pool(tmp_path: Path) -> Iterator[MakePool]:
     made: list[Pool] = []
 
     def make(workers: int = 1, *, limits: Limits = QUICK, **settings: Any) -> Pool:
-        engine = EngineName("engines:tones", {"marks": str(tmp_path), "rows": 2, **settings})
+        engine = EngineSpec("engines:tones", {"marks": str(tmp_path), "rows": 2, **settings})
         made.append(Pool(engine, [Device(f"gpu {number}") for number in range(workers)], limits=limits, beat=0.2))
         return made[-1]
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from engines import sound
 
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, Outcome
 from voxyard.speech.pool.limits import Limits
 from voxyard.speech.pool.pool import Pool
@@ -34,7 +34,7 @@ def pool(tmp_path: Path) -> Iterator[MakePool]:
 
     def make(workers: int = 2, *, limits: Limits = QUICK, factory: str = "tones", **settings: Any) -> Pool:
         devices = [Device(f"gpu {number}", str(number)) for number in range(workers)]
-        engine = EngineName(f"engines:{factory}", {"marks": str(tmp_path), **settings})
+        engine = EngineSpec(f"engines:{factory}", {"marks": str(tmp_path), **settings})
         made.append(Pool(engine, devices, limits=limits, beat=0.2))
         return made[-1]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.limits import Limits
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.pool import Pool
@@ -22,7 +22,7 @@ def registry() -> CollectorRegistry:
 
 
 def run(registry: CollectorRegistry, count: int, **settings: object) -> None:
-    engine = EngineName("engines:tones", settings)
+    engine = EngineSpec("engines:tones", settings)
     with Pool(engine, [Device("3", "3")], limits=Limits(back_off=0.01), observer=PoolMetrics(registry)) as pool:
         job = pool.submit([Request(number, "text") for number in range(count)])
         assert job.wait(60)
@@ -43,7 +43,7 @@ def test_chunks_and_their_sound_are_counted(registry: CollectorRegistry) -> None
 
 def test_a_worker_is_told_to_have_worked_while_it_had_chunks_and_no_longer(registry: CollectorRegistry) -> None:
     observer = PoolMetrics(registry)
-    with Pool(EngineName("engines:tones", {"seconds": 0.2, "rows": 1}), [Device("3")], observer=observer) as pool:
+    with Pool(EngineSpec("engines:tones", {"seconds": 0.2, "rows": 1}), [Device("3")], observer=observer) as pool:
         for _ in range(2):
             assert pool.submit([Request(0, "text")]).wait(60)
             time.sleep(0.5)

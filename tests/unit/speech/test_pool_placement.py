@@ -14,7 +14,7 @@ from voxyard.host import Gpu, HostError
 from voxyard.host.readings import Process
 from voxyard.settings import Section, load
 from voxyard.speech.config import SpeechSection
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.open_pool import open_pool
 from voxyard.speech.placement import Refusal, admission, cpu_devices, devices, gpu_devices
@@ -24,7 +24,7 @@ from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 
-TONES = EngineName("engines:tones")
+TONES = EngineSpec("engines:tones")
 
 
 class Everything(Section):
@@ -83,7 +83,7 @@ def test_the_settings_have_the_names_that_users_know() -> None:
 def test_a_worker_starts_only_where_its_memory_is_free_at_that_moment() -> None:
     admit = admission(lambda: [gpu(0, free=100), gpu(1)], SpeechSection(), nobody)
     with Pool(
-        EngineName("engines:tones"),
+        EngineSpec("engines:tones"),
         [Device("0", "GPU-0"), Device("1", "GPU-1")],
         limits=Limits(back_off=0.01),
         admit=admit,

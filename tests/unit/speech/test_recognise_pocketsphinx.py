@@ -54,7 +54,7 @@ def test_the_right_text_passes_and_any_other_one_fails(
 def test_half_of_a_sound_is_not_its_text(recogniser: Pocketsphinx, spoken: list[tuple[Audio, int]]) -> None:
     sound, rate = spoken[2]
 
-    heard = WordCheck(recogniser).hear(sound[: len(sound) // 3], rate, TEXTS[2], "en-US")
+    heard = WordCheck(recogniser).check(sound[: len(sound) // 3], rate, TEXTS[2], "en-US")
 
     assert heard.errors is not None
     assert heard.errors > RIGHT
@@ -99,7 +99,7 @@ def test_other_languages_are_refused_and_count_as_not_checked(recogniser: Pocket
 
     with pytest.raises(SpeechError, match=f"knows English only, this is '{language}'"):
         recogniser.words(sound, 24_000, language)
-    heard = WordCheck(recogniser).hear(sound, 24_000, "Hallo", language)
+    heard = WordCheck(recogniser).check(sound, 24_000, "Hallo", language)
 
     assert heard.errors is None
     assert "English only" in (heard.unchecked or "")

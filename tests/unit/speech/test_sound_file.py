@@ -16,7 +16,8 @@ import av
 import numpy as np
 import pytest
 
-from voxyard.speech.audio.encoder import SUFFIXES, EncodeError, SoundFile, open_sound, pcm16
+from voxyard.speech.audio.encoder import EncodeError, pcm16
+from voxyard.speech.audio.sound_file import SUFFIXES, SoundFile, open_sound
 
 RATE = 24_000
 PADDING = {".mp3": 0, ".aac": 2048}  # a file of MP3 says how much of it is padding
@@ -265,7 +266,7 @@ _INTERRUPTED = """
 import resource, sys
 import numpy as np
 from pathlib import Path
-from voxyard.speech.audio.encoder import open_sound
+from voxyard.speech.audio.sound_file import open_sound
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))  # should Ctrl-C be lost, it ends at 256 MiB
 sound = open_sound(Path(sys.argv[1]))
 part = np.random.default_rng(0).uniform(-0.5, 0.5, 2400).astype(np.float32)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from voxyard.cli.speak import _partial, _shown
-from voxyard.speech.audio.encoder import open_sound
-from voxyard.speech.engine import EngineName
+from voxyard.speech.audio.sound_file import open_sound
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool.job import Progress
 from voxyard.speech.pool.pool import Pool
@@ -40,7 +40,7 @@ def test_while_no_gpu_is_free_the_command_says_what_it_waits_for(
     narration, nothing_yet = Narration(6), Progress(6, 0, 0, 0.0, 0.0, 30.0)
     full = Refusal("memory", "GPU 0: 100 MiB are free, a worker needs 6144 MiB")
 
-    with Pool(EngineName("engines:tones"), [Device("0", "GPU-0")], admit=lambda _: full) as pool:
+    with Pool(EngineSpec("engines:tones"), [Device("0", "GPU-0")], admit=lambda _: full) as pool:
         pool.submit([Request(0, "text")])
         while pool.waiting is None:
             time.sleep(0.005)

@@ -129,7 +129,7 @@ def test_whatever_the_text_it_is_heard_right_in_its_own_words(text: str, languag
 def test_the_recogniser_is_asked_with_the_sound_its_rate_and_the_language() -> None:
     recogniser = Scripted("hello word")
 
-    heard = WordCheck(recogniser).hear(SOUND, 24_000, "Hello, world!", "en")
+    heard = WordCheck(recogniser).check(SOUND, 24_000, "Hello, world!", "en")
 
     assert (heard.errors, heard.unchecked) == (0.5, None)
     assert recogniser.asked == [(2400, 24_000, "en")]
@@ -141,7 +141,7 @@ def test_a_recogniser_that_fails_leaves_the_words_unchecked_and_says_so_once(
     check = WordCheck(Scripted(ValueError("no model"), ValueError("no model"), MemoryError(), "hello"))
 
     with caplog.at_level(logging.WARNING):
-        heard = [check.hear(SOUND, 24_000, "Hello", "en") for _ in range(4)]
+        heard = [check.check(SOUND, 24_000, "Hello", "en") for _ in range(4)]
 
     assert [each.errors for each in heard] == [None, None, None, 0.0]
     assert [each.unchecked for each in heard] == ["ValueError: no model"] * 2 + ["MemoryError", None]
@@ -153,7 +153,7 @@ def test_a_recogniser_that_fails_leaves_the_words_unchecked_and_says_so_once(
 
 def test_an_error_that_only_a_new_process_gets_over_ends_the_worker() -> None:
     with pytest.raises(EngineLostError):
-        WordCheck(Scripted(EngineLostError("the device is gone"))).hear(SOUND, 24_000, "Hello", "en")
+        WordCheck(Scripted(EngineLostError("the device is gone"))).check(SOUND, 24_000, "Hello", "en")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_an_error_that_only_a_new_process_gets_over_ends_the_worker() -> None:
 def test_nobody_listens_where_nothing_can_be_compared(audio: np.ndarray, text: str, reason: str) -> None:
     recogniser = Scripted("hello")
 
-    heard = WordCheck(recogniser).hear(audio, 24_000, text, "en")
+    heard = WordCheck(recogniser).check(audio, 24_000, text, "en")
 
     assert (heard.errors, heard.unchecked) == (None, reason)
     assert recogniser.asked == []

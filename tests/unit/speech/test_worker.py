@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from voxyard.speech.engine import Answer, EngineLostError, EngineName, Source, is_lost
+from voxyard.speech.engine import Answer, ChunkSource, EngineLostError, EngineSpec, is_lost
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.ipc import Answered, Beat, Begin, FromWorker, Lost, Open, Opened, Raised, Speak, Stop, Want
 from voxyard.speech.pool.worker_process import Device, Gone, WorkerProcess
@@ -75,7 +75,7 @@ def line() -> Iterator[Line]:
 
 
 def opened(line: Line, factory: str = "engines:tones", **settings: Any) -> Line:
-    line.say(Open(EngineName(factory, settings), 0.1))
+    line.say(Open(EngineSpec(factory, settings), 0.1))
     assert isinstance(line.hear(), Opened)
     line.say(Begin(4))
     return line
@@ -178,7 +178,7 @@ def test_a_full_device_is_told_apart_and_fewer_rows_are_used_from_then_on(line: 
 
 
 def test_a_process_may_begin_with_fewer_rows_than_its_engine_has(line: Line) -> None:
-    line.say(Open(EngineName("engines:tones", {"rows": 4}), 0.1))
+    line.say(Open(EngineSpec("engines:tones", {"rows": 4}), 0.1))
     assert isinstance(line.hear(), Opened)
 
     line.say(Begin(1))
@@ -227,7 +227,7 @@ class OddEngine:
 
         return Ready(4)
 
-    def speak(self, source: Source[Request]) -> Iterator[Answer]:
+    def speak(self, source: ChunkSource) -> Iterator[Answer]:
         requests: list[Request] = []
         while len(requests) < 2:
             requests += source.take(2 - len(requests), wait=True)
@@ -264,17 +264,17 @@ def test_errors_that_only_a_new_process_gets_over_are_known(error: Exception, lo
 @pytest.mark.parametrize("name", ["engines", "engines:", ":tones"])
 def test_an_engines_name_must_have_module_and_factory(name: str) -> None:
     with pytest.raises(SpeechError, match=r"expected package\.module:factory"):
-        EngineName(name)
+        EngineSpec(name)
 
 
 def test_an_engines_settings_must_be_json() -> None:
     with pytest.raises(SpeechError, match="JSON"):
-        EngineName("engines:tones", {"model": Path("bark")})
+        EngineSpec("engines:tones", {"model": Path("bark")})
 
 
 def test_the_device_is_in_the_environment_before_anything_is_imported() -> None:
     said: list[object] = []
-    process = WorkerProcess(Device("gpu", "GPU-77"), EngineName("engines:tones"), 0.1, said.append)
+    process = WorkerProcess(Device("gpu", "GPU-77"), EngineSpec("engines:tones"), 0.1, said.append)
 
     process.send(Stop())
 

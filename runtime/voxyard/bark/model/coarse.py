@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from voxyard.bark.model.decode import Choice, Decoder, Rows
+from voxyard.bark.model.decode import Decoder, Rows, TokenSampling
 from voxyard.bark.model.dimensions import CoarseLayout
 from voxyard.bark.model.gpt import whole
-from voxyard.bark.requests import Codes, Voice
+from voxyard.bark.voices import Codes, VoicePrompt
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class CoarseWork:
 
     number: int
     semantic: Sequence[int]
-    voice: Voice | None
+    voice: VoicePrompt | None
     key: tuple[int, int]
 
 
@@ -114,7 +114,7 @@ class CoarseRows:
             _stand(self._decoder, self._rows, row, chunk, skip=self._skip)
         self._rows.rest(self._running)
         longest = max(chunk.wanted - chunk.made for chunk in self._running.values())
-        steps = choices(self._layout, self._temperature, min(self._layout.slide, longest))
+        steps = codebook_samplings(self._layout, self._temperature, min(self._layout.slide, longest))
         taken, finite = self._decoder.run(self._rows, steps)
         for row in sorted(self._running):
             chunk = self._running[row]
@@ -158,10 +158,10 @@ def _stand(decoder: Decoder, rows: Rows, row: int, chunk: _Row, *, skip: bool) -
     chunk.cached_from = chunk.start
 
 
-def choices(layout: CoarseLayout, temperature: float, steps: int) -> list[Choice]:
+def codebook_samplings(layout: CoarseLayout, temperature: float, steps: int) -> list[TokenSampling]:
     """The codebooks take turns; every window begins with the first."""
     spans = [layout.first + layout.codebook * each for each in range(layout.codebooks)]
-    turns = [Choice(first, first + layout.codebook, temperature) for first in spans]
+    turns = [TokenSampling(first, first + layout.codebook, temperature) for first in spans]
     return [turns[step % layout.codebooks] for step in range(steps)]
 
 
@@ -170,7 +170,7 @@ def length(semantic: int, layout: CoarseLayout) -> int:
     return math.floor(semantic * layout.ratio / layout.codebooks) * layout.codebooks
 
 
-def history(voice: Voice | None, layout: CoarseLayout) -> tuple[list[int], list[int]]:
+def history(voice: VoicePrompt | None, layout: CoarseLayout) -> tuple[list[int], list[int]]:
     """Semantic and coarse tokens of a voice, cut to the same stretch of time as Bark does it."""
     if voice is None:
         return [], []

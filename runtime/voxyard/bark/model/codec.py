@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from voxyard.bark.requests import Audio, Codes
+from voxyard.bark.voices import Codes
+
+if TYPE_CHECKING:
+    from voxyard.speech.requests import Audio
 
 
 def decode(codec: Any, codes: Codes) -> Audio:

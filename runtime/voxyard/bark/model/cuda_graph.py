@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from voxyard.bark.config import Capture
-from voxyard.bark.model.decode import Choice, Launch, Step, choose, eager
+from voxyard.bark.model.decode import Launch, Step, TokenSampling, eager, sample
 from voxyard.bark.model.gpt import Cache, CausalGPT
 
 Tensor = Any
@@ -28,15 +28,17 @@ def compiled(gpt: CausalGPT, cache: Cache) -> Step:
 
 
 def graphs(gpt: CausalGPT, cache: Cache, forward: Any = None) -> Step:
-    """The step as CUDA graphs: one for each pair of reading length and choice, sharing their memory."""
+    """The step as CUDA graphs: one for each pair of reading length and sampling, sharing their memory."""
     forward = forward or gpt.step
-    captured: dict[tuple[int, Choice], _Graph] = {}
+    captured: dict[tuple[int, TokenSampling], _Graph] = {}
     pool = torch.cuda.graph_pool_handle()
 
-    def step(token: Tensor, at: Tensor, length: int, choice: Choice, noise: Tensor) -> tuple[Tensor, Tensor]:
-        graph = captured.get((length, choice))
+    def step(token: Tensor, at: Tensor, length: int, sampling: TokenSampling, noise: Tensor) -> tuple[Tensor, Tensor]:
+        graph = captured.get((length, sampling))
         if graph is None:
-            graph = captured[length, choice] = _Graph(gpt, cache, forward, (length, choice), (token, at, noise), pool)
+            graph = captured[length, sampling] = _Graph(
+                gpt, cache, forward, (length, sampling), (token, at, noise), pool
+            )
         return graph(token, at, noise)
 
     return step
@@ -50,17 +52,17 @@ class _Graph:
         gpt: CausalGPT,
         cache: Cache,
         forward: Any,
-        shape: tuple[int, Choice],
+        shape: tuple[int, TokenSampling],
         example: tuple[Tensor, Tensor, Tensor],
         pool: Any,
     ) -> None:
-        length, choice = shape
+        length, sampling = shape
         self._inputs = tuple(each.clone() for each in example)
         token, at, noise = self._inputs
 
         def run() -> tuple[Tensor, Tensor]:
             hidden = forward(token, at, cache, length)
-            return choose(gpt.logits(hidden, choice.first, choice.last), choice, noise)
+            return sample(gpt.logits(hidden, sampling.first, sampling.last), sampling, noise)
 
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())

@@ -15,7 +15,7 @@ Tensor = Any
 
 
 @dataclass(frozen=True)
-class Choice:
+class TokenSampling:
     """Sampling of a token among the tokens from `first` to before `last`."""
 
     first: int
@@ -25,8 +25,8 @@ class Choice:
     end_share: float | None = None
 
 
-# token (batch,), position (batch,), cached positions to read, choice, noise (batch, width) → token, score
-Step = Callable[[Tensor, Tensor, int, Choice, Tensor], tuple[Tensor, Tensor]]
+# token (batch,), position (batch,), cached positions to read, sampling, noise (batch, width) → token, score
+Step = Callable[[Tensor, Tensor, int, TokenSampling, Tensor], tuple[Tensor, Tensor]]
 Launch = Callable[[CausalGPT, Cache], Step]
 
 
@@ -51,17 +51,17 @@ class Rows:
                 self.positions[row] = 0
 
 
-def choose(logits: Tensor, choice: Choice, noise: Tensor) -> tuple[Tensor, Tensor]:
+def sample(logits: Tensor, sampling: TokenSampling, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Tokens (batch,) for logits and noise (batch, width), and their scores: NaN where a logit is NaN."""
-    if choice.temperature == 0:
+    if sampling.temperature == 0:
         score, place = logits.max(-1)
-        return place + choice.first, score
-    scaled = logits / choice.temperature
+        return place + sampling.first, score
+    scaled = logits / sampling.temperature
     score, place = (scaled + noise).max(-1)
-    token = place + choice.first
-    if choice.end is not None and choice.end_share is not None:
-        share = scaled.softmax(-1)[:, choice.end - choice.first]
-        token = torch.where(share >= choice.end_share, choice.end, token)
+    token = place + sampling.first
+    if sampling.end is not None and sampling.end_share is not None:
+        share = scaled.softmax(-1)[:, sampling.end - sampling.first]
+        token = torch.where(share >= sampling.end_share, sampling.end, token)
     return token, score
 
 
@@ -76,8 +76,8 @@ class Decoder:
         """Fill a row's cache from position 0, (time, hidden). One row at a time: its mates cannot reach it."""
         self.gpt.prefill(embedded, self.cache, row)
 
-    def run(self, rows: Rows, choices: Sequence[Choice]) -> tuple[list[list[int]], list[bool]]:
-        """Choose as many tokens for every row as there are choices; the host waits once, at the end.
+    def run(self, rows: Rows, samplings: Sequence[TokenSampling]) -> tuple[list[list[int]], list[bool]]:
+        """Sample a token for every row and each of the samplings; the host waits once, at the end.
 
         `rows` moves on. Rows at the end of the block stay there: their owner takes no more tokens from them.
 
@@ -85,14 +85,14 @@ class Decoder:
             The tokens of each row, and whether all its scores were finite.
         """
         device, last = self.cache.starts.device, self.gpt.block - 1
-        steps = torch.arange(len(choices), dtype=torch.int32, device=device)
+        steps = torch.arange(len(samplings), dtype=torch.int32, device=device)
         keys, start = self._on_device(rows)
-        noise = gumbel(keys, start[2].int()[:, None] + steps, max(each.last - each.first for each in choices))
+        noise = gumbel(keys, start[2].int()[:, None] + steps, max(each.last - each.first for each in samplings))
         token, chosen, scores = start[0], [], []
-        for number, choice in enumerate(choices):
+        for number, sampling in enumerate(samplings):
             at = (start[1] + number).clamp_max_(last)
             length = whole(min(max(rows.positions) + number, last) + 1, self.gpt.block)
-            token, score = self._step(token, at, length, choice, noise[number, :, : choice.last - choice.first])
+            token, score = self._step(token, at, length, sampling, noise[number, :, : sampling.last - sampling.first])
             chosen.append(token)
             scores.append(score)
         taken = torch.stack(chosen, 1).tolist()  # (batch, steps); the one wait for the device
@@ -101,8 +101,8 @@ class Decoder:
             self._forget([row for row, fine in enumerate(finite) if not fine])
         for row, tokens in enumerate(taken):
             rows.tokens[row] = tokens[-1]
-            rows.positions[row] = min(rows.positions[row] + len(choices), last)
-            rows.counts[row] += len(choices)
+            rows.positions[row] = min(rows.positions[row] + len(samplings), last)
+            rows.counts[row] += len(samplings)
         return taken, finite
 
     def _forget(self, rows: list[int]) -> None:
@@ -119,8 +119,8 @@ class Decoder:
 def eager(gpt: CausalGPT, cache: Cache) -> Step:
     """A step as it stands in the code: on a CPU there is nothing to capture."""
 
-    def step(token: Tensor, at: Tensor, length: int, choice: Choice, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def step(token: Tensor, at: Tensor, length: int, sampling: TokenSampling, noise: Tensor) -> tuple[Tensor, Tensor]:
         hidden = gpt.step(token, at, cache, length)
-        return choose(gpt.logits(hidden, choice.first, choice.last), choice, noise)
+        return sample(gpt.logits(hidden, sampling.first, sampling.last), sampling, noise)
 
     return step

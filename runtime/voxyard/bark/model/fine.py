@@ -11,12 +11,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 
-from voxyard.bark.model.decode import Choice, choose
+from voxyard.bark.model.decode import TokenSampling, sample
 from voxyard.bark.model.dimensions import FineLayout
 from voxyard.bark.model.gpt import Layer, Norm, block_of, norm_of
 from voxyard.bark.model.int8 import Linear, dense
 from voxyard.bark.model.noise import gumbel
-from voxyard.bark.requests import Codes, Voice
+from voxyard.bark.voices import Codes, VoicePrompt
 
 Tensor = Any
 
@@ -60,7 +60,7 @@ def fine_gpt(module: Any, linear: Callable[[Any], Linear] = dense) -> FineGPT:
 
 
 def speak(
-    gpt: FineGPT, layout: FineLayout, coarse: Codes, voice: Voice | None, key: tuple[int, int], temperature: float
+    gpt: FineGPT, layout: FineLayout, coarse: Codes, voice: VoicePrompt | None, key: tuple[int, int], temperature: float
 ) -> tuple[Codes, bool]:
     """All codebooks for one chunk's coarse codes, (given, frames) → (codebooks, frames); whether all was finite.
 
@@ -81,7 +81,7 @@ def speak(
         for codebook in range(layout.given, layout.codebooks):
             logits = gpt.logits(window, codebook, first, layout.codebook)  # (filled frames, codebook)
             noise = _noise(keys, (number * layout.codebooks + codebook) * layout.window, len(logits), layout.codebook)
-            found, scores = choose(logits, Choice(0, layout.codebook, temperature), noise)
+            found, scores = sample(logits, TokenSampling(0, layout.codebook, temperature), noise)
             window[codebook, first:] = found
             finite &= scores.isfinite().all()
     return codes[:, before : before + frames].cpu().numpy(), bool(finite)
@@ -96,7 +96,7 @@ def windows(layout: FineLayout, before: int, frames: int, total: int) -> list[tu
     ]
 
 
-def _history(voice: Voice | None, layout: FineLayout) -> Codes:
+def _history(voice: VoicePrompt | None, layout: FineLayout) -> Codes:
     if voice is None:
         return np.zeros((layout.codebooks, 0), dtype=np.int64)
     return voice.fine_prompt[:, -layout.hop :].astype(np.int64)

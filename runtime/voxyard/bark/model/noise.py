@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from voxyard.bark.requests import Stage
+Stage = Literal["semantic", "coarse", "fine", "codec"]
 
 Tensor = Any
 _BITS = 23  # of a uniform number: with its half added it is still exact in float32, and never 0 or 1

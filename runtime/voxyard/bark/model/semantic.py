@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from voxyard.bark.model.decode import Choice, Decoder, Rows
+from voxyard.bark.model.decode import Decoder, Rows, TokenSampling
 from voxyard.bark.model.dimensions import SemanticLayout
 from voxyard.bark.model.gpt import CausalGPT
-from voxyard.bark.requests import Codes
+from voxyard.bark.voices import Codes
 
 Tensor = Any
 
@@ -78,8 +78,8 @@ class SemanticRows:
         self._decoder, self._layout = decoder, layout
         self._rows, self._running = Rows.idle(decoder.cache.batch), dict[int, _Row]()
         self._limit = min(options.limit or layout.max_new, layout.max_new)
-        choice = Choice(0, layout.end + 1, options.temperature, layout.end, options.end_share)
-        self._choices = [choice] * options.check_every
+        sampling = TokenSampling(0, layout.end + 1, options.temperature, layout.end, options.end_share)
+        self._samplings = [sampling] * options.check_every
 
     def __len__(self) -> int:
         """Chunks in rows."""
@@ -102,7 +102,7 @@ class SemanticRows:
     def step(self) -> list[SemanticOutcome]:
         """Some tokens for every row; the chunks that are through."""
         self._rows.rest(self._running)
-        taken, finite = self._decoder.run(self._rows, self._choices)
+        taken, finite = self._decoder.run(self._rows, self._samplings)
         done = []
         for row in sorted(self._running):
             outcome = self._running[row].take(taken[row], finite[row], self._layout.end, self._limit)

@@ -20,7 +20,7 @@ _ADVICE = "run `voxyard weights fetch`, or `voxyard weights tiny DIR` for a rand
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class BarkCheckpoint:
     """A loaded model: transformers' modules with the weights, the numbers of its stages, its tokenizer."""
 
     model: Any  # transformers.BarkModel, in evaluation
@@ -29,7 +29,7 @@ class Checkpoint:
     random: bool
 
 
-def load(directory: Path, device: str = "cpu", precision: Precision = "float32") -> Checkpoint:
+def load(directory: Path, device: str = "cpu", precision: Precision = "float32") -> BarkCheckpoint:
     """Read a checkpoint; the codec stays in float32, which costs little and is heard.
 
     Raises:
@@ -61,7 +61,7 @@ def load(directory: Path, device: str = "cpu", precision: Precision = "float32")
     if missing:
         raise BarkError(f"{directory} lacks {len(missing)} tensors of its model, {missing[0]} among them: get it again")
     model.codec_model.float()
-    return Checkpoint(model.eval().to(device), layout_of(model), read(directory), is_random(directory))
+    return BarkCheckpoint(model.eval().to(device), layout_of(model), read(directory), is_random(directory))
 
 
 def require(directory: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from voxyard.bark.errors import BarkError
 from voxyard.bark.weights import checksums
 from voxyard.bark.weights.checkpoint import check
-from voxyard.bark.weights.hub import BrokenError, File, Source, belongs, source
+from voxyard.bark.weights.hub import BrokenError, File, ModelSource, belongs, source
 
 UNFINISHED = ".fetch"  # below the model's directory, so that a finished file needs only another name
 RETRIES = 5  # connections in a row that bring nothing new
@@ -92,7 +92,7 @@ def fetch(
 class _Transfer:
     """One file after the other, each under its own name only when it is whole and verified."""
 
-    def __init__(self, found: Source, out: Path, progress: Progress, pause: float, total: int) -> None:
+    def __init__(self, found: ModelSource, out: Path, progress: Progress, pause: float, total: int) -> None:
         self._source, self._out, self._progress, self._pause = found, out, progress, pause
         self._before, self._total = 0, total
         self.transferred = 0
@@ -155,7 +155,7 @@ class _Transfer:
             raise BrokenError("the connection ended early")
 
 
-def _verified(found: Source, file: File, part: Path) -> str:
+def _verified(found: ModelSource, file: File, part: Path) -> str:
     """The SHA-256 of what arrived; something else than was promised is thrown away."""
     digest = checksums.sha256(part)
     if file.sha256 is not None:
@@ -204,7 +204,7 @@ def _digest_of(path: Path, file: File) -> str | None:
     return digest if same else None
 
 
-def _with_expected(found: Source, expected: Mapping[str, str]) -> tuple[File, ...]:
+def _with_expected(found: ModelSource, expected: Mapping[str, str]) -> tuple[File, ...]:
     """The files with the caller's checksums, where the hub does not contradict them at once."""
     files = []
     for file in found.files:
@@ -219,7 +219,7 @@ def _with_expected(found: Source, expected: Mapping[str, str]) -> tuple[File, ..
     return tuple(files)
 
 
-def _check_listing(found: Source, names: set[str]) -> None:
+def _check_listing(found: ModelSource, names: set[str]) -> None:
     """Refuse what can be no model before a byte of it is fetched."""
     missing = [name for name in ("config.json", "generation_config.json") if name not in names]
     if not names & {"tokenizer.json", "vocab.txt"}:
@@ -230,7 +230,7 @@ def _check_listing(found: Source, names: set[str]) -> None:
         raise BarkError(f"{found.title} is no Bark model: it lacks {', '.join(missing)}")
 
 
-def _check_kind(found: Source, config: Path) -> None:
+def _check_kind(found: ModelSource, config: Path) -> None:
     """Checks that it is Bark at all: said before gigabytes of something else are fetched."""
     try:
         settings = json.loads(config.read_text(encoding="utf-8"))

@@ -49,7 +49,7 @@ class File:
 Blocks = tuple[int, Iterator[bytes]]  # the byte that the first block begins at
 
 
-class Source(Protocol):
+class ModelSource(Protocol):
     """A model's files, as they are somewhere else."""
 
     @property
@@ -207,7 +207,7 @@ def _first_line(problem: BaseException) -> str:
     return lines[0] if lines else type(problem).__name__
 
 
-def source(name: str, revision: str | None = None, endpoint: str | None = None) -> Source:
+def source(name: str, revision: str | None = None, endpoint: str | None = None) -> ModelSource:
     """The model of a name: a published one, one of the hub as owner/name, or a directory.
 
     `endpoint` is another address of the hub; HF_ENDPOINT has the same effect.

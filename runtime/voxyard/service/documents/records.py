@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from voxyard.speech.audio.joining import Ending
 from voxyard.speech.pool.job import OnFailure
+from voxyard.speech.requests import Boundary
 
 State = Literal["pending", "processing", "completed", "failed"]
 ChunkState = Literal["waiting", "spoken", "silenced", "failed"]
@@ -19,7 +19,7 @@ class NewChunk:
     index: int
     start: int
     end: int
-    ending: Ending
+    ending: Boundary
     estimated_seconds: float
 
 
@@ -76,7 +76,7 @@ class Chunk:
     index: int
     start: int
     end: int
-    ending: Ending
+    ending: Boundary
     estimated_seconds: float
     state: ChunkState
     samples: int | None

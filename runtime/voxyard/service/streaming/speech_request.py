@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator, Iterator
 from voxyard.service.errors import BusyError, ServiceError, UnavailableError
 from voxyard.service.streaming.audio_response import Arrivals, Recording, SpeechFailedError, in_thread
 from voxyard.speech.audio.encoder import Format
-from voxyard.speech.audio.joining import Ending, Pauses, join
+from voxyard.speech.audio.joining import Pauses, join
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.pool import Pool
-from voxyard.speech.requests import SAMPLE_RATE, Result
+from voxyard.speech.requests import SAMPLE_RATE, Boundary, Result
 from voxyard.speech.script import Script
 
 PRIORITY = 1  # before documents: somebody waits
@@ -123,7 +123,7 @@ class Speech:
                 raise
         yield _event({"type": "speech.audio.done", "usage": self._usage()})
 
-    def _recording(self) -> Recording[tuple[Result, Ending]]:
+    def _recording(self) -> Recording[tuple[Result, Boundary]]:
         return Recording(lambda spoken: join(spoken, self._pauses), self._format, speed=self._speed)
 
     def _usage(self) -> dict[str, int]:

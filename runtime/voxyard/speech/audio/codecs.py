@@ -12,11 +12,8 @@ from voxyard.speech.audio import wav
 from voxyard.speech.errors import SpeechError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Audio = NDArray[np.float32]
-    Pcm = NDArray[np.int16]
+    from voxyard.speech.audio.wav import Pcm
+    from voxyard.speech.requests import Audio
 
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 FORMATS: tuple[Format, ...] = get_args(Format)

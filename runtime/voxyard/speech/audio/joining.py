@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.requests import SAMPLE_RATE, Result
+from voxyard.speech.requests import SAMPLE_RATE, Boundary, Result
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Audio = NDArray[np.float32]
-
-Ending = Literal["clause", "sentence", "paragraph"]
+    from voxyard.speech.requests import Audio
 
 
 @dataclass(frozen=True)
@@ -34,7 +29,7 @@ class Pauses:
             if not (math.isfinite(seconds) and seconds >= 0):
                 raise SpeechError(f"pause {name} is {seconds} s, expected 0 or more")
 
-    def after(self, ending: Ending) -> float:
+    def after(self, ending: Boundary) -> float:
         """Silence in seconds after a chunk with this ending."""
         return {"clause": self.clause, "sentence": self.sentence, "paragraph": self.paragraph}[ending]
 
@@ -64,7 +59,7 @@ class Piece:
 
 
 def join(
-    spoken: Iterable[tuple[Result, Ending]], pauses: Pauses | None = None, *, sample_rate: int = SAMPLE_RATE
+    spoken: Iterable[tuple[Result, Boundary]], pauses: Pauses | None = None, *, sample_rate: int = SAMPLE_RATE
 ) -> Iterator[Piece]:
     """The pieces of the joined sound, each as soon as its chunk is there; put one after the other they are the whole.
 

@@ -6,10 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Audio = NDArray[np.float32]
+    from voxyard.speech.requests import Audio
 
 SLOWEST, FASTEST = 0.25, 4.0
 _BLOCK = 0.02  # seconds that go in at once: atempo keeps up to one of them back

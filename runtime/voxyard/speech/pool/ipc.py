@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from voxyard.speech.engine import EngineName, Ready
+from voxyard.speech.engine import EngineSpec, Ready
 from voxyard.speech.requests import Request, Result, Unspeakable
 
 
@@ -12,7 +12,7 @@ from voxyard.speech.requests import Request, Result, Unspeakable
 class Open:
     """To the worker, first: the engine, and the seconds between signs of life."""
 
-    engine: EngineName
+    engine: EngineSpec
     beat: float
 
 

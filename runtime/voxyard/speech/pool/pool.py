@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from voxyard.speech.engine import EngineName, Ready
+from voxyard.speech.engine import EngineSpec, Ready
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool import ipc
@@ -67,7 +67,7 @@ class Pool:
 
     def __init__(
         self,
-        engine: EngineName,
+        engine: EngineSpec,
         devices: Sequence[Device],
         *,
         limits: Limits | None = None,

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from voxyard.speech.pool.lease import Lease
 from voxyard.speech.pool.limits import FEW, Limits, workers_wanted
 from voxyard.speech.pool.queue import ChunkQueue, Entry, Key
-from voxyard.speech.pool.worker_slot import Slot
+from voxyard.speech.pool.worker_slot import Lease, Slot
 
 _log = logging.getLogger(__name__)
 

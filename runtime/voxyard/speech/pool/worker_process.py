@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pickle import UnpicklingError
 
-from voxyard.speech.engine import EngineName
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.ipc import FromWorker, Lost, Open, ToWorker
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, device: Device, engine: EngineName, beat: float, report: Callable[[FromWorker | Gone], None]
+        self, device: Device, engine: EngineSpec, beat: float, report: Callable[[FromWorker | Gone], None]
     ) -> None:
         ours, theirs = socket.socketpair()
         try:

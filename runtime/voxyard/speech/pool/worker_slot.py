@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from voxyard.speech.pool.lease import Lease
-    from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.queue import Entry
 
 State = Literal["down", "waiting", "starting", "ready", "busy", "resting", "off"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lease:
+    """One chunk in the hands of one worker, which may have several."""
+
+    number: int
+    entry: Entry
+    since: float  # seconds of the scheduler's clock
 
 
 @dataclass(slots=True, eq=False)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from voxyard.speech.audio.joining import Ending
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.requests import Boundary
 from voxyard.speech.text import boundaries
 from voxyard.speech.text.duration import milliseconds
 from voxyard.speech.text.sentences import language_code, sentence_ends
@@ -41,7 +41,7 @@ class Chunk:
     text: str
     start: int
     end: int
-    ending: Ending
+    ending: Boundary
     estimated_seconds: float
     tokens: int
 
@@ -151,7 +151,7 @@ class _Splitter:
         """Tokens of a span."""
         return self._count_tokens(self._text[start:end])
 
-    def ending(self, end: int) -> Ending:
+    def ending(self, end: int) -> Boundary:
         """Kind of sentence end here: the next chunk begins behind the blanks that follow."""
         while end < len(self._text) and self._text[end].isspace():
             end += 1

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
-from voxyard.speech.engine import is_lost
-from voxyard.speech.factory import find_factory
+from voxyard.speech.engine import find_factory, is_lost
 from voxyard.speech.verification.normalize import spoken_words
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Recogniser(Protocol):
 
 
 @dataclass(frozen=True)
-class Heard:
+class WordCheckResult:
     """Transcript of a chunk by a recogniser."""
 
     errors: float | None  # share of the words, see `word_error_rate`; None: not checked
@@ -53,7 +52,7 @@ class WordCheck:
         self._recogniser = recogniser
         self._logged: set[str] = set()
 
-    def hear(self, audio: Audio, sample_rate: int, text: str, language: str | None) -> Heard:
+    def check(self, audio: Audio, sample_rate: int, text: str, language: str | None) -> WordCheckResult:
         """The share of wrong words in the sound of `text`.
 
         Raises:
@@ -62,12 +61,12 @@ class WordCheck:
         import numpy as np
 
         if not len(audio) or not np.isfinite(audio).all():
-            return Heard(None, "there is no sound to listen to")
+            return WordCheckResult(None, "there is no sound to listen to")
         if not spoken_words(text, language):
-            return Heard(None, "the text has no words")
+            return WordCheckResult(None, "the text has no words")
         try:
             heard = self._recogniser.words(audio, sample_rate, language)
-            return Heard(word_error_rate(text, heard, language))
+            return WordCheckResult(word_error_rate(text, heard, language))
         except Exception as error:
             if is_lost(error):
                 raise
@@ -75,7 +74,7 @@ class WordCheck:
             if reason not in self._logged:
                 self._logged.add(reason)
                 _log.warning("the words are not checked, the recogniser failed: %s (said once)", reason)
-            return Heard(None, reason)
+            return WordCheckResult(None, reason)
 
 
 def open_recogniser(factory: str) -> Recogniser:

@@ -8,31 +8,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+from spoken import ListSource, speak
 
 from voxyard.bark.config import BarkConfig
-from voxyard.bark.speaker import Speaker
-from voxyard.speech.engine import Chunks, Engine, EngineName
+from voxyard.bark.engine import BarkEngine
+from voxyard.speech.engine import Engine, EngineSpec
 from voxyard.speech.requests import Request, Result, Unspeakable
 
 
 @pytest.fixture
-def named(tiny_model: Path) -> EngineName:
+def named(tiny_model: Path) -> EngineSpec:
     """The engine as a pool hands it to its workers."""
     settings = {"model": str(tiny_model), "device": "cpu", "batch_size": 4}
-    return EngineName("voxyard.bark.speaker:speaker", settings)
+    return EngineSpec("voxyard.bark.engine:create", settings)
 
 
-def spoken(engine: Engine, requests: list[Request]) -> list[Result]:
-    """Results of the engine, in the order of the chunks."""
-    results = [answer for _, answer in engine.speak(Chunks(requests)) if isinstance(answer, Result)]
-    return sorted(results, key=lambda each: each.chunk)
-
-
-def test_a_pool_creates_prepares_and_hears_it_by_name(named: EngineName) -> None:
+def test_a_pool_creates_prepares_and_hears_it_by_name(named: EngineSpec) -> None:
     engine = named.create()
 
     ready = engine.prepare()
-    ((_, result),) = engine.speak(Chunks([Request(5, "Hello world.", seed=7)]))
+    ((_, result),) = engine.speak(ListSource([Request(5, "Hello world.", seed=7)]))
 
     assert (ready.batch_limit, ready.sample_rate) == (4, 24_000)
     assert isinstance(result, Result)
@@ -42,12 +37,12 @@ def test_a_pool_creates_prepares_and_hears_it_by_name(named: EngineName) -> None
     json.dumps([ready.facts, result.facts])  # they go through a pipe and into reports
 
 
-def test_after_shrinking_the_results_say_how_many_rows_there_were(named: EngineName) -> None:
+def test_after_shrinking_the_results_say_how_many_rows_there_were(named: EngineSpec) -> None:
     engine = named.create()
     engine.prepare()
 
     engine.shrink(2)
-    results = spoken(engine, [Request(n, f"Is it number {n}?", seed=7) for n in range(5)])
+    results = speak(engine, [Request(n, f"Is it number {n}?", seed=7) for n in range(5)])
 
     assert [each.chunk for each in results] == [0, 1, 2, 3, 4]
     assert {each.facts["batch_size"] for each in results} == {2}
@@ -60,21 +55,21 @@ def test_a_voice_is_looked_up_once(tiny_model: Path, history: Any) -> None:
         asked.append(name)
         return history.random(100, 150)
 
-    engine: Engine = Speaker(BarkConfig(model=tiny_model, device="cpu"), find)
+    engine: Engine = BarkEngine(BarkConfig(model=tiny_model, device="cpu"), find)
     engine.prepare()
-    with_voice, plain = spoken(engine, [Request(0, "Hello", "mine"), Request(1, "Hello")])
-    spoken(engine, [Request(1, "Hello", "mine")])
+    with_voice, plain = speak(engine, [Request(0, "Hello", "mine"), Request(1, "Hello")])
+    speak(engine, [Request(1, "Hello", "mine")])
 
     assert asked == ["mine"]
     assert with_voice.audio.tobytes() != plain.audio.tobytes()
 
 
-def test_a_closed_engine_can_be_prepared_again(named: EngineName) -> None:
+def test_a_closed_engine_can_be_prepared_again(named: EngineSpec) -> None:
     engine = named.create()
     sounds = []
     for _ in range(2):
         engine.prepare()
-        sounds.append(spoken(engine, [Request(0, "Hello", seed=7)])[0].audio.tobytes())
+        sounds.append(speak(engine, [Request(0, "Hello", seed=7)])[0].audio.tobytes())
         engine.close()
 
     assert sounds[0] == sounds[1]
@@ -87,20 +82,20 @@ def test_a_voice_of_ones_own_is_found_by_name(tiny_model: Path, tmp_path: Path, 
         semantic_prompt=mine.semantic_prompt, coarse_prompt=mine.coarse_prompt, fine_prompt=mine.fine_prompt,
     )  # fmt: skip
     settings = {"model": str(tiny_model), "device": "cpu", "voices": str(tmp_path)}
-    engine = EngineName("voxyard.bark.speaker:speaker", settings).create()
+    engine = EngineSpec("voxyard.bark.engine:create", settings).create()
     engine.prepare()
 
-    own, plain = spoken(engine, [Request(0, "Hello", "narrator"), Request(1, "Hello")])
+    own, plain = speak(engine, [Request(0, "Hello", "narrator"), Request(1, "Hello")])
 
     assert own.audio.shape != plain.audio.shape or bool((own.audio != plain.audio).any())
 
 
-def test_a_chunk_that_cannot_be_spoken_is_refused_and_its_mates_are_spoken(named: EngineName) -> None:
+def test_a_chunk_that_cannot_be_spoken_is_refused_and_its_mates_are_spoken(named: EngineSpec) -> None:
     engine = named.create()
     engine.prepare()
     asked = [Request(0, "Hello"), Request(1, "Hello", "no-such-voice"), Request(2, " "), Request(3, "Hello")]
 
-    answers = {request.chunk: answer for request, answer in engine.speak(Chunks(asked))}
+    answers = {request.chunk: answer for request, answer in engine.speak(ListSource(asked))}
 
     refused = {chunk: each.reason for chunk, each in answers.items() if isinstance(each, Unspeakable)}
     assert set(refused) == {1, 2}

@@ -1,0 +1,56 @@
+"""Device and precision of the engine, and what torch says where they cannot be had."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from voxyard.bark.config import BarkConfig
+from voxyard.bark.errors import BarkError
+from voxyard.bark.weights.checkpoint import Precision
+
+
+def choose_device(config: BarkConfig) -> tuple[str, Precision]:
+    """Device and precision that the settings mean on this machine.
+
+    Raises:
+        BarkError: a GPU is asked for where torch sees none.
+    """
+    seen = torch.cuda.is_available()
+    if config.device == "cuda" and not seen:
+        raise BarkError(f"torch sees no GPU, but one was given or asked for: {_missing_gpu()}, or take --device cpu")
+    device = "cuda" if seen and config.device != "cpu" else "cpu"
+    if config.precision != "auto":
+        return device, config.precision
+    return device, "bfloat16" if device == "cuda" else "float32"
+
+
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """Translate torch's out-of-memory error into MemoryError, which the pool knows without torch."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as full:
+        raise MemoryError(str(full)) from full
+
+
+def _missing_gpu() -> str:
+    """Messages of torch and the driver on the missing GPU, and the fix."""
+    if torch.version.cuda is None:
+        return (
+            f"torch {torch.__version__} is a build without CUDA; install one with it (`make setup TORCH=cuda`, or "
+            "PyPI's own for Linux)"
+        )
+    try:
+        torch.cuda.init()
+        complaint = "it could be initialised nevertheless"
+    except (RuntimeError, AssertionError) as error:
+        complaint = " ".join(str(error).split())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return (
+        f"torch {torch.__version__}, built for CUDA {torch.version.cuda}, CUDA_VISIBLE_DEVICES={visible}: {complaint}; "
+        "see what nvidia-smi says, install a driver for this CUDA or a torch for this driver"
+    )
