@@ -201,7 +201,7 @@ class KerasFit:
         from voxyard.trainer.corpora import open_corpora
         from voxyard.trainer.input import BatchAssembler
         from voxyard.trainer.load_trainable import load_trainable
-        from voxyard.trainer.sampler import Sampler, plan_buckets
+        from voxyard.trainer.sampler import BatchSampler, plan_buckets
 
         config, outer = self._config, self
         source = open_corpora(config).training
@@ -211,7 +211,7 @@ class KerasFit:
             config.training.batch_size,
         )
         buckets = plan_buckets(frames, tokens, rows=rows, most=config.data.buckets)
-        sampler = Sampler(frames, tokens, buckets=buckets, rows=rows, seed=1, window=160)
+        sampler = BatchSampler(frames, tokens, buckets=buckets, rows=rows, seed=1, window=160)
         assemble = BatchAssembler(source, sampler, hop_length=config.model.hop_length, seed=1, max_bad_share=0)
         plans = list(sampler.batches(0, sampler.steps_per_epoch))
         keras.utils.set_random_seed(1)

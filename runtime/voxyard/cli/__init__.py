@@ -19,7 +19,7 @@ from voxyard.cli.base import CONTEXT, INTERRUPTED, LazyGroup
     entries={
         "train": ("Train a text-to-speech model from recordings.", "voxyard.cli.train:train"),
         "profile": (
-            "Tell where a training's time goes, and what to change.",
+            "Profile a training run and suggest changes.",
             "voxyard.cli.diagnose_profile:profile",
         ),
         "validate": (
@@ -34,7 +34,7 @@ from voxyard.cli.base import CONTEXT, INTERRUPTED, LazyGroup
             "Collect everything about a slow training into one archive, without secrets.",
             "voxyard.cli.diagnose_bundle:diagnose",
         ),
-        "synthesize": ("Let a trained model speak: text in, a WAV file out.", "voxyard.cli.train:synthesize"),
+        "synthesize": ("Synthesize speech with a trained model, into a WAV file.", "voxyard.cli.train:synthesize"),
         "speak": ("Speak a document on all GPUs: text in, a sound file out.", "voxyard.cli.speak:speak"),
         "serve": (
             "Speak over HTTP: OpenAI's speech API, long documents that survive a stop, and a page to use both.",
@@ -44,9 +44,9 @@ from voxyard.cli.base import CONTEXT, INTERRUPTED, LazyGroup
         "voices": ("List the voices that Bark has by name.", "voxyard.cli.voices:voices"),
         "keys": ("Make, list and revoke the API keys of `voxyard serve`.", "voxyard.cli.keys:keys"),
         "gpus": ("List this host's GPUs as NVIDIA's library numbers them.", "voxyard.cli.host:gpus"),
-        "topology": ("Show how the GPUs are linked, and the best pair.", "voxyard.cli.host:topology"),
+        "topology": ("Show the links between the GPUs, and the best pair.", "voxyard.cli.host:topology"),
         "limits": ("Recommend memory limits, batch and buffers for this host.", "voxyard.cli.host:limits"),
-        "exporter": ("Export what the GPUs do to Prometheus.", "voxyard.cli.telemetry:exporter"),
+        "exporter": ("Export GPU metrics to Prometheus.", "voxyard.cli.telemetry:exporter"),
         "monitor": ("Watch the GPUs live in the terminal.", "voxyard.cli.telemetry:monitor"),
         "corpus": ("Make, prepare and check corpora of recorded speech.", "voxyard.cli.corpus:corpus"),
     },

@@ -1,4 +1,4 @@
-"""The commands that make, prepare and check corpora."""
+"""Commands `corpus demo`, `corpus prepare` and `corpus check`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from voxyard.cli.base import CONTEXT, PATH, LazyGroup, answering, progress_bar
 
 @click.command(context_settings=CONTEXT)
 @click.argument("directory", type=PATH)
-@click.option("--clips", type=click.IntRange(min=1), metavar="N", help="How many.  [default: all sentences]")
-@click.option("--seed", type=int, default=0, metavar="N", help="Where the list begins, and the voice's pitch.")
+@click.option("--clips", type=click.IntRange(min=1), metavar="N", help="Number of clips.  [default: all sentences]")
+@click.option("--seed", type=int, default=0, metavar="N", help="Seed of the first sentence and the voice's pitch.")
 def demo(directory: Path, clips: int | None, seed: int) -> None:
     """Make a small corpus with espeak-ng's voices; nothing is downloaded."""
     with answering("corpus demo"), progress_bar("speaking") as progress:
@@ -29,6 +29,6 @@ corpus = LazyGroup(
     entries={
         "demo": ("Make a small corpus with espeak-ng's voices; nothing is downloaded.", "voxyard.cli.corpus:demo"),
         "prepare": ("Write a corpus as shards, the fast way to train from.", "voxyard.cli.corpus_prepare:prepare"),
-        "check": ("Read a whole corpus and say what is wrong with it.", "voxyard.cli.corpus_check:check"),
+        "check": ("Read a whole corpus and list what is wrong with it.", "voxyard.cli.corpus_check:check"),
     },
 )

@@ -1,4 +1,4 @@
-"""The command that reads a whole corpus."""
+"""Command `corpus check`: reads a whole corpus and lists its faults."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from voxyard.trainer.config import TrainConfig
 @JSON
 @options(TrainConfig, only=("model.text_units", "model.language", "data.max_dropped_text"))
 def check(flags: dict[str, object], directory: Path, config: Path | None, as_json: bool) -> None:
-    """Read a whole corpus and say what is wrong with it; exit code 1 where clips are broken or text is lost."""
+    """Read a whole corpus and list what is wrong with it; exit code 1 where clips are broken or text is lost."""
     with answering("corpus check"):
-        from voxyard.corpus import check as survey
+        from voxyard.corpus import check as check_corpus
 
         loaded = load_settings(flags, config).config
-        found = survey(
+        found = check_corpus(
             directory,
             text_units=loaded.model.text_units,
             language=loaded.model.language,

@@ -1,4 +1,4 @@
-"""The command that writes a corpus as shards."""
+"""Command `corpus prepare`: writes a corpus as shards."""
 
 from __future__ import annotations
 

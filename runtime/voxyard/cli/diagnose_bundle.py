@@ -1,4 +1,4 @@
-"""The command that collects everything about a slow training into one archive."""
+"""Command `diagnose`: collects everything about a slow training into one archive."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def diagnose(
     """Collect everything about a slow training into one archive, without secrets.
 
     System, GPUs, nvidia-smi, topology, the configuration, packages, environment, a profile and some training steps;
-    summary.html in it has the verdict. A part that cannot be had says why. Takes the settings of `voxyard train`;
-    without --train-data a small corpus is generated. The archive is written whole or not at all: Ctrl-C (exit code
-    130) and a full disk leave none. Look through it before you pass it on. Exit code 0: the archive is written, also
-    if parts are missing; 1: it could not be written; 2: wrong use.
+    summary.html in it has the verdict. A part that cannot be collected is listed with the reason. Takes the settings
+    of `voxyard train`; without --train-data a small corpus is generated. The archive is written whole or not at all:
+    Ctrl-C (exit code 130) and a full disk leave none. Look through it before you pass it on. Exit code 0: the archive
+    is written, also if parts are missing; 1: it could not be written; 2: wrong use.
     """
     with answering("diagnose"):
-        from voxyard.diagnose.bundle.collect import Wanted
+        from voxyard.diagnose.bundle.collect import BundleRequest
         from voxyard.diagnose.bundle.collect import diagnose as collect
 
         loaded = load_settings(flags, config)
-        wanted = Wanted(loaded.config, loaded.origins, config, steps, part_timeout, tuple(sys.argv[1:]))
-        made = collect(wanted, out, progress=lambda said: log.info("Collecting: %s", said))
+        request = BundleRequest(loaded.config, loaded.origins, config, steps, part_timeout, tuple(sys.argv[1:]))
+        made = collect(request, out, progress=lambda said: log.info("Collecting: %s", said))
         print(json.dumps(made.document(), indent=1) if as_json else made.text())

@@ -1,4 +1,4 @@
-"""The command that profiles a training: where its time goes, and what to change."""
+"""Command `profile`: times the stages of a training and suggests changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def profile(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """Tell where a training's time goes, and what to change.
+    """Profile a training run and suggest changes.
 
     Takes the settings of `voxyard train` and runs its real pipeline on your model and data: each stage alone, then all
     of them overlapped. Nothing is saved. Exit code 0 whatever the verdict; 2: wrong use, or no corpus.
@@ -59,5 +59,5 @@ def profile(
             from voxyard.diagnose.profile.html_report import write_page
 
             write_page(found, html)
-            log.info("The page is in %s", html)
+            log.info("Page written to %s", html)
         print(json.dumps(found.document(), indent=1) if as_json else render(found))

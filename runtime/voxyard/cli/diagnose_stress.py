@@ -1,4 +1,4 @@
-"""The command that loads the devices with the trainer's real step."""
+"""Command `stress`: loads the devices with the trainer's real step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("voxyard.cli")
 @CONFIG
 @click.option("--stress-duration", type=click.FloatRange(min=0.1, max=86400), default=30.0, show_default=True,
               metavar="SECONDS", help="How long to train.")  # fmt: skip
-@click.option("--skip-stress", is_flag=True, help="Train nothing: only read how busy the machine is now.")
+@click.option("--skip-stress", is_flag=True, help="Train nothing: only measure the utilization of the idle machine.")
 @JSON
 @options(TrainConfig, only=PROFILED)
 def stress(
@@ -29,7 +29,7 @@ def stress(
 ) -> int:
     """Load the devices with the trainer's real step, and judge how busy they are.
 
-    Utilization before, meanwhile and after, held against the targets of a training; a device that stays below 30%
+    Utilization before, during and after, compared with the targets of a training; a device that stays below 30%
     gets a diagnosis. Takes the settings of `voxyard train`; without --train-data a small corpus is generated. Nothing
     is saved. Exit code 0: no target missed; 1: a target missed, or out of memory; 2: wrong use.
     """

@@ -1,4 +1,4 @@
-"""The command that checks a host and a configuration before a training is started on them."""
+"""Command `validate`: checks a host and a configuration before a training."""
 
 from __future__ import annotations
 

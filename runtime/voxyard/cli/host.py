@@ -1,4 +1,4 @@
-"""The commands that tell what this machine has: GPUs, links, limits."""
+"""Commands `gpus`, `topology` and `limits`: the hardware of this host."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def gpus(as_json: bool) -> None:
 )
 @JSON
 def topology(source: str | None, as_json: bool) -> None:
-    """Show how the GPUs are linked, and the best pair.
+    """Show the links between the GPUs, and the best pair.
 
     With --json: {"gpus": ["GPU0", …], "links": {"GPU0": {"GPU1": "PIX"}, …}, "pair": {"data_gpu": 0, "model_gpu": 1,
     "link": "PIX", "reason": "…"} or null}.

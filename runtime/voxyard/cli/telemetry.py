@@ -1,4 +1,4 @@
-"""The commands that show what the GPUs do: to Prometheus, and in the terminal."""
+"""Commands `exporter` and `monitor`: GPU metrics for Prometheus and in the terminal."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _EXTRA = "exporter"
     type=PATH,
     envvar="VOXYARD_HOST_PLAN",
     metavar="FILE",
-    help="The host's plan: what should run here is exported as voxyard_workload_expected.",
+    help="Host plan, whose workloads are exported as voxyard_workload_expected.",
 )
-@click.option("--probe", "only_probe", is_flag=True, help="Ask the exporter that runs here whether it is well.")
+@click.option("--probe", "only_probe", is_flag=True, help="Check the health of the exporter on this host.")
 @options(ExporterConfig)
 def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, only_probe: bool) -> None:
-    """Export what the GPUs do to Prometheus.
+    """Export GPU metrics to Prometheus.
 
-    /metrics is what the latest pass over the GPUs saw, /healthz whether passes are made, /readyz whether the
-    driver answers. Without a driver it stays up and says so in voxyard_exporter_collect_success.
+    /metrics has the latest pass over the GPUs; /healthz fails where no pass ends, /readyz where the driver does not
+    answer. Without a driver the exporter stays up and reports it in voxyard_exporter_collect_success.
     """
     with answering("exporter", extra=_EXTRA):
-        from voxyard.telemetry.exporter import Config, become
+        from voxyard.telemetry.exporter import Config, exec_exporter
         from voxyard.telemetry.healthcheck import probe
 
         section = load(ExporterConfig, flags=flags, file=config, host_plan=plan, environ=os.environ).config.exporter
@@ -43,7 +43,7 @@ def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, o
         if only_probe:
             print(probe(settings.host, settings.port))
         else:
-            become(settings)
+            exec_exporter(settings)
 
 
 @click.command(context_settings=CONTEXT)

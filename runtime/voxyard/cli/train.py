@@ -1,4 +1,4 @@
-"""The commands that train a model and let it speak."""
+"""Commands `train` and `synthesize`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering
 from voxyard.settings import Loaded, SettingsCommand, load, options
 from voxyard.trainer.aliases import ALIASES
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.host_plan import fit
+from voxyard.trainer.devices.host_plan import apply_host_plan
 
 log = logging.getLogger("voxyard.cli")
 
@@ -44,13 +44,13 @@ def train(flags: dict[str, object], config: Path | None, describe: bool, as_json
 
 
 @click.command(context_settings=CONTEXT)
-@click.option("--checkpoint", type=PATH, required=True, metavar="DIR", help="A run's checkpoints.")
-@click.option("--text", required=True, help="What to say.")
+@click.option("--checkpoint", type=PATH, required=True, metavar="DIR", help="A run's checkpoints, or one of them.")
+@click.option("--text", required=True, help="Text to speak.")
 @click.option("--out", type=PATH, required=True, metavar="FILE", help="WAV file to write.")
 @click.option("--mel", type=PATH, metavar="FILE", help="Also write the mel spectrogram (.npy).")
 @JSON
 def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None, as_json: bool) -> None:
-    """Let a trained model speak: text in, a WAV file out."""
+    """Synthesize speech with a trained model, into a WAV file."""
     with answering("synthesize"):
         import dataclasses
 
@@ -64,8 +64,8 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None, as_json
 
 
 def load_settings(flags: Mapping[str, object], config: Path | None) -> Loaded[TrainConfig]:
-    """The trainer's settings from all their sources; what the user should know of them is logged."""
-    loaded = fit(load(TrainConfig, flags=flags, file=config, aliases=ALIASES))
+    """The trainer's settings from all their sources; their notes are logged."""
+    loaded = apply_host_plan(load(TrainConfig, flags=flags, file=config, aliases=ALIASES))
     for note in loaded.notes:
         log.info("%s", note)
     for key, origin in loaded.origins.items():

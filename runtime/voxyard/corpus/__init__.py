@@ -7,24 +7,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from voxyard.corpus.check import Survey, check
-from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage, corpus_advice, refuse_dropped, tell, total
+from voxyard.corpus.check import CorpusReport, check
+from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage, corpus_advice, log_coverage, refuse_dropped, total
 from voxyard.corpus.demo import Demo, make_demo
 from voxyard.corpus.directories import whole_directory
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource, allowed_bad
-from voxyard.corpus.ljspeech import HOP_LENGTH, Needs, Recordings, Split, has_eval_metadata
+from voxyard.corpus.ljspeech import HOP_LENGTH, CorpusRequirements, Recordings, Split, has_eval_metadata
 from voxyard.corpus.shard_writer import Features, Prepared, Progress, write_shards
-from voxyard.corpus.shards import EVAL, Shards, Wanted, is_shards, only_shards
+from voxyard.corpus.shards import EVAL, ShardRequirements, Shards, is_shards, only_shards
 from voxyard.corpus.text import Units
 
 __all__ = [
     "CorpusError",
+    "CorpusReport",
     "Coverage",
     "Demo",
     "Example",
     "ExampleSource",
     "Prepared",
-    "Survey",
     "allowed_bad",
     "check",
     "has_eval_split",
@@ -56,13 +56,15 @@ def open_source(
     """
     shards = path / EVAL if split == "eval" else path
     if is_shards(shards):
-        found = Shards(shards, Wanted(sample_rate, text_units, language, hop_length, speakers, feature_settings))
+        found = Shards(
+            shards, ShardRequirements(sample_rate, text_units, language, hop_length, speakers, feature_settings)
+        )
         if found.coverage is not None:
             advice = f"{corpus_advice(text_units, language)}; then prepare the corpus again"
             refuse_dropped(found.coverage, max_dropped_text, str(shards), advice)
-            tell(found.coverage, shards, text_units)
+            log_coverage(found.coverage, shards, text_units)
         return found
-    needs = Needs(sample_rate, hop_length, speakers, max_dropped_text)
+    needs = CorpusRequirements(sample_rate, hop_length, speakers, max_dropped_text)
     return Recordings(path, split, needs, units=text_units, language=language, max_bad_share=max_bad_share)
 
 
@@ -91,11 +93,11 @@ def prepare(
     Raises CorpusError where the source cannot be used, the disk is full, or `destination` holds something else.
     """
     description = {"text_units": text_units, "language": language, "feature_settings": feature_settings}
-    needs = Needs(sample_rate, hop_length, max_dropped_text=max_dropped_text)
+    needs = CorpusRequirements(sample_rate, hop_length, max_dropped_text=max_dropped_text)
 
     def write(split: Split, where: Path) -> Prepared:
         found = Recordings(
-            source, split, needs, units=text_units, language=language, max_bad_share=max_bad_share, tell_bad=False
+            source, split, needs, units=text_units, language=language, max_bad_share=max_bad_share, log_bad=False
         )
         return write_shards(
             found, where, description, origin=source, max_bad_share=max_bad_share, already_bad=found.bad,

@@ -1,4 +1,4 @@
-"""`voxyard corpus check`: reads a whole corpus and says what is in it and what is wrong with it."""
+"""`voxyard corpus check`: reads a whole corpus, summarizes it and lists its faults."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import numpy as np
 from voxyard.corpus.audio import read_pcm
 from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage, corpus_advice, refusal
 from voxyard.corpus.examples import CorpusError
-from voxyard.corpus.ljspeech import BadClip, Contents, Line, Needs, read_contents, wav_path
-from voxyard.corpus.shards import EVAL, Shards, Wanted, altered_files, is_shards, read_index
+from voxyard.corpus.ljspeech import BadClip, Contents, CorpusRequirements, MetadataLine, read_contents, wav_path
+from voxyard.corpus.shards import EVAL, ShardRequirements, Shards, altered_files, is_shards, read_index
 from voxyard.corpus.text import Tokenizer, Units
 
 RATE = 22050  # the model's default, at which clips are decoded
 
 
 @dataclass(frozen=True)
-class Survey:
+class CorpusReport:
     """Summary of a corpus."""
 
     path: str
@@ -56,7 +56,7 @@ class Survey:
             f"seconds       {_percentiles(self.seconds_percentiles)}",
             f"tokens        {_percentiles(self.tokens_percentiles)}",
         ]
-        lines += [f"texts         {said}" for said in (self.texts.told() if self.texts else ["not counted"])]
+        lines += [f"texts         {said}" for said in (self.texts.sentences() if self.texts else ["not counted"])]
         lines += [f"bad clips     {len(self.bad)}", *(f"  {one}" for one in self.bad[:20])]
         if len(self.bad) > 20:
             lines.append(f"  … and {len(self.bad) - 20} more")
@@ -70,29 +70,29 @@ def check(
     language: str = "en-us",
     max_dropped_text: float = MAX_DROPPED_TEXT,
     workers: int = 8,
-) -> Survey:
+) -> CorpusReport:
     """Decodes every clip of an LJSpeech directory, or compares shards with their checksums.
 
     The evaluation split of recordings is read too. The texts are read as a model with these units would read them;
     shards say themselves how theirs were. Raises CorpusError where there is no corpus, or no whole shards.
     """
     if is_shards(directory):
-        return _survey_shards(directory, max_dropped_text)
-    needs, tokenizer = Needs(RATE, max_dropped_text=max_dropped_text), Tokenizer(text_units, language)
+        return _shards_report(directory, max_dropped_text)
+    needs, tokenizer = CorpusRequirements(RATE, max_dropped_text=max_dropped_text), Tokenizer(text_units, language)
     contents = read_contents(directory, "all", tokenizer, needs, workers=workers)
     with ThreadPoolExecutor(workers) as pool:
         found = list(pool.map(lambda line: _broken(directory, line), contents.lines))
-    return _survey(contents, found, refusal(contents.texts, max_dropped_text, corpus_advice(text_units, language)))
+    return _report(contents, found, refusal(contents.texts, max_dropped_text, corpus_advice(text_units, language)))
 
 
-def _survey_shards(directory: Path, limit: float) -> Survey:
+def _shards_report(directory: Path, limit: float) -> CorpusReport:
     index = read_index(directory)
-    shards = Shards(directory, Wanted(index["sample_rate"], index["text_units"], str(index.get("language"))))
+    shards = Shards(directory, ShardRequirements(index["sample_rate"], index["text_units"], str(index.get("language"))))
     seconds = shards.samples / shards.sample_rate
     altered = [BadClip(name, "it does not hold what was written") for name in altered_files(directory, index)]
     if is_shards(directory / EVAL):
-        altered += [BadClip(f"{EVAL}/{one.clip}", one.reason) for one in _survey_shards(directory / EVAL, 1.0).bad]
-    return Survey(
+        altered += [BadClip(f"{EVAL}/{one.clip}", one.reason) for one in _shards_report(directory / EVAL, 1.0).bad]
+    return CorpusReport(
         path=str(directory),
         clips=len(shards),
         seconds=float(seconds.sum()),
@@ -111,7 +111,7 @@ def _survey_shards(directory: Path, limit: float) -> Survey:
     )
 
 
-def _broken(directory: Path, line: Line) -> BadClip | None:
+def _broken(directory: Path, line: MetadataLine) -> BadClip | None:
     try:
         read_pcm(wav_path(directory, line.clip), RATE)
     except CorpusError as error:
@@ -119,11 +119,11 @@ def _broken(directory: Path, line: Line) -> BadClip | None:
     return None
 
 
-def _survey(contents: Contents, found: list[BadClip | None], refused: list[str]) -> Survey:
+def _report(contents: Contents, found: list[BadClip | None], refused: list[str]) -> CorpusReport:
     good = [i for i, one in enumerate(found) if one is None]
     headers = [contents.headers[i] for i in good]
     seconds = np.array([header.frames / header.sample_rate for header in headers])
-    return Survey(
+    return CorpusReport(
         path=str(contents.directory),
         clips=len(good),
         seconds=float(seconds.sum()),

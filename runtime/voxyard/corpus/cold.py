@@ -10,7 +10,7 @@ from voxyard.corpus.examples import Example, ExampleSource
 from voxyard.host.page_cache import Extent, Pages, drop
 
 
-class Look:
+class ColdRead:
     """One measurement of reading: its clips were dropped from the page cache before it."""
 
     def __init__(self, source: ExampleSource, clips: set[int]) -> None:
@@ -25,7 +25,7 @@ class Look:
             return self._pages
 
     def prepare(self, clip: int) -> None:
-        """Drops a clip that nobody said would come; where one comes again, all of them, as before the first.
+        """Drops a clip that was not announced; where a clip is read again, all of them, as before the first read.
 
         One by one they would take with them what the disk had just read ahead for their neighbours.
         """
@@ -40,23 +40,23 @@ class Look:
 
 
 class ColdSource:
-    """A source whose clips come from the disk within `look`; outside of it nothing is different."""
+    """A source whose clips come from the disk within `cold_read`, and are read as usual outside of it."""
 
     def __init__(self, source: ExampleSource) -> None:
         self._source = source
         self.sample_rate, self.speakers = source.sample_rate, source.speakers
         self.ids, self.samples, self.token_lengths = source.ids, source.samples, source.token_lengths
         self.feature_names, self.fingerprint = source.feature_names, source.fingerprint
-        self._look: Look | None = None
+        self._cold: ColdRead | None = None
         self._dropped: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._source)
 
     def read(self, i: int) -> Example:
-        """The clip; within a look, from the disk."""
-        if self._look is not None:
-            self._look.prepare(i)
+        """The clip; within `cold_read`, from the disk."""
+        if self._cold is not None:
+            self._cold.prepare(i)
         return self._source.read(i)
 
     def extents(self, i: int) -> tuple[Extent, ...]:
@@ -64,18 +64,18 @@ class ColdSource:
         return self._source.extents(i)
 
     @contextmanager
-    def look(self, clips: Iterable[int]) -> Iterator[Look]:
-        """Clips are cold within the block, these and others, the first time and every time; one look at a time."""
+    def cold_read(self, clips: Iterable[int]) -> Iterator[ColdRead]:
+        """Drops clips from the page cache before each read within the block, `clips` when it begins. Not nested."""
         chosen = set(clips)
         self._dropped |= chosen
-        self._look = look = Look(self._source, set(chosen))
+        self._cold = cold = ColdRead(self._source, set(chosen))
         try:
-            yield look
+            yield cold
         finally:
-            self._look = None
+            self._cold = None
 
     def forget(self) -> None:
-        """Drops what the looks have read: whoever measures next on these clips shall not find them cached by us."""
+        """Drops the clips that were read from the page cache, so that no later measurement finds them cached."""
         _dropped(self._source, self._dropped)
 
 

@@ -21,7 +21,7 @@ MAX_DROPPED_TEXT = 0.01
 """Share of a corpus' characters that may be dropped: the default of --max-dropped-text (DataConfig)."""
 ONE_TEXT = 10
 """A single text may lose so many times the share of a whole corpus: one sign is much of a short sentence."""
-WORST = 5  # clips that are remembered by name
+WORST = 5  # clips that are kept by name
 NAMED = 8  # characters that a message names
 
 
@@ -62,7 +62,7 @@ class Coverage:
         """Everything as plain data."""
         return {**asdict(self), "dropped_share": self.share}
 
-    def told(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """A sentence on what was dropped and one on what was folded, where there is any."""
         said = []
         if self.dropped:
@@ -112,12 +112,12 @@ def refusal(coverage: Coverage, limit: float, advice: str) -> list[str]:
 def refuse_dropped(coverage: Coverage, limit: float, what: str, advice: str) -> None:
     """Raises CorpusError where more than the share `limit` of the characters of `what` were dropped."""
     if lines := refusal(coverage, limit, advice):
-        raise CorpusError("\n".join([f"text of {what} is lost: {coverage.told()[0]}", *lines]))
+        raise CorpusError("\n".join([f"text of {what} is lost: {coverage.sentences()[0]}", *lines]))
 
 
-def tell(coverage: Coverage, path: Path, units: Units) -> None:
-    """Says in the log what the texts of a corpus lost."""
-    for sentence in coverage.told():
+def log_coverage(coverage: Coverage, path: Path, units: Units) -> None:
+    """Logs which characters of a corpus are dropped or folded."""
+    for sentence in coverage.sentences():
         log.warning("%s: %s", path, sentence)
     if units == "characters" and any(map(_is_letter_apart, coverage.folded)):
         log.warning("Phonemes keep such letters apart: --text-units phonemes --language CODE")

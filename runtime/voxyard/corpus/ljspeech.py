@@ -20,8 +20,8 @@ from voxyard.corpus.coverage import (
     Coverage,
     corpus_advice,
     coverage_of,
+    log_coverage,
     refuse_dropped,
-    tell,
     total,
 )
 from voxyard.corpus.examples import CorpusError, Example, allowed_bad
@@ -41,7 +41,7 @@ HOP_LENGTH = 256  # the model's default
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MetadataLine:
     """A line of the metadata."""
 
     clip: str
@@ -66,7 +66,7 @@ class Contents:
     """Contents of a directory, clip by clip: the good ones with their headers and tokens, and the bad ones."""
 
     directory: Path
-    lines: tuple[Line, ...]
+    lines: tuple[MetadataLine, ...]
     headers: tuple[Header, ...]
     tokens: tuple[NDArray[np.int32], ...]
     bad: tuple[BadClip, ...]
@@ -81,7 +81,7 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class CorpusRequirements:
     """Requirements of a model on its clips."""
 
     sample_rate: int
@@ -110,11 +110,13 @@ def find_metadata(directory: Path, split: Split) -> Path:
     )
 
 
-def read_contents(directory: Path, split: Split, tokenizer: Tokenizer, needs: Needs, *, workers: int = 8) -> Contents:
+def read_contents(
+    directory: Path, split: Split, tokenizer: Tokenizer, needs: CorpusRequirements, *, workers: int = 8
+) -> Contents:
     """Reads the metadata and the headers of all recordings; decodes nothing."""
     lines, bad = _lines(directory, split)
     speakers = needs.speakers or _speakers(directory, split, lines)
-    good: list[tuple[Line, Header, NDArray[np.int32]]] = []
+    good: list[tuple[MetadataLine, Header, NDArray[np.int32]]] = []
     read: list[Coverage] = []
     lost: list[Coverage] = []
     with ThreadPoolExecutor(workers) as pool:
@@ -151,17 +153,17 @@ class Recordings:
         self,
         directory: Path,
         split: Split,
-        needs: Needs,
+        needs: CorpusRequirements,
         *,
         units: Units,
         language: str,
         max_bad_share: float,
-        tell_bad: bool = True,
+        log_bad: bool = True,
     ) -> None:
         """Raises CorpusError for an empty corpus, or where more is bad, or dropped of the texts, than is allowed."""
         contents = read_contents(directory, split, Tokenizer(units, language), needs)
         clips, advice = len(contents.lines) + len(contents.bad), corpus_advice(units, language)
-        more = [*contents.lost.told()[:1], advice] if contents.lost.dropped else []
+        more = [*contents.lost.sentences()[:1], advice] if contents.lost.dropped else []
         refuse_bad(contents.bad, clips, max_bad_share, directory, more=more)
         refuse_dropped(contents.coverage, needs.max_dropped_text, str(directory), advice)
         if contents.bad and not contents.lines:
@@ -171,10 +173,10 @@ class Recordings:
             raise CorpusError(
                 f"{directory} holds no clip: expected id|text|normalized text on each line of its metadata"
             )
-        if contents.bad and tell_bad:
+        if contents.bad and log_bad:
             listing = "\n".join(listed(contents.bad))
             log.warning("%d of %d clips of %s are left out:\n%s", len(contents.bad), clips, directory, listing)
-        tell(contents.coverage, directory, units)
+        log_coverage(contents.coverage, directory, units)
         self.coverage = contents.coverage
         self.directory, self._lines, self._tokens = directory, contents.lines, contents.tokens
         self.bad = contents.bad
@@ -253,14 +255,14 @@ def _listing(directory: Path) -> str:
     return ", ".join(names[:8] + (["…"] if len(names) > 8 else [])) or "nothing"
 
 
-def _speakers(directory: Path, split: Split, lines: Sequence[Line]) -> tuple[str, ...]:
+def _speakers(directory: Path, split: Split, lines: Sequence[MetadataLine]) -> tuple[str, ...]:
     """Those of the training split, for the evaluation split too: a speaker's number must mean the same in both."""
     if split == "eval" and any((directory / name).is_file() for name in METADATA["train"]):
         lines, _ = _lines(directory, "train")
     return tuple(sorted({line.speaker for line in lines}))
 
 
-def _lines(directory: Path, split: Split) -> tuple[list[Line], list[BadClip]]:
+def _lines(directory: Path, split: Split) -> tuple[list[MetadataLine], list[BadClip]]:
     """The clips of a split. What is evaluated on is not trained on, also where metadata.csv lists all clips."""
     lines, bad = _read_metadata(find_metadata(directory, split))
     if split == "eval" or not has_eval_metadata(directory):
@@ -271,7 +273,7 @@ def _lines(directory: Path, split: Split) -> tuple[list[Line], list[BadClip]]:
     return (others + held, bad + held_bad) if split == "all" else (others, bad)
 
 
-def _read_metadata(metadata: Path) -> tuple[list[Line], list[BadClip]]:
+def _read_metadata(metadata: Path) -> tuple[list[MetadataLine], list[BadClip]]:
     lines, bad, seen = [], [], set[str]()
     for number, raw in enumerate(_text(metadata).split("\n"), 1):
         if not raw.strip():
@@ -285,7 +287,7 @@ def _read_metadata(metadata: Path) -> tuple[list[Line], list[BadClip]]:
         seen.add(clip)
         spoken = parts[2] if len(parts) > 2 and parts[2].strip() else parts[1]
         where = f"line {number} of {metadata.name}"
-        lines.append(Line(clip, spoken, parts[3].strip() if len(parts) > 3 else "", where))
+        lines.append(MetadataLine(clip, spoken, parts[3].strip() if len(parts) > 3 else "", where))
     return lines, bad
 
 
@@ -312,14 +314,14 @@ def _bad_line(parts: list[str], clip: str, seen: set[str]) -> str | None:
     return None
 
 
-def _header(directory: Path, line: Line) -> Header | str:
+def _header(directory: Path, line: MetadataLine) -> Header | str:
     try:
         return read_header(wav_path(directory, line.clip))
     except CorpusError as error:
         return str(error)
 
 
-def _unreadable(text: Encoded, coverage: Coverage, needs: Needs) -> str | None:
+def _unreadable(text: Encoded, coverage: Coverage, needs: CorpusRequirements) -> str | None:
     """Reason why too little of a text is left to learn from."""
     if coverage.dropped and len(text.tokens) == 0:
         return "no known symbol"
@@ -329,7 +331,7 @@ def _unreadable(text: Encoded, coverage: Coverage, needs: Needs) -> str | None:
 
 
 def _unusable(
-    line: Line, header: Header, tokens: NDArray[np.int32], needs: Needs, speakers: Sequence[str]
+    line: MetadataLine, header: Header, tokens: NDArray[np.int32], needs: CorpusRequirements, speakers: Sequence[str]
 ) -> str | None:
     frames = resampled_length(header.frames, header.sample_rate, needs.sample_rate) // needs.hop_length
     if frames < len(tokens):

@@ -86,7 +86,7 @@ def write_shards(
 
 
 class _Writer:
-    """Appends clips to shard files and remembers where each lies."""
+    """Appends clips to shard files and records the offset of each."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -39,7 +39,7 @@ _INDEX_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ShardRequirements:
     """Parameters that shards have to be made with."""
 
     sample_rate: int
@@ -87,7 +87,7 @@ def file_name(kind: str, shard: int) -> str:
 class Shards:
     """Shards as a source of examples. Reading takes views of mapped files: no copy, no lock."""
 
-    def __init__(self, directory: Path, wanted: Wanted) -> None:
+    def __init__(self, directory: Path, wanted: ShardRequirements) -> None:
         """Raises CorpusError where files are missing, cut or foreign, or the shards were made with other settings."""
         index = read_index(directory)
         _check_settings(directory, index, wanted)
@@ -170,7 +170,7 @@ def crc32(path: Path) -> int:
     return checksum
 
 
-def _check_settings(directory: Path, index: Mapping[str, Any], wanted: Wanted) -> None:
+def _check_settings(directory: Path, index: Mapping[str, Any], wanted: ShardRequirements) -> None:
     pairs = {"sample_rate": wanted.sample_rate, "text_units": wanted.units, "symbols": SYMBOLS_HASH}
     if wanted.units == "phonemes":
         pairs["language"] = wanted.language
@@ -188,7 +188,7 @@ def _check_settings(directory: Path, index: Mapping[str, Any], wanted: Wanted) -
 
 
 def _coverage(directory: Path, index: Mapping[str, Any]) -> Coverage | None:
-    """The coverage of the texts; None in shards of the time when nobody counted."""
+    """The coverage of the texts; None in shards of an older version, which did not count."""
     try:
         return None if index.get("texts") is None else from_json(index["texts"])
     except ValueError as error:

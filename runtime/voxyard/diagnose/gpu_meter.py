@@ -10,7 +10,7 @@ from typing import Any, Self
 from voxyard.diagnose.profile.stages import Figures, figures
 from voxyard.host import Gpu
 from voxyard.host.nvml import Session
-from voxyard.telemetry.sampler import GpuState, Sampler, Snapshot
+from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot
 
 NO_GPU = "not measured: no GPU"
 TURNED_OFF = "not measured: --no-gpu-monitoring"
@@ -55,7 +55,7 @@ class GpuMeter:
         self._cards = tuple(cards) if wanted else ()
         self._missing = NO_GPU if not cards else None if wanted else TURNED_OFF
         self._readings: list[dict[str, GpuState]] = []
-        self._sampler = Sampler(interval, only={gpu.uuid for _, gpu in self._cards}, on_snapshot=self._take)
+        self._sampler = GpuSampler(interval, only={gpu.uuid for _, gpu in self._cards}, on_snapshot=self._take)
 
     def __enter__(self) -> Self:
         """Raises HostError where there are GPUs and NVML does not answer."""

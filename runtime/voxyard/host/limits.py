@@ -34,7 +34,7 @@ _MOST_BATCH = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
+class RecommendedLimits:
     """Settings for one data GPU and one model GPU (the same card twice in single mode)."""
 
     batch_size: int
@@ -73,13 +73,13 @@ def nominal_gb(total_mib: int) -> int:
 
 def recommend(
     data_mib: int, model_mib: int, *, data_free_mib: int | None = None, model_free_mib: int | None = None
-) -> Recommendation:
+) -> RecommendedLimits:
     """Settings for two cards of these memory sizes: each limit by its own card, all else by the model GPU.
 
     Where the free memory is given, no limit exceeds it less the overhead of context and libraries.
     """
     data, model = _class(data_mib), _class(model_mib)
-    return Recommendation(
+    return RecommendedLimits(
         batch_size=model.batch_size,
         data_limit_mib=_within(data.data_limit_mib, data_free_mib),
         model_limit_mib=_within(model.model_limit_mib, model_free_mib),
@@ -139,7 +139,7 @@ def bark_worker_mib(asked: str) -> int:
     return BARK_WORKER_MIB[asked]
 
 
-def wanted_mib(gpu: Gpu, role: Role) -> int:
+def recommended_mib(gpu: Gpu, role: Role) -> int:
     """The limit that the policy `recommended` gives this card in this role while nothing else runs on it.
 
     Raises LimitsError where the card does not report its memory.
@@ -178,7 +178,7 @@ def bark_limit_mib(gpu: Gpu, *, policy: Policy = "recommended", shared_mib: int 
     """
     total, free = _memory(gpu)
     left = (shared_mib or free) - HEADROOM_MIB
-    limit = left if shared_mib or policy == "full" else min(wanted_mib(gpu, "model"), left)
+    limit = left if shared_mib or policy == "full" else min(recommended_mib(gpu, "model"), left)
     if limit < 1:
         raise LimitsError(
             f"GPU {gpu.index} ({gpu.name}) has only {free} of {total} MiB free, which leaves nothing for Bark beside "
@@ -190,7 +190,7 @@ def bark_limit_mib(gpu: Gpu, *, policy: Policy = "recommended", shared_mib: int 
 def _limit(gpu: Gpu, role: Role, policy: Policy, bark_mib: int) -> CardLimit:
     total, free = _memory(gpu)
     left = free - HEADROOM_MIB - bark_mib
-    limit = left if policy == "full" and not bark_mib else min(wanted_mib(gpu, role), left)
+    limit = left if policy == "full" and not bark_mib else min(recommended_mib(gpu, role), left)
     if limit < 1:
         beside = f" and {bark_mib} MiB for Bark" if bark_mib else ""
         raise LimitsError(

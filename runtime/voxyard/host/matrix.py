@@ -28,7 +28,7 @@ class TopologyError(HostError):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MatrixRow:
     """One device's row: a cell for each column, then what follows them, as it was written."""
 
     name: str
@@ -43,7 +43,7 @@ class Matrix:
 
     names: tuple[str, ...]
     rest: str
-    rows: Mapping[str, Row]
+    rows: Mapping[str, MatrixRow]
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ def _continues_affinity(line: str) -> bool:
     return all(_AFFINITY_CELL.fullmatch(word) for word in line.split())
 
 
-def _cut(rows: list[tuple[str, int, str]], count: int) -> Iterator[Row]:
+def _cut(rows: list[tuple[str, int, str]], count: int) -> Iterator[MatrixRow]:
     seen: set[str] = set()
     for name, number, text in rows:
         if name in seen:
@@ -149,7 +149,7 @@ def _cut(rows: list[tuple[str, int, str]], count: int) -> Iterator[Row]:
         seen.add(name)
         words = list(re.finditer(r"\S+", text))[:count]
         end = words[-1].end() if words else len(text)
-        yield Row(name, number, tuple(word.group() for word in words), text[end:])
+        yield MatrixRow(name, number, tuple(word.group() for word in words), text[end:])
 
 
 def _refuse_incomplete(matrix: Matrix, header: int, command: str) -> None:

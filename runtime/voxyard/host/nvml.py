@@ -202,7 +202,7 @@ def every_gpu() -> tuple[Gpu, ...]:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """`every_gpu`, for those who will use them: raises HostError where one of them is lost."""
+    """`every_gpu`, for callers that will use them: raises HostError where one of them is lost."""
     found = every_gpu()
     for gpu in found:
         if gpu.problem is not None:
@@ -219,7 +219,7 @@ def same_bus(one: str, other: str) -> bool:
 
 
 def handle_key(handle: Any) -> int:
-    """A number that tells handles apart: NVML hands out the same pointer for the same GPU in one session."""
+    """Number that identifies a handle: NVML hands out the same pointer for the same GPU in one session."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 

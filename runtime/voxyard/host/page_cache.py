@@ -79,11 +79,11 @@ class Pages:
 
 
 NOTHING = Pages()
-"""Of a look that reads no file."""
+"""Pages of a measurement that reads no file."""
 
 
 def drop(extents: Iterable[Extent]) -> Pages:
-    """Takes what is to be read out of the page cache, and looks what stayed there.
+    """Takes what is to be read out of the page cache, and counts what stayed there.
 
     Pages that are still to be written are written first. What lies in memory by its nature, or is cached where nobody
     here can drop it (by a server), counts as cached. A file that cannot be opened counts nothing: nor can it be read.
@@ -128,7 +128,7 @@ def _drop_of(path: Path, parts: Sequence[Extent]) -> Pages:
         return Pages(total, total, (f"what the other end of {kind} has cached cannot be dropped from here",))
     if kind in _OWN_CACHE:
         return Pages(total, total, (f"{kind} has a cache of its own, which cannot be dropped",))
-    if left and not _is_told(path, found):
+    if left and not _mincore_is_reliable(path, found):
         why = f"only their owner is told which pages of the files in {path.parent} are cached: run as their owner"
     return Pages(total, left, (why,) if left else ())
 
@@ -198,7 +198,7 @@ def _resident(descriptor: int, spans: Sequence[tuple[int, int]]) -> int:
     return count
 
 
-def _is_told(path: Path, found: os.stat_result) -> bool:
+def _mincore_is_reliable(path: Path, found: os.stat_result) -> bool:
     """True where mincore(2) is reliable: to others than a file's owner and its writers it calls every page cached."""
     user = os.geteuid()
     return user in (0, found.st_uid) or os.access(path, os.W_OK, effective_ids=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from voxyard.host.limits import HEADROOM_MIB, Role, nominal_gb, wanted_mib
+from voxyard.host.limits import HEADROOM_MIB, Role, nominal_gb, recommended_mib
 from voxyard.host.nvml import Gpu
 from voxyard.host.topology import PeerAccess, Topology, rank
 
@@ -153,7 +153,7 @@ class _Question:
 
     def short(self, gpu: Gpu, role: Role) -> str | None:
         """Reason why this card, which has no fault, does not fit this role; None where it fits."""
-        needed = (wanted_mib(gpu, role) if self.needed_mib is None else self.needed_mib) + HEADROOM_MIB
+        needed = (recommended_mib(gpu, role) if self.needed_mib is None else self.needed_mib) + HEADROOM_MIB
         needed += self.beside_mib
         free = gpu.memory_free_mib or 0
         if free >= needed:
@@ -225,7 +225,7 @@ def _pair(asked: _Question, found: list[_Candidate]) -> Pair:
         parts.append("they have no peer access, so copies go through the host")
     out = _left_out(asked)
     if out:
-        parts.append(f"without {_told(out)}")
+        parts.append(f"without {_sentence(out)}")
     return Pair(best.data, best.model, best.link, "; ".join(parts))
 
 
@@ -302,10 +302,10 @@ def _no_pair(asked: _Question) -> str:
             out[index] = said
     if not out:
         out = {index: said for index, gpu in known.items() if (said := asked.short(gpu, "model"))}
-    return f"no two GPUs of this host can be paired: {_told(out) or 'the GPUs given are not two of its GPUs'}"
+    return f"no two GPUs of this host can be paired: {_sentence(out) or 'the GPUs given are not two of its GPUs'}"
 
 
-def _told(out: dict[int, str]) -> str:
+def _sentence(out: dict[int, str]) -> str:
     return ", ".join(f"GPU{index} ({why})" for index, why in sorted(out.items()))
 
 

@@ -58,7 +58,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DeviceMemory:
     """Device memory in bytes. `reserved` is what driver and firmware keep; older drivers count it as used."""
 
     size: int
@@ -85,7 +85,7 @@ class Reading:
     memory_activity_ratio: float | None
     encoder_ratio: float | None
     decoder_ratio: float | None
-    memory: Memory | None
+    memory: DeviceMemory | None
     power_watts: float | None
     power_limit_watts: float | None
     temperature_celsius: float | None
@@ -100,7 +100,7 @@ class Reading:
 
 
 class GpuReader:
-    """Reads one GPU again and again; remembers what it does not support, and what was sampled last."""
+    """Reads one GPU repeatedly; keeps which values it does not support, and the time of the last sample."""
 
     def __init__(self, session: Session, handle: Any, *, processes: bool = False) -> None:
         self._session, self._handle, self._with_processes = session, handle, processes
@@ -176,12 +176,12 @@ class GpuReader:
             self._last_sample_us = samples[-1].time_us
         return samples
 
-    def _memory(self) -> Memory | None:
+    def _memory(self) -> DeviceMemory | None:
         version2 = self._ask("nvmlDeviceGetMemoryInfo", _memory_version(), key="memory v2")
         if version2 is not None:
-            return Memory(version2.total, version2.used, version2.free, version2.reserved)
+            return DeviceMemory(version2.total, version2.used, version2.free, version2.reserved)
         version1 = self._ask("nvmlDeviceGetMemoryInfo")
-        return None if version1 is None else Memory(version1.total, version1.used, version1.free, None)
+        return None if version1 is None else DeviceMemory(version1.total, version1.used, version1.free, None)
 
     def _temperature(self) -> float | None:
         celsius = self._ask("nvmlDeviceGetTemperatureV", 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from voxyard.settings.yaml_file import Entry, Remark, SettingsFile
+from voxyard.settings.yaml_file import FileEntry, FileNote, SettingsFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Alias:
 class Renamed:
     """A file's entries under their canonical names, with notes for the user and what could not be renamed."""
 
-    entries: tuple[Entry, ...]
-    notes: tuple[Remark, ...]
-    problems: tuple[Remark, ...]
+    entries: tuple[FileEntry, ...]
+    notes: tuple[FileNote, ...]
+    problems: tuple[FileNote, ...]
 
 
 def rename(file: SettingsFile, aliases: Iterable[Alias]) -> Renamed:
@@ -40,31 +40,31 @@ def rename(file: SettingsFile, aliases: Iterable[Alias]) -> Renamed:
     """
     table = {f"{section}.{alias.name}": alias for alias in aliases for section in alias.sections}
     kept = {entry.key: entry for entry in file.entries if entry.key not in table}
-    notes: list[Remark] = []
-    problems: list[Remark] = []
+    notes: list[FileNote] = []
+    problems: list[FileNote] = []
     for entry in file.entries:
         alias = table.get(entry.key)
         if alias is None:
             continue
         old, line = entry.key, entry.line
         if alias.key is None:
-            notes.append(Remark(line, f"{old} has no effect any more{_tail(alias)}"))
+            notes.append(FileNote(line, f"{old} has no effect any more{_tail(alias)}"))
             continue
         value = entry.value
         if alias.values is not None:
             if type(value) is not bool or value not in alias.values:
-                problems.append(Remark(line, f"{old}: found {_word(value)}, expected true or false"))
+                problems.append(FileNote(line, f"{old}: found {_word(value)}, expected true or false"))
                 continue
             value = alias.values[value]
         other = kept.get(alias.key)
         if other is not None and (type(other.value), other.value) != (type(value), value):
             said = f"{other.old_key or other.key} on line {other.line} says {_word(other.value)}"
             text = f"{old} asks for {alias.key} {_word(value)}, but {said}: keep {alias.key} alone"
-            problems.append(Remark(line, text))
+            problems.append(FileNote(line, text))
             continue
         section, _, name = alias.key.partition(".")
-        kept.setdefault(alias.key, Entry(section, name, value, line, old))
-        notes.append(Remark(line, f"{old} is now {alias.key}, taken as {_word(value)}{_tail(alias)}"))
+        kept.setdefault(alias.key, FileEntry(section, name, value, line, old))
+        notes.append(FileNote(line, f"{old} is now {alias.key}, taken as {_word(value)}{_tail(alias)}"))
     return Renamed(tuple(kept.values()), tuple(notes), tuple(problems))
 
 

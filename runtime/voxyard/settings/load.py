@@ -16,7 +16,7 @@ from voxyard.settings.aliases import Alias, rename
 from voxyard.settings.errors import SettingsError
 from voxyard.settings.fields import GROUPS, PREFIX, Section, Setting, section_type, settings_of, variable_of
 from voxyard.settings.values import from_file, from_text
-from voxyard.settings.yaml_file import Entry, Remark, SectionHead
+from voxyard.settings.yaml_file import FileEntry, FileNote, SectionHead
 
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"
 HOST_PLAN_VARIABLE = f"{PREFIX}HOST_PLAN"
@@ -134,7 +134,7 @@ def _from_file(path: Path, known: Mapping[str, Setting], aliases: tuple[Alias, .
         try:
             values[setting.key] = from_file(setting, entry.value), f"{prefix}{path}:{entry.line}"
         except SettingsError as error:
-            problems.append(Remark(entry.line, f"{entry.old_key or entry.key}: {error}"))
+            problems.append(FileNote(entry.line, f"{entry.old_key or entry.key}: {error}"))
     told = [
         [f"{prefix}{path}:{each.line}: {each.text}" for each in sorted(remarks, key=lambda remark: remark.line)]
         for remarks in (problems, renamed.notes)
@@ -150,17 +150,17 @@ def _take(source: _Source, setting: Setting, value: object, origin: str) -> None
 
 
 def _unknown_names(
-    heads: Iterable[SectionHead], entries: Iterable[Entry], known: Mapping[str, Setting]
-) -> Iterator[Remark]:
+    heads: Iterable[SectionHead], entries: Iterable[FileEntry], known: Mapping[str, Setting]
+) -> Iterator[FileNote]:
     sections = list(dict.fromkeys(each.section for each in known.values()))
     for head in heads:
         if head.name not in sections:
-            yield Remark(head.line, _unknown_section(head.name, sections, known))
+            yield FileNote(head.line, _unknown_section(head.name, sections, known))
         elif head.misshapen:
-            yield Remark(head.line, f"section {head.name}: expected keys below it, found {head.misshapen}")
+            yield FileNote(head.line, f"section {head.name}: expected keys below it, found {head.misshapen}")
     for entry in entries:
         if entry.section in sections and entry.key not in known:
-            yield Remark(entry.line, _unknown_key(entry.section, entry.name, known))
+            yield FileNote(entry.line, _unknown_key(entry.section, entry.name, known))
 
 
 def _unknown_section(section: str, sections: list[str], known: Mapping[str, Setting]) -> str:

@@ -22,7 +22,7 @@ DEEPEST = 20  # levels of nesting; a settings file has two
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """One `key: value` of a section with its line and, where it was renamed, the key that stands there."""
 
     section: str
@@ -47,7 +47,7 @@ class SectionHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class FileNote:
     """A sentence about one line of the file."""
 
     line: int
@@ -59,8 +59,8 @@ class SettingsFile:
     """Parsed settings file, with the names that are duplicated or invalid in it."""
 
     sections: tuple[SectionHead, ...] = ()
-    entries: tuple[Entry, ...] = ()
-    problems: tuple[Remark, ...] = ()
+    entries: tuple[FileEntry, ...] = ()
+    problems: tuple[FileNote, ...] = ()
 
     def only(self, names: Collection[str]) -> SettingsFile:
         """The file as if the sections `names` were all that stands in it."""
@@ -79,15 +79,15 @@ def read(path: Path) -> SettingsFile:
     if not isinstance(root, yaml.MappingNode):
         expected = "expected sections such as `training:` with keys below them"
         raise SettingsError(f"{path}:{_line(root)}: {expected}, found {_kind(root)}")
-    problems: list[Remark] = []
+    problems: list[FileNote] = []
     sections: list[SectionHead] = []
-    entries: list[Entry] = []
+    entries: list[FileEntry] = []
     for section, line, body in _unique_keys(root, "section ", problems):
         keys = isinstance(body, yaml.MappingNode)
         sections.append(SectionHead(section, line, None if keys or body.tag == _NULL else _kind(body)))
         if isinstance(body, yaml.MappingNode):
             for name, key_line, node in _unique_keys(body, f"{section}.", problems):
-                entries.append(Entry(section, name, _plain(node), key_line))
+                entries.append(FileEntry(section, name, _plain(node), key_line))
     return SettingsFile(tuple(sections), tuple(entries), tuple(problems))
 
 
@@ -188,17 +188,19 @@ for _tag, _pattern, _first in _SCALARS:
     _Loader.add_implicit_resolver(_tag, re.compile(_pattern), _first)
 
 
-def _unique_keys(mapping: yaml.MappingNode, what: str, problems: list[Remark]) -> Iterator[tuple[str, int, yaml.Node]]:
+def _unique_keys(
+    mapping: yaml.MappingNode, what: str, problems: list[FileNote]
+) -> Iterator[tuple[str, int, yaml.Node]]:
     """The pairs of a mapping as (key, line, value); a key's second appearance is a problem."""
     lines: dict[str, int] = {}
     for key_node, node in mapping.value:
         line = _line(key_node)
         if not isinstance(key_node, yaml.ScalarNode):
-            problems.append(Remark(line, f"expected a name before the colon, found {_kind(key_node)}"))
+            problems.append(FileNote(line, f"expected a name before the colon, found {_kind(key_node)}"))
             continue
         key = str(key_node.value)
         if key in lines:
-            problems.append(Remark(line, f"{what}{key} stands here a second time, first on line {lines[key]}"))
+            problems.append(FileNote(line, f"{what}{key} stands here a second time, first on line {lines[key]}"))
             continue
         lines[key] = line
         yield key, line, node

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Caller:
-    """Makes one call at a time in a daemon thread of its own, so that one which hangs holds up nobody else.
+    """Makes one call at a time in a daemon thread of its own, so that one which hangs blocks no other.
 
     There is never more than this one thread: while `busy` it takes no further call. `changed` is notified when a call
     has ended. All but the call itself belongs to one thread, the owner's.

@@ -63,7 +63,7 @@ class ExpectedConfigurations(Collector):
         self._expected: tuple[tuple[str, str, str], ...] = ()
 
     def collect(self) -> Iterator[Metric]:
-        """One series a service; none where the file is missing, or cannot be read: nothing is known then."""
+        """One series a service; none where the file is missing or cannot be read."""
         self._read_again()
         family = GaugeMetricFamily(
             "voxyard_configuration_expected_info",
@@ -85,4 +85,4 @@ class ExpectedConfigurations(Collector):
             self._expected = expected_configurations(self._file.path)
         except TelemetryError as error:
             self._expected = ()
-            log.warning("it is not known what should run here: %s", error)
+            log.warning("the expected configuration of this host is unknown: %s", error)

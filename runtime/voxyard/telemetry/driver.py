@@ -65,7 +65,7 @@ class Driver:
 
 
 class Card:
-    """The GPU at one index of an open session. `gpu` is who it says it is, None until it has said so."""
+    """The GPU at one index of an open session. `gpu` has its identity, None until it was read."""
 
     def __init__(
         self, index: int, driver: Driver, caller: Caller, *, only: Collection[str] | None, processes: bool

@@ -61,7 +61,7 @@ class ExpectedWorkloads(Collector):
         try:
             self._expected = expected_workloads(self._file.path)
         except TelemetryError as error:
-            log.warning("the plan that was read before stays in force: %s", error)
+            log.warning("the host plan that was read before stays in force: %s", error)
 
 
 def _is_entry(entry: Any) -> bool:

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from voxyard.telemetry.configuration import ExpectedConfigurations, tell_configuration
 from voxyard.telemetry.expected import ExpectedWorkloads
 from voxyard.telemetry.gpu_collector import GpuCollector
-from voxyard.telemetry.sampler import Sampler
+from voxyard.telemetry.sampler import GpuSampler
 from voxyard.telemetry.server import MetricsServer, serve
 from voxyard.telemetry.web_config import read_web_config
 
@@ -57,7 +57,7 @@ class Exporter:
         """Raises TelemetryError where the plan, the web configuration or the address cannot be used."""
         web = read_web_config(config.web_config) if config.web_config else None
         registry = CollectorRegistry()
-        self.sampler = Sampler(config.interval, processes=config.processes)
+        self.sampler = GpuSampler(config.interval, processes=config.processes)
         registry.register(GpuCollector(self.sampler))
         if config.plan is not None:
             registry.register(ExpectedWorkloads(config.plan))
@@ -90,11 +90,11 @@ class Exporter:
         return self._health()
 
 
-def become(config: Config) -> NoReturn:
-    """Turn this process into one that exports; it keeps its number.
+def exec_exporter(config: Config) -> NoReturn:
+    """Replaces this process by an exporter with the same process ID.
 
-    A fresh interpreter leaves behind what read the settings: about a third of the memory that an exporter, which runs
-    on every host for ever, would hold.
+    A fresh interpreter drops the modules that read the settings: about a third of the memory that an exporter on
+    every host would hold for ever.
     """
     os.execv(sys.executable, [sys.executable, "-P", "-m", "voxyard.telemetry", config.to_json()])  # noqa: S606
 

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from voxyard.host.readings import Reading
 from voxyard.host.topology import rank
-from voxyard.telemetry.sampler import GpuState, Sampler, Snapshot
+from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot
 
 _GPU = ("uuid", "gpu")
 
@@ -20,7 +20,7 @@ Series = Iterator[tuple[Labels, float]]  # further labels, value
 class GpuCollector(Collector):
     """Yields metric families from a snapshot; a scrape reads memory and never waits for a driver."""
 
-    def __init__(self, sampler: Sampler) -> None:
+    def __init__(self, sampler: GpuSampler) -> None:
         self._sampler = sampler
 
     def collect(self) -> Iterator[Metric]:

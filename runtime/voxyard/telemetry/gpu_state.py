@@ -12,7 +12,7 @@ from voxyard.host.readings import Reading, Sample
 log = logging.getLogger("voxyard.telemetry")
 
 SILENT_PASSES = 3
-"""Passes in a row that refuse everything until a GPU is down: one bad moment pages nobody."""
+"""Passes in a row that refuse everything until a GPU is down: a single refused pass raises no alert."""
 
 _LAST_SECOND_US = 1_000_000
 _NO_SAMPLES_SECONDS = 5.0  # the driver's windows end every 1/6 to 1 s
@@ -77,7 +77,7 @@ class KnownGpu:
     silent: int = 0  # passes in a row in which it refused everything
 
     def met(self, gpu: Gpu) -> None:
-        """It said who it is, which does not mean that it measures anything."""
+        """Updates its identity; whether it measures anything is another matter."""
         self.gpu = replace(gpu, problem=self.gpu.problem)
 
     def take(self, reading: Reading, now: float) -> None:

@@ -20,7 +20,7 @@ from rich.text import Text
 from voxyard.host.nvml import Session
 from voxyard.host.readings import Reading
 from voxyard.telemetry.errors import TelemetryError
-from voxyard.telemetry.sampler import GpuState, Sampler, Snapshot
+from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot
 
 if TYPE_CHECKING:
     from _csv import Writer
@@ -56,7 +56,7 @@ def snapshots(interval: float, duration: float | None) -> Iterator[Snapshot]:
         pass  # a machine that never had GPUs is told so; one that loses its driver later is watched on
     passes: queue.Queue[Snapshot] = queue.Queue()
     end = None if duration is None else time.monotonic() + duration
-    with Sampler(interval, on_snapshot=passes.put):
+    with GpuSampler(interval, on_snapshot=passes.put):
         while end is None or time.monotonic() < end:
             left = None if end is None else max(0.0, end - time.monotonic())
             try:

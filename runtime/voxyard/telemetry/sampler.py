@@ -21,7 +21,7 @@ from voxyard.telemetry.caller import Caller
 from voxyard.telemetry.driver import Card, Driver
 from voxyard.telemetry.gpu_state import KnownGpu, Xid
 
-__all__ = ["HUNG_SECONDS", "REOPEN_SECONDS", "GpuState", "Sampler", "Snapshot", "Xid"]
+__all__ = ["HUNG_SECONDS", "REOPEN_SECONDS", "GpuSampler", "GpuState", "Snapshot", "Xid"]
 
 log = logging.getLogger("voxyard.telemetry")
 
@@ -67,7 +67,7 @@ class Snapshot:
     problem: str | None = None  # why the pass failed, or what of it did
 
 
-class Sampler:
+class GpuSampler:
     """Reads all GPUs every `interval` seconds, each in a thread of its own; `snapshot` is the latest result.
 
     A lost GPU, one that hangs, a driver that is restarted or not there at all are states that it reports and leaves by
@@ -124,7 +124,7 @@ class Sampler:
         self.stop()
 
     def stale_after(self) -> float:
-        """Seconds without any answer of the driver after which a snapshot no longer says how things are."""
+        """Seconds without any answer of the driver after which a snapshot counts as stale."""
         return HUNG_SECONDS + 2 * self.interval
 
     def age(self) -> float:
@@ -205,7 +205,7 @@ class Sampler:
         return Card(index, driver, self._callers[index], only=self._only, processes=self._processes)
 
     def _ask(self) -> list[Caller]:
-        """One pass over all GPUs whose thread is free, and Xids and links from the driver; those who were asked."""
+        """Starts a pass over all GPUs whose thread is free, and asks the driver for Xids and links; its threads."""
         if self._open is None or self._problem is not None:
             return []
         cards = [card for card in self._cards if card.wanted and not card.lost and card.caller.free]
@@ -218,7 +218,7 @@ class Sampler:
         return asked
 
     def _unseen(self, asked: Sequence[Caller]) -> list[Caller]:
-        """Those of whom no snapshot told yet: the first one waits for them, so that it is whole."""
+        """Busy threads of GPUs that are in no snapshot yet: the first snapshot waits for them."""
         if self._only is not None and all(uuid in self._known for uuid in self._only):
             return []
         seen = {state.gpu.index for state in self.snapshot.gpus} if self.snapshot else set()

@@ -14,7 +14,7 @@ from voxyard.trainer.trainable import Trainable
 if TYPE_CHECKING:
     from voxyard.corpus import Example
     from voxyard.trainer.report import Report
-    from voxyard.trainer.synthesis import Spoken
+    from voxyard.trainer.synthesis import SynthesizedFile
 
 __all__ = [
     "DataConfig",
@@ -37,12 +37,12 @@ def train(config: TrainConfig) -> Report:
     Raises TrainerError, CorpusError or HostError with what was found, what was expected and what to do.
     """
     from voxyard.trainer import checkpoint
-    from voxyard.trainer.autotune.tuner import decide
+    from voxyard.trainer.autotune.tuner import choose_strategy
     from voxyard.trainer.corpora import open_corpora
-    from voxyard.trainer.devices.auto_settings import settle
+    from voxyard.trainer.devices.auto_settings import apply_auto_settings
     from voxyard.trainer.devices.tensorflow_setup import prepare
 
-    config = decide(settle(config))
+    config = choose_strategy(apply_auto_settings(config))
     corpora = open_corpora(config)
     devices = prepare(config)  # before anything else touches TensorFlow
     from voxyard.trainer.loop import Run
@@ -51,7 +51,7 @@ def train(config: TrainConfig) -> Report:
         return Run(config, devices, corpora).execute()
 
 
-def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None = None) -> Spoken:
+def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None = None) -> SynthesizedFile:
     """Speaks `text` with the model of a checkpoint into the WAV file `out` (see voxyard.trainer.synthesis)."""
     import_tensorflow()
     from voxyard.trainer.synthesis import synthesize as speak

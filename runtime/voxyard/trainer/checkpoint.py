@@ -32,7 +32,7 @@ class CheckpointError(TrainerError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A verified checkpoint: where it is, what it says of itself, and its arrays."""
+    """A verified checkpoint: its path, its metadata and its arrays."""
 
     path: Path
     step: int

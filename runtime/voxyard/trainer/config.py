@@ -1,4 +1,4 @@
-"""The trainer's settings: each one is written here once; flags, variables, YAML keys and documentation come from it."""
+"""The trainer's settings: each is defined once; flags, variables, YAML keys and documentation follow from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ModelConfig(Section):
         None, "Your own model, as package.module:factory (see Trainable).", flag="--model-module"
     )
     text_units: Literal["characters", "phonemes"] = setting(
-        "characters", "What a token is; phonemes come from espeak-ng."
+        "characters", "Unit of a token; phonemes come from espeak-ng."
     )
     language: str = setting("en-us", "The espeak-ng voice that turns text into phonemes.")
     sample_rate: int = setting(22050, "Rate to which every clip is resampled.", unit="Hz", ge=8000, le=48000)
@@ -132,9 +132,7 @@ class TrainingConfig(Section):
     strategy_steps: int = setting(
         30, "Steps of each strategy that --strategy auto times.", unit="steps", ge=5, le=10_000
     )
-    retime: bool = setting(
-        False, "With --strategy auto: time them again, whatever is remembered of this host and model."
-    )
+    retime: bool = setting(False, "With --strategy auto: time the strategies again, and ignore the cached result.")
     batch_size: int | None = setting(
         None,
         "Clips in a micro-batch on one device.",
@@ -194,7 +192,7 @@ class TelemetryConfig(Section):
     image_every: int = setting(500, "Steps between two spectrograms in TensorBoard.", unit="steps", ge=1)
     sample_text: str = setting(
         "The old sailor opens the heavy door.",
-        "What the model says at each checkpoint, into samples/ of --checkpoint-dir; empty for no samples.",
+        "Sentence spoken at each checkpoint, into samples/ of --checkpoint-dir; empty for no samples.",
     )
 
 

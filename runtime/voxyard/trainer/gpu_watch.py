@@ -8,7 +8,7 @@ from typing import Self
 
 from voxyard.host import Gpu
 from voxyard.host.nvml import Session
-from voxyard.telemetry.sampler import GpuState, Sampler, Snapshot
+from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot
 
 
 class GpuWatch:
@@ -17,7 +17,7 @@ class GpuWatch:
     def __init__(self, cards: Sequence[tuple[str, Gpu]], *, interval: float = 1.0) -> None:
         self._cards = tuple(cards)
         self._readings: list[dict[str, GpuState]] = []
-        self._sampler = Sampler(interval, only={gpu.uuid for _, gpu in self._cards}, on_snapshot=self._take)
+        self._sampler = GpuSampler(interval, only={gpu.uuid for _, gpu in self._cards}, on_snapshot=self._take)
 
     def __enter__(self) -> Self:
         """Raises HostError where there are GPUs and NVML does not answer."""

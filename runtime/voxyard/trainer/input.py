@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus import CorpusError, Example, ExampleSource, allowed_bad
-from voxyard.trainer.sampler import BatchPlan, Bucket, Sampler
+from voxyard.trainer.sampler import BatchPlan, BatchSampler, Bucket
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -48,7 +48,7 @@ class BatchAssembler:
     """Makes the arrays of a planned batch. A clip that turns out broken is replaced by its neighbour in the bucket."""
 
     def __init__(
-        self, source: ExampleSource, sampler: Sampler, *, hop_length: int, seed: int, max_bad_share: float
+        self, source: ExampleSource, sampler: BatchSampler, *, hop_length: int, seed: int, max_bad_share: float
     ) -> None:
         self._source, self._sampler = source, sampler
         self._hop, self._seed = hop_length, seed

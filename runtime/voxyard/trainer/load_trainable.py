@@ -1,4 +1,4 @@
-"""Makes the trainable of a run: our own model, or the one that `--model-module` names."""
+"""Loads the trainable of a run: voxyard's own model, or the one that `--model-module` names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Factory = Callable[[TrainConfig, tuple[str, ...]], Trainable]
 
 
 def load_trainable(config: TrainConfig, speakers: tuple[str, ...]) -> Trainable:
-    """Our own model, or the one of `model.module`.
+    """The trainable of `model.module`, or voxyard's own model without one.
 
     Raises TrainerError where the module, the factory or a part of the protocol is missing.
     """

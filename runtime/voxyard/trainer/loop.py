@@ -1,4 +1,4 @@
-"""The loop: sets a run up, lets its batches walk through input, features, ring and step, and reports."""
+"""Training loop: sets a run up, moves batches through input, features, ring and step, and reports."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.observer import Observer
 from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, write_report
-from voxyard.trainer.sampler import Sampler, plan_buckets
+from voxyard.trainer.sampler import BatchSampler, plan_buckets
 from voxyard.trainer.samples import write_sample
 from voxyard.trainer.step import TrainStep
-from voxyard.trainer.validation import Validation
+from voxyard.trainer.validation import HeldOutValidation
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -76,7 +76,7 @@ class Run:
         config, source = self.config, self.corpora.training
         frames, tokens = source.samples // config.model.hop_length, source.token_lengths
         self.buckets = plan_buckets(frames, tokens, rows=self.rows, most=config.data.buckets)
-        self.sampler = Sampler(
+        self.sampler = BatchSampler(
             frames,
             tokens,
             buckets=self.buckets if config.data.static_shapes else None,
@@ -112,7 +112,7 @@ class Run:
             self.step.restore(found.state)
             for name, mine in self._identity().items():
                 if (was := found.meta.get(name)) != mine:
-                    log.warning("The run goes on, but not as it would have: %s was %s and is now %s", name, was, mine)
+                    log.warning("The resumed run differs from the run before: %s was %s and is now %s", name, was, mine)
             log.info("Resuming from %s at step %d", found.path, found.step)
             best = found.meta.get("best")
             return found.step, math.inf if best is None else float(best)
@@ -137,7 +137,7 @@ class Run:
         return min(ends)
 
     def pipeline(self, first: int, end: int | None) -> Pipeline:
-        """The way of the batches of steps `first` to `end` − 1 to the model device."""
+        """Pipeline of the batches of steps `first` to `end` − 1 to the model device."""
         mels = self.config.model.mels if self.corpora.training.feature_names else None
         hop = self.config.model.hop_length
         largest = max(batch_bytes(bucket, self.rows, hop, mels) for bucket in self.buckets)
@@ -168,7 +168,9 @@ class Run:
             )
             return self._train(pipeline, held_out, observer, warm_up)
 
-    def _train(self, pipeline: Pipeline, held_out: Validation | None, observer: Observer, warm_up: str) -> Report:
+    def _train(
+        self, pipeline: Pipeline, held_out: HeldOutValidation | None, observer: Observer, warm_up: str
+    ) -> Report:
         """The list of what happens in a step."""
         every, training = self.config.telemetry, self.config.training
         log.info("The first step in each length bucket is slow: its functions are traced and compiled")
@@ -201,7 +203,7 @@ class Run:
                 self._fetch_losses(step, means, observer)
                 self.metrics.variation(self.clock.variation)
                 self.metrics.epoch(staged.plan.epoch)
-                memory.look(step)
+                memory.sample(step)
             if held_out is not None and (step % training.validate_every == 0 or at_end):
                 self._validate(step, held_out, observer)
                 last = time.perf_counter()
@@ -230,11 +232,11 @@ class Run:
                 exit_code=1,
             )
 
-    def _open_validation(self) -> Validation | None:
+    def _open_validation(self) -> HeldOutValidation | None:
         source, config = self.corpora.validation, self.config
         if source is None:
             return None
-        return Validation(
+        return HeldOutValidation(
             source,
             self.buckets,
             rows=self.rows // self.step.replicas,
@@ -242,13 +244,13 @@ class Run:
             max_bad_share=config.data.max_bad_share,
         )
 
-    def _validate(self, step: int, held_out: Validation, observer: Observer) -> None:
+    def _validate(self, step: int, held_out: HeldOutValidation, observer: Observer) -> None:
         with self.metrics.during("validate"):
             self._validation = held_out.run(self.step, self.metrics.progress)
         if self._validation:
             observer.validation(step, self._validation)
 
-    def _show(self, step: int, held_out: Validation | None, observer: Observer) -> None:
+    def _show(self, step: int, held_out: HeldOutValidation | None, observer: Observer) -> None:
         """Pictures for TensorBoard, where the trainable draws some."""
         draw = getattr(self.step.trainable, "pictures", None)
         if draw is None or held_out is None or not self.config.telemetry.tensorboard:
@@ -293,7 +295,7 @@ class Run:
         return step
 
     def _speak(self, step: int) -> None:
-        """A sample beside the checkpoint; none where somebody waits for the end."""
+        """Writes a sample beside the checkpoint; none where the run was asked to stop."""
         training, text = self.config.training, self.config.telemetry.sample_text
         if text and self._stop is None:
             with self.metrics.during("sample"), self.step.scope():

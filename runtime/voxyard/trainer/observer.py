@@ -1,4 +1,4 @@
-"""Output of a run while it goes: metrics, TensorBoard, and a progress bar or plain lines."""
+"""Output of a run in progress: metrics, TensorBoard, and a progress bar or plain lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAST_READ_SECONDS = 30.0
 
 
 class Observer:
-    """Tells metrics, TensorBoard and the person at the terminal what the run does."""
+    """Reports the progress of a run to metrics, TensorBoard and the terminal."""
 
     def __init__(
         self, config: TelemetryConfig, metrics: TrainMetrics, directory: Path, *, first: int, end: int | None

@@ -102,7 +102,7 @@ class MemoryGrowth:
         self._base: int | None = None
         self.growth: float | None = None
 
-    def look(self, step: int) -> None:
+    def sample(self, step: int) -> None:
         """Reads the memory, from then on that it counts."""
         if step < self._from:
             return
@@ -274,7 +274,7 @@ class Report:
                 ", ".join(f"{name} {count}" for name, count in self.traces.items()),
                 f"{self.buckets} length buckets",
             ),
-            *(("texts", "", said) for said in (self.texts.told() if self.texts else ())),
+            *(("texts", "", said) for said in (self.texts.sentences() if self.texts else ())),
             ("clips replaced", str(self.bad_clips), "could not be read while training"),
             ("checkpoint", self.checkpoint or "none", ""),
         ]

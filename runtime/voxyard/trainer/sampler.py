@@ -68,7 +68,7 @@ def smallest_fitting(frames: Lengths, tokens: Lengths, buckets: tuple[Bucket, ..
     return fitting
 
 
-class Sampler:
+class BatchSampler:
     """The endless list of a run's batches. Any step can be asked for: a resumed run goes on with the next batch."""
 
     def __init__(

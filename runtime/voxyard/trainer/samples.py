@@ -1,4 +1,4 @@
-"""Samples: what the model says at a checkpoint, as a WAV file that one can listen to while the run goes on."""
+"""Samples: a sentence synthesized at each checkpoint, as a WAV file to listen to during the run."""
 
 from __future__ import annotations
 

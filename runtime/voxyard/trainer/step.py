@@ -69,7 +69,7 @@ class TrainStep:
         scope: AbstractContextManager[Any] = self._strategy.scope() if self._strategy else tf.device(self.devices.model)
         return scope
 
-    # -- the way of a batch ----------------------------------------------------------------------------------------
+    # -- a batch --------------------------------------------------------------------------------------------------
 
     def stage(self, arrays: Arrays) -> Any:
         """Work of the ring's producer: features on the data device, the result onto the model device.

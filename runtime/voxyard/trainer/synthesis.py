@@ -29,7 +29,7 @@ CLIP_FRAMES = 64  # lengths are rounded up to this, so that few shapes are trace
 
 
 @dataclass(frozen=True)
-class Spoken:
+class SynthesizedFile:
     """Synthesised speech, written to a file."""
 
     path: Path
@@ -40,7 +40,7 @@ class Spoken:
     texts: Coverage | None = None  # what became of the text's characters, where the model says that
 
 
-def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> Spoken:
+def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> SynthesizedFile:
     """Speaks `text` into `out` (WAV, 16 bit), and the mel spectrogram (frames, mels) into `mel` (.npy) if asked.
 
     On the CPU: one sentence needs no GPU, and a running training keeps its memory. Raises TrainerError or CorpusError.
@@ -51,7 +51,7 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> Spok
     trainable = load_trainable(config, tuple(found.meta["speakers"]))
     read = getattr(trainable, "read_text", None)
     coverage = None if read is None else coverage_of(read(text))
-    for sentence in coverage.told() if coverage else ():
+    for sentence in coverage.sentences() if coverage else ():
         log.warning("%s", sentence)
     model = trainable.build()
     variables = named_weights(model)
@@ -69,7 +69,7 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> Spok
     samples = trainable.speak(model, text)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_wav(out, samples, trainable.sample_rate)
-    return Spoken(out, len(samples) / trainable.sample_rate, trainable.sample_rate, found.step, mel, coverage)
+    return SynthesizedFile(out, len(samples) / trainable.sample_rate, trainable.sample_rate, found.step, mel, coverage)
 
 
 def features_of_clip(config: TrainConfig) -> Callable[[Example], Mapping[str, NDArray[np.float32]]]:

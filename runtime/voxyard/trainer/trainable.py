@@ -34,7 +34,7 @@ class Trainable(Protocol):
         """Graph code that runs on the data device; static shapes."""
 
     def build(self) -> keras.Model:
-        """The model with all its variables; called where the variables shall live."""
+        """The model with all its variables; called in the scope of the device that holds the variables."""
 
     def losses(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Losses per clip, each float32 (B,); the mean of `total` is minimised.

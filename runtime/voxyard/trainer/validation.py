@@ -9,13 +9,13 @@ import numpy as np
 
 from voxyard.corpus import ExampleSource
 from voxyard.trainer.input import BatchAssembler, HostBatch
-from voxyard.trainer.sampler import BatchPlan, Bucket, Sampler, smallest_fitting
+from voxyard.trainer.sampler import BatchPlan, BatchSampler, Bucket, smallest_fitting
 from voxyard.trainer.step import Arrays, TrainStep
 
 log = logging.getLogger("voxyard.trainer")
 
 
-class Validation:
+class HeldOutValidation:
     """The held-out clips as batches. The buckets are the training's, so that nothing is traced for other shapes."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Validation:
         frames = source.samples // hop_length
         self._fitting = smallest_fitting(frames, source.token_lengths, tuple(buckets))
         self._buckets, self._rows = tuple(buckets), rows
-        everything = Sampler(frames, source.token_lengths, buckets=None, rows=1, seed=0, window=0)
+        everything = BatchSampler(frames, source.token_lengths, buckets=None, rows=1, seed=0, window=0)
         self._assemble = BatchAssembler(source, everything, hop_length=hop_length, seed=0, max_bad_share=max_bad_share)
         left_out = int((self._fitting < 0).sum())
         if left_out:

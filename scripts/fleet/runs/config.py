@@ -14,7 +14,7 @@ from fleet.errors import FleetError
 from voxyard.settings import Loaded, Setting, SettingsError, load, settings_of
 from voxyard.trainer.aliases import ALIASES
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.host_plan import PLAN, fit
+from voxyard.trainer.devices.host_plan import PLAN, apply_host_plan
 from voxyard.trainer.devices.placement import refuse_settings_without_effect
 from voxyard.trainer.errors import TrainerError
 
@@ -100,7 +100,7 @@ def judge(settings: Settings, *, name: str = "the run's settings", plan: bytes =
             )
         except SettingsError as error:
             raise FleetError("\n".join(_shown(problem, shown) for problem in error.problems)) from None
-    fitted = fit(
+    fitted = apply_host_plan(
         Loaded(
             loaded.config,
             {key: _shown(origin, shown) for key, origin in loaded.origins.items()},

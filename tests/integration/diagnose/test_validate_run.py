@@ -19,8 +19,8 @@ from forked import run_forked
 from runs import environment, write_tones
 from scenario import Scenario
 
-from voxyard.diagnose.dry_run import rehearse, rows_of, scratch, with_corpus
-from voxyard.diagnose.validate.checks import Inspection, refuses
+from voxyard.diagnose.dry_run import build_dry_run, rows_of, scratch, with_corpus
+from voxyard.diagnose.validate.checks import ValidationChecks, refuses
 from voxyard.diagnose.validate.result import CheckError
 from voxyard.host import Gpu
 from voxyard.trainer import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
@@ -56,62 +56,62 @@ def config(corpus: Path | None, **model: Any) -> TrainConfig:
 
 
 @pytest.fixture
-def inspection(tones: Path, tmp_path: Path) -> Inspection:
+def checks(tones: Path, tmp_path: Path) -> ValidationChecks:
     """The checks with devices that are set up already: TensorFlow's are those of this test process."""
-    made = Inspection(config(tones), tmp_path)
+    made = ValidationChecks(config(tones), tmp_path)
     made.devices = devices()
     return made
 
 
 @pytest.fixture
-def built(inspection: Inspection) -> Inspection:
+def built(checks: ValidationChecks) -> ValidationChecks:
     """The same, with the model built."""
-    inspection.run = rehearse(inspection.config, inspection.devices, inspection.directory)
-    return inspection
+    checks.run = build_dry_run(checks.config, checks.devices, checks.directory)
+    return checks
 
 
-def test_a_model_on_its_device_gives_finite_losses(inspection: Inspection) -> None:
-    found = inspection.model()
+def test_a_model_on_its_device_gives_finite_losses(checks: ValidationChecks) -> None:
+    found = checks.model()
     assert found.measured["clips"] == 4
     assert found.measured["parameters"] > 0
     assert np.isfinite(found.measured["loss"])
     assert any("on CPU:1" in line for line in found.figures)
 
 
-def test_a_weight_on_another_device_fails_the_check(inspection: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_weight_on_another_device_fails_the_check(checks: ValidationChecks, monkeypatch: pytest.MonkeyPatch) -> None:
     import voxyard.diagnose.validate.checks as module
 
     def elsewhere(*arguments: Any) -> Any:
-        run = rehearse(*arguments)
+        run = build_dry_run(*arguments)
         with tf.device(DATA):
             stray = tf.constant(1.0)
         variable = run.step.model.trainable_variables[0]
         monkeypatch.setattr(type(variable), "value", property(lambda _: stray))
         return run
 
-    monkeypatch.setattr(module, "rehearse", elsewhere)
+    monkeypatch.setattr(module, "build_dry_run", elsewhere)
     with pytest.raises(CheckError, match=r"the weight .* lies on .*CPU:0, expected /device:CPU:1"):
-        inspection.model()
+        checks.model()
 
 
 def test_a_forward_pass_that_is_not_finite_fails_the_check(
-    inspection: Inspection, monkeypatch: pytest.MonkeyPatch
+    checks: ValidationChecks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from voxyard.trainer.step import TrainStep
 
     monkeypatch.setattr(TrainStep, "evaluate", lambda *_: {"total": np.array([1.0, np.nan, np.inf, 2.0])})
     with pytest.raises(CheckError, match=r"not finite: 2 of 4 clips"):
-        inspection.model()
+        checks.model()
 
 
-def test_bytes_arrive_whole(inspection: Inspection) -> None:
-    found = inspection.transfer()
+def test_bytes_arrive_whole(checks: ValidationChecks) -> None:
+    found = checks.transfer()
     assert "1, 4097, 16777216 bytes arrived whole" in found.figures[0]
     assert found.figures[1] == "CPU:0 → CPU:1: bandwidth not measured: no GPU"
     assert found.measured["bytes_per_second"] == {}
 
 
-def test_one_wrong_byte_fails_the_transfer(inspection: Inspection) -> None:
+def test_one_wrong_byte_fails_the_transfer(checks: ValidationChecks) -> None:
     def corrupt(batch: Mapping[str, Any], device: str) -> Mapping[str, Any]:
         sent = batch["bytes"].numpy()
         if sent.size > 5000:
@@ -119,16 +119,16 @@ def test_one_wrong_byte_fails_the_transfer(inspection: Inspection) -> None:
         return to_device({"bytes": sent}, device)
 
     with pytest.raises(CheckError, match=r"1 of 16777216 bytes arrived wrong .*SHA-256") as caught:
-        inspection.copied_whole(DATA, MODEL, corrupt)
+        checks.copied_whole(DATA, MODEL, corrupt)
     assert "topo -p2p r" in caught.value.advice
 
 
-def test_a_copy_that_lies_elsewhere_fails_the_transfer(inspection: Inspection) -> None:
+def test_a_copy_that_lies_elsewhere_fails_the_transfer(checks: ValidationChecks) -> None:
     with pytest.raises(CheckError, match=r"a copy of 1 bytes lies on .*CPU:0, expected /device:CPU:1"):
-        inspection.copied_whole(DATA, MODEL, lambda batch, _: to_device(batch, DATA))
+        checks.copied_whole(DATA, MODEL, lambda batch, _: to_device(batch, DATA))
 
 
-def test_three_batches_walk_through_the_real_pipeline(built: Inspection) -> None:
+def test_three_batches_walk_through_the_real_pipeline(built: ValidationChecks) -> None:
     before = [variable.numpy() for variable in built.run.step.model.trainable_variables]
     found = built.pipeline()
     assert len(found.measured["losses"]) == 3
@@ -137,14 +137,14 @@ def test_three_batches_walk_through_the_real_pipeline(built: Inspection) -> None
     assert any(np.any(one != other) for one, other in zip(before, after, strict=True))
 
 
-def test_a_loss_that_is_not_finite_fails_the_pipeline(built: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_is_not_finite_fails_the_pipeline(built: ValidationChecks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(built.run.step, "train", lambda _: {"total": tf.constant(float("nan"))})
     with pytest.raises(CheckError, match="the loss is not finite"):
         built.pipeline()
 
 
 def test_a_batch_that_is_staged_elsewhere_fails_the_pipeline(
-    built: Inspection, monkeypatch: pytest.MonkeyPatch
+    built: ValidationChecks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = built.run.step.stage
     monkeypatch.setattr(built.run.step, "stage", lambda arrays: to_device(stage(arrays), DATA))
@@ -152,7 +152,9 @@ def test_a_batch_that_is_staged_elsewhere_fails_the_pipeline(
         built.pipeline()
 
 
-def test_an_error_in_the_data_stage_fails_the_pipeline(built: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_data_stage_fails_the_pipeline(
+    built: ValidationChecks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_: Any) -> Any:
         raise RuntimeError("the data device is gone")
 
@@ -170,7 +172,7 @@ def test_a_corpus_is_generated_where_none_is_named(tmp_path: Path) -> None:
 def test_a_rehearsal_leaves_nothing_behind(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with scratch() as directory:
-        rehearse(config(tones), devices("single"), directory)
+        build_dry_run(config(tones), devices("single"), directory)
         assert not (directory / "none").exists()
     assert (list(tmp_path.iterdir()), directory.exists()) == ([], False)
 
@@ -200,7 +202,7 @@ CARDS: tuple[tuple[Role, Gpu], ...] = (
     ],
 )
 def test_memory_held_is_judged_after_the_batches(
-    built: Inspection, monkeypatch: pytest.MonkeyPatch, held_mib: int, refused: bool, fault: str | None
+    built: ValidationChecks, monkeypatch: pytest.MonkeyPatch, held_mib: int, refused: bool, fault: str | None
 ) -> None:
     """With the figures of cards that this machine does not have."""
     import voxyard.diagnose.validate.checks as module

@@ -1,4 +1,4 @@
-"""`voxyard train --strategy auto` on logical CPU devices: timed, told, remembered, kept (T11)."""
+"""`voxyard train --strategy auto` on logical CPU devices: timed, logged, cached, reused (T11)."""
 
 from __future__ import annotations
 

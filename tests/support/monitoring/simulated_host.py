@@ -13,14 +13,14 @@ from unittest.mock import patch
 from prometheus_client import CollectorRegistry
 
 from voxyard.host import Gpu
-from voxyard.host.readings import Memory, Reading
+from voxyard.host.readings import DeviceMemory, Reading
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import Census
 from voxyard.telemetry import workloads
 from voxyard.telemetry.configuration import ExpectedConfigurations
 from voxyard.telemetry.expected import ExpectedWorkloads
 from voxyard.telemetry.gpu_collector import GpuCollector
-from voxyard.telemetry.sampler import GpuState, Sampler, Snapshot, Xid
+from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot, Xid
 from voxyard.telemetry.workloads import Registry, TrainMetrics, WorkloadGpus
 
 INSTANCE = "gpu-01"
@@ -67,7 +67,7 @@ class SimulatedGpu:
             memory_activity_ratio=self.utilization / 2,
             encoder_ratio=0,
             decoder_ratio=0,
-            memory=Memory(80 * GIB, self.memory_used, 80 * GIB - self.memory_used, GIB),
+            memory=DeviceMemory(80 * GIB, self.memory_used, 80 * GIB - self.memory_used, GIB),
             power_watts=120 + 500 * self.utilization,
             power_limit_watts=700,
             temperature_celsius=self.temperature,
@@ -153,7 +153,7 @@ class SimulatedHost:
         self.disk_free = 0.6
         self.memory_free = 0.7
         self.registries: dict[str, CollectorRegistry] = {"exporter": CollectorRegistry()}
-        self.registries["exporter"].register(GpuCollector(cast("Sampler", self)))
+        self.registries["exporter"].register(GpuCollector(cast("GpuSampler", self)))
         self.registries["exporter"].register(ExpectedWorkloads(plan))
         if state is not None:
             self.registries["exporter"].register(ExpectedConfigurations(state))

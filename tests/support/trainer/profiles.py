@@ -8,7 +8,7 @@ from typing import Any
 from voxyard.diagnose.gpu_meter import NO_GPU, GpuFigures
 from voxyard.diagnose.profile.advice import advise
 from voxyard.diagnose.profile.cost_model import Costs
-from voxyard.diagnose.profile.facts import CorpusFacts, HostFacts, LoadFacts, Situation
+from voxyard.diagnose.profile.facts import AdviceFacts, CorpusFacts, HostFacts, LoadFacts
 from voxyard.diagnose.profile.reads import Reads
 from voxyard.diagnose.profile.result import Overlapped, Profile, Setup
 from voxyard.diagnose.profile.stages import StageTimes, figures, with_shares
@@ -28,7 +28,7 @@ def stage_times(
     return with_shares({stage: (mean,) * count for stage, mean in means.items()})  # type: ignore[misc]
 
 
-def situation(costs: Costs, **values: Any) -> Situation:
+def advice_facts(costs: Costs, **values: Any) -> AdviceFacts:
     """Facts of a split over logical CPU devices, recordings on a disk; `host`, `corpus`, `load` hold what differs."""
     host = {"kind": "cpu", "cores": 4, "available_bytes": 2**34, "devices": 2} | values.pop("host", {})
     corpus = {
@@ -44,7 +44,7 @@ def situation(costs: Costs, **values: Any) -> Situation:
         "batch_size": 4, "precision": "float32", "xla": False, "recompute": False, "static_shapes": True,
         "buffer": 50, "words": WORDS,
     } | values  # fmt: skip
-    return Situation(load=LoadFacts(**load), corpus=CorpusFacts(**corpus), host=HostFacts(**host), **facts)
+    return AdviceFacts(load=LoadFacts(**load), corpus=CorpusFacts(**corpus), host=HostFacts(**host), **facts)
 
 
 def recorded(load: float, data: float, train: float, *, steps: int, slots: int = 3) -> Recorded:
@@ -70,7 +70,7 @@ def recorded(load: float, data: float, train: float, *, steps: int, slots: int =
 
 
 def made_up(load: float, features: float, transfer: float, train: float, /, **values: Any) -> Profile:
-    """A whole profile of these stage times; the facts of `situation` and the `reads` may be given."""
+    """A whole profile of these stage times; the facts of `advice_facts` and the `reads` may be given."""
     reads = values.pop("reads", Reads({"load alone": COLD, "overlapped": COLD}))
     costs = Costs(load, features, transfer, train, samples=4)
     stages = stage_times(load, features, transfer, train)
@@ -95,8 +95,8 @@ def made_up(load: float, features: float, transfer: float, train: float, /, **va
         stages, costs=costs, data_wait_share=found.model_share, variation=overlapped.variation, use=use,
         variation_within_buckets=0.1, reads=reads.pages,
     )  # fmt: skip
-    values["load"] = values.get("load", {}) | {"pages": reads.looks["load alone"]}
-    facts = situation(costs, overlapped=overlapped.seconds_per_step, data_wait_share=found.model_share, **values)
+    values["load"] = values.get("load", {}) | {"pages": reads.measurements["load alone"]}
+    facts = advice_facts(costs, overlapped=overlapped.seconds_per_step, data_wait_share=found.model_share, **values)
     return Profile(
         setup=setup, stages=stages, costs=costs, overlapped=overlapped, use=use, gpus=GpuFigures(missing=NO_GPU),
         verdict=verdict, recommendations=advise(facts), reads=reads,

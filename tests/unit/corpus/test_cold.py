@@ -1,4 +1,4 @@
-"""Looks at a source: its clips come from the disk, the first time and every time."""
+"""Cold reads of a source: its clips come from the disk, at the first read and at every later one."""
 
 from __future__ import annotations
 
@@ -47,37 +47,37 @@ def test_a_look_reads_recordings_from_the_disk(corpus: Corpus) -> None:
     heard = sums(source)
     resident, pages = cached_pages(corpus.wav("a"))
     assert resident == pages
-    with source.look(range(3)) as look:
+    with source.cold_read(range(3)) as cold:
         assert cached_pages(corpus.wav("a"))[0] == 0
         assert sums(source) == heard
-    assert (look.pages.state, look.pages.total) == ("cold", 3 * pages)
+    assert (cold.pages.state, cold.pages.total) == ("cold", 3 * pages)
 
 
 def test_a_clip_that_comes_again_comes_from_the_disk_again(corpus: Corpus) -> None:
     source = ColdSource(corpus.open())
-    with source.look([0]) as look:
+    with source.cold_read([0]) as cold:
         source.read(0)
-        once = look.pages.total
+        once = cold.pages.total
         assert cached_pages(corpus.wav("a"))[0] > 0
         source.read(0)
-        assert look.pages.total == 2 * once
+        assert cold.pages.total == 2 * once
         source.read(1)  # nobody said that it would come
-        assert look.pages.total == 3 * once
-    assert look.pages.state == "cold"
+        assert cold.pages.total == 3 * once
+    assert cold.pages.state == "cold"
     source.read(0)
-    assert look.pages.total == 3 * once
+    assert cold.pages.total == 3 * once
 
 
 def test_what_the_disk_read_ahead_stays_for_the_clips_that_come_next(corpus: Corpus) -> None:
     """Clips of shards lie side by side: each pass over them begins cold, and none begins anew in the middle."""
     source = ColdSource(shards(corpus))
     path, once = source.extents(0)[0].path, 0
-    with source.look(range(3)) as look:
+    with source.cold_read(range(3)) as cold:
         for number in range(1, 4):
             assert sums(source)
-            once = once or look.pages.total
+            once = once or cold.pages.total
             assert cached_pages(path)[0] > 0
-            assert look.pages == Pages(number * once, 0)
+            assert cold.pages == Pages(number * once, 0)
 
 
 def test_a_look_reads_mapped_shards_from_the_disk(corpus: Corpus) -> None:
@@ -85,9 +85,9 @@ def test_a_look_reads_mapped_shards_from_the_disk(corpus: Corpus) -> None:
     heard = sums(source)
     (extent,) = source.extents(1)
     assert cached_pages(extent.path)[0] > 0
-    with source.look(range(3)) as look:
+    with source.cold_read(range(3)) as cold:
         assert cached_pages(extent.path)[0] == 0
-    assert look.pages.state == "cold"
+    assert cold.pages.state == "cold"
     assert sums(source) == heard
 
 
@@ -104,8 +104,8 @@ def test_a_cache_file_is_read_from_the_disk_and_keeps_what_was_just_written_to_i
     assert {part.path for part in source.extents(0)} == {corpus.wav("a")}
     heard = sums(source)
     assert {part.path for part in source.extents(0)} == {file}
-    with source.look(range(3)) as look:
-        assert look.pages.state == "cold"
+    with source.cold_read(range(3)) as cold:
+        assert cold.pages.state == "cold"
         assert sums(source) == heard
     again = CachedSource(corpus.open(), file)
     assert sums(again) == heard
@@ -114,17 +114,17 @@ def test_a_cache_file_is_read_from_the_disk_and_keeps_what_was_just_written_to_i
 def test_clips_that_are_kept_in_memory_are_no_files(corpus: Corpus) -> None:
     source = ColdSource(CachedSource(corpus.open(), None))
     sums(source)
-    with source.look(range(3)) as look:
+    with source.cold_read(range(3)) as cold:
         sums(source)
-    assert (look.pages.state, look.pages.total) == ("none", 0)
+    assert (cold.pages.state, cold.pages.total) == ("none", 0)
 
 
 def test_a_corpus_in_memory_is_warm() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         source = ColdSource(written(Path(folder) / "corpus").open())
-        with source.look(range(3)) as look:
+        with source.cold_read(range(3)) as cold:
             sums(source)
-    assert (look.pages.state, look.pages.trusted) == ("warm", False)
+    assert (cold.pages.state, cold.pages.trusted) == ("warm", False)
 
 
 def test_a_subset_looks_at_its_own_clips(corpus: Corpus) -> None:
@@ -134,7 +134,7 @@ def test_a_subset_looks_at_its_own_clips(corpus: Corpus) -> None:
 
 def test_what_was_looked_at_is_forgotten_for_whoever_measures_next(corpus: Corpus) -> None:
     source = ColdSource(corpus.open())
-    with source.look([0, 1]):
+    with source.cold_read([0, 1]):
         sums(source)
     source.forget()
     assert [cached_pages(corpus.wav(clip))[0] for clip in "ab"] == [0, 0]

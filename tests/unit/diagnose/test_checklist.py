@@ -1,4 +1,4 @@
-"""The checklist before a training: each question answered yes, no, and where it does not arise (D8)."""
+"""The checklist before a training: each question answered yes, no, and where it does not apply (D8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from voxyard.diagnose.validate.checklist import (
 )
 from voxyard.host import Gpu
 from voxyard.trainer import DataConfig, TrainConfig
-from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Assigned, DevicePlan
 
 
@@ -95,7 +95,7 @@ def test_limits_are_held_against_the_cards(plan: DevicePlan | None, answer: bool
 
 
 def test_gpus_that_are_not_there_are_a_no() -> None:
-    host = HostView((gpu(0), gpu(1)), ("0000:01:00.0", "0000:02:00.0"), cuda_build=True, cores=8)
+    host = HostDevices((gpu(0), gpu(1)), ("0000:01:00.0", "0000:02:00.0"), cuda_build=True, cores=8)
     seen = visible_item(split(None, None), host, "")
     assert seen.answer is True
     assert "2 of 2 GPUs" in seen.found
@@ -151,12 +151,12 @@ def test_reading_threads_are_judged_by_the_cores(workers: int, cores: int, answe
     assert f"{cores} cores" in found.found
 
 
-def test_one_no_is_exit_code_1_and_what_does_not_arise_is_none() -> None:
+def test_one_no_is_exit_code_1_and_what_does_not_apply_is_none() -> None:
     yes, no, none = Item("a", True, "fine"), Item("b", False, "bad\nindeed", "do it"), Item("c", None, "no GPU")
     good = Checklist((yes, none))
     assert (good.passed, good.exit_code) == (True, 0)
     assert good.text().splitlines() == [
-        "1. ✅ a", "     fine", "2. – c", "     no GPU", "", "1 yes, 0 no, 1 do not arise here",
+        "1. ✅ a", "     fine", "2. – c", "     no GPU", "", "1 yes, 0 no, 1 do not apply here",
     ]  # fmt: skip
     bad = Checklist((yes, no, none))
     assert bad.exit_code == 1

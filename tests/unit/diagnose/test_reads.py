@@ -10,7 +10,7 @@ from profiles import COLD, made_up
 from voxyard.diagnose.profile import html_report, text_report
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.facts import Probed
-from voxyard.diagnose.profile.measure import Loading, Read
+from voxyard.diagnose.profile.measure import LoadTiming, Read
 from voxyard.diagnose.profile.reads import Reads
 from voxyard.diagnose.profile.result import Profile
 from voxyard.diagnose.profile.run import _probe
@@ -55,35 +55,35 @@ def test_the_verdict_marks_that_a_disk_may_be_slower_than_memory() -> None:
 
 
 class Reader:
-    """A bench on a disk at its limit: whoever reads more batches at once finds more of them read ahead."""
+    """A benchmark on a disk at its limit: whoever reads more batches at once finds more of them read ahead."""
 
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
         self.looks: list[tuple[int | None, int, int]] = []
 
-    def threads_that_could_help(self, loading: Loading, *, goal: float) -> int:
+    def threads_that_could_help(self, loading: LoadTiming, *, goal: float) -> int:
         return self.wanted
 
-    def load(self, workers: int | None = None, *, batches: int, first: int) -> Loading:
+    def load(self, workers: int | None = None, *, batches: int, first: int) -> LoadTiming:
         self.looks.append((workers, batches, first))
         return loading(batches, COLD, workers or 2)
 
 
-def loading(batches: int, pages: Pages, workers: int = 2) -> Loading:
-    return Loading(workers, (Read(0.0, 0.4, 0.0),) * batches, batches * (0.4 if batches <= 8 else 0.1), pages)
+def loading(batches: int, pages: Pages, workers: int = 2) -> LoadTiming:
+    return LoadTiming(workers, (Read(0.0, 0.4, 0.0),) * batches, batches * (0.4 if batches <= 8 else 0.1), pages)
 
 
 @pytest.mark.parametrize(("wanted", "looks"), [(5, [(5, 8, 0)]), (32, [(None, 32, 0), (32, 32, 0)])])
 def test_more_threads_are_tried_on_the_batches_that_they_are_compared_on(wanted: int, looks: list[Any]) -> None:
-    bench: Any = Reader(wanted)
-    found = _probe(bench, loading(8, COLD), Costs(0.4, 0.01, 0.0, 0.1), lambda _: None)
-    assert bench.looks == looks
+    benchmark: Any = Reader(wanted)
+    found = _probe(benchmark, loading(8, COLD), Costs(0.4, 0.01, 0.0, 0.1), lambda _: None)
+    assert benchmark.looks == looks
     assert found is not None
     assert found.workers == wanted
     assert found.seconds == pytest.approx(0.4)
 
 
 def test_after_reads_from_memory_no_threads_are_tried() -> None:
-    bench: Any = Reader(8)
-    assert _probe(bench, loading(8, WARM), Costs(0.4, 0.01, 0.0, 0.1), lambda _: None) is None
-    assert bench.looks == []
+    benchmark: Any = Reader(8)
+    assert _probe(benchmark, loading(8, WARM), Costs(0.4, 0.01, 0.0, 0.1), lambda _: None) is None
+    assert benchmark.looks == []

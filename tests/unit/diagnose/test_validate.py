@@ -15,7 +15,7 @@ from scenario import MIB, Scenario
 
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.host_facts import driver_fault, system
-from voxyard.diagnose.validate.gpu_memory import Held, held, misplaced
+from voxyard.diagnose.validate.gpu_memory import GpuMemoryUse, measure, misplaced
 from voxyard.diagnose.validate.result import CheckError, Found
 from voxyard.diagnose.validate.run import run_checks
 from voxyard.host import Gpu
@@ -107,26 +107,26 @@ def test_a_driver_too_old_for_the_cuda_of_tensorflow_is_named(
 
 
 def test_memory_within_the_limit_and_its_headroom_is_no_fault() -> None:
-    found = held(CARDS, {"GPU-a": 500, "GPU-b": 0}, {"GPU-a": 9000, "GPU-b": 16900}, {"data": 8192, "model": 16384})
+    found = measure(CARDS, {"GPU-a": 500, "GPU-b": 0}, {"GPU-a": 9000, "GPU-b": 16900}, {"data": 8192, "model": 16384})
     assert [(each.held_mib, each.fault) for each in found] == [(8500, None), (16900, None)]
     assert "8500 MiB held, against a limit of 8192 MiB" in str(found[0])
 
 
 def test_memory_beyond_limit_and_headroom_is_a_fault_with_figures() -> None:
-    (data, _) = held(CARDS, {"GPU-a": 0, "GPU-b": 0}, {"GPU-a": 9217, "GPU-b": 1}, {"data": 8192, "model": 16384})
+    (data, _) = measure(CARDS, {"GPU-a": 0, "GPU-b": 0}, {"GPU-a": 9217, "GPU-b": 1}, {"data": 8192, "model": 16384})
     assert data.fault is not None
     assert "holds 9217 MiB, 8192 MiB is the limit" in data.fault
 
 
 def test_a_limit_that_gives_out_more_is_not_in_force() -> None:
-    kept = Held("model", 1, "A10", 900, 4096, 512, beyond_refused=True)
+    kept = GpuMemoryUse("model", 1, "A10", 900, 4096, 512, beyond_refused=True)
     assert kept.fault is None
     assert str(kept).endswith("against a limit of 4096 MiB; more than the limit was refused")
     assert "not in force" in (replace(kept, beyond_refused=False).fault or "")
 
 
 def test_growth_has_no_limit_to_break() -> None:
-    (data, _) = held(CARDS, {"GPU-a": 0, "GPU-b": 0}, {"GPU-a": 24000, "GPU-b": 1}, {"data": None, "model": None})
+    (data, _) = measure(CARDS, {"GPU-a": 0, "GPU-b": 0}, {"GPU-a": 24000, "GPU-b": 1}, {"data": None, "model": None})
     assert data.fault is None
     assert "no limit (growth)" in str(data)
 
@@ -142,14 +142,14 @@ def test_work_on_a_card_that_was_not_chosen_is_found_by_its_memory() -> None:
 
 READ = """
 import json, sys
-from voxyard.diagnose.validate.gpu_memory import held, misplaced, used_on_every_gpu
+from voxyard.diagnose.validate.gpu_memory import measure, misplaced, used_on_every_gpu
 from voxyard.host.nvml import every_gpu
 before = used_on_every_gpu()
 print(json.dumps("ready"), flush=True)
 sys.stdin.readline()
 now = used_on_every_gpu()
 cards = [("data", every_gpu()[0]), ("model", every_gpu()[1])]
-memory = held(cards, before, now, {"data": 8192, "model": 16384})
+memory = measure(cards, before, now, {"data": 8192, "model": 16384})
 print(json.dumps([[each.held_mib, each.fault] for each in memory] + [misplaced(cards, before, now)]))
 """
 

@@ -12,12 +12,12 @@ from voxyard.host.limits import (
     HEADROOM_MIB,
     LimitsError,
     Policy,
-    Recommendation,
+    RecommendedLimits,
     bark_worker_mib,
     limits_for,
     nominal_gb,
     recommend,
-    wanted_mib,
+    recommended_mib,
 )
 
 memory = st.integers(min_value=1024, max_value=300 * 1024)
@@ -53,17 +53,17 @@ def test_the_nominal_size_is_within_eight_percent_or_the_next_lower(reported: in
 @pytest.mark.parametrize(
     ("total", "expected"),
     [
-        (12288, Recommendation(8, 4096, 8192, 6, 50)),
-        (16376, Recommendation(12, 6144, 10240, 4, 50)),
-        (24564, Recommendation(16, 8192, 16384, 3, 50)),
-        (23028, Recommendation(16, 8192, 16384, 3, 50)),
-        (8192, Recommendation(8, 2730, 5460, 6, 25)),
-        (32607, Recommendation(21, 10869, 21738, 3, 100)),
-        (49140, Recommendation(32, 16380, 32760, 3, 100)),
-        (81559, Recommendation(48, 27186, 54372, 3, 100)),
+        (12288, RecommendedLimits(8, 4096, 8192, 6, 50)),
+        (16376, RecommendedLimits(12, 6144, 10240, 4, 50)),
+        (24564, RecommendedLimits(16, 8192, 16384, 3, 50)),
+        (23028, RecommendedLimits(16, 8192, 16384, 3, 50)),
+        (8192, RecommendedLimits(8, 2730, 5460, 6, 25)),
+        (32607, RecommendedLimits(21, 10869, 21738, 3, 100)),
+        (49140, RecommendedLimits(32, 16380, 32760, 3, 100)),
+        (81559, RecommendedLimits(48, 27186, 54372, 3, 100)),
     ],
 )
-def test_the_table_of_recommended_settings(total: int, expected: Recommendation) -> None:
+def test_the_table_of_recommended_settings(total: int, expected: RecommendedLimits) -> None:
     """T9, row by row."""
     assert recommend(total, total) == expected
 
@@ -178,7 +178,7 @@ def test_memory_that_is_not_reported_gives_no_limit() -> None:
     with pytest.raises(LimitsError, match="does not report the memory of GPU 0"):
         limits_for(None, card(0, None, None))
     with pytest.raises(LimitsError, match="does not report the memory of GPU 2"):
-        wanted_mib(card(2, 24564, None), "data")
+        recommended_mib(card(2, 24564, None), "data")
 
 
 policies = st.sampled_from(["recommended", "full"])

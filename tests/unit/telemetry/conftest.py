@@ -39,7 +39,7 @@ def tell(snapshot):
     print(json.dumps(told), flush=True)
 
 only = {sys.argv[3]} if sys.argv[3] else None
-with sampler.Sampler(float(sys.argv[1]), only=only, processes=True, on_snapshot=tell):
+with sampler.GpuSampler(float(sys.argv[1]), only=only, processes=True, on_snapshot=tell):
     sys.stdin.read()
 """
 

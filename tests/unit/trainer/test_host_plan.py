@@ -10,8 +10,8 @@ import yaml
 
 from voxyard.settings import Loaded, load
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.device_ids import HostView
-from voxyard.trainer.devices.host_plan import fit
+from voxyard.trainer.devices.device_ids import HostDevices
+from voxyard.trainer.devices.host_plan import apply_host_plan
 from voxyard.trainer.devices.placement import choose
 from voxyard.trainer.errors import TrainerError
 
@@ -27,7 +27,7 @@ PLAN: dict[str, Any] = {
         "model_gpu_memory": 16384,
     },
 }
-NO_GPUS = HostView(gpus=(), cuda_bus_ids=(), cuda_build=False, cores=4)
+NO_GPUS = HostDevices(gpus=(), cuda_bus_ids=(), cuda_build=False, cores=4)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def plan(tmp_path: Path) -> Path:
 
 def loaded(plan: Path, **flags: object) -> Loaded[TrainConfig]:
     keys = {name.replace("__", "."): value for name, value in flags.items()}
-    return fit(load(TrainConfig, flags=keys, environ={}, host_plan=plan))
+    return apply_host_plan(load(TrainConfig, flags=keys, environ={}, host_plan=plan))
 
 
 def test_a_plan_that_fits_stays_as_it_is(plan: Path) -> None:
@@ -98,4 +98,4 @@ def test_limits_that_the_user_turned_off_are_off(plan: Path) -> None:
 
 def test_without_a_plan_nothing_changes(tmp_path: Path) -> None:
     plain = load(TrainConfig, flags={"training.device": "cpu", "data.model_gpu": "1"}, environ={})
-    assert fit(plain) is plain
+    assert apply_host_plan(plain) is plain

@@ -17,7 +17,7 @@ from voxyard.trainer.input import (
     buffer_that_fits,
     pad,
 )
-from voxyard.trainer.sampler import BatchPlan, Bucket, Sampler
+from voxyard.trainer.sampler import BatchPlan, BatchSampler, Bucket
 
 HOP = 256
 
@@ -52,8 +52,8 @@ class FakeSource:
         return ()
 
 
-def plans(count: int, source: FakeSource, rows: int = 4) -> tuple[Sampler, list[BatchPlan]]:
-    sampler = Sampler(
+def plans(count: int, source: FakeSource, rows: int = 4) -> tuple[BatchSampler, list[BatchPlan]]:
+    sampler = BatchSampler(
         source.samples // HOP, source.token_lengths, buckets=(Bucket(32, 8),), rows=rows, seed=0, window=0
     )
     return sampler, list(sampler.batches(0, count))

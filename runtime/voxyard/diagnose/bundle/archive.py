@@ -33,7 +33,7 @@ class PartError(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the archive. `missing` says why it is not there, or not whole."""
+    """One part of the archive. `missing` is the reason why it is absent or incomplete."""
 
     name: str
     files: tuple[str, ...]
@@ -60,7 +60,7 @@ class Archive:
     parts: list[Part] = field(default_factory=list)
 
     def collect(self, name: str, part: Callable[[], Contents]) -> Part:
-        """Adds what `part` gives; a part that cannot be had says why instead, and stops nothing."""
+        """Adds the files of `part`; a part that fails is recorded with the reason, and raises nothing."""
         begin, missing = time.monotonic(), None
         try:
             contents = part()

@@ -73,7 +73,7 @@ class Bundle:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BundleRequest:
     """Parts to collect, and the settings for it."""
 
     config: TrainConfig
@@ -87,7 +87,7 @@ class Wanted:
 Collectors = Sequence[tuple[str, Callable[[], Contents]]]
 
 
-def diagnose(wanted: Wanted, out: Path, *, progress: Callable[[str], None] = lambda _: None) -> Bundle:
+def diagnose(wanted: BundleRequest, out: Path, *, progress: Callable[[str], None] = lambda _: None) -> Bundle:
     """Collects everything into the archive `out`. Profile and training run in processes of their own.
 
     Ctrl-C and SIGTERM end what is running and leave no archive. Raises DiagnoseError where `out` cannot be written.
@@ -127,7 +127,7 @@ def bundle(
     return Bundle(out, write(first | archive.files), tuple(archive.parts), verdict)
 
 
-def redactor_for(wanted: Wanted) -> Redactor:
+def redactor_for(wanted: BundleRequest) -> Redactor:
     """A redactor that knows the secrets of the environment and of the configuration."""
     redactor = Redactor()
     redactor.learn_from(dict(os.environ))
@@ -138,9 +138,9 @@ def redactor_for(wanted: Wanted) -> Redactor:
     return redactor
 
 
-def collectors(wanted: Wanted, directory: Path) -> Collectors:
+def collectors(wanted: BundleRequest, directory: Path) -> Collectors:
     """The parts in the order in which they are collected."""
-    measuring = Measuring(wanted, directory)
+    measuring = MeasuredParts(wanted, directory)
     return (
         ("system", lambda: {"system.json": system((Path.cwd(), Path("/"), *_paths(wanted.config)))}),
         ("GPUs", _gpus),
@@ -199,7 +199,7 @@ def _topology() -> Contents:
     return files
 
 
-def _configuration(wanted: Wanted) -> Contents:
+def _configuration(wanted: BundleRequest) -> Contents:
     values = wanted.config.model_dump(mode="json")
     given = {key: origin for key, origin in wanted.origins.items() if origin != "default"}
     files: dict[str, Any] = {"configuration.json": {"in force": values, "where from": given}}
@@ -219,7 +219,7 @@ def _parsed(file: Path) -> Any:
         raise PartError(f"{file} cannot be read as YAML: {type(error).__name__}") from None
 
 
-def _environment(wanted: Wanted) -> Contents:
+def _environment(wanted: BundleRequest) -> Contents:
     chosen = {name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)}
     arguments = Redactor().arguments(wanted.arguments)
     return {"environment.json": {"variables": chosen, "command": arguments, "directory": str(Path.cwd())}}
@@ -233,10 +233,10 @@ def _paths(config: TrainConfig) -> list[Path]:
 # -- what is measured ---------------------------------------------------------------------------------------------
 
 
-class Measuring:
+class MeasuredParts:
     """The profile and the training steps, each by the command that a user would type, in a process of its own."""
 
-    def __init__(self, wanted: Wanted, directory: Path) -> None:
+    def __init__(self, wanted: BundleRequest, directory: Path) -> None:
         self._wanted, self._directory = wanted, directory
         self._corpus: Path | None = None
 
@@ -263,9 +263,9 @@ class Measuring:
         ended = voxyard([*words, "--config", str(settings)], folder, timeout=seconds, environ=_plain_environment())
         files: dict[str, Any] = {f"{name}.log": ended.log}
         if ended.code is None:
-            raise PartError(f"not finished after {seconds:g} s and stopped; {ended.last_words}", files)
+            raise PartError(f"not finished after {seconds:g} s and stopped; {ended.log_tail}", files)
         if ended.code != 0:
-            raise PartError(f"voxyard {words[0]} ended with code {ended.code}: {ended.last_words}", files)
+            raise PartError(f"voxyard {words[0]} ended with code {ended.code}: {ended.log_tail}", files)
         files[f"{name}.json"] = json.loads(ended.out)
         return files
 

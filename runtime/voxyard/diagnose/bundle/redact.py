@@ -1,4 +1,4 @@
-"""Keeps secrets out of what leaves the machine: by the name of a key, by the look of a text, and by known values."""
+"""Keeps secrets out of what leaves the machine: by the name of a key, by the pattern of a text, and by known values."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Redactor:
     _known: set[str] = field(default_factory=set)
 
     def learn(self, *values: object) -> None:
-        """These are secrets; what they look like inside a URL or a JSON text too."""
+        """Registers secrets, also in the form that they have inside a URL or a JSON text."""
         for value in values:
             text = str(value).strip()
             if len(text) >= _SHORTEST and text.lower() not in ("false", "true", "none", "null"):
@@ -121,7 +121,7 @@ class Redactor:
         return _in_pairs(text)
 
     def data(self, data: Any, name: str = "") -> Any:
-        """`data` (mappings, sequences, scalars) with its secrets removed: by name, and by the look of its texts."""
+        """`data` (mappings, sequences, scalars) with its secrets removed: by name, and by the pattern of its texts."""
         secret = is_secret_name(name)
         if isinstance(data, Mapping):
             inner = name if secret else None

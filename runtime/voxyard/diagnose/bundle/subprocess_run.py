@@ -15,11 +15,11 @@ from pathlib import Path
 from types import FrameType
 
 MOST_BYTES = 2 << 20
-"""Of what a command says on standard error; the end of it is kept."""
+"""Bytes of a command's standard error that are kept, from its end."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class CompletedCommand:
     """Exit of a command; `code` is None where it was stopped because its time was up."""
 
     code: int | None
@@ -28,12 +28,14 @@ class Ended:
     seconds: float
 
     @property
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """The last lines of its log that are not empty."""
         return "\n".join([line for line in self.log.splitlines() if line.strip()][-6:])
 
 
-def voxyard(arguments: Sequence[str], directory: Path, *, timeout: float, environ: Mapping[str, str]) -> Ended:
+def voxyard(
+    arguments: Sequence[str], directory: Path, *, timeout: float, environ: Mapping[str, str]
+) -> CompletedCommand:
     """Runs `voxyard ARGUMENTS` to its end; `directory` takes what it writes and its temporary files.
 
     It and all that it starts are killed when the time is up, and when this process is interrupted.
@@ -55,7 +57,7 @@ def voxyard(arguments: Sequence[str], directory: Path, *, timeout: float, enviro
         finally:
             if process is not None:
                 _kill_group(process)
-        return Ended(
+        return CompletedCommand(
             code, _text(directory / "out", None), _text(directory / "log", MOST_BYTES), time.monotonic() - begin
         )
 
@@ -79,7 +81,7 @@ def ended_by_sigterm() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Signals that end the program wait for the end of the block: no process is started that nobody knows of."""
+    """Delays SIGINT and SIGTERM until the end of the block, so that no process is started without being tracked."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from voxyard.diagnose.profile.facts import Situation
+from voxyard.diagnose.profile.facts import AdviceFacts
 from voxyard.diagnose.profile.remedies import WORTH, Change, Option, options
 
 
@@ -42,7 +42,7 @@ class Recommendation:
         return asdict(self)
 
 
-def advise(situation: Situation) -> tuple[Recommendation, ...]:
+def advise(facts: AdviceFacts) -> tuple[Recommendation, ...]:
     """All advice that is worth it, what is predicted before what is only bounded, the greatest gain first.
 
     The gain of a change is gain = (t₀ ÷ n₀) ÷ (t₁ ÷ n₁): t is the ideal step of `Costs.step`, from the stages measured
@@ -50,22 +50,22 @@ def advise(situation: Situation) -> tuple[Recommendation, ...]:
     step is expected to take `overlapped` · (n₁ ÷ n₀) ÷ gain seconds.
     """
     found = []
-    for option in options(situation):
-        gain = option.after.gain_over(situation.costs) if option.most is None else option.most
+    for option in options(facts):
+        gain = option.after.gain_over(facts.costs) if option.most is None else option.most
         if gain >= WORTH or option.always:
-            found.append(_recommendation(situation, option, gain if math.isfinite(gain) else None))
+            found.append(_recommendation(facts, option, gain if math.isfinite(gain) else None))
     return tuple(sorted(found, key=lambda each: (each.gain is None, each.bound, -(each.gain or 0.0))))
 
 
-def _recommendation(situation: Situation, option: Option, gain: float | None) -> Recommendation:
-    samples = option.after.samples / situation.costs.samples
+def _recommendation(facts: AdviceFacts, option: Option, gain: float | None) -> Recommendation:
+    samples = option.after.samples / facts.costs.samples
     return Recommendation(
         title=option.title,
         flags=tuple(_words(option.change.set)),
-        command=(*option.change.before, shlex.join(["voxyard", *_changed(situation.words, option.change)])),
+        command=(*option.change.before, shlex.join(["voxyard", *_changed(facts.words, option.change)])),
         gain=gain,
         bound=option.bound,
-        seconds_per_step=None if option.bound or gain is None else situation.overlapped * samples / gain,
+        seconds_per_step=None if option.bound or gain is None else facts.overlapped * samples / gain,
         then=option.after.bound_by,
         why=option.why,
     )

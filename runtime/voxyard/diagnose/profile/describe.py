@@ -1,4 +1,4 @@
-"""Survey: what was profiled, and the facts of settings, corpus and host that advice depends on."""
+"""Setup of a profiled run, and the facts of its settings, corpus and host that advice depends on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.shards import is_shards
-from voxyard.diagnose.profile.facts import CorpusFacts, HostFacts, LoadFacts, Probed, Situation
+from voxyard.diagnose.profile.facts import AdviceFacts, CorpusFacts, HostFacts, LoadFacts, Probed
 from voxyard.diagnose.profile.result import Overlapped, Setup
 from voxyard.host import HostError
 from voxyard.host.limits import recommend
@@ -20,33 +20,33 @@ from voxyard.trainer.config import TrainConfig
 if TYPE_CHECKING:
     from voxyard.diagnose.gpu_meter import GpuFigures
     from voxyard.diagnose.profile.cost_model import Costs
-    from voxyard.diagnose.profile.measure import Bench, Loading
+    from voxyard.diagnose.profile.measure import LoadTiming, StageBenchmark
     from voxyard.trainer.loop import Run
 
 _PRECOMPUTED = {"mel", "pitch", "energy"}  # what `corpus prepare --features` writes
 _NOT_TRAINED_WITH = {"training.auto"}  # carried out already
 
 
-def situation_of(
+def advice_facts_of(
     config: TrainConfig,
     run: Run,
-    bench: Bench,
+    benchmark: StageBenchmark,
     costs: Costs,
-    loading: Loading,
+    loading: LoadTiming,
     probed: Probed | None,
     overlapped: Overlapped,
     gpus: GpuFigures,
-) -> Situation:
+) -> AdviceFacts:
     """The facts of a run that was profiled."""
     data, training = run.config.data, run.config.training
     split = run.devices.strategy == "split"
-    return Situation(
+    return AdviceFacts(
         costs=costs,
         overlapped=overlapped.seconds_per_step,
         with_tracing=(overlapped.timeline.end - overlapped.timeline.begin) / len(overlapped.timeline.steps),
         data_wait_share=overlapped.data_wait_share,
         variation=overlapped.variation,
-        load=_load(bench, loading, probed),
+        load=_load(benchmark, loading, probed),
         corpus=_corpus(run),
         host=_host(run, gpus),
         pair=(str(data.data_gpu), str(data.model_gpu)) if split else None,
@@ -55,12 +55,12 @@ def situation_of(
         xla=bool(training.xla),
         recompute=training.recompute,
         static_shapes=data.static_shapes,
-        buffer=bench.buffer,
-        words=("train", *words_of(config)),
+        buffer=benchmark.buffer,
+        words=("train", *flags_of(config)),
     )
 
 
-def setup_of(run: Run, bench: Bench, situation: Situation, overlapped: Overlapped) -> Setup:
+def setup_of(run: Run, benchmark: StageBenchmark, facts: AdviceFacts, overlapped: Overlapped) -> Setup:
     """Setup that was profiled, for the head of a report."""
     config, model = run.config, run.config.model
     notes = []
@@ -69,31 +69,31 @@ def setup_of(run: Run, bench: Bench, situation: Situation, overlapped: Overlappe
             f"the corpus has {run.sampler.steps_per_epoch} batches an epoch and was gone through "
             f"{overlapped.epochs} times: each time its clips were dropped from the page cache again"
         )
-    if bench.buffer < config.data.pipeline_buffer_size:
+    if benchmark.buffer < config.data.pipeline_buffer_size:
         notes.append(
-            f"the memory allows {bench.buffer} host batches of the {config.data.pipeline_buffer_size} asked for"
+            f"the memory allows {benchmark.buffer} host batches of the {config.data.pipeline_buffer_size} asked for"
         )
     return Setup(
         strategy=run.devices.strategy,
         kind=run.devices.kind,
         devices=run.devices.description,
         model=f"{model.module or model.size} ({run.step.model.count_params() / 1e6:.1f} M parameters)",
-        corpus=f"{situation.corpus.path} ({len(run.corpora.training)} clips)",
+        corpus=f"{facts.corpus.path} ({len(run.corpora.training)} clips)",
         batch=run.rows,
         workers=config.data.num_workers,
         slots=config.data.prefetch_buffer_size,
-        buffer=bench.buffer,
+        buffer=benchmark.buffer,
         precision=config.training.precision,
         xla=bool(config.training.xla),
         buckets=len(run.buckets),
-        command=("voxyard", *situation.words),
-        left_out_seconds=bench.left_out_seconds,
+        command=("voxyard", *facts.words),
+        left_out_seconds=benchmark.left_out_seconds,
         notes=tuple(notes),
     )
 
 
-def words_of(config: TrainConfig) -> tuple[str, ...]:
-    """The flags that say what `config` says, for all that differs from its default."""
+def flags_of(config: TrainConfig) -> tuple[str, ...]:
+    """Command line flags for every setting of `config` that differs from its default."""
     words: list[str] = []
     for each in settings_of(TrainConfig):
         section, _, name = each.key.partition(".")
@@ -107,12 +107,12 @@ def words_of(config: TrainConfig) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _load(bench: Bench, loading: Loading, probed: Probed | None) -> LoadFacts:
+def _load(benchmark: StageBenchmark, loading: LoadTiming, probed: Probed | None) -> LoadFacts:
     return LoadFacts(
         workers=loading.workers,
         in_thread=loading.in_thread,
         cpu=loading.cpu,
-        from_memory=bench.from_memory(),
+        from_memory=benchmark.from_memory(),
         pages=loading.pages,
         probed=probed,
     )

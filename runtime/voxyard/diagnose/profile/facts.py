@@ -1,4 +1,4 @@
-"""Facts that advice depends on beside the stage times: settings, corpus, host. Gathered in one place."""
+"""Facts that advice depends on beside the stage times: settings, corpus, host. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class HostFacts:
 
 
 @dataclass(frozen=True)
-class Situation:
-    """Everything that advice is made of."""
+class AdviceFacts:
+    """All facts that the advice follows from."""
 
     costs: Costs
     overlapped: float  # measured seconds a step

@@ -1,4 +1,4 @@
-"""The profile as one page of HTML: nothing is fetched, everything is in it."""
+"""Profile as one self-contained HTML page: style and script are in it, nothing is fetched."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from voxyard.corpus.cold import ColdSource, Look
+from voxyard.corpus.cold import ColdRead, ColdSource
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.profile.cost_model import threads_needed
 from voxyard.diagnose.profile.stages import Stage
@@ -44,8 +44,8 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Loading:
-    """The load stage alone: the trainer's reading threads, and somebody who takes whatever is ready."""
+class LoadTiming:
+    """Timing of the load stage alone: the trainer's reading threads, and a consumer that takes every ready batch."""
 
     workers: int
     reads: tuple[Read, ...]
@@ -79,7 +79,7 @@ class Loading:
 
 
 @dataclass(frozen=True)
-class Overlap:
+class OverlappedRun:
     """The overlapped run as it was recorded."""
 
     recorded: Recorded
@@ -91,14 +91,14 @@ class Overlap:
     pages: Pages  # that the clips lie on
 
 
-class Bench:
+class StageBenchmark:
     """Stage benchmark of a run: the cost of each stage, on batches of the run itself."""
 
     def __init__(self, run: Run, steps: int, source: ColdSource) -> None:
         """`steps` batches make each measurement, of clips of the run's `source`. Raises CorpusError."""
         self.run, self.steps, self.source = run, steps, source
         self.cached = False
-        self._unread = 0  # the first batch that no look has read
+        self._unread = 0  # the first batch that no measurement has read
         self._held: dict[Bucket, HostBatch] = {}
         self.left_out_seconds = 0.0
         config = run.config
@@ -110,7 +110,7 @@ class Bench:
         self.bytes = largest
 
     def fill_cache(self) -> bool:
-        """Reads what is coming into the dataset cache, where there is one: training lives on it from then on."""
+        """Fills the dataset cache with the clips of the coming batches; False where there is none."""
         data = self.run.config.data
         if not (data.cache_dataset or data.cache_file):
             return False
@@ -121,22 +121,22 @@ class Bench:
         return True
 
     def _next(self, batches: int) -> int:
-        """First of so many batches that no look has read yet; what was read into a cache is read again."""
+        """First of so many batches that no measurement has read yet; with a dataset cache always the first of all."""
         first = 0 if self.cached else self._unread
         self._unread = first + batches
         return first
 
-    def _look(self, first: int, batches: int) -> AbstractContextManager[Look]:
+    def _cold_read(self, first: int, batches: int) -> AbstractContextManager[ColdRead]:
         """Within it the clips of these batches come from the disk."""
         plans = self.run.sampler.batches(first, first + batches)
-        return self.source.look(clip for plan in plans for clip in plan.clips)
+        return self.source.cold_read(clip for plan in plans for clip in plan.clips)
 
     # -- load --------------------------------------------------------------------------------------------------
 
-    def load(self, workers: int | None = None, *, batches: int | None = None, first: int | None = None) -> Loading:
+    def load(self, workers: int | None = None, *, batches: int | None = None, first: int | None = None) -> LoadTiming:
         """The load stage alone, with the run's own number of threads or another one, on batches not read yet.
 
-        With `first` on batches that other looks may have read.
+        With `first` on batches that other measurements may have read.
         """
         buffer = self.buffer if workers is None else max(workers, self.buffer)
         workers = min(self.run.config.data.num_workers if workers is None else workers, buffer)
@@ -145,14 +145,16 @@ class Bench:
         if first == 0:
             self.run.assemble(self._plans[-1])  # what is loaded and opened once only
         reads: list[Read] = []
-        with self._look(first, batches) as look:
+        with self._cold_read(first, batches) as cold:
             begin = time.perf_counter()
             self._read(self.run.sampler.batches(first, first + batches), workers, reads)
-            return Loading(workers, tuple(reads), time.perf_counter() - begin, look.pages)
+            return LoadTiming(workers, tuple(reads), time.perf_counter() - begin, cold.pages)
 
     def _read(self, plans: Iterator[BatchPlan], workers: int, reads: list[Read]) -> None:
         """Takes the batches from the trainer's reading threads as soon as they are ready; keeps one of each shape."""
-        loader = Loader(listening(self.run.assemble, reads), plans, workers=workers, buffer=max(workers, self.buffer))
+        loader = Loader(
+            timed_assembly(self.run.assemble, reads), plans, workers=workers, buffer=max(workers, self.buffer)
+        )
         try:
             while (batch := loader.get()) is not None:
                 if len(self._held) < MOST_SHAPES:
@@ -176,7 +178,7 @@ class Bench:
             taken.append(time.perf_counter() - begin)
         return min(taken) * len(plan.clips) / len(examples)
 
-    def threads_that_could_help(self, loading: Loading, *, goal: float) -> int:
+    def threads_that_could_help(self, loading: LoadTiming, *, goal: float) -> int:
         """Threads that would bring a batch every `goal` seconds: up to 32 that mostly wait, or one a core.
 
         More threads than cores help only while they wait for a disk or a network.
@@ -240,7 +242,7 @@ class Bench:
         return tuple(taken)
 
     def _train(self) -> tuple[float, ...]:
-        """Seconds between the ends of two steps, as the loop sees them: on a GPU it looks one step behind."""
+        """Seconds between the ends of two steps, as the loop sees them: on a GPU it reads the loss one step behind."""
         step, on_gpu = self.run.step, self.run.devices.kind == "gpu"
         staged = {bucket: step.stage(batch.arrays) for bucket, batch in self._held.items()}
         sequence = self._sequence()
@@ -281,7 +283,7 @@ class Bench:
 
     # -- overlapped --------------------------------------------------------------------------------------------
 
-    def overlapped(self) -> Overlap:
+    def overlapped(self) -> OverlappedRun:
         """The pipeline as the trainer runs it, on batches that were not read yet, its buffers empty at the beginning.
 
         No start delay: steps that live on what was read before the first one would hide a slow reader. And no end of
@@ -293,7 +295,11 @@ class Bench:
         reads: list[Read] = []
         data: list[Span] = []
         steps: list[StepSpan] = []
-        with self._look(first, total + ahead) as look, heard(run, reads, data), run.pipeline(first, None) as pipeline:
+        with (
+            self._cold_read(first, total + ahead) as cold,
+            recorded(run, reads, data),
+            run.pipeline(first, None) as pipeline,
+        ):
             pipeline.ring.first_ready.wait()
             before, log_every, epochs = None, run.config.telemetry.log_every, set()
             cpu, clock, last = CpuClock(), StepClock(), time.perf_counter()
@@ -318,11 +324,13 @@ class Bench:
                 last = now
             use, buffer, slots = cpu.use(), pipeline.buffer, pipeline.ring.slots
         spans = [(read.begin, read.end) for read in reads]
-        return Overlap(Recorded(spans, data, steps, slots), self.settling, clock, use, buffer, len(epochs), look.pages)
+        return OverlappedRun(
+            Recorded(spans, data, steps, slots), self.settling, clock, use, buffer, len(epochs), cold.pages
+        )
 
 
-def listening(assemble: Callable[[BatchPlan], HostBatch], reads: list[Read]) -> Callable[[BatchPlan], HostBatch]:
-    """The assembler, with a note of each batch that it makes."""
+def timed_assembly(assemble: Callable[[BatchPlan], HostBatch], reads: list[Read]) -> Callable[[BatchPlan], HostBatch]:
+    """The assembler, with the times of each batch appended to `reads`."""
     lock = threading.Lock()
 
     def made(plan: BatchPlan) -> HostBatch:
@@ -337,8 +345,8 @@ def listening(assemble: Callable[[BatchPlan], HostBatch], reads: list[Read]) -> 
 
 
 @contextmanager
-def heard(run: Run, reads: list[Read], data: list[Span]) -> Iterator[None]:
-    """Within it, the pipelines of the run note what their reading threads and their data stage do."""
+def recorded(run: Run, reads: list[Read], data: list[Span]) -> Iterator[None]:
+    """Records the times of the run's reading threads and of its data stage within the block."""
     stage, assemble = run.step.stage, run.assemble
 
     def staged(arrays: Mapping[str, Any]) -> Any:
@@ -348,7 +356,7 @@ def heard(run: Run, reads: list[Read], data: list[Span]) -> Iterator[None]:
         return made
 
     run.step.stage = staged  # type: ignore[method-assign]
-    run.assemble = listening(assemble, reads)  # type: ignore[assignment]
+    run.assemble = timed_assembly(assemble, reads)  # type: ignore[assignment]
     try:
         yield
     finally:

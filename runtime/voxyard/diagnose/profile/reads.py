@@ -13,19 +13,19 @@ from voxyard.host.page_cache import NOTHING, Pages
 
 @dataclass(frozen=True)
 class Reads:
-    """The pages of each look that read clips, by its name."""
+    """Pages of the clips that each measurement read, by its name."""
 
-    looks: Mapping[str, Pages] = field(default_factory=dict)
+    measurements: Mapping[str, Pages] = field(default_factory=dict)
 
     @property
     def pages(self) -> Pages:
-        """Those of all looks."""
-        return reduce(add, self.looks.values(), NOTHING)
+        """Pages of all measurements together."""
+        return reduce(add, self.measurements.values(), NOTHING)
 
     @property
     def withheld(self) -> str:
         """Reason why no threads, shards or caches are advised; "" where they may be."""
-        warm = [f"{name} {pages}" for name, pages in self.looks.items() if not pages.trusted]
+        warm = [f"{name} {pages}" for name, pages in self.measurements.items() if not pages.trusted]
         if not warm:
             return ""
         return (
@@ -34,10 +34,10 @@ class Reads:
         )
 
     def lines(self) -> list[str]:
-        """A line for each look."""
-        return [f"reads, {name}: {pages}" for name, pages in self.looks.items()]
+        """A line for each measurement."""
+        return [f"reads, {name}: {pages}" for name, pages in self.measurements.items()]
 
     def document(self) -> dict[str, Any]:
         """Everything as plain data."""
-        looks = {name: pages.document() for name, pages in self.looks.items()}
+        looks = {name: pages.document() for name, pages in self.measurements.items()}
         return self.pages.document() | {"looks": looks}

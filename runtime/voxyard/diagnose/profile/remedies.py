@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from voxyard.diagnose.profile.cost_model import Costs
-from voxyard.diagnose.profile.facts import Situation
+from voxyard.diagnose.profile.facts import AdviceFacts
 
 WORTH = 1.05
 """Advice that gains less is not given."""
@@ -45,32 +45,32 @@ class Option:
     always: bool = False  # given though it gains nothing: it saves something else
 
 
-def options(situation: Situation) -> Iterator[Option]:
+def options(facts: AdviceFacts) -> Iterator[Option]:
     """All that could be changed, whether it is worth it or not."""
-    yield from _for_load(situation)
-    yield from _for_features(situation)
-    yield from _for_transfer(situation)
-    yield from _for_train(situation)
-    yield from _for_waiting(situation)
-    yield from _for_layout(situation)
+    yield from _for_load(facts)
+    yield from _for_features(facts)
+    yield from _for_transfer(facts)
+    yield from _for_train(facts)
+    yield from _for_waiting(facts)
+    yield from _for_layout(facts)
 
 
 # -- load --------------------------------------------------------------------------------------------------------
 
 
-def _for_load(situation: Situation) -> Iterator[Option]:
+def _for_load(facts: AdviceFacts) -> Iterator[Option]:
     """More threads: the stage as probed with so many. From memory: load = from_memory ÷ min(threads, cores).
 
     Nothing where the clips came from the page cache: what the disk takes is not known then.
     """
-    if not situation.load.pages.trusted:
+    if not facts.load.pages.trusted:
         return
-    load, corpus, costs = situation.load, situation.corpus, situation.costs
+    load, corpus, costs = facts.load, facts.corpus, facts.costs
     busy = load.cpu / load.in_thread if load.in_thread else 0.0
     tried = load.probed
     if tried is not None and tried.pages.trusted:
         flags = {"--num-workers": str(tried.workers)}
-        if tried.workers > situation.buffer:
+        if tried.workers > facts.buffer:
             flags["--buffer-size"] = str(tried.workers)
         yield Option(
             f"read with {tried.workers} threads instead of {load.workers}",
@@ -79,10 +79,10 @@ def _for_load(situation: Situation) -> Iterator[Option]:
             f"a thread computes only {busy:.0%} of its time; tried: {tried.workers} threads alone bring a "
             f"batch every {_ms(tried.seconds)} instead of {_ms(costs.load)}",
         )
-    memory, waits = _read_from_memory(situation), busy < 0.5
+    memory, waits = _read_from_memory(facts), busy < 0.5
     if not corpus.shards:
         target = f"{str(corpus.path).rstrip('/')}-shards"
-        prepare = shlex.join(["voxyard", "corpus", "prepare", *_corpus_words(situation), str(corpus.path), target])
+        prepare = shlex.join(["voxyard", "corpus", "prepare", *_corpus_words(facts), str(corpus.path), target])
         yield Option(
             "prepare the corpus once as shards",
             Change({"--train-data": target}, ("--cache-dataset", "--cache-file"), (prepare,)),
@@ -90,49 +90,49 @@ def _for_load(situation: Situation) -> Iterator[Option]:
             f"clips are then decoded and resampled once, and read by memory map ({_gib(corpus.decoded_bytes)}); "
             f"padding a batch from memory takes a thread {_ms(load.from_memory)} instead of {_ms(load.in_thread)}"
             + ("; what is not in memory yet comes at the pace of the disk" if waits else ""),
-            bound=waits or corpus.decoded_bytes > situation.host.available_bytes,
+            bound=waits or corpus.decoded_bytes > facts.host.available_bytes,
         )
     if not corpus.cached and not corpus.features:
-        fits = corpus.decoded_bytes <= CACHE_SHARE * situation.host.available_bytes
+        fits = corpus.decoded_bytes <= CACHE_SHARE * facts.host.available_bytes
         yield Option(
             "keep the decoded clips in memory" if fits else "keep the decoded clips in a file on a fast disk",
             Change({"--cache-dataset": None} if fits else {"--cache-file": "/FAST/DISK/clips.cache"}),
             memory,
             f"from the second epoch on every clip comes decoded ({_gib(corpus.decoded_bytes)}, of which half of "
-            f"{_gib(situation.host.available_bytes)} available {'is enough' if fits else 'is not enough'})",
+            f"{_gib(facts.host.available_bytes)} available {'is enough' if fits else 'is not enough'})",
             bound=not fits,
         )
 
 
-def memory_load(situation: Situation) -> float:
+def memory_load(facts: AdviceFacts) -> float:
     """Seconds a batch of the load stage where the clips lie in memory: from_memory ÷ min(threads, cores)."""
-    return situation.load.from_memory / max(1, min(situation.load.workers, situation.host.cores))
+    return facts.load.from_memory / max(1, min(facts.load.workers, facts.host.cores))
 
 
-def _read_from_memory(situation: Situation) -> Costs:
+def _read_from_memory(facts: AdviceFacts) -> Costs:
     """With the clips in memory; as they are where it is not known what reading takes."""
-    if not situation.load.pages.trusted:
-        return situation.costs
-    return situation.costs.changed(load=memory_load(situation))
+    if not facts.load.pages.trusted:
+        return facts.costs
+    return facts.costs.changed(load=memory_load(facts))
 
 
 # -- features ----------------------------------------------------------------------------------------------------
 
 
-def _for_features(situation: Situation) -> Iterator[Option]:
+def _for_features(facts: AdviceFacts) -> Iterator[Option]:
     """Precomputed: features = 0, load = what comes from memory; on GPUs by one device: max(L, T + M)."""
-    corpus, costs = situation.corpus, situation.costs
+    corpus, costs = facts.corpus, facts.costs
     if corpus.features or not corpus.can_precompute or costs.layout == "mirrored":
         return
-    if costs.changed(features=0.0).gain_over(costs) < WORTH and not _features_are_next(situation):
+    if costs.changed(features=0.0).gain_over(costs) < WORTH and not _features_are_next(facts):
         return
     target = f"{str(corpus.path).rstrip('/')}-features"
-    prepare = ["voxyard", "corpus", "prepare", "--features", *_corpus_words(situation)]
-    after = _read_from_memory(situation).changed(features=0.0)
+    prepare = ["voxyard", "corpus", "prepare", "--features", *_corpus_words(facts)]
+    after = _read_from_memory(facts).changed(features=0.0)
     flags: dict[str, str | None] = {"--train-data": target}
     drop: tuple[str, ...] = ("--cache-dataset", "--cache-file")
     freed = ""
-    if situation.host.kind == "gpu" and costs.layout == "split":
+    if facts.host.kind == "gpu" and costs.layout == "split":
         after = after.changed(layout="single")
         flags["--strategy"] = "single"
         drop = (*drop, *_SPLIT_ONLY)
@@ -153,16 +153,16 @@ def _for_features(situation: Situation) -> Iterator[Option]:
     )
 
 
-def _features_are_next(situation: Situation) -> bool:
+def _features_are_next(facts: AdviceFacts) -> bool:
     """True where features are the limit once the clips come from memory."""
-    read = _read_from_memory(situation)
+    read = _read_from_memory(facts)
     return read.changed(features=0.0).gain_over(read) >= WORTH
 
 
-def _corpus_words(situation: Situation) -> list[str]:
+def _corpus_words(facts: AdviceFacts) -> list[str]:
     """The settings of the run that a corpus is prepared with."""
     words: list[str] = []
-    kept = iter(situation.words)
+    kept = iter(facts.words)
     for word in kept:
         if word in _CORPUS_FLAGS:
             words += [word, next(kept)]
@@ -181,13 +181,13 @@ _CORPUS_FLAGS = frozenset(
 # -- transfer ----------------------------------------------------------------------------------------------------
 
 
-def _for_transfer(situation: Situation) -> Iterator[Option]:
+def _for_transfer(facts: AdviceFacts) -> Iterator[Option]:
     """A better pair: transfer > 0, so at most transfer = 0. One device: max(L, F + M), nothing to copy."""
-    costs, host = situation.costs, situation.host
+    costs, host = facts.costs, facts.host
     if costs.layout != "split":
         return
     best = None if host.pair is None else (str(host.pair[0]), str(host.pair[1]))
-    if host.pair is not None and best != situation.pair:
+    if host.pair is not None and best != facts.pair:
         yield Option(
             f"take GPU {host.pair[0]} and GPU {host.pair[1]}",
             Change({"--data-gpu": str(host.pair[0]), "--model-gpu": str(host.pair[1])}),
@@ -207,32 +207,32 @@ def _for_transfer(situation: Situation) -> Iterator[Option]:
 # -- train -------------------------------------------------------------------------------------------------------
 
 
-def _for_train(situation: Situation) -> Iterator[Option]:
+def _for_train(facts: AdviceFacts) -> Iterator[Option]:
     """Bounds: the step can at best vanish, train = 0; without recomputation 3 of its 4 units remain."""
-    costs, host = situation.costs, situation.host
+    costs, host = facts.costs, facts.host
     gone = costs.changed(train=0.0)
-    if host.kind == "gpu" and situation.precision == "float32" and (host.compute_capability or (0, 0)) >= (7, 0):
+    if host.kind == "gpu" and facts.precision == "float32" and (host.compute_capability or (0, 0)) >= (7, 0):
         wanted = "bfloat16" if (host.compute_capability or (0, 0)) >= (8, 0) else "float16"
         yield Option(
             f"train in {wanted}", Change({"--precision": wanted}), gone,
             f"the model GPU has fast units for {wanted}; a step takes {_ms(costs.train)} in float32", bound=True,
         )  # fmt: skip
-    if host.kind == "gpu" and not situation.xla:
+    if host.kind == "gpu" and not facts.xla:
         yield Option(
             "compile with XLA", Change({"--xla": None}, ("--no-xla",)), gone.changed(features=0.0),
             "features and step run as single operations now; XLA fuses them", bound=True,
         )  # fmt: skip
-    if situation.recompute:
+    if facts.recompute:
         yield Option(
             "do not recompute activations", Change({"--no-recompute": None}, ("--recompute",)),
             costs.changed(train=costs.train / RECOMPUTE_GAIN),
             "recomputation pays memory with a second forward pass; without it a step is 3 units of work instead of 4",
             bound=True,
         )  # fmt: skip
-    if _has_room(situation):
-        batch = situation.host.recommended_batch or 0
+    if _has_room(facts):
+        batch = facts.host.recommended_batch or 0
         yield Option(
-            f"larger batches: {batch} clips instead of {situation.batch_size}",
+            f"larger batches: {batch} clips instead of {facts.batch_size}",
             Change({"--batch-size": str(batch)}), gone,
             f"the model GPU uses {host.model_memory_share or 0:.0%} of its memory; what a step costs whatever its size "
             "is spread over more clips",
@@ -240,47 +240,47 @@ def _for_train(situation: Situation) -> Iterator[Option]:
         )  # fmt: skip
 
 
-def _has_room(situation: Situation) -> bool:
-    share, batch = situation.host.model_memory_share, situation.host.recommended_batch
-    return share is not None and share < 0.6 and batch is not None and batch > situation.batch_size
+def _has_room(facts: AdviceFacts) -> bool:
+    share, batch = facts.host.model_memory_share, facts.host.recommended_batch
+    return share is not None and share < 0.6 and batch is not None and batch > facts.batch_size
 
 
 # -- waiting that no mean explains -------------------------------------------------------------------------------
 
 
-def _for_waiting(situation: Situation) -> Iterator[Option]:
+def _for_waiting(facts: AdviceFacts) -> Iterator[Option]:
     """A ring of one slot: max(L, D + M) → max(L, D, M). More slots: at most overlapped ÷ ideal.
 
     Length buckets: at most the mean step with the traced ones ÷ the mean without them.
     """
-    costs = situation.costs
+    costs = facts.costs
     if costs.slots == 1:
         yield Option(
             "give the ring three slots", Change({"--prefetch-buffer-size": "3"}), costs.changed(slots=3),
             f"with one slot the data device ({_ms(costs.data)}) and the model device ({_ms(costs.train)}) take turns",
         )  # fmt: skip
-    elif situation.data_wait_share >= 0.05 and costs.train >= 0.95 * max(costs.load, costs.data):
+    elif facts.data_wait_share >= 0.05 and costs.train >= 0.95 * max(costs.load, costs.data):
         slots = costs.slots + MORE_SLOTS
         yield Option(
             f"give the ring {slots} slots", Change({"--prefetch-buffer-size": str(slots)}), costs,
-            f"on average every stage is fast enough, and still the model waits {situation.data_wait_share:.0%}: "
+            f"on average every stage is fast enough, and still the model waits {facts.data_wait_share:.0%}: "
             "stages that vary in length need more batches between them",
-            bound=True, most=situation.overlapped / costs.step,
+            bound=True, most=facts.overlapped / costs.step,
         )  # fmt: skip
-    if not situation.static_shapes:
+    if not facts.static_shapes:
         yield Option(
             "pad to length buckets", Change({"--enable-static-shapes": None}, ("--no-enable-static-shapes",)), costs,
             "every new shape is traced and compiled; with buckets that ends after a few steps",
-            bound=True, most=situation.with_tracing / situation.overlapped,
+            bound=True, most=facts.with_tracing / facts.overlapped,
         )  # fmt: skip
 
 
 # -- another layout ----------------------------------------------------------------------------------------------
 
 
-def _for_layout(situation: Situation) -> Iterator[Option]:
+def _for_layout(facts: AdviceFacts) -> Iterator[Option]:
     """Mirrored over n devices: (F + M) a batch of each, so n · clips in max(n · L, F + M); all-reduce not counted."""
-    costs, host = situation.costs, situation.host
+    costs, host = facts.costs, facts.host
     if costs.layout == "split" or (costs.layout == "single" and host.kind == "gpu" and host.devices > 1):
         count = host.devices
         yield Option(

@@ -12,8 +12,8 @@ from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_meter import GpuFigures, GpuMeter
 from voxyard.diagnose.profile.advice import advise
 from voxyard.diagnose.profile.cost_model import Costs
-from voxyard.diagnose.profile.describe import setup_of, situation_of
-from voxyard.diagnose.profile.facts import Probed, Situation
+from voxyard.diagnose.profile.describe import advice_facts_of, setup_of
+from voxyard.diagnose.profile.facts import AdviceFacts, Probed
 from voxyard.diagnose.profile.reads import Reads
 from voxyard.diagnose.profile.result import Overlapped, Profile
 from voxyard.diagnose.profile.stages import Stage, figures, with_shares
@@ -22,14 +22,14 @@ from voxyard.diagnose.profile.verdict import DeviceUse, judge
 from voxyard.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
-    from voxyard.diagnose.profile.measure import Bench, Loading, Overlap
+    from voxyard.diagnose.profile.measure import LoadTiming, OverlappedRun, StageBenchmark
     from voxyard.trainer.loop import Run
 
 FEWEST_STEPS = 5
 
 
-def _say_nothing(_: str) -> None:
-    """Hears what is measured now, and keeps it."""
+def _discard(_: str) -> None:
+    """Default of `progress`: discards the message."""
 
 
 def profile(
@@ -37,12 +37,12 @@ def profile(
     *,
     steps: int = 100,
     gpu_monitoring: bool = True,
-    progress: Callable[[str], None] = _say_nothing,
+    progress: Callable[[str], None] = _discard,
 ) -> Profile:
     """Profiles the training that `config` describes; one a process, since TensorFlow's devices are set once.
 
-    Nothing is saved, and the run's checkpoints are neither read nor written. `progress` hears what is measured now.
-    Raises DiagnoseError, TrainerError, CorpusError or HostError with what was found, expected and to be done.
+    Nothing is saved, and the run's checkpoints are neither read nor written. `progress` is called with a line before
+    each measurement. Raises DiagnoseError, TrainerError, CorpusError or HostError.
     """
     if steps < FEWEST_STEPS:
         raise DiagnoseError(f"--num-steps {steps}: fewer than {FEWEST_STEPS} steps say nothing; 100 is the default")
@@ -53,19 +53,19 @@ def profile(
         )
     from voxyard.corpus.cold import ColdSource
     from voxyard.trainer.corpora import open_corpora
-    from voxyard.trainer.devices.auto_settings import settle
+    from voxyard.trainer.devices.auto_settings import apply_auto_settings
     from voxyard.trainer.devices.tensorflow_setup import prepare
 
-    config = settle(config)
+    config = apply_auto_settings(config)
     corpora = open_corpora(config)
     source = ColdSource(corpora.training)
     devices = prepare(config)  # before anything else touches TensorFlow
-    from voxyard.diagnose.profile.measure import Bench
+    from voxyard.diagnose.profile.measure import StageBenchmark
     from voxyard.trainer.loop import Run
 
     with tempfile.TemporaryDirectory(prefix="voxyard-profile-") as directory:
         run = Run(_beside_the_run(config, Path(directory)), devices, replace(corpora, training=source))
-        found = _measured(config, run, Bench(run, steps, source), gpu_monitoring, progress)
+        found = _measured(config, run, StageBenchmark(run, steps, source), gpu_monitoring, progress)
     source.forget()
     return found
 
@@ -77,28 +77,28 @@ def _beside_the_run(config: TrainConfig, directory: Path) -> TrainConfig:
 
 
 def _measured(
-    config: TrainConfig, run: Run, bench: Bench, gpu_monitoring: bool, progress: Callable[[str], None]
+    config: TrainConfig, run: Run, benchmark: StageBenchmark, gpu_monitoring: bool, progress: Callable[[str], None]
 ) -> Profile:
-    steps = bench.steps
-    if bench.fill_cache():
-        progress("the dataset cache was filled with what is coming, which is left out")
+    steps = benchmark.steps
+    if benchmark.fill_cache():
+        progress("dataset cache filled with the clips of the coming batches (not timed)")
     progress(f"load alone: {steps} batches with {run.config.data.num_workers} threads")
-    loading = bench.load()
-    progress("tracing and compiling, which is left out")
-    bench.prime()
+    loading = benchmark.load()
+    progress("tracing and compiling (not timed)")
+    benchmark.prime()
     progress(f"features, transfer and training alone: {steps} batches each")
-    measured = {"load": loading.seconds, **bench.stages()}
+    measured = {"load": loading.seconds, **benchmark.stages()}
     costs = _costs(run, loading, measured)
-    probed = _probe(bench, loading, costs, progress)
-    progress(f"overlapped: {bench.settling} steps to settle, {steps} that count")
+    probed = _probe(benchmark, loading, costs, progress)
+    progress(f"overlapped: {benchmark.settling} steps of warm-up, {steps} measured")
     with GpuMeter(run.devices.cards, wanted=gpu_monitoring) as meter:
-        overlap = bench.overlapped()
+        overlap = benchmark.overlapped()
     gpus = meter.figures()
     overlapped = _overlapped(run, overlap, costs)
     stages = with_shares(measured, _notes(run, loading))
     use = _use(run, gpus, overlapped)
-    looks = {"load alone": loading.pages, "overlapped": overlap.pages}
-    reads = Reads(looks if probed is None else looks | {f"{probed.workers} threads": probed.pages})
+    pages = {"load alone": loading.pages, "overlapped": overlap.pages}
+    reads = Reads(pages if probed is None else pages | {f"{probed.workers} threads": probed.pages})
     verdict = judge(
         stages,
         costs=costs,
@@ -108,21 +108,21 @@ def _measured(
         use=use,
         reads=reads.pages,
     )
-    situation: Situation = situation_of(config, run, bench, costs, loading, probed, overlapped, gpus)
+    facts: AdviceFacts = advice_facts_of(config, run, benchmark, costs, loading, probed, overlapped, gpus)
     return Profile(
-        setup=setup_of(run, bench, situation, overlapped),
+        setup=setup_of(run, benchmark, facts, overlapped),
         stages=stages,
         costs=costs,
         overlapped=overlapped,
         use=use,
         gpus=gpus,
         verdict=verdict,
-        recommendations=advise(situation),
+        recommendations=advise(facts),
         reads=reads,
     )
 
 
-def _costs(run: Run, loading: Loading, measured: Mapping[Stage, tuple[float, ...]]) -> Costs:
+def _costs(run: Run, loading: LoadTiming, measured: Mapping[Stage, tuple[float, ...]]) -> Costs:
     mean = {stage: figures(seconds).mean for stage, seconds in measured.items()}
     return Costs(
         load=loading.per_batch,
@@ -135,23 +135,25 @@ def _costs(run: Run, loading: Loading, measured: Mapping[Stage, tuple[float, ...
     )
 
 
-def _probe(bench: Bench, loading: Loading, costs: Costs, progress: Callable[[str], None]) -> Probed | None:
-    """The load stage once more with as many threads as could cure it: whether they do depends on the disk.
+def _probe(
+    benchmark: StageBenchmark, loading: LoadTiming, costs: Costs, progress: Callable[[str], None]
+) -> Probed | None:
+    """Measures the load stage again with as many threads as could cure it; whether they do depends on the disk.
 
-    The same batches in both looks, since a disk reads ahead: of clips that lie close together each costs less. What the
-    page cache gave says nothing about the disk, and is no reason to try.
+    Both measurements read the same batches, since a disk reads ahead: clips that lie close together cost less each.
+    None where no more threads are needed, or where the clips came from the page cache and not from the disk.
     """
-    wanted = bench.threads_that_could_help(loading, goal=costs.changed(load=0.0).step)
+    wanted = benchmark.threads_that_could_help(loading, goal=costs.changed(load=0.0).step)
     if loading.per_batch < 0.8 * costs.step or wanted <= loading.workers or not loading.pages.trusted:
         return None
     progress(f"load alone once more, with {wanted} threads")
     batches = max(wanted, len(loading.reads))
-    now = loading if batches == len(loading.reads) else bench.load(batches=batches, first=0)
-    tried = bench.load(wanted, batches=batches, first=0)
+    now = loading if batches == len(loading.reads) else benchmark.load(batches=batches, first=0)
+    tried = benchmark.load(wanted, batches=batches, first=0)
     return Probed(wanted, loading.per_batch * tried.per_batch / now.per_batch, now.pages + tried.pages)
 
 
-def _overlapped(run: Run, overlap: Overlap, costs: Costs) -> Overlapped:
+def _overlapped(run: Run, overlap: OverlappedRun, costs: Costs) -> Overlapped:
     timeline = measured_part(overlap.recorded, overlap.skipped)
     counted = [step.seconds for step in timeline.steps if not step.traced]
     if not counted:
@@ -189,7 +191,7 @@ def _use(run: Run, gpus: GpuFigures, overlapped: Overlapped) -> dict[str, Device
     return {"data": DeviceUse(overlapped.gaps.data_busy_share, source), **use} if split else use
 
 
-def _notes(run: Run, loading: Loading) -> dict[Stage, str]:
+def _notes(run: Run, loading: LoadTiming) -> dict[Stage, str]:
     notes: dict[Stage, str] = {
         "load": (
             f"{loading.workers} threads, {loading.concurrency:.1f} at once; a batch takes one of them "

@@ -18,7 +18,7 @@ _BINS = 24
 
 
 def svg(name: str, title: str, description: str, height: float, parts: Iterable[str], *, width: float = WIDTH) -> str:
-    """A picture with its name and description for those who do not see it."""
+    """An SVG element with a title and a description for screen readers."""
     return (
         f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name}-t {name}-d" id="{name}">'
         f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>'

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voxyard.corpus.cold import ColdSource
-from voxyard.diagnose.dry_run import rehearse, rows_of, scratch, with_corpus
+from voxyard.diagnose.dry_run import build_dry_run, rows_of, scratch, with_corpus
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_meter import NO_GPU, GpuFigures, GpuMeter
-from voxyard.diagnose.stress.targets import Judgement, Load, LowUse, judge, low_use
+from voxyard.diagnose.stress.targets import LowUse, StressResult, TargetReport, check_targets, low_use
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.report import CpuClock, MemoryGrowth
 
@@ -48,8 +48,8 @@ class Stress:
     before: Utilization
     during: Utilization | None = None
     after: Utilization | None = None
-    load: Load | None = None
-    judgement: Judgement | None = None
+    load: StressResult | None = None
+    judgement: TargetReport | None = None
     low: tuple[LowUse, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -93,12 +93,12 @@ def stress(
     `skip` leaves the load out and only reads the idle machine. Without a corpus a small one is generated.
     Raises DiagnoseError where the memory does not suffice, TrainerError, CorpusError or HostError as training does.
     """
-    from voxyard.trainer.devices.auto_settings import settle
+    from voxyard.trainer.devices.auto_settings import apply_auto_settings
     from voxyard.trainer.devices.tensorflow_setup import prepare
 
-    config = settle(config)
+    config = apply_auto_settings(config)
     devices = prepare(config)
-    progress(f"looking at the idle machine for {IDLE_SECONDS:g} s")
+    progress(f"measuring the idle machine for {IDLE_SECONDS:g} s")
     before = idle(devices)
     if skip:
         return Stress(devices.description, devices.kind, before, notes=(SKIPPED,))
@@ -123,21 +123,21 @@ def train_under_load(
     progress: Callable[[str], None],
 ) -> Stress:
     """The part of `stress` under load. Raises DiagnoseError where the memory does not suffice."""
-    from voxyard.diagnose.profile.measure import Bench
+    from voxyard.diagnose.profile.measure import StageBenchmark
     from voxyard.trainer.corpora import open_corpora
 
     config = with_corpus(config, rows_of(config, devices), directory)
     try:
         corpora = open_corpora(config)
         source = ColdSource(corpora.training)
-        run = rehearse(config, devices, directory, replace(corpora, training=source))
-        progress("tracing and compiling, which is left out")
-        Bench(run, FEWEST_STEPS, source).prime()
+        run = build_dry_run(config, devices, directory, replace(corpora, training=source))
+        progress("tracing and compiling (not timed)")
+        StageBenchmark(run, FEWEST_STEPS, source).prime()
         progress(f"training for {seconds:g} s")
         plans = run.sampler.batches(0, min(FORETOLD, run.sampler.steps_per_epoch))
-        with source.look(clip for plan in plans for clip in plan.clips) as look:
+        with source.cold_read(clip for plan in plans for clip in plan.clips) as cold:
             during, load = load_for(run, seconds)
-        load = replace(load, reads=look.pages)
+        load = replace(load, reads=cold.pages)
     except Exception as error:
         if type(error).__name__ != "ResourceExhaustedError":
             raise
@@ -145,10 +145,12 @@ def train_under_load(
             f"out of memory with {devices.batch_size} clips on a device: lower --batch-size, or add --recompute",
             exit_code=1,
         ) from error
-    return Stress(devices.description, devices.kind, before, during, idle(devices), load, judge(load), low_use(load))
+    return Stress(
+        devices.description, devices.kind, before, during, idle(devices), load, check_targets(load), low_use(load)
+    )
 
 
-def load_for(run: Run, seconds: float) -> tuple[Utilization, Load]:
+def load_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
     """The run's pipeline and step for so many seconds, and at least a few steps, as its loop would do it."""
     on_gpu, fills, number = run.devices.kind == "gpu", 0, 0
     memory = MemoryGrowth(0, 2 * FEWEST_STEPS)
@@ -168,13 +170,13 @@ def load_for(run: Run, seconds: float) -> tuple[Utilization, Load]:
             run.clock.step(now - last, wait, staged.plan.bucket, traced=run.step.traces.total() != traces)
             last = now
             fills += pipeline.buffer[0]
-            memory.look(number)
+            memory.sample(number)
         if before is not None:
             before["total"].numpy()
         used, process, most = machine.use(), cpu.use(), pipeline.buffer[1]
     gpus = meter.figures()
     clock = run.clock
-    load = Load(
+    load = StressResult(
         kind=run.devices.kind,
         strategy=run.devices.strategy,
         seconds=last - begin,

@@ -1,4 +1,4 @@
-"""Judgement of a training under load by the targets of T19, and reasons for devices under 30% busy. Arithmetic."""
+"""Targets of T19 applied to a training under load, and the causes of devices under 30% busy. Arithmetic only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHORT_STEP_SECONDS = 0.020
 
 
 @dataclass(frozen=True)
-class Load:
+class StressResult:
     """Measurements of a training under load."""
 
     kind: str
@@ -70,7 +70,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Row:
+class TargetRow:
     """One target of T19: what was measured, what is wanted, and how it stands."""
 
     name: str
@@ -81,11 +81,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class TargetReport:
     """All targets; the verdict is the worst standing of those with the grades minimum, good and excellent."""
 
     verdict: Standing
-    targets: tuple[Row, ...]
+    targets: tuple[TargetRow, ...]
 
     def lines(self) -> list[str]:
         """The table for a terminal, with the verdict."""
@@ -100,7 +100,7 @@ class Judgement:
         ]
 
 
-def judge(load: Load) -> Judgement:
+def check_targets(load: StressResult) -> TargetReport:
     """The targets of T19. Of CPU devices no GPU's utilization is made up: those targets are not measured.
 
     A data GPU that does nearly all that its work allows is at its ceiling, and takes nothing from the verdict.
@@ -120,10 +120,10 @@ def judge(load: Load) -> Judgement:
     standings = [target.verdict for target, _ in graded]
     grades: tuple[Standing, ...] = ("missed", "minimum", "good", "excellent")
     verdict: Standing = next((grade for grade in grades if grade in standings), "not measured")
-    return Judgement(verdict, (*rows, *_others(load)))
+    return TargetReport(verdict, (*rows, *_others(load)))
 
 
-def _graded(target: Target, wanted: str, load: Load) -> Row:
+def _graded(target: Target, wanted: str, load: StressResult) -> TargetRow:
     missing = NO_GPU if load.kind != "gpu" else "not measured"
     measured = missing if target.value is None else f"{target.value:.0%}"
     standing = "" if target.value is None else target.verdict
@@ -131,26 +131,28 @@ def _graded(target: Target, wanted: str, load: Load) -> Row:
         standing = f"{standing}; it can reach {load.data_ceiling:.0%} at most: D/max(D, M)".removeprefix("; ")
     if target.name == "step-time variation":
         standing += f"; {load.variation_within_buckets:.0%} within a length bucket"
-    return Row(target.name, measured, wanted, standing, counts=target.value is not None)
+    return TargetRow(target.name, measured, wanted, standing, counts=target.value is not None)
 
 
-def _others(load: Load) -> Iterator[Row]:
+def _others(load: StressResult) -> Iterator[TargetRow]:
     d, m, gpu = load.data_stage_seconds, load.train_stage_seconds, load.kind == "gpu"
-    yield Row("out of memory", "no", "no", "kept")
+    yield TargetRow("out of memory", "no", "no", "kept")
     growth = load.resident_memory_growth
     stable = "" if growth is None else "kept" if abs(growth) < STABLE else "missed"
-    yield Row("memory stable", "not measured" if growth is None else f"{growth:+.1%}", f"<{STABLE:.0%}", stable)
+    yield TargetRow("memory stable", "not measured" if growth is None else f"{growth:+.1%}", f"<{STABLE:.0%}", stable)
     if d and m:
-        yield Row("data ÷ compute time", f"{d / m:.0%}", "<50%", "kept" if d < 0.5 * m else "missed")
+        yield TargetRow("data ÷ compute time", f"{d / m:.0%}", "<50%", "kept" if d < 0.5 * m else "missed")
         if load.strategy == "split":
             bound = (d + m) / max(d, m)
-            yield Row("bound of a split", f"{bound:.2f}×", "1.5–2×", "kept" if bound >= 1.5 else "missed")
+            yield TargetRow("bound of a split", f"{bound:.2f}×", "1.5–2×", "kept" if bound >= 1.5 else "missed")
     for role, share in load.memory_of_limit.items():
         said = "not measured" if share is None else f"{share:.0%}"
-        yield Row(f"{role} GPU memory of its limit", said, "80–95%", _within(share, 0.80, 0.95))
+        yield TargetRow(f"{role} GPU memory of its limit", said, "80–95%", _within(share, 0.80, 0.95))
     if not gpu:
-        yield Row("GPU memory of its limit", NO_GPU, "80–95%", "")
-    yield Row("CPU use", f"{load.cpu_use:.0%}", "40–60%", _within(load.cpu_use, 0.4, 0.6) if gpu else "for GPU hosts")
+        yield TargetRow("GPU memory of its limit", NO_GPU, "80–95%", "")
+    yield TargetRow(
+        "CPU use", f"{load.cpu_use:.0%}", "40–60%", _within(load.cpu_use, 0.4, 0.6) if gpu else "for GPU hosts"
+    )
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ class LowUse:
         ]
 
 
-def low_use(load: Load) -> tuple[LowUse, ...]:
+def low_use(load: StressResult) -> tuple[LowUse, ...]:
     """The "below 30%" diagnosis for the model device, and for a data device that could be busier than it is."""
     found = []
     model, data = load.use.get("model"), load.use.get("data")
@@ -184,7 +186,7 @@ def low_use(load: Load) -> tuple[LowUse, ...]:
     return tuple(found)
 
 
-def _model_low(load: Load, use: float) -> LowUse:
+def _model_low(load: StressResult, use: float) -> LowUse:
     d, m = load.data_stage_seconds, load.train_stage_seconds
     evidence = [
         f"it waits for data {load.data_wait_share:.0%} of the time",
@@ -228,7 +230,7 @@ def _model_low(load: Load, use: float) -> LowUse:
     )  # fmt: skip
 
 
-def _data_low(load: Load, use: float, ceiling: float) -> LowUse:
+def _data_low(load: StressResult, use: float, ceiling: float) -> LowUse:
     evidence = (f"D {_ms(load.data_stage_seconds)}, M {_ms(load.train_stage_seconds)}: {ceiling:.0%} is its ceiling",)
     if use >= 0.7 * ceiling:
         return LowUse(

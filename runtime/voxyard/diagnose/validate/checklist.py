@@ -1,4 +1,4 @@
-"""The checklist before a long training, answered by the program: seven questions, each with what was found (D8)."""
+"""Checklist before a long training (D8): seven questions, each answered with what was found."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from voxyard.diagnose.gpu_meter import NO_GPU
 from voxyard.diagnose.profile.result import Profile
 from voxyard.diagnose.profile.run import profile
 from voxyard.host import HostError
-from voxyard.host.limits import HEADROOM_MIB, wanted_mib
+from voxyard.host.limits import HEADROOM_MIB, recommended_mib
 from voxyard.host.memory import available_bytes
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import DevicePlan
 from voxyard.trainer.errors import TrainerError
 
@@ -33,7 +33,7 @@ SMALLEST_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Item:
-    """One question. `answer` is None where it does not arise here; `found` says why, or what was seen."""
+    """One question. `answer` is None where it does not apply; `found` is the reason, or what was found."""
 
     name: str
     answer: bool | None
@@ -75,7 +75,7 @@ class Checklist:
             for first, line in zip((True, *[False] * 99), item.lines(), strict=False)
         ]
         counts = [sum(item.answer is answer for item in self.items) for answer in (True, False, None)]
-        return "\n".join([*lines, "", f"{counts[0]} yes, {counts[1]} no, {counts[2]} do not arise here"])
+        return "\n".join([*lines, "", f"{counts[0]} yes, {counts[1]} no, {counts[2]} do not apply here"])
 
 
 Profiler = Callable[[TrainConfig], Profile]
@@ -91,15 +91,15 @@ def checklist(
 
     `profiler` makes the profile that two answers stand on (a short one by default).
     """
-    from voxyard.trainer.devices.auto_settings import settle
+    from voxyard.trainer.devices.auto_settings import apply_auto_settings
     from voxyard.trainer.devices.placement import choose
-    from voxyard.trainer.devices.tensorflow_setup import look_at_host
+    from voxyard.trainer.devices.tensorflow_setup import inspect_host
 
-    config = settle(config)
+    config = apply_auto_settings(config)
     dataset = dataset_item(config)
     plan, host, refused = None, None, ""
     try:
-        host = look_at_host(config)
+        host = inspect_host(config)
         plan = choose(config, host)
     except (TrainerError, HostError) as error:
         refused = str(error)
@@ -162,7 +162,7 @@ def limits_item(plan: DevicePlan | None) -> Item:
         if gpu is None or gpu.memory_total_mib is None or gpu.memory_free_mib is None:
             wrong.append(f"{one.role}: the driver does not report the card's memory")
             continue
-        wanted, most = wanted_mib(gpu, one.role), gpu.memory_free_mib - HEADROOM_MIB
+        wanted, most = recommended_mib(gpu, one.role), gpu.memory_free_mib - HEADROOM_MIB
         said = f"{one.role}: GPU {gpu.index}, {gpu.memory_free_mib} of {gpu.memory_total_mib} MiB free"
         if one.limit_mib is None:
             lines.append(f"{said}, no limit (memory growth); {wanted} MiB is recommended")
@@ -180,7 +180,7 @@ def limits_item(plan: DevicePlan | None) -> Item:
     return Item(LIMITS, True, text)
 
 
-def visible_item(plan: DevicePlan | None, host: HostView | None, refused: str) -> Item:
+def visible_item(plan: DevicePlan | None, host: HostDevices | None, refused: str) -> Item:
     """Checks that the GPUs that the training asks for can be seen."""
     if plan is None or host is None:
         return Item(VISIBLE, False, refused)

@@ -1,4 +1,4 @@
-"""Inspection for the five checks of `voxyard validate`: host, devices, model, transfer, pipeline. Uses TensorFlow."""
+"""The five checks of `voxyard validate`: host, devices, model, transfer, pipeline. Uses TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from voxyard.diagnose.dry_run import rehearse, rows_of, with_corpus
+from voxyard.diagnose.dry_run import build_dry_run, rows_of, with_corpus
 from voxyard.diagnose.gpu_meter import NO_GPU
 from voxyard.diagnose.host_facts import driver_fault, driver_version
-from voxyard.diagnose.validate.gpu_memory import MIB, Held, Used, held, misplaced, used_on_every_gpu
+from voxyard.diagnose.validate.gpu_memory import MIB, GpuMemoryUse, Used, measure, misplaced, used_on_every_gpu
 from voxyard.diagnose.validate.result import CheckError, Found
 from voxyard.host.pairing import link_warning
 from voxyard.host.plan import Links, read_links
@@ -37,11 +37,11 @@ BEYOND_MIB = 256
 Copy = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 
 
-class Inspection:
-    """The checks in their order; each keeps what the next ones stand on."""
+class ValidationChecks:
+    """The checks, to be called in order; each stores what the later ones need."""
 
     def __init__(self, config: TrainConfig, directory: Path) -> None:
-        """`directory` takes what is generated."""
+        """A generated corpus is written into `directory`."""
         self.config, self.directory = config, directory
         self.links = Links()
         self.used_before: Used = {}
@@ -52,19 +52,19 @@ class Inspection:
 
     def prerequisites(self) -> Found:
         """Packages, driver, GPUs, and the plan that the trainer makes of them."""
-        from voxyard.trainer.autotune.tuner import decide
-        from voxyard.trainer.devices.auto_settings import settle
+        from voxyard.trainer.autotune.tuner import choose_strategy
+        from voxyard.trainer.devices.auto_settings import apply_auto_settings
         from voxyard.trainer.devices.placement import choose
         from voxyard.trainer.devices.tensorflow_import import import_tensorflow
-        from voxyard.trainer.devices.tensorflow_setup import look_at_host
+        from voxyard.trainer.devices.tensorflow_setup import inspect_host
 
         if self.config.training.strategy == "auto" and self.config.data.train_data is None:
             raise TrainerError("--strategy auto is decided on your own corpus: give --train-data DIR")
         tensorflow = import_tensorflow()
         build = tensorflow.sysconfig.get_build_info()
         self.used_before = {} if self.config.training.device == "cpu" else used_on_every_gpu()
-        self.config = decide(settle(self.config))
-        host = look_at_host(self.config)
+        self.config = choose_strategy(apply_auto_settings(self.config))
+        host = inspect_host(self.config)
         plan = choose(self.config, host)
         driver = driver_version() if host.gpus else None
         figures = [_packages(tensorflow, build), f"{host.cores} cores, {len(host.gpus)} GPUs"]
@@ -128,7 +128,7 @@ class Inspection:
             fault = misplaced(devices.cards, self.used_before, now)
             if fault is not None:
                 raise CheckError(fault, advice="compare CUDA's order with nvidia-smi's: unset CUDA_VISIBLE_DEVICES")
-            figures += [str(each) for each in held(devices.cards, self.used_before, now, devices.limits)]
+            figures += [str(each) for each in measure(devices.cards, self.used_before, now, devices.limits)]
         else:
             figures.append(f"memory on the cards: {NO_GPU}")
         return Found(tuple(figures), {"devices": self._by_role(), "first_product_ms": milliseconds})
@@ -148,7 +148,7 @@ class Inspection:
     def model(self) -> Found:
         """The model built where it will train, and its losses on a batch of the corpus, without training."""
         self.config = with_corpus(self.config, rows_of(self.config, self.devices), self.directory)
-        self.run = run = rehearse(self.config, self.devices, self.directory)
+        self.run = run = build_dry_run(self.config, self.devices, self.directory)
         step = run.step
         for variable in (*step.model.variables, *step.optimizer.variables):
             for part, device in zip(_parts(variable), self.devices.replicas, strict=True):
@@ -225,7 +225,7 @@ class Inspection:
     # -- 5 ---------------------------------------------------------------------------------------------------------
 
     def pipeline(self) -> Found:
-        """Batches walk from the corpus to an update of the weights; then what memory is held."""
+        """Trains on batches from the corpus; then measures the memory that is held."""
         run = self.run
         losses: list[float] = []
         shapes: list[str] = []
@@ -254,7 +254,7 @@ class Inspection:
         if self.devices.kind != "gpu":
             figures.append(f"memory held against the limit: {NO_GPU}")
             return Found(tuple(figures), measured)
-        memory = self._held()
+        memory = self._memory()
         figures += [str(each) for each in memory]
         measured["memory"] = [each.document() for each in memory]
         faults = [fault for each in memory if (fault := each.fault) is not None]
@@ -274,7 +274,7 @@ class Inspection:
                 if tensor.dtype.is_floating:  # TensorFlow keeps int32 of a GPU on the host
                     self._expect_on(device, tensor.device, f"{name} of a staged batch")
 
-    def _held(self) -> tuple[Held, ...]:
+    def _memory(self) -> tuple[GpuMemoryUse, ...]:
         """Memory that the cards hold now; then each limited device is asked for more than its limit."""
         import tensorflow as tf
 
@@ -285,7 +285,7 @@ class Inspection:
             for role, _ in self.devices.cards
         }
         refused = {role: refuses(roles[role], limit + BEYOND_MIB) for role, limit in limited.items()}
-        return held(
+        return measure(
             self.devices.cards, self.used_before, now, self.devices.limits, allocator_mib=peak, beyond_refused=refused
         )
 

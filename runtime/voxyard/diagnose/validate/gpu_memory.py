@@ -1,4 +1,4 @@
-"""Memory that is really held on the GPUs, by NVML, against the limits that were applied."""
+"""GPU memory that this process uses, as NVML reports it, against the limits that were applied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 2**20
 
 
 @dataclass(frozen=True)
-class Held:
+class GpuMemoryUse:
     """Memory that this process holds on one card; `allocator_mib` is the peak of TensorFlow's own allocator.
 
     Context and library workspaces come on top of the allocator: `headroom_mib` is what is planned for them.
@@ -69,7 +69,7 @@ def used_on_every_gpu() -> Used:
     }
 
 
-def held(
+def measure(
     cards: Sequence[tuple[str, Gpu]],
     before: Used,
     now: Used,
@@ -77,13 +77,13 @@ def held(
     *,
     allocator_mib: Mapping[str, int] | None = None,
     beyond_refused: Mapping[str, bool] | None = None,
-) -> tuple[Held, ...]:
+) -> tuple[GpuMemoryUse, ...]:
     """Memory that each card of a run holds: what is in use `now` less what was `before` TensorFlow started.
 
     `limits`, `allocator_mib` and `beyond_refused` go by role. Cards that do not report their memory are left out.
     """
     return tuple(
-        Held(
+        GpuMemoryUse(
             role=role,
             index=gpu.index,
             name=gpu.name,

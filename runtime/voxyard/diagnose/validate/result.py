@@ -18,7 +18,7 @@ class Found:
 
 
 class CheckError(DiagnoseError):
-    """A check did not pass: the message says what was found and expected, `advice` what to do."""
+    """Failure of a check: the message has what was found and expected, `advice` what to do."""
 
     def __init__(self, message: str, *, advice: str = "", found: Found | None = None) -> None:
         super().__init__(message, exit_code=1)
@@ -46,7 +46,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Validation:
+class ValidationReport:
     """The checks in their order."""
 
     checks: tuple[Check, ...]

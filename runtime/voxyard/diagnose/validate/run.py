@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from voxyard.diagnose.dry_run import scratch
-from voxyard.diagnose.validate.checks import Inspection
-from voxyard.diagnose.validate.result import Check, CheckError, Found, Validation
+from voxyard.diagnose.validate.checks import ValidationChecks
+from voxyard.diagnose.validate.result import Check, CheckError, Found, ValidationReport
 from voxyard.trainer.config import TrainConfig
 
 log = logging.getLogger("voxyard.diagnose")
@@ -23,29 +23,30 @@ PIPELINE = "3 batches of the real pipeline"
 Step = tuple[str, Callable[[], Found]]
 
 
-def validate(config: TrainConfig, *, progress: Callable[[str], None] = lambda _: None) -> Validation:
+def validate(config: TrainConfig, *, progress: Callable[[str], None] = lambda _: None) -> ValidationReport:
     """Checks the training that `config` describes; one a process, since TensorFlow's devices are set once.
 
-    Without a corpus in `config` a small one is generated. Nothing is saved. `progress` hears which check begins.
+    Without a corpus in `config` a small one is generated. Nothing is saved. `progress` is called with the
+    name of each check that begins.
     """
     with scratch() as directory:
         return run_checks(checks_of(config, directory), progress)
 
 
 def checks_of(config: TrainConfig, directory: Path) -> tuple[Step, ...]:
-    """The five checks in their order; each stands on those before it."""
-    inspection = Inspection(config, directory)
+    """The five checks in their order; each needs the results of those before it."""
+    validation = ValidationChecks(config, directory)
     return (
-        (PREREQUISITES, inspection.prerequisites),
-        (PLACEMENT, inspection.placement),
-        (MODEL, inspection.model),
-        (TRANSFER, inspection.transfer),
-        (PIPELINE, inspection.pipeline),
+        (PREREQUISITES, validation.prerequisites),
+        (PLACEMENT, validation.placement),
+        (MODEL, validation.model),
+        (TRANSFER, validation.transfer),
+        (PIPELINE, validation.pipeline),
     )
 
 
-def run_checks(steps: Sequence[Step], progress: Callable[[str], None] = lambda _: None) -> Validation:
-    """Runs the checks one after the other; what stands on one that failed is not run, and does not pass."""
+def run_checks(steps: Sequence[Step], progress: Callable[[str], None] = lambda _: None) -> ValidationReport:
+    """Runs the checks one after the other; those after a failed one are not run, and do not pass."""
     checks: list[Check] = []
     for number, (name, step) in enumerate(steps, 1):
         failed = next((check.number for check in checks if not check.passed), None)
@@ -54,7 +55,7 @@ def run_checks(steps: Sequence[Step], progress: Callable[[str], None] = lambda _
             continue
         progress(f"{number}/{len(steps)} {name}")
         checks.append(_checked(number, name, step))
-    return Validation(tuple(checks))
+    return ValidationReport(tuple(checks))
 
 
 def _checked(number: int, name: str, step: Callable[[], Found]) -> Check:
@@ -81,4 +82,4 @@ def _advice(error: Exception) -> str:
         return "pip install 'voxyard[trainer,cpu]', or 'voxyard[trainer,gpu]' on a host with GPUs"
     if type(error).__name__ == "ResourceExhaustedError" or isinstance(error, MemoryError):
         return "the memory does not suffice: lower --batch-size, add --recompute, or free the device"
-    return "voxyard -v validate … shows where this came from"
+    return "voxyard -v validate … shows the traceback"

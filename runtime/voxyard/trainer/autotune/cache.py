@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Kind
 
 log = logging.getLogger("voxyard.trainer")
@@ -28,26 +28,26 @@ _DATA = ("data_gpu", "model_gpu", "num_workers", "prefetch_buffer_size", "static
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The fastest contestant's name, what each was timed at in clips a second, and when (seconds since the epoch)."""
+class CachedStrategy:
+    """Name of the fastest candidate, the rate of each in clips a second, and the Unix time of the measurement."""
 
     name: str
     rates: Mapping[str, float]
     at: float
 
     def age(self) -> str:
-        """Age of the entry, in words."""
+        """Age of the entry in words, such as `3 days ago`."""
         days = (time.time() - self.at) / 86400
         return f"{days:.0f} days ago" if days >= 2 else f"{24 * days:.1f} hours ago"
 
 
-def place() -> Path:
-    """The file: below XDG_CACHE_HOME, else ~/.cache."""
+def path() -> Path:
+    """Path of the cache file: below XDG_CACHE_HOME, else ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "voxyard" / "strategies.json"
 
 
-def key(config: TrainConfig, host: HostView, kind: Kind, *, has_features: bool) -> str:
-    """Names host and model: the same where the same strategy is the fastest."""
+def key(config: TrainConfig, host: HostDevices, kind: Kind, *, has_features: bool) -> str:
+    """Cache key: a hash of the host, the model and the settings that decide which strategy is the fastest."""
     training, data = config.training.model_dump(mode="json"), config.data.model_dump(mode="json")
     parts: dict[str, Any] = {
         "host": [gpu.uuid for gpu in host.gpus] if kind == "gpu" else [_processor(), host.cores],
@@ -60,33 +60,33 @@ def key(config: TrainConfig, host: HostView, kind: Kind, *, has_features: bool) 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def recall(name: str) -> Choice | None:
-    """Entry under this key; a file that is not ours is reported and ignored."""
+def load(name: str) -> CachedStrategy | None:
+    """Entry under this key, or None; a file that cannot be parsed is logged and ignored."""
     try:
-        found = json.loads(place().read_text(encoding="utf-8")).get(name)
-        return None if found is None else Choice(str(found["name"]), dict(found["rates"]), float(found["at"]))
+        found = json.loads(path().read_text(encoding="utf-8")).get(name)
+        return None if found is None else CachedStrategy(str(found["name"]), dict(found["rates"]), float(found["at"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        log.warning("%s is not readable (%s): the strategies are timed again", place(), error)
+        log.warning("%s cannot be read (%s): the strategies are timed again", path(), error)
         return None
 
 
-def keep(name: str, choice: Choice) -> None:
-    """Remember it; where that cannot be done, the next run times again and this one says so."""
-    path = place()
+def save(name: str, choice: CachedStrategy) -> None:
+    """Writes the entry; a file that cannot be written is logged, and the next run times again."""
+    file = path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            known = json.loads(path.read_text(encoding="utf-8"))
+            known = json.loads(file.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             known = {}
         known = known if isinstance(known, dict) else {}
-        part = path.with_name(f".{path.name}.{os.getpid()}")
+        part = file.with_name(f".{file.name}.{os.getpid()}")
         part.write_text(json.dumps(known | {name: asdict(choice)}, indent=1) + "\n", encoding="utf-8")
-        part.replace(path)
+        part.replace(file)
     except OSError as error:
-        log.warning("the choice is not remembered: %s cannot be written (%s)", path, error.strerror)
+        log.warning("the timed strategy is not cached: %s cannot be written (%s)", file, error.strerror)
 
 
 def _processor() -> str:

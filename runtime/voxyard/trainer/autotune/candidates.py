@@ -9,7 +9,7 @@ from typing import Any
 from voxyard.host import HostError
 from voxyard.host.plan import Links, plan_trainer
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.device_ids import HostView, Placement
+from voxyard.trainer.devices.device_ids import HostDevices, Placement
 from voxyard.trainer.devices.placement import Kind
 
 FEATURES = "single, precomputed features"
@@ -17,8 +17,8 @@ LOOK_AHEAD = 4  # host batches in a trial: a full buffer of an hour's clips woul
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
-    """A way to train that the host allows. `precomputed`: from shards with features, which are still to be written."""
+class Candidate:
+    """A strategy that can be timed. `precomputed`: from shards with features, which are still to be written."""
 
     name: str
     config: TrainConfig
@@ -26,35 +26,37 @@ class Contestant:
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """Those that can be timed, and those that cannot, by name with the reason."""
+class Candidates:
+    """Strategies that can be timed, and by name the reason why others cannot."""
 
-    contestants: tuple[Contestant, ...]
+    runnable: tuple[Candidate, ...]
     left_out: Mapping[str, str]
 
 
-def contest(config: TrainConfig, host: HostView, kind: Kind, links: Links, *, has_features: bool) -> Contest:
+def find_candidates(
+    config: TrainConfig, host: HostDevices, kind: Kind, links: Links, *, has_features: bool
+) -> Candidates:
     """All strategies for `config` on this host; `has_features`: the corpus brings them."""
     left_out: dict[str, str] = {}
-    found = [Contestant("single", _as(config, "single", host, kind))]
+    found = [Candidate("single", _as(config, "single", host, kind))]
     if why := _why_not_precomputed(config, has_features=has_features):
         left_out[FEATURES] = why
     else:
-        found.append(Contestant(FEATURES, _as(config, "single", host, kind), precomputed=True))
+        found.append(Candidate(FEATURES, _as(config, "single", host, kind), precomputed=True))
     devices = config.training.cpu_devices if kind == "cpu" else len(host.gpus)
     if devices < 2:
         few = f"{devices} {'logical CPU device' if kind == 'cpu' else 'GPU'}, two are needed"
-        return Contest(tuple(found), left_out | {"split": few, "mirrored": few})
+        return Candidates(tuple(found), left_out | {"split": few, "mirrored": few})
     try:
-        found.append(Contestant("split", _split(config, host, kind, links)))
+        found.append(Candidate("split", _split(config, host, kind, links)))
     except HostError as error:
         left_out["split"] = str(error).splitlines()[0]
-    found.append(Contestant("mirrored", _as(config, "mirrored", host, kind)))
-    return Contest(tuple(found), left_out)
+    found.append(Candidate("mirrored", _as(config, "mirrored", host, kind)))
+    return Candidates(tuple(found), left_out)
 
 
 def trial(config: TrainConfig, directory: str, steps: int) -> TrainConfig:
-    """The run that times a contestant: some steps from the beginning, into a directory that is thrown away."""
+    """Configuration of the run that times a candidate: some steps from the beginning, in a temporary directory."""
     return _with(
         config,
         data={"pipeline_buffer_size": min(config.data.pipeline_buffer_size, LOOK_AHEAD), "model_start_delay": 0.0},
@@ -71,7 +73,7 @@ def from_features(config: TrainConfig, directory: str) -> TrainConfig:
     return _with(config, data={"train_data": directory, "cache_dataset": False, "cache_file": None})
 
 
-def _split(config: TrainConfig, host: HostView, kind: Kind, links: Links) -> TrainConfig:
+def _split(config: TrainConfig, host: HostDevices, kind: Kind, links: Links) -> TrainConfig:
     data = config.data
     if data.data_gpu is None or data.model_gpu is None:
         ids: tuple[Any, Any] = (0, 1)
@@ -84,7 +86,7 @@ def _split(config: TrainConfig, host: HostView, kind: Kind, links: Links) -> Tra
     return _with(config, training={"strategy": "split"})
 
 
-def _as(config: TrainConfig, strategy: Placement, host: HostView, kind: Kind) -> TrainConfig:
+def _as(config: TrainConfig, strategy: Placement, host: HostDevices, kind: Kind) -> TrainConfig:
     """With another strategy, and without the settings that mean nothing to it."""
     alone = strategy == "single" and kind == "gpu" and len(host.gpus) > 1
     return _with(
@@ -113,7 +115,7 @@ def _with(config: TrainConfig, **sections: Mapping[str, Any]) -> TrainConfig:
 
 
 def fastest(rates: Mapping[str, float], of_disk: Collection[str]) -> tuple[str, tuple[str, ...]]:
-    """The fastest, and those that were not compared: who read from memory while others read from the disk."""
+    """The fastest, and those that were not compared: whose clips came from memory while others read from the disk."""
     comparable = rates.keys() & set(of_disk) or rates.keys()
     return max(comparable, key=lambda name: rates[name]), tuple(sorted(rates.keys() - comparable))
 

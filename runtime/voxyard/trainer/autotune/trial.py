@@ -45,9 +45,9 @@ def _time(config: TrainConfig) -> dict[str, Any]:
 
     run = Run(config, devices, Corpora(source, None, corpora.coverage))
     plans = run.sampler.batches(run.first_step, run.end_step)
-    with source.look(clip for plan in plans for clip in plan.clips) as look:  # for every contestant the same disk
+    with source.cold_read(clip for plan in plans for clip in plan.clips) as cold:  # every candidate reads from the disk
         report = run.execute()
-    return report.to_json() | {"reads": {"of_disk": look.pages.trusted, "said": str(look.pages)}}
+    return report.to_json() | {"reads": {"of_disk": cold.pages.trusted, "said": str(cold.pages)}}
 
 
 def _write(config: TrainConfig, asked: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _write(config: TrainConfig, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end_with_parent() -> None:
-    """Ends this process with its parent, which keeps our standard input open as long as it lives."""
+    """Ends this process with its parent, which keeps our standard input open until its own end."""
     while os.read(0, 1024):  # not through sys.stdin, whose lock would be held when the interpreter ends
         pass
     os._exit(1)

@@ -1,4 +1,4 @@
-"""`--strategy auto`: times what the host allows, each in a process of its own, and keeps the fastest."""
+"""`--strategy auto`: times each strategy the host allows in a process of its own, and takes the fastest."""
 
 from __future__ import annotations
 
@@ -20,22 +20,30 @@ from voxyard.host import Gpu
 from voxyard.host.plan import Links, read_links
 from voxyard.trainer import checkpoint
 from voxyard.trainer.autotune import cache
-from voxyard.trainer.autotune.candidates import Contest, Contestant, contest, fastest, from_features, table, trial
+from voxyard.trainer.autotune.candidates import (
+    Candidate,
+    Candidates,
+    fastest,
+    find_candidates,
+    from_features,
+    table,
+    trial,
+)
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import open_corpora
-from voxyard.trainer.devices.placement import Kind, kind_of, wanted_strategy
-from voxyard.trainer.devices.tensorflow_setup import look_at_host
+from voxyard.trainer.devices.placement import Kind, kind_of, requested_strategy
+from voxyard.trainer.devices.tensorflow_setup import inspect_host
 from voxyard.trainer.errors import TrainerError
 
 log = logging.getLogger("voxyard.trainer")
 
 FEATURES_DIRECTORY = "features"  # below the run's directory
-TRIAL_SECONDS = 1800  # a contestant that takes longer is out
+TRIAL_SECONDS = 1800  # a candidate that takes longer counts as failed
 _LARGEST_BATCH = 48  # clips, that any host is recommended
 
 
 class _FailedTrialError(Exception):
-    """A contestant that could not be timed; the message says why."""
+    """A candidate that could not be timed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +55,10 @@ class _Timed:
     of_disk: bool  # what was read came from where training reads, and not from the page cache
 
 
-def decide(config: TrainConfig) -> TrainConfig:
+def choose_strategy(config: TrainConfig) -> TrainConfig:
     """`config` with `--strategy auto` carried out; `config` itself where something else is asked for.
 
-    A run that goes on keeps its strategy; else what is remembered of this host and model is taken, else everything
+    A resumed run keeps its strategy; else the cached one of this host and model is taken, else every strategy
     that the host allows is timed on the run's own corpus. Raises TrainerError where nothing can be timed.
     """
     if config.training.strategy != "auto":
@@ -58,28 +66,28 @@ def decide(config: TrainConfig) -> TrainConfig:
     if (kept := _of_checkpoint(config)) is not None:
         return kept
     has_features = bool(open_corpora(_uncached(config)).training.feature_names)
-    host = look_at_host(config)
+    host = inspect_host(config)
     kind = kind_of(config, host)
-    found = contest(config, host, kind, _links(host.gpus, kind), has_features=has_features)
+    found = find_candidates(config, host, kind, _links(host.gpus, kind), has_features=has_features)
     name = cache.key(config, host, kind, has_features=has_features)
-    choice = None if config.training.retime else cache.recall(name)
-    if choice is not None and any(each.name == choice.name for each in found.contestants):
-        log.info("--strategy auto: %s, as timed %s on this host (--retime times again)", choice.name, choice.age())
+    cached = None if config.training.retime else cache.load(name)
+    if cached is not None and any(each.name == cached.name for each in found.runnable):
+        log.info("--strategy auto: %s, as timed %s on this host (--retime times again)", cached.name, cached.age())
     else:
-        choice = _time_all(config, found)
-        cache.keep(name, choice)
-    winner = next(each for each in found.contestants if each.name == choice.name)
+        cached = _time_all(config, found)
+        cache.save(name, cached)
+    winner = next(each for each in found.runnable if each.name == cached.name)
     return _with_features(winner) if winner.precomputed else winner.config
 
 
-def _time_all(config: TrainConfig, found: Contest) -> cache.Choice:
-    """Times every contestant and prints the table."""
+def _time_all(config: TrainConfig, found: Candidates) -> cache.CachedStrategy:
+    """Times every candidate and logs the table."""
     steps = config.training.strategy_steps
-    log.info("--strategy auto: timing %d steps of each of %d strategies", steps, len(found.contestants))
+    log.info("--strategy auto: timing %d steps of each of %d strategies", steps, len(found.runnable))
     rows: list[tuple[str, float | None, str]] = []
     of_disk: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="voxyard-trial-") as folder, _ended_by_sigterm():
-        for number, each in enumerate(found.contestants):
+        for number, each in enumerate(found.runnable):
             log.info("  timing %s", each.name)
             try:
                 timed = _time(each, Path(folder) / str(number), steps)
@@ -96,12 +104,12 @@ def _time_all(config: TrainConfig, found: Contest) -> cache.Choice:
         raise TrainerError(f"--strategy auto could time no strategy: {why}", exit_code=1)
     best, passed_over = fastest(rates, of_disk)
     if passed_over:
-        log.info("--strategy auto: not compared, since only they read from memory: %s", ", ".join(passed_over))
+        log.info("--strategy auto: not compared, because their clips came from memory: %s", ", ".join(passed_over))
     log.info("--strategy auto: %s is the fastest here", best)
-    return cache.Choice(best, rates, time.time())
+    return cache.CachedStrategy(best, rates, time.time())
 
 
-def _time(each: Contestant, folder: Path, steps: int) -> _Timed:
+def _time(each: Candidate, folder: Path, steps: int) -> _Timed:
     config = each.config
     if each.precomputed:
         clips = (config.training.batch_size or _LARGEST_BATCH) * config.training.grad_accum * (steps + 10)
@@ -119,7 +127,7 @@ def _note(report: Mapping[str, Any]) -> str:
     return f"{waits}; an update sees {report['batch_rows']} clips; reads: {report['reads']['said']}"
 
 
-def _with_features(winner: Contestant) -> TrainConfig:
+def _with_features(winner: Candidate) -> TrainConfig:
     """The winner's configuration, its features written, once a run."""
     folder = winner.config.training.checkpoint_dir / FEATURES_DIRECTORY
     wanted = open_corpora(_uncached(winner.config)).training.fingerprint
@@ -147,8 +155,8 @@ def _of_checkpoint(config: TrainConfig) -> TrainConfig | None:
     if found is None:
         return None
     was = TrainConfig.model_validate(found.meta["config"])
-    strategy = wanted_strategy(was)
-    log.info("--strategy auto: the run goes on as %s, as it began", strategy)
+    strategy = requested_strategy(was)
+    log.info("--strategy auto: the resumed run keeps its strategy %s", strategy)
     features = was.data.train_data is not None and was.data.train_data.name == FEATURES_DIRECTORY
     keys: dict[str, Any] = {"data_gpu": was.data.data_gpu, "model_gpu": was.data.model_gpu}
     if features:
@@ -180,7 +188,7 @@ def _ask(request: Mapping[str, Any], seconds: float | None = TRIAL_SECONDS) -> d
 
 
 def _talk(process: subprocess.Popen[str], request: str, seconds: float | None) -> tuple[str, int]:
-    """The answer; standard input stays open until then, which tells the other side that we live."""
+    """The answer; standard input stays open until then, since its end ends the other process."""
     if process.stdin is None or process.stdout is None:
         raise _FailedTrialError("it has no pipes")
     process.stdin.write(request + "\n")
@@ -198,7 +206,7 @@ def _talk(process: subprocess.Popen[str], request: str, seconds: float | None) -
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the trials, and with them the program: nothing was trained that could be lost."""
+    """Ends the trials and the program on SIGTERM, with exit code 0: nothing was trained yet."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -219,7 +227,7 @@ def _links(gpus: tuple[Gpu, ...], kind: Kind) -> Links:
 
 
 def _uncached(config: TrainConfig) -> TrainConfig:
-    """Without a cache, which is not needed to look at a corpus."""
+    """Without a cache, which is not needed to read the metadata of a corpus."""
     return config.model_copy(
         update={"data": config.data.model_copy(update={"cache_dataset": False, "cache_file": None})}
     )

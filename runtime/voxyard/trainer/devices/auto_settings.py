@@ -14,23 +14,23 @@ from voxyard.host.plan import NO_GPU, Links, TrainerPlan, listing, plan_trainer,
 from voxyard.settings import settings_of
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.device_ids import INSUFFICIENT
-from voxyard.trainer.devices.placement import wanted_strategy
+from voxyard.trainer.devices.placement import requested_strategy
 from voxyard.trainer.errors import TrainerError
 
 log = logging.getLogger("voxyard.trainer")
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """A configuration in which `--auto` is carried out, and what was taken, a line a value."""
+class AutoSettings:
+    """Configuration with `--auto` applied, and the values that were taken, a line each."""
 
     config: TrainConfig
     lines: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
 
-def settle(config: TrainConfig) -> TrainConfig:
-    """`config` with `--auto` carried out on this host and logged; `config` itself without `--auto`.
+def apply_auto_settings(config: TrainConfig) -> TrainConfig:
+    """`config` with `--auto` applied on this host and logged; `config` itself without `--auto`.
 
     Raises TrainerError or HostError where the host has no GPU that can train.
     """
@@ -38,15 +38,15 @@ def settle(config: TrainConfig) -> TrainConfig:
         return config
     _refuse_cpu(config)
     gpus = every_gpu()
-    settled = take_recommended(config, gpus, read_links() if len(gpus) > 1 else Links())
-    for warning in settled.warnings:
+    found = take_recommended(config, gpus, read_links() if len(gpus) > 1 else Links())
+    for warning in found.warnings:
         log.warning("%s", warning)
-    for line in settled.lines:
+    for line in found.lines:
         log.info("--auto: %s", line)
-    return settled.config
+    return found.config
 
 
-def take_recommended(config: TrainConfig, gpus: Sequence[Gpu], links: Links) -> Settled:
+def take_recommended(config: TrainConfig, gpus: Sequence[Gpu], links: Links) -> AutoSettings:
     """Configuration that `--auto` chooses on a host with these GPUs and links.
 
     What a flag, a variable, a file, the host's plan or a program has set stays. Raises TrainerError or HostError.
@@ -68,7 +68,7 @@ def take_recommended(config: TrainConfig, gpus: Sequence[Gpu], links: Links) -> 
     for key, (value, why) in taken.items():
         unit = f" {flags[key].unit}" if flags[key].unit else ""
         lines.append(flags[key].flag + ("" if value is True else f" {value}{unit}") + f" ({why})")
-    return Settled(_with(config, {key: value for key, (value, _) in taken.items()}), tuple(lines), warnings)
+    return AutoSettings(_with(config, {key: value for key, (value, _) in taken.items()}), tuple(lines), warnings)
 
 
 Values = dict[str, tuple[Any, str]]  # by key: the value, and where it comes from
@@ -81,7 +81,7 @@ def _planned(config: TrainConfig, gpus: Sequence[Gpu], links: Links) -> TrainerP
     if strategy == "auto":
         strategy = None  # which of them is decided later: the pair is for the split among them
     if strategy is not None:
-        wanted_strategy(config)  # refuses those that come later
+        requested_strategy(config)  # refuses those that come later
     plan = plan_trainer(
         gpus,
         links,

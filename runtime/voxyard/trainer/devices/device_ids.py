@@ -17,8 +17,8 @@ INSUFFICIENT = "Insufficient GPUs for Multi-GPU Mode"
 
 
 @dataclass(frozen=True, slots=True)
-class HostView:
-    """Facts about the machine from which a run is planned."""
+class HostDevices:
+    """Devices of this host, from which a run is planned."""
 
     gpus: tuple[Gpu, ...]  # in NVML's order, which is nvidia-smi's
     cuda_bus_ids: tuple[str, ...]  # in CUDA's order in this process
@@ -28,8 +28,8 @@ class HostView:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A device that can be taken: TensorFlow's physical number, and the index by which a user knows it."""
+class AvailableDevice:
+    """A device that can be assigned: TensorFlow's physical number, and the index that a user gives."""
 
     number: int
     index: int
@@ -44,32 +44,32 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
-    """Wording of a refusal: GPUs, or logical CPU devices."""
+class RefusalText:
+    """Texts of a refusal, for GPUs or for logical CPU devices."""
 
     insufficient: str
     least: str
     advice: str  # what there is, and the command for one device
 
 
-def gpu_wording(config: TrainConfig, host: HostView, found: int) -> Wording:
+def gpu_refusal(config: TrainConfig, host: HostDevices, found: int) -> RefusalText:
     """Refusals that list the host's GPUs."""
     hidden = (
         f"\nCUDA_VISIBLE_DEVICES={host.cuda_visible_devices} hides some of them from this process."
         if found < len(host.gpus)
         else ""
     )
-    return Wording(
+    return RefusalText(
         INSUFFICIENT,
         f"Multi-GPU requires at least 2 GPUs, found {found}",
         f"{listing(host)}{hidden}\nOn a single GPU instead: {command(config, '')}",
     )
 
 
-def cpu_wording(config: TrainConfig, found: int) -> Wording:
+def cpu_refusal(config: TrainConfig, found: int) -> RefusalText:
     """Refusals that name the logical CPU devices."""
     there = "1 logical CPU device (0)" if found == 1 else f"{found} logical CPU devices (0 to {found - 1})"
-    return Wording(
+    return RefusalText(
         "Insufficient devices for Multi-GPU Mode on the CPU",
         f"it requires at least 2 logical CPU devices, found {found}",
         f"found {there}: for more, raise --cpu-devices\nOn a single device instead: {command(config, '--device cpu')}",
@@ -77,8 +77,8 @@ def cpu_wording(config: TrainConfig, found: int) -> Wording:
 
 
 def take(
-    config: TrainConfig, strategy: Placement, candidates: Sequence[Candidate], words: Wording
-) -> list[tuple[Role, Candidate]]:
+    config: TrainConfig, strategy: Placement, candidates: Sequence[AvailableDevice], words: RefusalText
+) -> list[tuple[Role, AvailableDevice]]:
     """The devices that the configuration names, by role; all of them in mirrored mode.
 
     Raises TrainerError where an id is missing, unknown or given twice, or where there are too few devices.
@@ -108,7 +108,7 @@ def take(
     return [("data", data), ("model", model)]
 
 
-def listing(host: HostView) -> str:
+def listing(host: HostDevices) -> str:
     """The GPUs of the host, a line each."""
     if not host.gpus:
         return "GPUs of this host: none"
@@ -121,12 +121,12 @@ def command(config: TrainConfig, flags: str) -> str:
     return f"voxyard train --train-data {'DIR' if data is None else data} {flags}".rstrip()
 
 
-def _named(flag: str, asked: int | str, candidates: Sequence[Candidate], words: Wording) -> Candidate:
+def _named(flag: str, asked: int | str, candidates: Sequence[AvailableDevice], words: RefusalText) -> AvailableDevice:
     found = next((one for one in candidates if one.is_called(asked)), None)
     if found is None:
         _refuse(words, f"{flag} {asked} is not a device here")
     return found
 
 
-def _refuse(words: Wording, reason: str) -> NoReturn:
+def _refuse(words: RefusalText, reason: str) -> NoReturn:
     raise TrainerError(f"{words.insufficient}: {reason}\n{words.advice}")

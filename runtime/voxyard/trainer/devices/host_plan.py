@@ -14,14 +14,14 @@ _IDS = ("data.data_gpu", "data.model_gpu")
 _LIMITS = ("training.data_gpu_memory", "training.model_gpu_memory")
 
 
-def fit(loaded: Loaded[TrainConfig]) -> Loaded[TrainConfig]:
-    """The settings without what the plan has for another kind of run than the user wants; a note says so.
+def apply_host_plan(loaded: Loaded[TrainConfig]) -> Loaded[TrainConfig]:
+    """Settings without the values of the host plan that do not fit the run; each such case adds a note.
 
     The plan speaks of a pair of GPUs and of limits on them. With a strategy of the user's that needs no pair, or with
     the limits turned off, it has nothing to say. With --device cpu its pair means two logical CPU devices. Ids that
     the user gave stay as they are, and are refused later where they name no device.
     """
-    changes, notes = _yielding(loaded)
+    changes, notes = _overridden(loaded)
     kept = {key for key in _IDS if _planned(loaded, key) and key not in changes}
     if loaded.config.training.device == "cpu" and kept:
         changes |= _on_cpu(loaded.config, kept)
@@ -37,7 +37,7 @@ def fit(loaded: Loaded[TrainConfig]) -> Loaded[TrainConfig]:
     return replace(loaded, config=_with(loaded.config, changes), notes=(*loaded.notes, *notes))
 
 
-def _yielding(loaded: Loaded[TrainConfig]) -> tuple[dict[str, Any], list[str]]:
+def _overridden(loaded: Loaded[TrainConfig]) -> tuple[dict[str, Any], list[str]]:
     """Settings of the plan that have no effect beside the user's own, each as None, and notes that say so."""
     training = loaded.config.training
     dropped: list[str] = []

@@ -11,13 +11,13 @@ from voxyard.host.nvml import Gpu, same_bus
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.device_ids import (
     INSUFFICIENT,
-    Candidate,
-    HostView,
+    AvailableDevice,
+    HostDevices,
     Placement,
     Role,
     command,
-    cpu_wording,
-    gpu_wording,
+    cpu_refusal,
+    gpu_refusal,
     listing,
     take,
 )
@@ -65,7 +65,7 @@ class DevicePlan:
         return next((one for one in self.assigned if one.role == role), self.assigned[0])
 
 
-def choose(config: TrainConfig, host: HostView) -> DevicePlan:
+def choose(config: TrainConfig, host: HostDevices) -> DevicePlan:
     """The plan for this configuration on this host. Raises TrainerError; never falls back to another mode."""
     refuse_settings_without_effect(config)
     if kind_of(config, host) == "cpu":
@@ -74,7 +74,7 @@ def choose(config: TrainConfig, host: HostView) -> DevicePlan:
     return _on_gpus(config, host)
 
 
-def wanted_strategy(config: TrainConfig) -> Placement:
+def requested_strategy(config: TrainConfig) -> Placement:
     """The strategy that was asked for, or that follows from the ids."""
     asked = config.training.strategy
     if asked == "multiworker":
@@ -84,8 +84,8 @@ def wanted_strategy(config: TrainConfig) -> Placement:
         )
     if asked == "auto":
         raise TrainerError(
-            "training.strategy auto is still to be carried out: train() does, and a program that prepares devices "
-            "itself calls voxyard.trainer.autotune.tuner.decide(config) first"
+            "training.strategy auto is not resolved yet: train() resolves it, and a program that prepares devices "
+            "itself calls voxyard.trainer.autotune.tuner.choose_strategy(config) first"
         )
     if asked is None:
         return "single" if config.data.data_gpu is None and config.data.model_gpu is None else "split"
@@ -97,10 +97,10 @@ def refuse_settings_without_effect(config: TrainConfig) -> None:
     training, data = config.training, config.data
     if training.auto:
         raise TrainerError(
-            "training.auto is still to be carried out: train() does, and a program that prepares devices itself "
-            "calls voxyard.trainer.devices.auto_settings.settle(config) first"
+            "training.auto is not resolved yet: train() resolves it, and a program that prepares devices itself "
+            "calls voxyard.trainer.devices.auto_settings.apply_auto_settings(config) first"
         )
-    strategy = wanted_strategy(config)
+    strategy = requested_strategy(config)
     if strategy != "split" and data.data_gpu is not None:
         raise TrainerError(
             f"--data-gpu {data.data_gpu} has no effect with --strategy {strategy}: leave it out, "
@@ -121,7 +121,7 @@ def refuse_settings_without_effect(config: TrainConfig) -> None:
         raise TrainerError(f"{given} without --enable-memory-isolation has no effect: add it")
 
 
-def check_device_order(config: TrainConfig, host: HostView) -> None:
+def check_device_order(config: TrainConfig, host: HostDevices) -> None:
     """Raises TrainerError where CUDA does not number the GPUs as nvidia-smi does.
 
     Without ids, a CUDA_VISIBLE_DEVICES of the user's is a choice of GPUs like any other. With ids it would
@@ -151,7 +151,7 @@ def check_device_order(config: TrainConfig, host: HostView) -> None:
 # -- what kind -----------------------------------------------------------------------------------------------
 
 
-def kind_of(config: TrainConfig, host: HostView) -> Kind:
+def kind_of(config: TrainConfig, host: HostDevices) -> Kind:
     """Kind of devices, GPU or CPU, for this run. Raises TrainerError where GPUs are asked for and cannot be used."""
     asked = config.training.device
     usable = bool(host.gpus) and host.cuda_build
@@ -164,14 +164,14 @@ def kind_of(config: TrainConfig, host: HostView) -> Kind:
     return "cpu"
 
 
-def _refuse_without_gpus(config: TrainConfig, host: HostView) -> NoReturn:
+def _refuse_without_gpus(config: TrainConfig, host: HostDevices) -> NoReturn:
     what = (
         "the installed TensorFlow is built without CUDA and cannot use this host's GPUs: install "
         "tensorflow[and-cuda] of the same version in place of tensorflow-cpu"
         if host.gpus
         else "no NVIDIA GPU was found (is the driver installed and, in a container, passed through?)"
     )
-    if wanted_strategy(config) == "single":
+    if requested_strategy(config) == "single":
         raise TrainerError(f"{what}\n{listing(host)}\nOn the CPU instead: {command(config, '--device cpu')}")
     raise TrainerError(
         f"{INSUFFICIENT}: Multi-GPU requires at least 2 GPUs, found {len(host.gpus)}; {what}\n"
@@ -184,10 +184,10 @@ def _refuse_without_gpus(config: TrainConfig, host: HostView) -> NoReturn:
 # -- on CPU devices ------------------------------------------------------------------------------------------
 
 
-def _on_cpu(config: TrainConfig, host: HostView) -> DevicePlan:
-    training, strategy = config.training, wanted_strategy(config)
-    candidates = [Candidate(number, number) for number in range(training.cpu_devices)]
-    taken = take(config, strategy, candidates, cpu_wording(config, training.cpu_devices))
+def _on_cpu(config: TrainConfig, host: HostDevices) -> DevicePlan:
+    training, strategy = config.training, requested_strategy(config)
+    candidates = [AvailableDevice(number, number) for number in range(training.cpu_devices)]
+    taken = take(config, strategy, candidates, cpu_refusal(config, training.cpu_devices))
     return DevicePlan(
         kind="cpu",
         strategy=strategy,
@@ -199,7 +199,7 @@ def _on_cpu(config: TrainConfig, host: HostView) -> DevicePlan:
     )
 
 
-def _cpu_notes(config: TrainConfig, host: HostView) -> Iterable[str]:
+def _cpu_notes(config: TrainConfig, host: HostDevices) -> Iterable[str]:
     if config.training.device == "auto" and host.gpus:
         yield (
             "Training on the CPU, the GPUs of this host stay idle: TensorFlow here is built without CUDA "
@@ -222,16 +222,16 @@ def cpu_threads(asked: int | None, cores: int, in_use: int) -> Threads:
 # -- on GPUs -------------------------------------------------------------------------------------------------
 
 
-def _on_gpus(config: TrainConfig, host: HostView) -> DevicePlan:
-    strategy = wanted_strategy(config)
+def _on_gpus(config: TrainConfig, host: HostDevices) -> DevicePlan:
+    strategy = requested_strategy(config)
     visible = [(ordinal, _by_bus(host.gpus, bus)) for ordinal, bus in enumerate(host.cuda_bus_ids)]
-    candidates = [Candidate(ordinal, gpu.index, gpu) for ordinal, gpu in visible if gpu is not None]
+    candidates = [AvailableDevice(ordinal, gpu.index, gpu) for ordinal, gpu in visible if gpu is not None]
     if not candidates:
         raise TrainerError(
             f"CUDA sees no GPU of this host (CUDA_VISIBLE_DEVICES={host.cuda_visible_devices!r}): unset it\n"
             f"{listing(host)}\nOn the CPU instead: {command(config, '--device cpu')}"
         )
-    taken = take(config, strategy, candidates, gpu_wording(config, host, len(candidates)))
+    taken = take(config, strategy, candidates, gpu_refusal(config, host, len(candidates)))
     # TensorFlow numbers the visible GPUs anew, in the order of their old numbers.
     logical = {number: rank for rank, number in enumerate(sorted(one.number for _, one in taken))}
     assigned = tuple(Assigned(role, one.number, logical[one.number], one.gpu) for role, one in taken)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from voxyard.host import Gpu, HostError, cuda_bus_ids, gpus
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.device_ids import HostView, Placement, Role
+from voxyard.trainer.devices.device_ids import HostDevices, Placement, Role
 from voxyard.trainer.devices.placement import (
     Assigned,
     DevicePlan,
@@ -55,7 +55,7 @@ def prepare(config: TrainConfig) -> Devices:
     can only be set then. Raises TrainerError for what the host cannot give.
     """
     refuse_settings_without_effect(config)
-    host = look_at_host(config)
+    host = inspect_host(config)
     plan = choose(config, host)
     apply(plan, import_tensorflow())
     devices = describe(plan)
@@ -63,7 +63,7 @@ def prepare(config: TrainConfig) -> Devices:
     return devices
 
 
-def look_at_host(config: TrainConfig) -> HostView:
+def inspect_host(config: TrainConfig) -> HostDevices:
     """Devices that a run can be placed on here. TensorFlow is imported for that, and its runtime is not started.
 
     Raises TrainerError where the host's GPUs cannot be asked for.
@@ -71,7 +71,7 @@ def look_at_host(config: TrainConfig) -> HostView:
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     found = () if config.training.device == "cpu" else _ask_host(gpus)
     cuda_build = bool(import_tensorflow().test.is_built_with_cuda())
-    return HostView(
+    return HostDevices(
         gpus=found,
         cuda_bus_ids=_ask_host(cuda_bus_ids) if found and cuda_build else (),
         cuda_build=cuda_build,
@@ -121,7 +121,7 @@ _applied: DevicePlan | None = None
 
 
 def apply(plan: DevicePlan, tensorflow: ModuleType) -> None:
-    """Configures TensorFlow, starts its runtime, and checks that it did what it was told.
+    """Configures TensorFlow, starts its runtime, and verifies the result.
 
     Raises TrainerError where the runtime already runs otherwise: a process has one device configuration.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from keras import ops
 
-from voxyard.trainer.model.text_to_mel import Spoken
+from voxyard.trainer.model.text_to_mel import TextToMelOutput
 from voxyard.trainer.trainable import Batch
 
 WEIGHTS = {
@@ -19,8 +19,8 @@ WEIGHTS = {
 }
 
 
-def clip_losses(spoken: Spoken, batch: Batch) -> dict[str, tf.Tensor]:
-    """Losses of what the model said of a batch, each float32 (B,); `total` is their sum by WEIGHTS.
+def clip_losses(spoken: TextToMelOutput, batch: Batch) -> dict[str, tf.Tensor]:
+    """Losses of the model's output for a batch, each float32 (B,); `total` is their sum by WEIGHTS.
 
     `mel`, `refined_mel`: mean absolute error of the log-mel before and after the post-net, in nepers · `duration`:
     squared error in log frames · `pitch`, `energy`: squared error of each token's mean, normalised · `alignment`: −log

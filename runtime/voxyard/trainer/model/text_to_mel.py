@@ -21,7 +21,7 @@ from voxyard.trainer.model.mel import FLOOR
 from voxyard.trainer.model.sizes import Shape, describe
 from voxyard.trainer.trainable import Batch
 
-__all__ = ["Spoken", "TextToMel", "describe"]
+__all__ = ["TextToMel", "TextToMelOutput", "describe"]
 
 # Rough centre and spread of speech, that bring the model's inputs and targets near the unit range.
 MEL_CENTRE, MEL_SPREAD = -5.5, 2.2
@@ -32,7 +32,7 @@ PLACE_SCALE = 0.3  # of position encodings beside embeddings of spread 1: what i
 MOST_FRAMES = 200.0  # of a token, whatever an untrained model predicts
 
 
-class Spoken(NamedTuple):
+class TextToMelOutput(NamedTuple):
     """Output of the model for a batch; float32. L counts the text's two ends as tokens."""
 
     mel: tf.Tensor  # (B, T, mels) natural log, before the post-net
@@ -117,7 +117,7 @@ class TextToMel(keras.Model):
         self.place.build((None, None, 4))
         self.postnet.build((None, None, self.mels))
 
-    def call(self, batch: Batch, training: bool = False) -> Spoken:
+    def call(self, batch: Batch, training: bool = False) -> TextToMelOutput:
         """The forward pass on a feature batch (see Trainable), by the best path of the learned alignment."""
         keys = clip_keys(batch["clip_seed"]) if training else None
         text = self._text(batch["tokens"], batch["token_length"], batch["speaker"], keys)
@@ -137,7 +137,7 @@ class TextToMel(keras.Model):
         token_energy = _token_means((energy - ENERGY_CENTRE) / ENERGY_SPREAD, ops.ones_like(energy), alignment.hard)
 
         mel, refined = self._decoded(text.encoded, token_pitch, token_energy, alignment.hard, durations, mel_at)
-        return Spoken(
+        return TextToMelOutput(
             mel,
             refined,
             self.duration(text.encoded, text.at),

@@ -1,4 +1,4 @@
-"""Our own text-to-speech model as a Trainable: the first user of the protocol that other models are trained by."""
+"""voxyard's own text-to-speech model as a Trainable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TextToSpeech:
         self._features = FeatureExtractor(config.model, config.data)
 
     def batch_spec(self, bucket: Bucket, batch_size: int) -> dict[str, tf.TensorSpec]:
-        """See Trainable; what the features are is said in FeatureExtractor."""
+        """See Trainable; FeatureExtractor describes the features."""
         frames, tokens = (batch_size, bucket.frames), (batch_size, bucket.tokens)
         return {
             "mel": tf.TensorSpec((*frames, self._config.model.mels), tf.float32),
@@ -116,10 +116,10 @@ class TextToSpeech:
 
     def pictures(self, model: keras.Model, batch: Batch) -> dict[str, NDArray[np.uint8]]:
         """Of a feature batch's first clip, for TensorBoard: recorded over predicted mel, and the alignment."""
-        spoken = model(batch, training=False)
+        output = model(batch, training=False)
         frames, tokens = int(batch["mel_length"][0]), int(batch["token_length"][0]) + 2
-        mels = [batch["mel"][0, :frames].numpy(), spoken.refined[0, :frames].numpy()]
-        path = spoken.alignment.hard[0, :frames, :tokens].numpy()
+        mels = [batch["mel"][0, :frames].numpy(), output.refined[0, :frames].numpy()]
+        path = output.alignment.hard[0, :frames, :tokens].numpy()
         return {
             "mel_recorded_above_predicted": np.concatenate([spectrogram_image(mel) for mel in mels]),
             "alignment": spectrogram_image(path, low=0.0),

@@ -12,12 +12,12 @@ from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_meter import NO_GPU, GpuFigures, GpuUse
 from voxyard.diagnose.profile.stages import figures
 from voxyard.diagnose.stress.run import MachineClock, Stress, Utilization, train_under_load
-from voxyard.diagnose.stress.targets import Load, judge, low_use
+from voxyard.diagnose.stress.targets import StressResult, check_targets, low_use
 from voxyard.host.page_cache import Pages
 from voxyard.trainer import DataConfig, TrainConfig
 from voxyard.trainer.devices.tensorflow_setup import Devices
 
-GOOD = Load(
+GOOD = StressResult(
     kind="gpu", strategy="split", seconds=30.0, steps=300, steps_per_second=10.0, clips_per_second=160.0, batch=16,
     warm_up="full", data_wait_share=0.01, data_stage_seconds=0.04, train_stage_seconds=0.1, variation=0.1,
     variation_within_buckets=0.05, cpu_use=0.5, resident_memory_growth=0.001, buffer_filled=0.9, workers=16,
@@ -25,8 +25,8 @@ GOOD = Load(
 )  # fmt: skip
 
 
-def rows(load: Load) -> dict[str, tuple[str, str]]:
-    return {row.name: (row.measured, row.standing) for row in judge(load).targets}
+def rows(load: StressResult) -> dict[str, tuple[str, str]]:
+    return {row.name: (row.measured, row.standing) for row in check_targets(load).targets}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def rows(load: Load) -> dict[str, tuple[str, str]]:
 )
 def test_the_verdict_is_the_worst_of_the_graded_targets(change: dict[str, object], verdict: str) -> None:
     """T19; the data GPU is held against what its work allows."""
-    assert judge(replace(GOOD, **change)).verdict == verdict  # type: ignore[arg-type]
+    assert check_targets(replace(GOOD, **change)).verdict == verdict  # type: ignore[arg-type]
 
 
 def test_what_no_gpu_measured_is_not_made_up() -> None:
@@ -123,7 +123,7 @@ def test_before_during_and_after_stand_beside_each_other() -> None:
         Utilization(0.6, busy(0.96)),
         Utilization(None, busy(0.02)),
         GOOD,
-        judge(GOOD),
+        check_targets(GOOD),
     )
     lines = [line.split() for line in found.text().splitlines()]
     assert ["utilization", "before", "during", "after"] in lines
@@ -146,7 +146,7 @@ def test_running_out_of_memory_is_exit_code_1_and_says_what_to_do(
     devices = Devices(
         "gpu", "single", "/device:GPU:0", "/device:GPU:0", ("/device:GPU:0",), 48, ("model: GPU 0",), {}, None
     )
-    monkeypatch.setattr("voxyard.diagnose.stress.run.rehearse", exhausted)
+    monkeypatch.setattr("voxyard.diagnose.stress.run.build_dry_run", exhausted)
     corpus = Corpus(tmp_path / "corpus").add("a").directory
     config = TrainConfig(data=DataConfig(train_data=corpus))
     with pytest.raises(DiagnoseError, match="out of memory with 48 clips on a device: lower --batch-size") as caught:
@@ -155,7 +155,7 @@ def test_running_out_of_memory_is_exit_code_1_and_says_what_to_do(
 
 
 def test_a_missed_target_is_exit_code_1() -> None:
-    bad = judge(replace(GOOD, variation=0.9))
+    bad = check_targets(replace(GOOD, variation=0.9))
     nothing = Utilization(None, GpuFigures(missing=NO_GPU))
     assert Stress((), "cpu", nothing, load=GOOD, judgement=bad).exit_code == 1
     assert Stress((), "cpu", nothing).exit_code == 0

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.sampler import Bucket, Sampler, plan_buckets, smallest_fitting
+from voxyard.trainer.sampler import BatchSampler, Bucket, plan_buckets, smallest_fitting
 
 lengths = st.lists(st.tuples(st.integers(1, 900), st.integers(1, 200)), min_size=1, max_size=120)
 
@@ -16,11 +16,11 @@ def arrays(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
     return frames, tokens
 
 
-def sampler(clips: int = 50, *, rows: int = 4, seed: int = 1, window: int = 40, most: int = 3) -> Sampler:
+def sampler(clips: int = 50, *, rows: int = 4, seed: int = 1, window: int = 40, most: int = 3) -> BatchSampler:
     draw = np.random.default_rng(0)
     frames, tokens = draw.integers(20, 400, clips), draw.integers(3, 90, clips)
     buckets = plan_buckets(frames, tokens, rows=rows, most=most)
-    return Sampler(frames, tokens, buckets=buckets, rows=rows, seed=seed, window=window)
+    return BatchSampler(frames, tokens, buckets=buckets, rows=rows, seed=seed, window=window)
 
 
 @given(lengths, st.integers(1, 16), st.integers(1, 8))
@@ -70,7 +70,7 @@ def test_what_one_epoch_drops_another_uses():
 def test_the_shuffle_window_sets_how_far_a_clip_travels(window, spread):
     """T13: shuffle_buffer_multiplier; 0 keeps the order of the corpus, more mixes wider."""
     clips = np.arange(400)
-    made = Sampler(clips, clips, buckets=(Bucket(400, 400),), rows=4, seed=3, window=window)
+    made = BatchSampler(clips, clips, buckets=(Bucket(400, 400),), rows=4, seed=3, window=window)
     order = np.array([clip for plan in made.batches(0, 100) for clip in plan.clips])
     neighbours = np.minimum(np.abs(np.diff(order)), 400 - np.abs(np.diff(order)))
     if window == 0:
@@ -84,11 +84,11 @@ def test_the_shuffle_window_sets_how_far_a_clip_travels(window, spread):
 def test_without_buckets_each_batch_has_the_shape_of_its_longest_clip():
     """T7: --no-enable-static-shapes."""
     frames, tokens = np.array([10, 20, 30, 40]), np.array([4, 3, 2, 1])
-    made = Sampler(frames, tokens, buckets=None, rows=2, seed=0, window=0)
+    made = BatchSampler(frames, tokens, buckets=None, rows=2, seed=0, window=0)
     assert [plan.bucket for plan in made.batches(0, 2)] == [Bucket(20, 4), Bucket(40, 2)]
 
 
 def test_buckets_that_no_batch_can_fill_are_an_error_that_says_what_to_lower():
     frames = np.array([10, 10, 300, 300])
     with pytest.raises(TrainerError, match="--batch-size"):
-        Sampler(frames, frames, buckets=(Bucket(32, 400), Bucket(400, 400)), rows=3, seed=0, window=0)
+        BatchSampler(frames, frames, buckets=(Bucket(32, 400), Bucket(400, 400)), rows=3, seed=0, window=0)

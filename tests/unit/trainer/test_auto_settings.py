@@ -14,8 +14,8 @@ from voxyard.host.topology import parse
 from voxyard.settings import load
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices import auto_settings
-from voxyard.trainer.devices.auto_settings import Settled, settle, take_recommended
-from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.auto_settings import AutoSettings, apply_auto_settings, take_recommended
+from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import DevicePlan, choose
 from voxyard.trainer.errors import TrainerError
 
@@ -33,14 +33,14 @@ TWO = (card(0), card(1))
 
 def settled(
     gpus: tuple[Gpu, ...], *, links: Links = LINKS, data: dict[str, Any] | None = None, **training: Any
-) -> Settled:
+) -> AutoSettings:
     config = TrainConfig.model_validate({"data": data or {}, "training": {"auto": True} | training})
     return take_recommended(config, gpus, links)
 
 
 def placed(config: TrainConfig, gpus: tuple[Gpu, ...]) -> DevicePlan:
     buses = tuple(gpu.pci_bus_id for gpu in gpus)
-    return choose(config, HostView(gpus=gpus, cuda_bus_ids=buses, cuda_build=True, cores=8))
+    return choose(config, HostDevices(gpus=gpus, cuda_bus_ids=buses, cuda_build=True, cores=8))
 
 
 def test_the_pair_its_limits_batch_and_buffers_are_taken() -> None:
@@ -199,7 +199,7 @@ def test_an_id_that_is_not_there_is_refused() -> None:
 def test_a_tensorflow_without_cuda_is_refused_and_not_trained_on_the_cpu() -> None:
     config = settled((card(0),), links=Links()).config
     with pytest.raises(TrainerError, match="built without CUDA"):
-        choose(config, HostView(gpus=(card(0),), cuda_bus_ids=(), cuda_build=False, cores=8))
+        choose(config, HostDevices(gpus=(card(0),), cuda_bus_ids=(), cuda_build=False, cores=8))
 
 
 def test_a_poor_link_is_a_warning() -> None:
@@ -216,7 +216,7 @@ def test_settling_reads_the_host_and_logs_each_value(
     monkeypatch.setattr(auto_settings, "read_links", lambda: Links(LINKS.topology))
     config = TrainConfig.model_validate({"training": {"auto": True}})
     with caplog.at_level(logging.INFO, logger="voxyard.trainer"):
-        assert settle(config).training.batch_size == 16
+        assert apply_auto_settings(config).training.batch_size == 16
     assert "--auto: --batch-size 16 clips (by the 24564 MiB of GPU 1)" in caplog.messages
     assert [record.levelname for record in caplog.records].count("WARNING") == 1
 
@@ -224,7 +224,7 @@ def test_settling_reads_the_host_and_logs_each_value(
 def test_without_auto_nothing_is_read_and_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto_settings, "every_gpu", lambda: pytest.fail("asked for GPUs"))
     config = TrainConfig()
-    assert settle(config) is config
+    assert apply_auto_settings(config) is config
     cpu = TrainConfig.model_validate({"training": {"auto": True, "device": "cpu"}})
     with pytest.raises(TrainerError, match="no effect with --device cpu"):
-        settle(cpu)
+        apply_auto_settings(cpu)

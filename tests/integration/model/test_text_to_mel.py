@@ -12,7 +12,7 @@ from voices import SMALL, SYMBOLS, Raw, features_of, raw_batch, small_model
 
 from voxyard.trainer.model.losses import clip_losses
 from voxyard.trainer.model.sizes import SIZES
-from voxyard.trainer.model.text_to_mel import Spoken, TextToMel
+from voxyard.trainer.model.text_to_mel import TextToMel, TextToMelOutput
 
 LENGTHS = [(40, 12), (31, 9), (17, 14)]
 PER_CLIP = ("mel", "refined", "log_duration", "pitch", "energy", "durations", "token_pitch", "token_energy")
@@ -27,7 +27,7 @@ def rows_of(batch: Raw, order: list[int]) -> Raw:
     return {name: tf.gather(value, order) for name, value in batch.items()}
 
 
-def same(one: Spoken, other: Spoken, rows: list[tuple[int, int]], tolerance: float = 2e-4) -> None:
+def same(one: TextToMelOutput, other: TextToMelOutput, rows: list[tuple[int, int]], tolerance: float = 2e-4) -> None:
     """Row i of one is row j of the other, over the frames and tokens of the clips in LENGTHS."""
     for i, j in rows:
         frames, tokens = LENGTHS[j][0], LENGTHS[j][1] + 2

@@ -20,9 +20,9 @@ import pytest
 from voxyard.diagnose.bundle import collect as bundles
 from voxyard.diagnose.bundle import subprocess_run
 from voxyard.diagnose.bundle.archive import Archive, PartError, whole_file
-from voxyard.diagnose.bundle.collect import Bundle, Wanted, bundle, collectors, redactor_for
+from voxyard.diagnose.bundle.collect import Bundle, BundleRequest, bundle, collectors, redactor_for
 from voxyard.diagnose.bundle.redact import Redactor
-from voxyard.diagnose.bundle.subprocess_run import Ended, voxyard
+from voxyard.diagnose.bundle.subprocess_run import CompletedCommand, voxyard
 from voxyard.diagnose.bundle.summary import page
 from voxyard.diagnose.dry_run import scratch
 from voxyard.diagnose.errors import DiagnoseError
@@ -90,18 +90,18 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Profile and training answer at once; what was asked of them."""
     asked: list[list[str]] = []
 
-    def run(arguments: list[str], directory: Path, *, timeout: float, environ: dict[str, str]) -> Ended:
+    def run(arguments: list[str], directory: Path, *, timeout: float, environ: dict[str, str]) -> CompletedCommand:
         asked.append(list(arguments))
         if "--html" in arguments:
             Path(arguments[arguments.index("--html") + 1]).write_text(f"<p>{PLANTED['in YAML']}</p>")
-        return Ended(0, json.dumps(PROFILE if arguments[0] == "profile" else REPORT), LOG, 1.0)
+        return CompletedCommand(0, json.dumps(PROFILE if arguments[0] == "profile" else REPORT), LOG, 1.0)
 
     monkeypatch.setattr(bundles, "voxyard", run)
     return asked
 
 
 @pytest.fixture
-def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wanted:
+def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BundleRequest:
     """A configuration full of secrets, in an environment full of them."""
     monkeypatch.setenv("VOXYARD_API_KEY", PLANTED["in the environment"])
     monkeypatch.setenv("HTTPS_PROXY", f"http://me:{PLANTED['in a URL of the environment']}@proxy.example.org:3128")
@@ -112,10 +112,10 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wanted:
         {"data": {"train_data": f"https://me:{PLANTED['in YAML']}@h.example.org/c"}, "training": {"device": "cpu"}}
     )
     arguments = ("diagnose", "--api-token", PLANTED["on the command line"], "--out", "d.tar.gz")
-    return Wanted(config, {"training.device": "--device", "training.seed": "default"}, file, 8, 60.0, arguments)
+    return BundleRequest(config, {"training.device": "--device", "training.seed": "default"}, file, 8, 60.0, arguments)
 
 
-def collect(wanted: Wanted, out: Path, tmp_path: Path) -> Bundle:
+def collect(wanted: BundleRequest, out: Path, tmp_path: Path) -> Bundle:
     folder = tmp_path / "work"
     folder.mkdir()
     with whole_file(out) as write:
@@ -128,7 +128,7 @@ def unpacked(out: Path) -> dict[str, bytes]:
         return {name: file.read() for name, file in opened.items() if file is not None}
 
 
-def test_no_planted_secret_is_anywhere_in_the_archive(wanted: Wanted, measured: Any, tmp_path: Path) -> None:
+def test_no_planted_secret_is_anywhere_in_the_archive(wanted: BundleRequest, measured: Any, tmp_path: Path) -> None:
     """The whole of it, unpacked."""
     out = tmp_path / "d.tar.gz"
     made = collect(wanted, out, tmp_path)
@@ -141,7 +141,7 @@ def test_no_planted_secret_is_anywhere_in_the_archive(wanted: Wanted, measured: 
 
 
 def test_every_planted_secret_would_be_in_the_archive_without_the_redactor(
-    wanted: Wanted, measured: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wanted: BundleRequest, measured: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Proof that the test above can fail."""
     for way in ("text", "data", "arguments"):
@@ -152,7 +152,7 @@ def test_every_planted_secret_would_be_in_the_archive_without_the_redactor(
     assert found == set(PLANTED) - {"in a comment"}  # which goes no way at all
 
 
-def test_the_verdict_can_be_read_in_the_archive(wanted: Wanted, measured: Any, tmp_path: Path) -> None:
+def test_the_verdict_can_be_read_in_the_archive(wanted: BundleRequest, measured: Any, tmp_path: Path) -> None:
     out = tmp_path / "d.tar.gz"
     assert collect(wanted, out, tmp_path).verdict == "bottleneck: load (data loading)"
     files = unpacked(out)
@@ -167,7 +167,7 @@ def test_the_verdict_can_be_read_in_the_archive(wanted: Wanted, measured: Any, t
     assert {f"d/{name}" for name in manifest["files"]} | {"d/manifest.json"} == set(files)
 
 
-def test_a_file_that_is_no_plain_yaml_is_left_out(wanted: Wanted, measured: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_no_plain_yaml_is_left_out(wanted: BundleRequest, measured: Any, tmp_path: Path) -> None:
     file = tmp_path / "odd.yaml"
     file.write_text(f"data:\n  since: 2024-13-45\n  password: {PLANTED['in YAML']}\n")
     made = collect(dataclasses.replace(wanted, file=file), tmp_path / "d.tar.gz", tmp_path)
@@ -177,20 +177,20 @@ def test_a_file_that_is_no_plain_yaml_is_left_out(wanted: Wanted, measured: Any,
 
 
 def test_the_measured_runs_touch_nothing_of_the_users_run(
-    wanted: Wanted, measured: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wanted: BundleRequest, measured: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: list[str] = []
     run = vars(bundles)["voxyard"]
 
-    def kept(arguments: list[str], directory: Path, **more: Any) -> Ended:
+    def kept(arguments: list[str], directory: Path, **more: Any) -> CompletedCommand:
         settings.append(Path(arguments[-1]).read_text())
-        ended: Ended = run(arguments, directory, **more)
+        ended: CompletedCommand = run(arguments, directory, **more)
         return ended
 
     monkeypatch.setattr(bundles, "voxyard", kept)
     training = TrainingConfig(checkpoint_dir=Path("/precious"), max_steps=7, epochs=1, seed=5)
     config = wanted.config.model_copy(update={"training": training})
-    collect(Wanted(config, {}, None, 8, 60.0), tmp_path / "d.tar.gz", tmp_path)
+    collect(BundleRequest(config, {}, None, 8, 60.0), tmp_path / "d.tar.gz", tmp_path)
     assert "--max-steps" in measured[1]
     assert measured[1][measured[1].index("--max-steps") + 1] == "8"
     assert len(settings) == 2
@@ -226,12 +226,12 @@ def test_a_part_that_cannot_be_had_says_why_and_stops_nothing(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("ended", "why"),
     [
-        (Ended(None, "", "line\nlast line\n", 9.0), "not finished after 60 s and stopped; line\nlast line"),
-        (Ended(2, "", "voxyard profile: no corpus\n", 1.0), "ended with code 2: voxyard profile: no corpus"),
+        (CompletedCommand(None, "", "line\nlast line\n", 9.0), "not finished after 60 s and stopped; line\nlast line"),
+        (CompletedCommand(2, "", "voxyard profile: no corpus\n", 1.0), "ended with code 2: voxyard profile: no corpus"),
     ],
 )
 def test_a_measurement_that_fails_leaves_its_log(
-    wanted: Wanted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Ended, why: str
+    wanted: BundleRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: CompletedCommand, why: str
 ) -> None:
     monkeypatch.setattr(bundles, "voxyard", lambda *_, **__: ended)
     made = collect(wanted, tmp_path / "d.tar.gz", tmp_path)
@@ -241,7 +241,7 @@ def test_a_measurement_that_fails_leaves_its_log(
 
 
 def test_a_machine_without_gpus_says_so(
-    wanted: Wanted, measured: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wanted: BundleRequest, measured: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundles, "every_gpu", lambda: ())
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -252,7 +252,7 @@ def test_a_machine_without_gpus_says_so(
 
 
 def test_what_nvidia_smi_says_is_kept_even_when_it_fails(
-    wanted: Wanted, measured: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wanted: BundleRequest, measured: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "bin/nvidia-smi"
     program.parent.mkdir()
@@ -347,7 +347,7 @@ def test_a_command_that_hangs_is_stopped_with_all_that_it_started(
 ) -> None:
     numbers = hanging(tmp_path, monkeypatch)
     ended = voxyard(["train"], tmp_path, timeout=3, environ=dict(os.environ))
-    assert (ended.code, ended.last_words) == (None, "half said")
+    assert (ended.code, ended.log_tail) == (None, "half said")
     assert all(gone(int(number)) for number in numbers.read_text().split())
 
 
@@ -381,7 +381,7 @@ def test_what_a_command_says_is_kept_to_its_end(tmp_path: Path, monkeypatch: pyt
     ended = voxyard(["profile", "--json"], tmp_path, timeout=60, environ=dict(os.environ))
     assert (ended.code, ended.out) == (3, "out -m voxyard profile --json\n")
     assert ended.log.startswith("[the first ")
-    assert ended.last_words.endswith("999\n1000")
+    assert ended.log_tail.endswith("999\n1000")
 
 
 INTERRUPTED = """

@@ -8,7 +8,7 @@ import pytest
 
 from voxyard.host import Gpu
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import DevicePlan, choose
 from voxyard.trainer.errors import TrainerError
 
@@ -19,7 +19,7 @@ def card(index: int, total: int | None = 24564, free: int | None = 24000) -> Gpu
     return Gpu(index, f"GPU-{index}aaa", "NVIDIA GeForce RTX 4090", f"00000000:{BUSES[index]}", total, free, (8, 9))
 
 
-def host_of(*cards: Gpu, cuda: tuple[int, ...] | None = None, visible: str | None = None, **more: Any) -> HostView:
+def host_of(*cards: Gpu, cuda: tuple[int, ...] | None = None, visible: str | None = None, **more: Any) -> HostDevices:
     order = range(len(cards)) if cuda is None else cuda
     buses = tuple(f"0000:{BUSES[i].lower()}" for i in order)
     facts: dict[str, Any] = {
@@ -29,7 +29,7 @@ def host_of(*cards: Gpu, cuda: tuple[int, ...] | None = None, visible: str | Non
         "cores": 16,
         "cuda_visible_devices": visible,
     }
-    return HostView(**facts | more)
+    return HostDevices(**facts | more)
 
 
 FOUR = host_of(*(card(i) for i in range(4)))
@@ -37,11 +37,11 @@ TWO = host_of(card(0), card(1))
 NONE = host_of()
 
 
-def plan(host: HostView, *, data: dict[str, Any] | None = None, **training: Any) -> DevicePlan:
+def plan(host: HostDevices, *, data: dict[str, Any] | None = None, **training: Any) -> DevicePlan:
     return choose(TrainConfig.model_validate({"data": data or {}, "training": training}), host)
 
 
-def refusal(host: HostView, *, data: dict[str, Any] | None = None, **training: Any) -> str:
+def refusal(host: HostDevices, *, data: dict[str, Any] | None = None, **training: Any) -> str:
     with pytest.raises(TrainerError) as refused:
         plan(host, data=data, **training)
     assert refused.value.exit_code == 2
@@ -177,12 +177,12 @@ def test_a_later_strategy_is_refused_with_what_works_now() -> None:
 
 def test_devices_are_planned_only_where_strategy_auto_is_decided() -> None:
     """T11: a program that prepares devices itself must not pass it over."""
-    assert "voxyard.trainer.autotune.tuner.decide(config)" in refusal(TWO, strategy="auto")
+    assert "voxyard.trainer.autotune.tuner.choose_strategy(config)" in refusal(TWO, strategy="auto")
 
 
 def test_devices_are_planned_only_where_auto_is_carried_out() -> None:
     """T9's `--auto`: a program that prepares devices itself must not pass it over."""
-    assert "voxyard.trainer.devices.auto_settings.settle(config)" in refusal(TWO, auto=True)
+    assert "voxyard.trainer.devices.auto_settings.apply_auto_settings(config)" in refusal(TWO, auto=True)
 
 
 def test_without_ids_one_gpu_trains() -> None:

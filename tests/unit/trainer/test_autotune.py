@@ -1,4 +1,4 @@
-"""Contest of `--strategy auto` on a host, decided from its description alone; and its memory (T11)."""
+"""Candidates of `--strategy auto` on a host, found from its description alone, and the cache of timed ones (T11)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import pytest
 from voxyard.host import Gpu
 from voxyard.host.plan import Links
 from voxyard.host.topology import parse
-from voxyard.trainer.autotune.cache import Choice, keep, key, place, recall
+from voxyard.trainer.autotune import cache
+from voxyard.trainer.autotune.cache import CachedStrategy
 from voxyard.trainer.autotune.candidates import (
     FEATURES,
     LOOK_AHEAD,
-    Contest,
-    contest,
+    Candidates,
     fastest,
+    find_candidates,
     from_features,
     table,
     trial,
 )
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.device_ids import HostView
+from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Kind, choose
 
 LINKS = Links(parse("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"))
@@ -33,9 +34,9 @@ def card(index: int) -> Gpu:
     return Gpu(index, f"GPU-{index}", "NVIDIA A10", f"00000000:{index + 1:02X}:00.0", 24564, 24564, (8, 6))
 
 
-def host_of(count: int) -> HostView:
+def host_of(count: int) -> HostDevices:
     cards = tuple(card(index) for index in range(count))
-    return HostView(gpus=cards, cuda_bus_ids=tuple(gpu.pci_bus_id for gpu in cards), cuda_build=True, cores=8)
+    return HostDevices(gpus=cards, cuda_bus_ids=tuple(gpu.pci_bus_id for gpu in cards), cuda_build=True, cores=8)
 
 
 def config(*, data: dict[str, Any] | None = None, model: dict[str, Any] | None = None, **training: Any) -> TrainConfig:
@@ -43,31 +44,33 @@ def config(*, data: dict[str, Any] | None = None, model: dict[str, Any] | None =
     return TrainConfig.model_validate(given)
 
 
-def found(host: HostView, kind: Kind = "gpu", *, has_features: bool = False, **more: Any) -> Contest:
-    return contest(config(**more), host, kind, LINKS if len(host.gpus) == 3 else Links(), has_features=has_features)
+def found(host: HostDevices, kind: Kind = "gpu", *, has_features: bool = False, **more: Any) -> Candidates:
+    return find_candidates(
+        config(**more), host, kind, LINKS if len(host.gpus) == 3 else Links(), has_features=has_features
+    )
 
 
-def names(result: Contest) -> list[str]:
-    return [each.name for each in result.contestants]
+def names(result: Candidates) -> list[str]:
+    return [each.name for each in result.runnable]
 
 
 def test_on_several_gpus_everything_is_timed_and_the_split_takes_the_best_pair() -> None:
     result = found(host_of(3))
     assert names(result) == ["single", FEATURES, "split", "mirrored"]
-    split = result.contestants[2].config
+    split = result.runnable[2].config
     assert (split.data.data_gpu, split.data.model_gpu, split.training.strategy) == (0, 2, "split")
     assert result.left_out == {}
 
 
 def test_every_contestant_is_a_run_that_the_host_can_place() -> None:
     host = host_of(3)
-    for each in found(host, data_gpu_memory=4096, model_gpu_memory=8192, enable_memory_isolation=True).contestants:
+    for each in found(host, data_gpu_memory=4096, model_gpu_memory=8192, enable_memory_isolation=True).runnable:
         assert choose(each.config, host).strategy == each.config.training.strategy
 
 
 def test_the_pair_that_was_given_is_the_splits() -> None:
     result = found(host_of(3), data={"data_gpu": 1, "model_gpu": 0})
-    by_name = {each.name: each.config for each in result.contestants}
+    by_name = {each.name: each.config for each in result.runnable}
     assert (by_name["split"].data.data_gpu, by_name["split"].data.model_gpu) == (1, 0)
     assert (by_name["single"].data.data_gpu, by_name["single"].data.model_gpu) == (None, 0)
     assert by_name["mirrored"].data.model_gpu is None
@@ -122,30 +125,30 @@ def test_the_table_has_the_fastest_first_and_says_why_one_is_missing() -> None:
     assert lines[2].endswith("failed: no room")
 
 
-# -- remembered ------------------------------------------------------------------------------------------------
+# -- cache -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _cache_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_a_choice_is_remembered_beside_others() -> None:
-    one, other = Choice("split", {"split": 2.0}, 1.0), Choice("single", {"single": 1.0}, 2.0)
-    keep("a", one)
-    keep("b", other)
-    assert (recall("a"), recall("b"), recall("c")) == (one, other, None)
+def test_an_entry_is_cached_beside_others() -> None:
+    one, other = CachedStrategy("split", {"split": 2.0}, 1.0), CachedStrategy("single", {"single": 1.0}, 2.0)
+    cache.save("a", one)
+    cache.save("b", other)
+    assert (cache.load("a"), cache.load("b"), cache.load("c")) == (one, other, None)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"a": 3}', '{"a": {"name": "split"}}', "\x00"])
 def test_a_file_that_is_damaged_is_told_and_timed_anew(content: str, caplog: pytest.LogCaptureFixture) -> None:
-    place().parent.mkdir(parents=True)
-    place().write_text(content)
+    cache.path().parent.mkdir(parents=True)
+    cache.path().write_text(content)
     with caplog.at_level(logging.WARNING):
-        assert recall("a") is None
+        assert cache.load("a") is None
     assert "timed again" in caplog.text
-    keep("a", Choice("split", {}, 1.0))
-    assert recall("a") == Choice("split", {}, 1.0)
+    cache.save("a", CachedStrategy("split", {}, 1.0))
+    assert cache.load("a") == CachedStrategy("split", {}, 1.0)
 
 
 def test_a_cache_that_cannot_be_written_is_told_and_no_error(
@@ -154,13 +157,13 @@ def test_a_cache_that_cannot_be_written_is_told_and_no_error(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with caplog.at_level(logging.WARNING):
-        keep("a", Choice("split", {}, 1.0))
-    assert "is not remembered" in caplog.text
+        cache.save("a", CachedStrategy("split", {}, 1.0))
+    assert "is not cached" in caplog.text
 
 
 def test_host_model_and_numbers_make_the_key_and_the_run_does_not() -> None:
-    def named(host: HostView, kind: Kind = "gpu", *, has_features: bool = False, **more: Any) -> str:
-        return key(config(**more), host, kind, has_features=has_features)
+    def named(host: HostDevices, kind: Kind = "gpu", *, has_features: bool = False, **more: Any) -> str:
+        return cache.key(config(**more), host, kind, has_features=has_features)
 
     base = named(host_of(2))
     assert base == named(host_of(2), checkpoint_dir="/elsewhere", epochs=3, learning_rate=0.1)
@@ -174,10 +177,10 @@ def test_host_model_and_numbers_make_the_key_and_the_run_does_not() -> None:
     assert len({base, *others}) == 6
 
 
-def test_the_age_of_a_choice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_age_of_an_entry_is_given_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxyard.trainer.autotune.cache.time.time", lambda: 10 * 86400.0)
-    assert Choice("split", {}, 9.5 * 86400).age() == "12.0 hours ago"
-    assert Choice("split", {}, 86400.0).age() == "9 days ago"
+    assert CachedStrategy("split", {}, 9.5 * 86400).age() == "12.0 hours ago"
+    assert CachedStrategy("split", {}, 86400.0).age() == "9 days ago"
 
 
 @pytest.mark.parametrize(
