@@ -24,7 +24,7 @@ def auto(toy, tmp_path) -> list[object]:
     return [*plain, "--strategy", "auto", "--strategy-steps", 8, "--buckets", 1]
 
 
-def test_every_strategy_is_timed_and_the_fastest_is_kept_and_remembered(auto, voxyard, tmp_path):
+def test_every_strategy_is_timed_and_the_fastest_is_kept_and_cached(auto, voxyard, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = voxyard(*auto, "--max-steps", 3, "--json", **cache)
     assert done.returncode == 0, done.stderr
@@ -50,7 +50,7 @@ def test_a_run_that_goes_on_keeps_its_strategy_and_times_nothing(toy, auto, voxy
     assert voxyard(*toy, "--max-steps", 3).returncode == 0
     done = voxyard(*auto, "--max-steps", 5, "--json")
     assert done.returncode == 0, done.stderr
-    assert "the run goes on as split, as it began" in done.stderr
+    assert "the resumed run keeps its strategy split" in done.stderr
     assert json.loads(done.stdout)["strategy"] == "split"
 
 
