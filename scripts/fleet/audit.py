@@ -15,7 +15,7 @@ _LONGEST_NOTE = 500  # characters: one write of one line, which no other write c
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """One action. `before` and `after` are releases, empty where there is none; no field ever holds a secret."""
 
     what: str  # "deploy", "rollback", "drain", "unlock", "train", …
@@ -25,15 +25,15 @@ class Entry:
     note: str = ""
 
 
-def record(session: Session, host: str, entry: Entry) -> None:
+def record(session: Session, host: str, entry: AuditEntry) -> None:
     """Append the entry to the host's audit.jsonl, with the host's own time. Raises HostFailedError."""
     command = append_command(host, operator(), entry)
     answer = session.run([command])[command.name]
     if not answer.ok:
-        raise HostFailedError(f"{host} could not write its audit log: {answer.said}")
+        raise HostFailedError(f"{host} could not write its audit log: {answer.message}")
 
 
-def append_command(host: str, who: str, entry: Entry) -> Command:
+def append_command(host: str, who: str, entry: AuditEntry) -> Command:
     """Appends one line of JSON."""
     note = " ".join(entry.note.split())
     rest = {

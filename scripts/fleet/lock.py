@@ -60,7 +60,7 @@ def locked(session: Session, host: str, reason: str) -> Iterator[None]:
     if answer.code == _HELD:
         raise HostFailedError(refusal(host, _parse(answer.out)))
     if not answer.ok:
-        raise HostFailedError(f"{host} could not be locked: {answer.said}")
+        raise HostFailedError(f"{host} could not be locked: {answer.message}")
     try:
         yield
     finally:
@@ -78,7 +78,7 @@ def break_lock(session: Session, host: str) -> Lock | None:
     command = break_command(secrets.token_hex(8))
     answer = session.run([command])[command.name]
     if not answer.ok:
-        raise HostFailedError(f"the lock of {host} could not be broken: {answer.said}")
+        raise HostFailedError(f"the lock of {host} could not be broken: {answer.message}")
     return _parse(answer.out) if answer.out.strip() else None
 
 
@@ -122,7 +122,7 @@ def _give_back(session: Session, host: str, token: str) -> None:
     command = give_back_command(token)
     try:
         answer = session.run([command])[command.name]
-        said = None if answer.ok else answer.said
+        said = None if answer.ok else answer.message
     except HostFailedError as error:
         said = str(error)
     if said is not None:

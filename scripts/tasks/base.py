@@ -18,7 +18,7 @@ from invoke.parser.parser import ParseMachine
 
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host, Inventory, load
-from fleet.rollout.context import Stopping
+from fleet.rollout.context import Cancellation
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / "deploy/hosts.yaml"
@@ -44,22 +44,22 @@ def _wrong_use(_: ParseMachine, message: str) -> NoReturn:
 ParseMachine.error = _wrong_use
 
 
-def fleet_of(inventory: str) -> Inventory:
+def load_inventory(inventory: str) -> Inventory:
     """The inventory that is meant. Raises FleetError."""
-    return load(path_of(inventory) or INVENTORY)
+    return load(absolute_path(inventory) or INVENTORY)
 
 
-def hosts_of(inventory: str, names: Sequence[str] | None) -> tuple[Host, ...]:
+def select_hosts(inventory: str, names: Sequence[str] | None) -> tuple[Host, ...]:
     """The hosts that are meant, all without names. Raises FleetError."""
-    return fleet_of(inventory).select(named(names))
+    return load_inventory(inventory).select(split_names(names))
 
 
-def named(names: Sequence[str] | None) -> list[str]:
+def split_names(names: Sequence[str] | None) -> list[str]:
     """The names as typed: one by one, or with commas."""
     return [name.strip() for text in names or () for name in text.split(",") if name.strip()]
 
 
-def path_of(text: str) -> Path | None:
+def absolute_path(text: str) -> Path | None:
     """A path as the operator typed it, absolute; None for none."""
     return Path(text).expanduser().absolute() if text else None
 
@@ -74,30 +74,30 @@ def say(text: str) -> None:
     print(f"→ {text}", file=sys.stderr)
 
 
-def stop(text: str) -> NoReturn:
+def fail(text: str) -> NoReturn:
     """End the task: a check or a host failed."""
     raise Exit(text, code=CHECK_FAILED)
 
 
-def leave(*, good: bool) -> None:
+def exit_with(*, good: bool) -> None:
     """End the task as its result says."""
     if not good:
         raise Exit(code=CHECK_FAILED)
 
 
 @contextmanager
-def stopping_in_order(stopping: Stopping) -> Iterator[None]:
+def graceful_stop(cancellation: Cancellation) -> Iterator[None]:
     """The first Ctrl-C, SIGTERM or hang-up ends the work in order, the second without going back, the third at once."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def ask(number: int, _: FrameType | None) -> None:
-        if stopping.asked_again:
+        if cancellation.requested_twice:
             raise KeyboardInterrupt
         how = "leaving the host as it is; once more: at once"
-        if not stopping.asked:
+        if not cancellation.asked:
             how = "a host that is being changed goes back to its last good release; once more: it is left as it is"
         say(f"{signal.Signals(number).name}: stopping after the steps that are under way; {how}")
-        stopping.ask()
+        cancellation.ask()
 
     before = {number: signal.signal(number, ask) for number in signals}
     try:
@@ -108,7 +108,7 @@ def stopping_in_order(stopping: Stopping) -> Iterator[None]:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
+def reporting_errors() -> Iterator[None]:
     """Turns an error that an operator or a host can cause into sentences on standard error and an exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("fleet").setLevel(logging.INFO)

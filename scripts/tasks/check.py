@@ -9,15 +9,15 @@ from typing import Any
 
 from fabric import task
 
-from fleet.checks.host_report import survey
-from fleet.checks.requirements import Needs
+from fleet.checks.host_report import collect_reports
+from fleet.checks.requirements import HostRequirements
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage, built_tag, find_image
 from fleet.inventory.hosts import Host
 from fleet.release.release import wanted_images
 from fleet.rollout import report
 from fleet.ssh.interrupt import reading
-from tasks.base import HELP, answering, hosts_of, leave, print_json, say
+from tasks.base import HELP, exit_with, print_json, reporting_errors, say, select_hosts
 
 
 @task(iterable=["host"], auto_shortflags=False, help=HELP | {"strict": "warnings that nobody acknowledged fail too"})
@@ -25,19 +25,19 @@ def check(
     _: Any, host: Sequence[str] | None = None, inventory: str = "", strict: bool = False, json: bool = False
 ) -> None:
     """Look at all hosts side by side: what speaks against running on them, and what to do about it."""
-    with answering(), reading():
-        hosts = hosts_of(inventory, host)
-        result = survey(hosts, _needs(hosts))
+    with reporting_errors(), reading():
+        hosts = select_hosts(inventory, host)
+        result = collect_reports(hosts, _requirements(hosts))
         names = [each.name for each in hosts]
         document = report.findings_document(result, names, strict=strict)
         if json:
             print_json(document)
         else:
             report.console().print(report.findings_table(result, names))
-        leave(good=bool(document["ok"]))
+        exit_with(good=bool(document["ok"]))
 
 
-def _needs(hosts: Sequence[Host]) -> Needs:
+def _requirements(hosts: Sequence[Host]) -> HostRequirements:
     """Needs of the hosts, as far as they are here already: a check comes before the images are built."""
     images: dict[str, LocalImage] = {}
     missing = []
@@ -48,7 +48,7 @@ def _needs(hosts: Sequence[Host]) -> Needs:
             missing.append(role)
     if missing:
         say(f"the room for images that are not built here is not looked for: {', '.join(missing)}")
-    return Needs(
+    return HostRequirements(
         images=images,
         artefact_bytes={host.name: sum(map(_size, (host.bark.weights, host.bark.voices))) for host in hosts},
         architecture=platform.machine() if images else "",

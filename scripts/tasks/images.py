@@ -8,11 +8,11 @@ from typing import Any
 from fabric import task
 
 from fleet.errors import FleetError
-from fleet.images import pins as image_lock
+from fleet.images import pins
 from fleet.images.image import ROLES, Build, LocalImage, build_image, built_tag
 from fleet.images.push import RECORD, push, write_record
 from fleet.images.sbom import FOLDER, write_sbom
-from tasks.base import HELP, ROOT, answering, leave, named, path_of, print_json, say
+from tasks.base import HELP, ROOT, absolute_path, exit_with, print_json, reporting_errors, say, split_names
 
 MEGABYTE = 1e6
 
@@ -51,22 +51,22 @@ def images(
     json: bool = False,
 ) -> None:
     """Build the images of all services, each with a bill of materials of what is in it."""
-    with answering():
+    with reporting_errors():
         roles = _roles(image)
         frameworks, earlier = _by_role("framework", framework), _by_role("cache-from", cache_from)
-        pins = image_lock.read(ROOT / image_lock.LOCK)
-        bases = {role: image_lock.base_of(role, pins, base, unpinned=unpinned) for role in roles}
+        locked = pins.read(ROOT / pins.LOCK)
+        bases = {role: pins.base_of(role, locked, base, unpinned=unpinned) for role in roles}
         done: list[dict[str, object]] = []
         for role in roles:
             say(f"{role}: building on {bases[role]}")
             how = Build(
                 base=bases[role],
-                pip_config=path_of(pip_config),
-                ca_bundle=path_of(ca_bundle),
+                pip_config=absolute_path(pip_config),
+                ca_bundle=absolute_path(ca_bundle),
                 network=build_network or None,
                 role=role,
-                apt_config=path_of(apt_config),
-                wheels=path_of(wheels),
+                apt_config=absolute_path(apt_config),
+                wheels=absolute_path(wheels),
                 framework=frameworks.get(role),
                 cache_from=earlier.get(role),
             )
@@ -84,29 +84,29 @@ def images(
 @task(
     name="images-lock",
     auto_shortflags=False,
-    help={"out": f"another file than {image_lock.LOCK}", "json": HELP["json"]},
+    help={"out": f"another file than {pins.LOCK}", "json": HELP["json"]},
 )
 def images_lock(_: Any, out: str = "", json: bool = False) -> None:
     """Ask the registries for the digests of all bases and of monitoring's images; exit code 1 where one has none."""
-    with answering():
-        path = path_of(out) or ROOT / image_lock.LOCK
-        before = image_lock.read(path)
-        result = image_lock.locked(image_lock.sources(ROOT), before, image_lock.engine_resolver())
+    with reporting_errors():
+        path = absolute_path(out) or ROOT / pins.LOCK
+        before = pins.read(path)
+        result = pins.resolve_all(pins.sources(ROOT), before, pins.engine_resolver())
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(image_lock.text(result.pins), encoding="utf-8")
+        path.write_text(pins.text(result.pins), encoding="utf-8")
         for name, pin in result.pins.items():
             reason = result.failures.get(name)
-            state = pin.digest or image_lock.UNRESOLVED
+            state = pin.digest or pins.UNRESOLVED
             say(f"{name}: {pin.image}: {state}" + (f" (not asked anew: {reason})" if reason and pin.digest else ""))
             if reason and not pin.digest:
                 say(f"  {reason}")
         if json:
             print_json(_lock_document(result))
-        leave(good=all(pin.digest for pin in result.pins.values()))
+        exit_with(good=all(pin.digest for pin in result.pins.values()))
 
 
 def _roles(names: Sequence[str] | None) -> tuple[str, ...]:
-    wanted = named(names)
+    wanted = split_names(names)
     if strangers := sorted(set(wanted) - set(ROLES)):
         raise FleetError(f"--image {', '.join(strangers)}: there are the images {', '.join(ROLES)}")
     return tuple(role for role in ROLES if not wanted or role in wanted)
@@ -114,7 +114,7 @@ def _roles(names: Sequence[str] | None) -> tuple[str, ...]:
 
 def _by_role(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     found = {}
-    for text in named(texts):
+    for text in split_names(texts):
         role, _, value = text.partition("=")
         if not value or role not in ROLES:
             raise FleetError(f"--{option} {text}: expected ROLE=…, with a role of {', '.join(ROLES)}")
@@ -142,7 +142,7 @@ def _document(role: str, image: LocalImage, base: str, bill: str) -> dict[str, o
     }
 
 
-def _lock_document(result: image_lock.Locked) -> dict[str, object]:
+def _lock_document(result: pins.LockResult) -> dict[str, object]:
     entries = [
         {"name": name, "image": pin.image, "digest": pin.digest, "failure": result.failures.get(name)}
         for name, pin in result.pins.items()

@@ -11,18 +11,29 @@ from fabric import task
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host
 from fleet.lock import locked, operator
-from fleet.runs import fetch as run_fetch
-from fleet.runs import logs as host_logs
-from fleet.runs import report as run_report
-from fleet.runs import runs as host_runs
-from fleet.runs.config import Settings, flags_of, folders_of, judge, overruled, read_file
-from fleet.runs.corpus_sync import Content, read_content, send
-from fleet.runs.files import RunFiles, Wanted, render
-from fleet.runs.state import Run, read_runs
+from fleet.runs import report
+from fleet.runs.config import RunSettings, flags_of, folders_of, ignored_settings, read_file, validate
+from fleet.runs.corpus_sync import RunInput, read_input, send
+from fleet.runs.fetch import fetch_run
+from fleet.runs.files import RunFiles, RunRequest, render
+from fleet.runs.logs import run_labels, service_labels, show_logs
+from fleet.runs.runs import (
+    active_runs,
+    find_run,
+    new_run_id,
+    read_release,
+    refuse_conflict,
+    resume_run,
+    start_new_run,
+    stop_run,
+    verify_limits,
+    wait_until_training,
+    with_new_settings,
+)
+from fleet.runs.state import TrainingRun, read_runs
 from fleet.ssh.connection_pool import connected, on_every_host
 from fleet.ssh.interrupt import reading
-from tasks.base import HELP, answering, hosts_of, leave, path_of, print_json, say
-from tasks.base import stop as give_up
+from tasks.base import HELP, absolute_path, exit_with, fail, print_json, reporting_errors, say, select_hosts
 
 ONE_HOST = "the host of the run"
 RUN = "the run's id, as `fab runs` prints it"
@@ -61,46 +72,46 @@ def train(
     json: bool = False,
 ) -> None:
     """Start a training run on a host: its settings are judged here, its corpus is brought there, its start awaited."""
-    with answering():
+    with reporting_errors():
         if not config and not resume:
             raise FleetError("--config FILE is missing: the settings of the run (or --resume RUN)")
         if resume and (run or corpus or override):
             raise FleetError("--resume goes on with a run as it is: leave out --run, --corpus and --override")
         where = _one(inventory, host)
         flags = flags_of(set or (), {"training.max_steps": max_steps, "training.device": device})
-        settings = Settings(read_file(path_of(config)), flags)
-        judged = judge(settings, name=config or f"the settings of {resume}")
-        for line in (*judged.notes, *overruled(judged)):
+        settings = RunSettings(read_file(absolute_path(config)), flags)
+        validated = validate(settings, name=config or f"the settings of {resume}")
+        for line in (*validated.notes, *ignored_settings(validated)):
             say(line)
         if resume:
-            begun = _go_on(where, resume, settings)
+            files = _resume(where, resume, settings)
         else:
-            name = host_runs.new_id(Path(config).stem, run)
-            folders = folders_of(judged.config, path_of(corpus))
+            name = new_run_id(Path(config).stem, run)
+            folders = folders_of(validated.config, absolute_path(corpus))
             overrides = tuple(
-                (f"{SITE}{number}-{Path(each).name}", read_file(path_of(each)))
+                (f"{SITE}{number}-{Path(each).name}", read_file(absolute_path(each)))
                 for number, each in enumerate(override or (), 1)
             )
-            begun = _begin(where, name, settings, folders, overrides)
-        _follow_up(where, begun, json=json)
+            files = _begin(where, name, settings, folders, overrides)
+        _follow_up(where, files, json=json)
 
 
 @task(iterable=["host"], auto_shortflags=False, help=HELP)
 def runs(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: bool = False) -> None:
     """Show the training runs of the hosts: how they are, how far they came, their loss."""
 
-    def look(each: Host) -> tuple[Run, ...]:
+    def read(each: Host) -> tuple[TrainingRun, ...]:
         with connected(each) as session:
             return read_runs(session)
 
-    with answering(), reading():
-        wanted = [each for each in hosts_of(inventory, host) if host or "trainer" in each.roles]
-        result = on_every_host(wanted, look, keep=True)
+    with reporting_errors(), reading():
+        wanted = [each for each in select_hosts(inventory, host) if host or "trainer" in each.roles]
+        result = on_every_host(wanted, read, keep=True)
         if json:
-            print_json(run_report.document(result, [each.name for each in wanted]))
+            print_json(report.document(result, [each.name for each in wanted]))
         else:
-            run_report.print_table(result, [each.name for each in wanted])
-        leave(good=not result.failed)
+            report.print_table(result, [each.name for each in wanted])
+        exit_with(good=not result.failed)
 
 
 @task(
@@ -118,32 +129,32 @@ def logs(
     _: Any, host: str, service: str = "", run: str = "", lines: int = 100, follow: bool = False, inventory: str = ""
 ) -> None:
     """Show what a service or a run on a host has written."""
-    with answering(), reading():
+    with reporting_errors(), reading():
         if bool(service) == bool(run):
             raise FleetError("say whose log: --service bark, --service exporter, or --run ID")
         where = _one(inventory, host)
-        labels = host_logs.of_run(run) if run else host_logs.of_service(service)
+        labels = run_labels(run) if run else service_labels(service)
         with connected(where) as session:
             if run:
-                host_runs.find(session, where.name, run)
-            host_logs.show(session, where.name, labels, print, lines=max(1, lines), follow=follow)
+                find_run(session, where.name, run)
+            show_logs(session, where.name, labels, print, lines=max(1, lines), follow=follow)
 
 
 @task(auto_shortflags=False, help={"host": ONE_HOST, "run": RUN, "inventory": HELP["inventory"]})
 def stop(_: Any, host: str, run: str, inventory: str = "") -> None:
     """Stop a training run: it saves a checkpoint first; `fab train --resume` goes on with it."""
-    with answering():
+    with reporting_errors():
         where = _one(inventory, host)
         with connected(where) as session:
-            found = host_runs.find(session, where.name, run)
+            found = find_run(session, where.name, run)
             if not found.active and not found.drained:
                 say(f"{where.name}: the run {run} does not run: it is {found.state}")
-                print(run_report.stopped(found))
+                print(report.stopped(found))
                 return
             with locked(session, where.name, f"stop run {run}"):
                 say(f"{where.name}: stopping {run}, which may take {found.stop_seconds} s for its checkpoint")
-                ended = host_runs.stop(session, found, drained=False)
-        print(run_report.stopped(ended))
+                ended = stop_run(session, found, drained=False)
+        print(report.stopped(ended))
 
 
 @task(
@@ -158,77 +169,77 @@ def stop(_: Any, host: str, run: str, inventory: str = "") -> None:
 )
 def fetch(_: Any, host: str, run: str, out: str, inventory: str = "", json: bool = False) -> None:
     """Bring a run here: checkpoints (each checked), samples, report and logs."""
-    with answering(), reading("the same command goes on with what is here"):
-        where, folder = _one(inventory, host), path_of(out)
+    with reporting_errors(), reading("the same command goes on with what is here"):
+        where, folder = _one(inventory, host), absolute_path(out)
         if folder is None:
             raise FleetError("--out DIR is missing")
         with connected(where) as session:
-            found = host_runs.find(session, where.name, run)
-            fetched = run_fetch.fetch(session, where, found, folder)
+            found = find_run(session, where.name, run)
+            fetched = fetch_run(session, where, found, folder)
         if json:
-            print_json(run_report.fetched_document(fetched))
+            print_json(report.fetched_document(fetched))
         else:
-            print(run_report.fetched(fetched))
+            print(report.fetched(fetched))
 
 
 def _one(inventory: str, host: str) -> Host:
-    (found,) = hosts_of(inventory, [host])
+    (found,) = select_hosts(inventory, [host])
     return found
 
 
 def _begin(
     host: Host,
     name: str,
-    settings: Settings,
+    settings: RunSettings,
     folders: dict[str, Path],
     overrides: tuple[tuple[str, bytes], ...],
 ) -> RunFiles:
-    contents: dict[str, Content] = {}
+    contents: dict[str, RunInput] = {}
     for role, folder in folders.items():
         say(f"reading {folder}")
-        contents[role] = read_content(folder)
+        contents[role] = read_input(folder)
         if role != "init" and contents[role].kind == "checkpoint":
             raise FleetError(f"{folder} holds checkpoints, expected a corpus")
-    wanted = Wanted(name, host.name, settings, contents, overrides, operator())
+    wanted = RunRequest(name, host.name, settings, contents, overrides, operator())
     with connected(host) as session:
-        given = host_runs.deployed(session, host.name)
-        host_runs.refuse_conflict(host.name, render(wanted, given), read_runs(session))
+        given = read_release(session, host.name)
+        refuse_conflict(host.name, render(wanted, given), read_runs(session))
         for role, content in contents.items():
 
             def busy(place: str = content.place) -> str | None:
-                return next((each.id for each in host_runs.active(session) if place in each.corpora), None)
+                return next((each.id for each in active_runs(session) if place in each.corpora), None)
 
             if not send(session, host, folders[role], content, busy):
                 say(f"{host.name}: corpus {content.name}, version {content.id}, is there already")
     with connected(host) as session, locked(session, host.name, f"train {name}"):
-        return host_runs.start_new(session, host.name, wanted, host_runs.deployed(session, host.name))
+        return start_new_run(session, host.name, wanted, read_release(session, host.name))
 
 
-def _go_on(host: Host, run: str, settings: Settings) -> RunFiles:
+def _resume(host: Host, run: str, settings: RunSettings) -> RunFiles:
     with connected(host) as session, locked(session, host.name, f"resume run {run}"):
-        found = host_runs.find(session, host.name, run)
-        return host_runs.go_on(
+        found = find_run(session, host.name, run)
+        return resume_run(
             session,
             found,
-            host_runs.deployed(session, host.name),
-            lambda wanted: host_runs.settings_changed(wanted, file=settings.file, flags=settings.flags, by=operator()),
+            read_release(session, host.name),
+            lambda wanted: with_new_settings(wanted, file=settings.file, flags=settings.flags, by=operator()),
         )
 
 
-def _follow_up(host: Host, begun: RunFiles, *, json: bool) -> None:
+def _follow_up(host: Host, files: RunFiles, *, json: bool) -> None:
     """The first steps, the limits, and what the operator should know of the run."""
-    run = begun.wanted.run
-    for note in begun.notes:
+    run = files.wanted.run
+    for note in files.notes:
         say(note)
     if not json:
-        print(run_report.begun(begun), flush=True)
+        print(report.started(files), flush=True)
     try:
         with connected(host) as session:
-            now = host_runs.wait_until_it_trains(session, host.name, run)
-            limits = host_runs.verify_limits(session, now)
+            now = wait_until_training(session, host.name, run)
+            limits = verify_limits(session, now)
     except KeyboardInterrupt:
-        give_up(f"the run goes on without you: fab logs --host {host.name} --run {run} --follow")
+        fail(f"the run goes on without you: fab logs --host {host.name} --run {run} --follow")
     if json:
         print_json(now.to_json() | {"host": host.name, "verified": list(limits)})
     else:
-        print(run_report.trains(now, limits))
+        print(report.training(now, limits))

@@ -31,10 +31,10 @@ from tiny_model import write_model
 from fleet.images.archive import ImageCache
 from fleet.images.image import LocalImage, repository_of
 from fleet.inventory.hosts import Host, Inventory, load
-from fleet.release.artefact import Checksums
-from fleet.rollout import fleet as steps
-from fleet.rollout.change_plan import change
-from fleet.rollout.context import Site, Stopping
+from fleet.release.artefact import ChecksumCache
+from fleet.rollout.change_plan import plan_change
+from fleet.rollout.context import Cancellation, RolloutContext
+from fleet.rollout.fleet import RolloutTask, inspect_hosts, plan_hosts, read_host, run_rollout, unfit_hosts
 from fleet.rollout.outcome import Outcome
 from fleet.rollout.waves import waves
 from fleet.ssh.connection_pool import PARALLEL, Connections, Session
@@ -47,14 +47,14 @@ IMAGE_BYTES = {"exporter": 180_000_000, "bark": 7_000_000_000, "trainer": 9_000_
 ROLES = (["trainer"], ["bark"], ["trainer", "bark"])
 
 
-class OnTheirClock(Stopping):
+class OnTheirClock(Cancellation):
     """Waits on the hosts' clock."""
 
     def __init__(self, clock: LeapingClock) -> None:
         super().__init__()
         self._clock = clock
 
-    def wait(self, seconds: float, *, going_back: bool = False) -> None:
+    def wait(self, seconds: float, *, rolling_back: bool = False) -> None:
         """So many seconds of the hosts' time."""
         self._clock.sleep(seconds)
 
@@ -111,30 +111,30 @@ class Bench:
         }  # fmt: skip
         self.simulated = SimulatedFleet(fleet.hosts, self.clock, listed, FACTOR, SEED)
         self._cache = ImageCache(folder / "images", _save)
-        self._checksums = Checksums(folder / "checksums.json")
+        self._checksums = ChecksumCache(folder / "checksums.json")
 
     def deploy(self, hosts: Sequence[Host], batch: int) -> Phase:
         """Measured phase of `fab deploy`, by the code that it runs."""
         with Connections(self.simulated.connect) as connections:
             began, worked = self.clock.now(), time.process_time()
             needed = {host.name: {role: self.images[role] for role in ("exporter", *host.roles)} for host in hosts}
-            grounds = steps.look(hosts, connections, needed)
-            if unfit := steps.unfit(hosts, grounds):
-                raise SystemExit(f"the preflight speaks against {unfit[0]}: {grounds}")
-            planned = steps.plan(hosts, connections, grounds.succeeded, needed, COMPOSE, self._checksums)
+            snapshots = inspect_hosts(hosts, connections, needed)
+            if unfit := unfit_hosts(hosts, snapshots):
+                raise SystemExit(f"the preflight speaks against {unfit[0]}: {snapshots}")
+            planned = plan_hosts(hosts, connections, snapshots.succeeded, needed, COMPOSE, self._checksums)
             if planned.failed:
                 raise SystemExit(f"the plan failed: {next(iter(planned.failed.values()))}")
             looked, computed = self.clock.now() - began, time.process_time() - worked
             concerned = [host for host in hosts if not planned.succeeded[host.name].change.nothing]
 
-            def again(host: Host, session: Session) -> Any:
+            def replan(host: Host, session: Session) -> Any:
                 release = planned.succeeded[host.name].release
-                return change(release, steps.read(session, host, release))
+                return plan_change(release, read_host(session, host, release))
 
-            site = Site(stopping=OnTheirClock(self.clock), cache=self._cache)
+            context = RolloutContext(cancellation=OnTheirClock(self.clock), cache=self._cache)
             began = self.clock.now()
-            task = steps.Task("deploy", again, batch)
-            done = steps.carry_out(concerned, connections, task, site) if concerned else ()
+            task = RolloutTask("deploy", replan, batch)
+            done = run_rollout(concerned, connections, task, context) if concerned else ()
             outcomes = {each.host: each for each in done}
             rolled = self.clock.now() - began
         if bad := [each for each in outcomes.values() if each.result != "deployed"]:
@@ -171,7 +171,7 @@ def with_one_more_setting(fleet: Inventory) -> Inventory:
 @contextmanager
 def hosts_time(clock: LeapingClock) -> Iterator[None]:
     """The rollout measures how long a host took on the hosts' clock."""
-    with mock.patch.object(steps, "time", SimpleNamespace(monotonic=clock.now)):
+    with mock.patch("fleet.rollout.fleet.time", SimpleNamespace(monotonic=clock.now)):
         yield
 
 

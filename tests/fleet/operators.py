@@ -146,7 +146,7 @@ def write_fleet(folder: Path, entries: Mapping[str, Mapping[str, Any]], **top: A
     return path
 
 
-def stand_in(engine: Engine, base: str, role: str, mode: str = "works", *, extra: str = "") -> str:
+def fake_image(engine: Engine, base: str, role: str, mode: str = "works", *, extra: str = "") -> str:
     """An image that answers as a service of this role does; its tag. Modes: works, unready, unhealthy, ends, dies."""
     folder = engine.folder / "stand-ins" / role
     folder.mkdir(parents=True, exist_ok=True)

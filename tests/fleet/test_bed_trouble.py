@@ -15,7 +15,7 @@ from tests.fleet.bed.processes import command_lines, watched
 from tests.fleet.bed.programs import wait_until
 from tests.fleet.bed.registry import Registry
 from tests.fleet.bed.snapshot import differences, snapshot
-from tests.fleet.bed.stand_ins import standing_in
+from tests.fleet.bed.stand_ins import replaced_program
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +99,12 @@ def test_a_connection_is_cut_when_a_command_runs_and_not_without(host: GpuHost) 
 
 
 def test_a_program_is_replaced_for_a_while(host: GpuHost) -> None:
-    with standing_in(host, "hostname", '[ "$1" = -f ] && exec "$REAL"; echo another'):
+    with replaced_program(host, "hostname", '[ "$1" = -f ] && exec "$REAL"; echo another'):
         assert host.ssh("hostname; hostname -f").stdout.split() == ["another", "gpu-pix"]
-    with standing_in(host, "dmesg", "echo of a test"), standing_in(host, "no-such-program", '"$REAL" || echo none'):
+    with (
+        replaced_program(host, "dmesg", "echo of a test"),
+        replaced_program(host, "no-such-program", '"$REAL" || echo none'),
+    ):
         assert host.ssh("dmesg; no-such-program").stdout == "of a test\nnone\n"
 
     assert host.ssh("hostname").stdout == "gpu-pix\n"

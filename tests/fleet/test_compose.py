@@ -23,10 +23,10 @@ from fleet.inventory.secrets import Secrets
 from fleet.release.artefact import Artefact
 from fleet.release.compose import sources, trainer_sources
 from fleet.release.gpu_assignment import assign
-from fleet.release.release import Place, Release, Supplies, render, wanted_images
-from fleet.runs.config import Settings
-from fleet.runs.corpus_sync import Content
-from fleet.runs.files import Deployed, Wanted
+from fleet.release.release import LoginInfo, Release, ReleaseInputs, render, wanted_images
+from fleet.runs.config import RunSettings
+from fleet.runs.corpus_sync import RunInput
+from fleet.runs.files import DeployedRelease, RunRequest
 from fleet.runs.files import render as render_run
 
 COMPOSE = Path(__file__).resolve().parents[2] / "deploy/compose"
@@ -53,15 +53,15 @@ class Case:
         return "-".join(word for word in words if word)
 
     @property
-    def place(self) -> Place:
-        return Place("192.0.2.11" if self.keys else "127.0.0.1", 1000, 1000, gpus=self.gpus > 0)
+    def login_info(self) -> LoginInfo:
+        return LoginInfo("192.0.2.11" if self.keys else "127.0.0.1", 1000, 1000, gpus=self.gpus > 0)
 
     def release(self) -> Release:
         on: Host = host(roles=self.roles, bark=Bark())
         compose = sources(COMPOSE, on, gpus=self.gpus > 0, loopback="bark" in self.roles and not self.keys)
         bodies = {name: path.read_bytes() for name, path in compose.items()}
         kinds = ("weights", "voices") if self.voices else ("weights",)
-        supplies = Supplies(
+        inputs = ReleaseInputs(
             images={role: LocalImage(IMAGE.id, (), 1, f"voxyard-{role}") for role in wanted_images(on)},
             compose=bodies | ({"site-1-own.yaml": OVERRIDE} if self.override else {}),
             trainer={name: path.read_bytes() for name, path in trainer_sources(COMPOSE, on).items()},
@@ -69,7 +69,7 @@ class Case:
             secrets=KEYS if self.keys else Secrets(),
         )
         known = facts(gpus=tuple(gpu(index) for index in range(self.gpus)))
-        return render(on, assign(known, on), self.place, supplies)
+        return render(on, assign(known, on), self.login_info, inputs)
 
 
 CASES = (
@@ -133,13 +133,13 @@ def arguments(environment: str, files: tuple[str, ...]) -> bytes:
 def run_of(case: Case, made: Release) -> dict[str, bytes]:
     """A training run under a release."""
     files = dict(made.files)
-    deployed = Deployed(
+    deployed = DeployedRelease(
         made.id, "voxyard-trainer:x", 1000, 1000, "127.0.0.1", 9411, 120, files["plan.yaml"], files["trainer.yaml"],
         tuple(uuid(index) for index in range(case.gpus)),
     )  # fmt: skip
-    settings = Settings(b"", (("training.device", "cpu"),) if not case.gpus else ())
+    settings = RunSettings(b"", (("training.device", "cpu"),) if not case.gpus else ())
     run = render_run(
-        Wanted("r1", "gpu-01", settings, {"train": Content("c", "0" * 12, "recordings")}, (), "me"), deployed
+        RunRequest("r1", "gpu-01", settings, {"train": RunInput("c", "0" * 12, "recordings")}, (), "me"), deployed
     )
     return dict(run.files) | {"arguments": arguments("run.env", run.compose_files)}
 

@@ -17,7 +17,7 @@ import yaml
 from tests.fleet import operators
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost, HostFactory, HostSpec
-from tests.fleet.operators import KEY, ROOT, Operator, audit, current, stand_in
+from tests.fleet.operators import KEY, ROOT, Operator, audit, current, fake_image
 
 from fleet.images.image import LocalImage
 
@@ -48,7 +48,7 @@ def operator(
     folder = tmp_path_factory.mktemp("operator")
     for role in ("exporter", "bark"):
         engine.docker("tag", images[role].id, f"voxyard-{role}:built")
-    stand_in(engine, base_image, "trainer")
+    fake_image(engine, base_image, "trainer")
     gpu, cpu = hosts
     entries = {
         "gpu-01": operators.entry(gpu, roles=["trainer"], gpus=2),

@@ -16,8 +16,8 @@ from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost, HostFactory, three
 from tests.fleet.bed.programs import wait_until
 from tests.fleet.bed.snapshot import snapshot
-from tests.fleet.bed.stand_ins import standing_in
-from tests.fleet.operators import Operator, audit, containers, current, stand_in
+from tests.fleet.bed.stand_ins import replaced_program
+from tests.fleet.operators import Operator, audit, containers, current, fake_image
 
 LOCKED = "[ -e ~voxyard/.voxyard/lock ]"
 STARTING = "/tmp/starting"
@@ -41,7 +41,7 @@ class Fleet:
         keys = f"tester: {hashlib.sha256(str(self.generation).encode()).hexdigest()}\n"
         secrets = {"bark-api-keys": keys, "bark-webhook-secret": f"webhook-secret-{self.generation:04}"}
         (folder / "secrets.yaml").write_text(yaml.safe_dump(secrets))
-        tag = stand_in(self.engine, self.base, "bark", extra="x" * self.generation)
+        tag = fake_image(self.engine, self.base, "bark", extra="x" * self.generation)
         return f"bark={tag}"
 
     def secret(self) -> str:
@@ -54,7 +54,7 @@ def fleet(engine: Engine, base_image: str, gpu_host: HostFactory, tmp_path_facto
     """A host on which a first release runs."""
     (host,) = gpu_host.several(three()[2])
     for role in ("exporter", "bark"):
-        stand_in(engine, base_image, role)
+        fake_image(engine, base_image, role)
     entries = {"gpu-one": operators.entry(host, roles=["bark"])}
     operator = Operator(operators.write_fleet(tmp_path_factory.mktemp("fleet"), entries), operators.environment(engine))
     operator.good("deploy")
@@ -118,7 +118,7 @@ def deploying(fleet: Fleet, image: str) -> subprocess.Popen[str]:
 
 def test_of_two_deploys_at_once_one_is_refused_and_told_who_deploys(fleet: Fleet) -> None:
     image = fleet.renew()
-    with standing_in(fleet.host, "docker", slow_start(8)), deploying(fleet, image) as first:
+    with replaced_program(fleet.host, "docker", slow_start(8)), deploying(fleet, image) as first:
         second = fleet.operator.fab("deploy", "--image", image)
         said = first.communicate(timeout=300)
     assert second.returncode == 1
@@ -132,7 +132,7 @@ def test_of_two_deploys_at_once_one_is_refused_and_told_who_deploys(fleet: Fleet
 
 def test_ctrl_c_takes_the_host_back_and_gives_back_the_lock_and_the_next_deploy_goes_on(fleet: Fleet) -> None:
     image, before = fleet.renew(), current(fleet.host)
-    with standing_in(fleet.host, "docker", slow_start(5)), deploying(fleet, image) as first:
+    with replaced_program(fleet.host, "docker", slow_start(5)), deploying(fleet, image) as first:
         first.send_signal(signal.SIGINT)
         out, err = first.communicate(timeout=300)
     assert first.returncode == 1, err

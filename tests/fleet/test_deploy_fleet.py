@@ -14,8 +14,8 @@ from tests.fleet.bed.host import GpuHost, HostFactory, three
 from tests.fleet.bed.processes import command_lines, watched
 from tests.fleet.bed.registry import Registry
 from tests.fleet.bed.snapshot import Snapshot, differences, snapshot
-from tests.fleet.bed.stand_ins import standing_in
-from tests.fleet.operators import KEY, Operator, audit, containers, current, stand_in
+from tests.fleet.bed.stand_ins import replaced_program
+from tests.fleet.operators import KEY, Operator, audit, containers, current, fake_image
 
 
 @dataclass
@@ -48,7 +48,7 @@ def fleet(
     """A PIX pair and a SYS pair for Bark, one GPU for training, whose images come from a registry."""
     hosts = gpu_host.several(*three())
     for role in ("exporter", "bark", "trainer"):
-        stand_in(engine, base_image, role)
+        fake_image(engine, base_image, role)
     for role in ("exporter", "trainer"):
         registry.push(f"voxyard-{role}:built", f"voxyard-{role}")
     pix, sys, one = hosts
@@ -183,7 +183,7 @@ def test_a_canary_that_never_gets_well_is_taken_back_and_the_others_are_never_to
     pix, sys, one = fleet.hosts
     release, before = current(pix), containers(pix)
     others = [snapshot(sys), snapshot(one)]
-    bad = stand_in(engine, base_image, "bark", "ends")
+    bad = fake_image(engine, base_image, "bark", "ends")
     done = fleet.operator.fab("deploy", "--image", f"bark={bad}")
     assert done.returncode == 1
     said = " ".join(done.stdout.split())
@@ -210,7 +210,7 @@ def test_a_canary_that_dies_after_it_was_well_is_taken_back_with_the_seconds_tha
     del document["rollout"]
     path = fleet.operator.inventory.with_name("default.yaml")
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    dies = stand_in(engine, base_image, "bark", "dies")
+    dies = fake_image(engine, base_image, "bark", "dies")
     done = replace(fleet.operator, inventory=path).fab("deploy", "--image", f"bark={dies}")
     said = " ".join(done.stdout.split())
     assert done.returncode == 1
@@ -223,7 +223,7 @@ def test_a_canary_that_dies_after_it_was_well_is_taken_back_with_the_seconds_tha
 
 
 def test_only_the_layers_that_a_host_lacks_are_sent(fleet: Fleet, engine: Engine, base_image: str) -> None:
-    stand_in(engine, base_image, "bark", extra="newer")
+    fake_image(engine, base_image, "bark", extra="newer")
     engine.docker("tag", "voxyard-bark:works5", "voxyard-bark:newer")
     done = fleet.operator.fab("deploy", "--host", "gpu-sys", "--image", "bark=voxyard-bark:newer")
     assert done.returncode == 0, done.stderr
@@ -285,7 +285,7 @@ def test_what_the_processes_of_a_service_really_hold_is_compared_with_its_limit(
     rows = f'docker top voxyard-bark-1 -eo pid | tail -n +2 | head -n 1 | sed "s/^/{uuid}, /; s/$/, {mib}/"'
     script = f'case "$*" in *=gpu_uuid,pid,used_memory*) {rows}; exit 0;; esac; exec "$REAL" "$@"'
     host.run("docker stop -t 1 voxyard-bark-1")
-    with standing_in(host, "nvidia-smi", script):
+    with replaced_program(host, "nvidia-smi", script):
         done = fleet.operator.fab("deploy", "--host", "gpu-sys")
     assert done.returncode == code, done.stderr
     assert said in " ".join(done.stdout.split())

@@ -272,7 +272,7 @@ def test_a_tag_is_locked_to_its_digest_and_built_on_by_it(
     image = f"{registry.address}/library/python:pushed"
     absent = f"{registry.address}/library/nothing:1"
 
-    result = image_lock.locked({"exporter": image, "grafana": absent}, {}, image_lock.engine_resolver())
+    result = image_lock.resolve_all({"exporter": image, "grafana": absent}, {}, image_lock.engine_resolver())
 
     lock = tmp_path / "digests.lock"
     lock.write_text(image_lock.text(result.pins))

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pytest
 import yaml
-from fast_clock import hasten, hastened_rules
+from fast_clock import sped_up_rules, speed_up
 from tests.fleet.bed import watchers
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost, HostFactory
@@ -26,7 +26,7 @@ from tests.fleet.bed.programs import SEARCH
 from tests.fleet.bed.registry import Registry
 
 from fleet.inventory.hosts import load
-from fleet.monitoring.silence import Silencer
+from fleet.monitoring.silence import AlertmanagerSilencer
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "relay-Secret-4711"
@@ -83,14 +83,14 @@ class Operator:
 class Fleet:
     """A host that watches, and one that is watched."""
 
-    watcher: GpuHost
+    monitoring_host: GpuHost
     watched: GpuHost
     operator: Operator
 
     def ask(self, port: int, path: str) -> Any:
         """Response of Prometheus or Alertmanager on the loopback of its host."""
         program = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{port}{path}').read().decode())"
-        return json.loads(self.watcher.run(f'python3 -c "{program}"').stdout)
+        return json.loads(self.monitoring_host.run(f'python3 -c "{program}"').stdout)
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.ask(9090, f"/api/v1/query?query={quote(expression)}")["data"]["result"]
@@ -102,19 +102,22 @@ class Fleet:
     def traces(self) -> tuple[str, dict[str, str]]:
         """All that `fab monitoring` leaves: files with times and modes, and when each container was started."""
         found = "find monitoring secrets audit.jsonl lock* -printf '%p %T@ %m %l\\n' 2>/dev/null; true"
-        return self.watcher.run(f"cd ~voxyard/.voxyard && {found}", check=False).stdout, self.started()
+        return self.monitoring_host.run(f"cd ~voxyard/.voxyard && {found}", check=False).stdout, self.started()
 
     def started(self) -> dict[str, str]:
         ids = "$(docker ps -q --filter label=com.docker.compose.project=voxyard-monitoring)"
         shape = '{{index .Config.Labels "voxyard.role"}} {{.State.StartedAt}}'
-        lines = self.watcher.run(f"docker inspect --format '{shape}' {ids}", check=False).stdout.splitlines()
+        lines = self.monitoring_host.run(f"docker inspect --format '{shape}' {ids}", check=False).stdout.splitlines()
         return dict(line.split() for line in lines)
 
     def current(self) -> str:
-        return self.watcher.run("readlink ~voxyard/.voxyard/monitoring/current").stdout.strip()
+        return self.monitoring_host.run("readlink ~voxyard/.voxyard/monitoring/current").stdout.strip()
 
     def audit(self) -> list[dict[str, str]]:
-        return [json.loads(line) for line in self.watcher.run("cat ~voxyard/.voxyard/audit.jsonl").stdout.splitlines()]
+        return [
+            json.loads(line)
+            for line in self.monitoring_host.run("cat ~voxyard/.voxyard/audit.jsonl").stdout.splitlines()
+        ]
 
 
 def until(holds: Callable[[], object], what: str, seconds: float = 90) -> None:
@@ -129,15 +132,15 @@ def write_tree(folder: Path) -> Path:
     for name in ("scripts", "deploy", "grafana"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "hosts.yaml"))
     for path in (folder / "deploy/prometheus/rules").glob("*.yaml"):
-        path.write_text(yaml.safe_dump(hastened_rules(path)), encoding="utf-8")
+        path.write_text(yaml.safe_dump(sped_up_rules(path)), encoding="utf-8")
     for name in ("prometheus/prometheus.yml", "compose/monitoring.yaml"):  # scrapes, and health checks
         path = folder / "deploy" / name
-        text = re.sub(r"(interval|timeout): .*", lambda found: hasten(found[0]), path.read_text("utf-8"))
+        text = re.sub(r"(interval|timeout): .*", lambda found: speed_up(found[0]), path.read_text("utf-8"))
         path.write_text(text.replace("timeout: 333ms", "timeout: 5s"), "utf-8")
     return folder
 
 
-def write_inventory(folder: Path, watcher: GpuHost, watched: GpuHost, **more: Any) -> None:
+def write_inventory(folder: Path, monitoring_host: GpuHost, watched: GpuHost, **more: Any) -> None:
     def entry(host: GpuHost, **own: Any) -> dict[str, Any]:
         login = {"address": host.address, "port": host.port, "user": host.user}
         return login | {"known_hosts": str(host.known_hosts)} | own
@@ -145,7 +148,7 @@ def write_inventory(folder: Path, watcher: GpuHost, watched: GpuHost, **more: An
     document = {
         "hosts": {
             "gpu-01": entry(watched, **{"roles": ["trainer"], **more}),
-            "watch-01": entry(watcher, roles=["monitoring"], gpus=0, secrets="secrets.yaml"),
+            "watch-01": entry(monitoring_host, roles=["monitoring"], gpus=0, secrets="secrets.yaml"),
         },
         "alert_receivers": [{"name": "on-call", "email": "on-call@lab.example"}],
         "rollout": {"min_healthy_seconds": 1},
@@ -160,7 +163,7 @@ def fleet(
     """Two hosts, one of which tells metrics where its exporter would."""
     names = watchers.build(engine)
     pinned = f"{registry.address}/node-exporter@{registry.push(names['NODE_EXPORTER'], 'node-exporter')}"
-    watcher, watched = gpu_host.several("watch-01", "gpu-01")
+    monitoring_host, watched = gpu_host.several("watch-01", "gpu-01")
     folder, tree = tmp_path_factory.mktemp("operator"), write_tree(tmp_path_factory.mktemp("tree"))
     (folder / "site").mkdir()
     (folder / "site/compose.yaml").write_text(SITE_COMPOSE)
@@ -168,9 +171,9 @@ def fleet(
     secrets = folder / "secrets.yaml"
     secrets.touch(0o600)
     secrets.write_text(f"alert-mail-relay: smtp://voxyard:{PASSWORD}@127.0.0.1:2525?from=v@lab.example&tls=no\n")
-    write_inventory(folder, watcher, watched)
+    write_inventory(folder, monitoring_host, watched)
     operator = Operator(tree, folder, os.environ | dict(engine.environment) | {"PATH": SEARCH})
-    found = Fleet(watcher, watched, operator)
+    found = Fleet(monitoring_host, watched, operator)
     start_exporter(watched)
     yield found
     shutil.rmtree(tree / "build")  # saved images
@@ -231,13 +234,13 @@ def test_a_second_time_there_is_nothing_to_do_and_nothing_is_done(said: dict[str
 def test_an_exporter_that_stops_reaches_alertmanager_and_is_silenced_for_a_while(
     said: dict[str, Answer], fleet: Fleet
 ) -> None:
-    silencer = Silencer(load(fleet.operator.inventory).hosts)
+    silencer = AlertmanagerSilencer(load(fleet.operator.inventory).hosts)
     stop_exporter(fleet.watched)
     try:
         until(lambda: fleet.alerts("ExporterDown"), "ExporterDown in Alertmanager")
         (alert,) = fleet.alerts("ExporterDown")
         assert alert["labels"]["instance"] == "gpu-01"
-        with silencer.quiet(["gpu-01"], "a deploy") as made:
+        with silencer.silenced(["gpu-01"], "a deploy") as made:
             assert fleet.alerts("ExporterDown")[0]["status"]["silencedBy"] == [each.id for each in made]
         assert fleet.alerts("ExporterDown")[0]["status"]["silencedBy"] == []
     finally:
@@ -246,11 +249,11 @@ def test_an_exporter_that_stops_reaches_alertmanager_and_is_silenced_for_a_while
 
 def test_other_targets_are_a_reload_and_no_restart(said: dict[str, Answer], fleet: Fleet) -> None:
     before = fleet.started()
-    write_inventory(fleet.operator.folder, fleet.watcher, fleet.watched, roles=["trainer", "bark"])
+    write_inventory(fleet.operator.folder, fleet.monitoring_host, fleet.watched, roles=["trainer", "bark"])
     try:
         done = fleet.operator.good()
     finally:
-        write_inventory(fleet.operator.folder, fleet.watcher, fleet.watched)
+        write_inventory(fleet.operator.folder, fleet.monitoring_host, fleet.watched)
     assert "reload prometheus" in done.stdout
     assert "reload alertmanager" not in done.stdout
     assert "start" not in done.stdout
@@ -285,7 +288,7 @@ def test_rules_that_prometheus_would_refuse_never_get_there(
     assert done.returncode == (2 if tool_here else 1)
     assert "unclosed left parenthesis" in done.stderr
     assert (fleet.current(), fleet.started()) == (current, started)
-    assert fleet.watcher.run("readlink ~voxyard/.voxyard/monitoring/live").stdout.strip() == current
+    assert fleet.monitoring_host.run("readlink ~voxyard/.voxyard/monitoring/live").stdout.strip() == current
     assert fleet.query("up")
     assert "nothing to do" in fleet.operator.good().stdout
 
@@ -304,11 +307,11 @@ def test_a_program_that_is_never_well_is_put_back(said: dict[str, Answer], fleet
 
 
 def test_secrets_are_their_owners_alone_and_nowhere_else(said: dict[str, Answer], fleet: Fleet) -> None:
-    listed = fleet.watcher.run("cd ~voxyard/.voxyard/secrets && stat -c '%n %a %U' . *").stdout.split("\n")
+    listed = fleet.monitoring_host.run("cd ~voxyard/.voxyard/secrets && stat -c '%n %a %U' . *").stdout.split("\n")
     assert {". 700 voxyard", "alert-mail-password 600 voxyard"} <= set(listed)
     inside = "docker exec voxyard-monitoring-alertmanager-1 cat /etc/voxyard/alert-mail-password"
-    assert fleet.watcher.run(inside).stdout == PASSWORD
-    found = fleet.watcher.run(
+    assert fleet.monitoring_host.run(inside).stdout == PASSWORD
+    found = fleet.monitoring_host.run(
         f"cd ~voxyard/.voxyard && grep -rlF {PASSWORD} . || true; "
         f"docker inspect $(docker ps -aq) | grep -cF {PASSWORD} || true; "
         f"for each in $(docker ps -aq); do docker logs $each 2>&1; done | grep -cF {PASSWORD} || true"
@@ -318,19 +321,19 @@ def test_secrets_are_their_owners_alone_and_nowhere_else(said: dict[str, Answer]
 
 
 def test_programs_run_as_the_login_and_are_confined(said: dict[str, Answer], fleet: Fleet) -> None:
-    uid = fleet.watcher.run("id -u voxyard").stdout.strip()
+    uid = fleet.monitoring_host.run("id -u voxyard").stdout.strip()
     assert set(fleet.started()) == {"prometheus", "alertmanager", "node-exporter"}
     for program in ("prometheus", "alertmanager"):
-        status = fleet.watcher.run(f"docker exec voxyard-monitoring-{program}-1 cat /proc/1/status").stdout
+        status = fleet.monitoring_host.run(f"docker exec voxyard-monitoring-{program}-1 cat /proc/1/status").stdout
         assert re.search(rf"^Uid:\s+{uid}\s", status, re.MULTILINE)
         assert re.search(r"^CapEff:\s+0+$", status, re.MULTILINE)
-    owners = fleet.watcher.run("stat -c %U ~voxyard/.voxyard/data/prometheus/*").stdout.split()
+    owners = fleet.monitoring_host.run("stat -c %U ~voxyard/.voxyard/data/prometheus/*").stdout.split()
     assert set(owners) == {"voxyard"}
 
 
 def test_a_container_that_was_removed_is_started_again_and_no_other(said: dict[str, Answer], fleet: Fleet) -> None:
     before = fleet.started()
-    fleet.watcher.run("docker rm -f voxyard-monitoring-alertmanager-1")
+    fleet.monitoring_host.run("docker rm -f voxyard-monitoring-alertmanager-1")
     done = fleet.operator.good()
     assert "start alertmanager: it is not there" in done.stdout
     after = fleet.started()
@@ -339,22 +342,22 @@ def test_a_container_that_was_removed_is_started_again_and_no_other(said: dict[s
 
 def test_a_cut_between_link_and_reload_is_made_good(said: dict[str, Answer], fleet: Fleet) -> None:
     current = fleet.current()
-    fleet.watcher.run(
+    fleet.monitoring_host.run(
         "cd ~voxyard/.voxyard/monitoring && cp -a current/ 0123456789ab && ln -sfn 0123456789ab live && "
         "chown -hR voxyard: 0123456789ab live"
     )
     done = fleet.operator.good()
     assert "reload prometheus" in done.stdout
     assert "reload alertmanager" in done.stdout
-    assert fleet.watcher.run("readlink ~voxyard/.voxyard/monitoring/live").stdout.strip() == current
+    assert fleet.monitoring_host.run("readlink ~voxyard/.voxyard/monitoring/live").stdout.strip() == current
 
 
 def test_a_second_operator_is_refused_and_told_who(said: dict[str, Answer], fleet: Fleet) -> None:
     lock = '{"owner": "ann@desk", "reason": "deploy abc", "token": "t", "at": 1}'
     with fleet.operator.changed("site/rules/mine.yaml", BROKEN.replace("sum(up", "sum(up)")):
-        fleet.watcher.run(f"echo '{lock}' > ~voxyard/.voxyard/lock && chown voxyard: ~voxyard/.voxyard/lock")
+        fleet.monitoring_host.run(f"echo '{lock}' > ~voxyard/.voxyard/lock && chown voxyard: ~voxyard/.voxyard/lock")
         done = fleet.operator.fab()
-        fleet.watcher.run("rm -f ~voxyard/.voxyard/lock")
+        fleet.monitoring_host.run("rm -f ~voxyard/.voxyard/lock")
     assert done.returncode == 1
     assert "ann@desk" in done.stderr
 
@@ -364,7 +367,7 @@ def test_old_ones_are_removed_and_three_stay(said: dict[str, Answer], fleet: Fle
         rules = BROKEN.replace("sum(up", f"sum(up) + {number}")
         with fleet.operator.changed("site/rules/mine.yaml", rules):
             assert "new prometheus/site/mine.yaml" in fleet.operator.good().stdout or number
-    there = fleet.watcher.run("ls ~voxyard/.voxyard/monitoring").stdout.split()
+    there = fleet.monitoring_host.run("ls ~voxyard/.voxyard/monitoring").stdout.split()
     assert len(there) == 5
     assert {"live", "current", fleet.current()} <= set(there)
     assert fleet.query("a:b:c")

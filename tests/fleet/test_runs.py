@@ -97,7 +97,7 @@ def lab(
 ) -> Lab:
     """The host has a release with the trainer's image; the exporter's is a stand-in."""
     folder = tmp_path_factory.mktemp("lab")
-    operators.stand_in(engine, base_image, "exporter")
+    operators.fake_image(engine, base_image, "exporter")
     engine.docker("tag", images["trainer"].id, "voxyard-trainer:built")
     entries = {"gpu-01": operators.entry(host, roles=["trainer"], gpus=2, trainer={"stop_seconds": 60})}
     operator = Operator(operators.write_fleet(folder, entries), operators.environment(engine))
@@ -351,7 +351,7 @@ def test_what_a_run_really_holds_is_held_against_its_limits(story: Story, lab: L
     (host,) = load(lab.operator.inventory).hosts
     try:
         with connected(host) as session:
-            run = host_runs.find(session, "gpu-01", "shared")
+            run = host_runs.find_run(session, "gpu-01", "shared")
             assert run.train is not None
             pid = int(lab.told(f"docker top {run.train.id} -eo pid").split()[-1])
 

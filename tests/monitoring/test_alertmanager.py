@@ -18,7 +18,7 @@ from monitoring_programs import alertmanager as running_alertmanager
 
 from fleet.errors import FleetError
 from fleet.inventory.hosts import AlertReceiver, Bark, Host, Inventory, Trainer, load
-from fleet.monitoring.render import MailRelay, base, mail_relay, render
+from fleet.monitoring.render import MailRelay, base_configuration, mail_relay, render_configuration
 
 CONFIGURATION = ROOT / "deploy/alertmanager/alertmanager.yml"
 INHIBITIONS = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))["inhibit_rules"]
@@ -180,7 +180,9 @@ SWITCH = AlertReceiver("watchdog", webhook_url_file="/etc/voxyard/alert-dead-man
 def rendered(*receivers: AlertReceiver, relay: MailRelay | None = None) -> dict[str, Any]:
     """The Alertmanager configuration of these receivers."""
     document: dict[str, Any] = yaml.safe_load(
-        render(inventory(*receivers), base(CONFIGURATION), relay)["alertmanager/alertmanager.yml"]
+        render_configuration(inventory(*receivers), base_configuration(CONFIGURATION), relay)[
+            "alertmanager/alertmanager.yml"
+        ]
     )
     return document
 
@@ -286,7 +288,7 @@ def test_a_mail_relay_that_is_none_is_refused_without_repeating_it(address: str)
 
 
 def test_targets_are_named_after_the_hosts_of_the_inventory() -> None:
-    files = render(inventory(), base(CONFIGURATION))
+    files = render_configuration(inventory(), base_configuration(CONFIGURATION))
     found = {
         name: {group["labels"]["host"]: group["targets"] for group in yaml.safe_load(body)}
         for name, body in files.items()
@@ -305,14 +307,14 @@ def test_targets_are_named_after_the_hosts_of_the_inventory() -> None:
 
 
 def test_the_same_inventory_gives_the_same_files_and_leaves_the_base_alone() -> None:
-    document = base(CONFIGURATION)
-    first = render(inventory(MAIL, CHAT), document)
-    assert render(inventory(MAIL, CHAT), document) == first
-    assert document == base(CONFIGURATION)
+    document = base_configuration(CONFIGURATION)
+    first = render_configuration(inventory(MAIL, CHAT), document)
+    assert render_configuration(inventory(MAIL, CHAT), document) == first
+    assert document == base_configuration(CONFIGURATION)
 
 
 def test_the_example_inventory_is_rendered() -> None:
-    files = render(load(ROOT / "deploy/hosts.example.yaml"), base(CONFIGURATION))
+    files = render_configuration(load(ROOT / "deploy/hosts.example.yaml"), base_configuration(CONFIGURATION))
     jobs = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
     read = {file for job in jobs for config in job.get("file_sd_configs", ()) for file in config["files"]}
     made = {name.removeprefix("prometheus/") for name in files if name.startswith("prometheus/targets/")}
@@ -324,4 +326,4 @@ def test_a_base_that_is_no_configuration_is_named(tmp_path: Path, text: str) -> 
     path = tmp_path / "alertmanager.yml"
     path.write_text(text)
     with pytest.raises(FleetError, match=r"alertmanager\.yml: "):
-        base(path)
+        base_configuration(path)

@@ -13,7 +13,7 @@ from alert_rules import ROOT
 from fleet.inventory.hosts import load
 from fleet.inventory.secrets import Secrets
 from fleet.monitoring.commands import DATA
-from fleet.monitoring.release import gather, render
+from fleet.monitoring.release import read_inputs, render
 from fleet.monitoring.render import webhook_secrets
 
 FILE = ROOT / "deploy/compose/monitoring.yaml"
@@ -35,11 +35,11 @@ def mounts(service: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def files() -> dict[str, bytes]:
     """Files on the host, by names below the link `live`."""
-    supplies = gather(ROOT, ROOT / "no/site")
+    inputs = read_inputs(ROOT, ROOT / "no/site")
     fleet = load(ROOT / "deploy/hosts.example.yaml")
     names = ("grafana-admin-password", *webhook_secrets(fleet))
     secrets = Secrets(dict.fromkeys(names, b"12345678"))
-    return dict(render(fleet, supplies, secrets, {}, 1000, 1000).files)
+    return dict(render(fleet, inputs, secrets, {}, 1000, 1000).files)
 
 
 def test_the_four_programs_are_there() -> None:

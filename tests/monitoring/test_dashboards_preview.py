@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from exporters import free_port
-from series import Past, serving, write
+from series import WrittenSeries, serving, write
 
 import preview
 from boards.document import PLAIN_VALUES, Document, documents
@@ -40,16 +40,16 @@ def view(prometheus_program: str, promtool: str, tmp_path_factory: pytest.TempPa
     """An hour of a host: a GPU with a gap of ten minutes, a run that begins, ends by itself, and stays for a while."""
     directory, hour = tmp_path_factory.mktemp("past"), range(START, END + STEP)
     series = [
-        Past("voxyard:gpu_temperature:celsius", GPU, _held(61, hour, gap=GAP)),
-        Past("voxyard:gpu_up:bool", GPU, _held(1, hour)),
-        Past("voxyard:gpu_utilization:ratio", GPU, _held(0.75, hour)),
-        Past("voxyard_gpu_info", {**GPU, "name": "H100 <80GB>"}, _held(1, hour)),
-        Past("voxyard_train_active", TRAINER, _held(1, RUN)),
-        Past("voxyard_train_active", TRAINER, _held(0, range(RUN.stop, END))),
-        Past("voxyard_train_loss", {**TRAINER, "component": "mel"}, _held(math.nan, RUN)),
-        Past("ALERTS", {"alertname": "Watchdog", "alertstate": "firing", "severity": "none"}, _held(1, hour)),
-        Past("ALERTS", {"alertname": "GpuLost", "alertstate": "firing", "severity": "critical", "instance": "gpu-01",
-                        "gpu": "0"}, _held(1, range(START + 3000, END + STEP))),
+        WrittenSeries("voxyard:gpu_temperature:celsius", GPU, _held(61, hour, gap=GAP)),
+        WrittenSeries("voxyard:gpu_up:bool", GPU, _held(1, hour)),
+        WrittenSeries("voxyard:gpu_utilization:ratio", GPU, _held(0.75, hour)),
+        WrittenSeries("voxyard_gpu_info", {**GPU, "name": "H100 <80GB>"}, _held(1, hour)),
+        WrittenSeries("voxyard_train_active", TRAINER, _held(1, RUN)),
+        WrittenSeries("voxyard_train_active", TRAINER, _held(0, range(RUN.stop, END))),
+        WrittenSeries("voxyard_train_loss", {**TRAINER, "component": "mel"}, _held(math.nan, RUN)),
+        WrittenSeries("ALERTS", {"alertname": "Watchdog", "alertstate": "firing", "severity": "none"}, _held(1, hour)),
+        WrittenSeries("ALERTS", {"alertname": "GpuLost", "alertstate": "firing", "severity": "critical",
+                        "instance": "gpu-01", "gpu": "0"}, _held(1, range(START + 3000, END + STEP))),
     ]  # fmt: skip
     write(promtool, directory, series)
     with serving(prometheus_program, directory) as address:

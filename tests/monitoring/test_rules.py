@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from alert_rules import DCGM, PROMETHEUS, RULE_TESTS, RULES, RUNBOOK, alerts, groups, judged, rules, run
+from alert_rules import DCGM, PROMETHEUS, RULE_TESTS, RULES, RUNBOOK, alert_expectations, alerts, groups, rules, run
 
 SEVERITIES = {"critical", "warning", "info", "none"}
 ASKED_FOR = """GpuUtilizationLow GpuWorkSmall DataGpuUtilizationLow WorkloadDown Watchdog
@@ -67,8 +67,8 @@ def test_every_alert_that_is_asked_for_is_there() -> None:
 
 
 def test_every_alert_fires_in_one_test_and_does_not_in_another() -> None:
-    fired = {each.alert for each in judged() if each.expected}
-    quiet = {each.alert for each in judged() if not each.expected}
+    fired = {each.alert for each in alert_expectations() if each.expected}
+    quiet = {each.alert for each in alert_expectations() if not each.expected}
     assert fired == set(alerts())
     assert quiet == set(alerts()) - {"Watchdog"}  # which always fires
     assert next(rule["expr"] for rule in rules() if rule.get("alert") == "Watchdog") == "vector(1)"

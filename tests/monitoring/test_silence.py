@@ -14,7 +14,7 @@ from monitoring_programs import Alertmanager, alertmanager
 
 from fleet.inventory.hosts import Host
 from fleet.monitoring import silence
-from fleet.monitoring.silence import Silencer
+from fleet.monitoring.silence import AlertmanagerSilencer
 
 WATCHER = Host("watch-01", "192.0.2.20", "voxyard", roles=("monitoring",), gpus=0)
 WORKER = Host("gpu-01", "192.0.2.11", "voxyard", roles=("trainer",))
@@ -29,10 +29,10 @@ def running(alertmanager_program: str, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def silencer(running: Alertmanager, monkeypatch: pytest.MonkeyPatch) -> Silencer:
+def silencer(running: Alertmanager, monkeypatch: pytest.MonkeyPatch) -> AlertmanagerSilencer:
     """A silencer of a fleet whose monitoring host is this machine."""
     monkeypatch.setattr(silence, "ALERTMANAGER_PORT", running.port)
-    return Silencer([WORKER, WATCHER], LocalSession().connect)
+    return AlertmanagerSilencer([WORKER, WATCHER], LocalSession().connect)
 
 
 def silenced(running: Alertmanager, instance: str) -> bool:
@@ -40,10 +40,12 @@ def silenced(running: Alertmanager, instance: str) -> bool:
     return bool(alert["status"]["silencedBy"])
 
 
-def test_alerts_of_the_host_are_silenced_for_the_time_of_the_work(running: Alertmanager, silencer: Silencer) -> None:
+def test_alerts_of_the_host_are_silenced_for_the_time_of_the_work(
+    running: Alertmanager, silencer: AlertmanagerSilencer
+) -> None:
     running.post([{"alertname": "ExporterDown", "instance": name} for name in ("gpu-01", "gpu-02")])
 
-    with silencer.quiet(["gpu-01"], 'release "abc", it\'s 100% ready\\n') as made:
+    with silencer.silenced(["gpu-01"], 'release "abc", it\'s 100% ready\\n') as made:
         during = silenced(running, "gpu-01"), silenced(running, "gpu-02")
 
     assert during == (True, False)
@@ -52,7 +54,7 @@ def test_alerts_of_the_host_are_silenced_for_the_time_of_the_work(running: Alert
     assert (kept["comment"], kept["status"]["state"]) == ('release "abc", it\'s 100% ready\\n', "expired")
 
 
-def test_a_silence_has_an_end_of_its_own(running: Alertmanager, silencer: Silencer) -> None:
+def test_a_silence_has_an_end_of_its_own(running: Alertmanager, silencer: AlertmanagerSilencer) -> None:
     made = silencer.begin(["gpu-07", "gpu-08"], "a deploy that dies")
 
     kept = {each["id"]: each for each in running.silences()}
@@ -66,8 +68,8 @@ def test_a_silence_has_an_end_of_its_own(running: Alertmanager, silencer: Silenc
     )
 
 
-def test_the_silence_ends_though_the_work_fails(running: Alertmanager, silencer: Silencer) -> None:
-    with pytest.raises(KeyboardInterrupt), silencer.quiet(["gpu-03"], "cut") as made:
+def test_the_silence_ends_though_the_work_fails(running: Alertmanager, silencer: AlertmanagerSilencer) -> None:
+    with pytest.raises(KeyboardInterrupt), silencer.silenced(["gpu-03"], "cut") as made:
         raise KeyboardInterrupt
 
     states = {each["id"]: each["status"]["state"] for each in running.silences()}
@@ -75,9 +77,9 @@ def test_the_silence_ends_though_the_work_fails(running: Alertmanager, silencer:
 
 
 def test_one_that_somebody_ended_already_is_no_trouble(
-    running: Alertmanager, silencer: Silencer, caplog: pytest.LogCaptureFixture
+    running: Alertmanager, silencer: AlertmanagerSilencer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with silencer.quiet(["gpu-04"], "ended by hand") as made:
+    with silencer.silenced(["gpu-04"], "ended by hand") as made:
         silencer.end(made)
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
@@ -86,7 +88,7 @@ def test_work_goes_on_where_no_alertmanager_answers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(silence, "ALERTMANAGER_PORT", free_port())
-    with Silencer([WATCHER], LocalSession().connect).quiet(["gpu-01"], "a deploy") as made:
+    with AlertmanagerSilencer([WATCHER], LocalSession().connect).silenced(["gpu-01"], "a deploy") as made:
         assert made == ()
     (warning,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert "alerts of gpu-01 are not silenced on watch-01" in warning
@@ -95,9 +97,9 @@ def test_work_goes_on_where_no_alertmanager_answers(
 
 def test_a_fleet_without_monitoring_is_told_so_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "fleet")
-    silencer = Silencer([WORKER], LocalSession().connect)
+    silencer = AlertmanagerSilencer([WORKER], LocalSession().connect)
     for _ in range(2):
-        with silencer.quiet(["gpu-01"], "a deploy") as made:
+        with silencer.silenced(["gpu-01"], "a deploy") as made:
             assert made == ()
     assert [each.getMessage() for each in caplog.records] == [
         "alerts are not silenced: no host of the inventory has the role monitoring"
@@ -105,7 +107,10 @@ def test_a_fleet_without_monitoring_is_told_so_once(caplog: pytest.LogCaptureFix
 
 
 def test_a_silence_that_cannot_be_ended_is_named_with_the_way_to_end_it(
-    running: Alertmanager, silencer: Silencer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    running: Alertmanager,
+    silencer: AlertmanagerSilencer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     made = silencer.begin(["gpu-05"], "a deploy")
     monkeypatch.setattr(silence, "ALERTMANAGER_PORT", free_port())

@@ -47,7 +47,9 @@ def failures(
     )
 
 
-def failed(findings: Sequence[Finding], *, strict: bool = False, services: Collection[str] = ALL_SERVICES) -> bool:
+def has_failures(
+    findings: Sequence[Finding], *, strict: bool = False, services: Collection[str] = ALL_SERVICES
+) -> bool:
     """True where a finding prevents running any of `services` on the host."""
     return bool(failures(findings, strict=strict, services=services))
 

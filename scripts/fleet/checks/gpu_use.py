@@ -18,7 +18,7 @@ DESKTOP_MIB = 256  # less than any CUDA context takes
 _OF_THE_DRIVER = "nvidia-cuda-mps"
 
 
-def all_of(facts: HostFacts, assignment: Assignment) -> Iterator[Finding]:
+def check_all(facts: HostFacts, assignment: Assignment) -> Iterator[Finding]:
     """Every finding about the use of the host's GPUs; none where nothing is to compute there."""
     if isinstance(facts.gpus, Unknown) or not facts.gpus:
         return
@@ -31,7 +31,7 @@ def all_of(facts: HostFacts, assignment: Assignment) -> Iterator[Finding]:
             yield from foreign(facts, gpu, services)
             yield from memory(facts, gpu, services, limits.get(gpu.uuid))
     if assignment.workloads and isinstance(facts.processes, Unknown):
-        found = f"who computes on the GPUs is not known: {facts.processes.why}"
+        found = f"who computes on the GPUs is not known: {facts.processes.reason}"
         yield Finding("WARN", "gpu_process", found, "look with nvidia-smi on the host", services=ON_GPUS)
 
 
@@ -48,7 +48,7 @@ def limits_by_gpu(assignment: Assignment) -> Mapping[str, int]:
 def xids(facts: HostFacts, gpus: tuple[HostGpu, ...]) -> Iterator[Finding]:
     """The driver reported no error after which a GPU cannot be trusted."""
     if isinstance(facts.xids, Unknown):
-        found = f"whether GPUs had errors (Xid) is not known: {facts.xids.why}"
+        found = f"whether GPUs had errors (Xid) is not known: {facts.xids.reason}"
         remedy = "sudo usermod -aG systemd-journal USER lets it be read; the exporter tells of new ones anyway"
         yield Finding("INFO", "xid", found, remedy)
         return
@@ -79,7 +79,11 @@ def compute_mode(gpu: HostGpu, services: tuple[str, ...]) -> Iterator[Finding]:
 
 def foreign(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...]) -> Iterator[Finding]:
     """Nobody else holds memory of the GPU."""
-    strangers = [each for each in on(facts, gpu) if not ours(facts, each) and not each.name.startswith(_OF_THE_DRIVER)]
+    strangers = [
+        each
+        for each in processes_on(facts, gpu)
+        if not is_ours(facts, each) and not each.name.startswith(_OF_THE_DRIVER)
+    ]
     for each in strangers:
         small = each.memory_mib is not None and each.memory_mib < DESKTOP_MIB
         holds = "an unknown amount" if each.memory_mib is None else f"{each.memory_mib} MiB"
@@ -91,7 +95,7 @@ def foreign(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...]) -> Iterat
 
 def memory(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...], limit: int | None) -> Iterator[Finding]:
     """Check: the GPU's free memory, with what our own processes hold already, is enough for the limits."""
-    held = [each.memory_mib for each in on(facts, gpu) if ours(facts, each)]
+    held = [each.memory_mib for each in processes_on(facts, gpu) if is_ours(facts, each)]
     if limit is None or gpu.memory_free_mib is None or None in held:
         return
     free = gpu.memory_free_mib + sum(each or 0 for each in held)
@@ -104,12 +108,12 @@ def memory(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...], limit: int
         yield Finding("WARN", "gpu_memory", found, remedy, services=services)
 
 
-def on(facts: HostFacts, gpu: HostGpu) -> tuple[GpuProcess, ...]:
+def processes_on(facts: HostFacts, gpu: HostGpu) -> tuple[GpuProcess, ...]:
     """The processes that compute on the GPU."""
     return () if isinstance(facts.processes, Unknown) else tuple(p for p in facts.processes if p.gpu == gpu.uuid)
 
 
-def ours(facts: HostFacts, process: GpuProcess) -> bool:
+def is_ours(facts: HostFacts, process: GpuProcess) -> bool:
     """True where a container of voxyard's runs the process."""
     containers = () if isinstance(facts.containers, Unknown) else facts.containers
     return any(process.is_in(each.id) for each in containers)

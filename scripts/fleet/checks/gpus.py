@@ -30,12 +30,12 @@ def expects_gpus(host: Host) -> bool:
     return host.gpus not in (0, ())
 
 
-def all_of(facts: HostFacts, host: Host, cuda: Mapping[str, int], assignment: Assignment) -> Iterator[Finding]:
+def check_all(facts: HostFacts, host: Host, cuda: Mapping[str, int], assignment: Assignment) -> Iterator[Finding]:
     """Every finding about the host's GPUs."""
     if isinstance(facts.gpus, Unknown):
         if expects_gpus(host):
             remedy = "repair the driver until nvidia-smi works there (dmesg: NVRM and Xid), then deploy again"
-            yield _fail("nvidia_smi", f"nvidia-smi fails: {facts.gpus.why}", remedy)
+            yield _fail("nvidia_smi", f"nvidia-smi fails: {facts.gpus.reason}", remedy)
         return
     yield from inventory(facts.gpus, host)
     if facts.gpus:

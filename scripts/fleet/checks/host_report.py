@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fleet.checks.finding import Finding
 from fleet.checks.preflight import preflight
-from fleet.checks.requirements import Needs
+from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown
 from fleet.facts.host import HostFacts, collect
 from fleet.inventory.hosts import Host
@@ -17,7 +17,7 @@ from fleet.ssh.connection_pool import GroupResult, Session, connected, on_every_
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class HostReport:
     """One host, what is known of it, and the judgement."""
 
     host: Host
@@ -39,22 +39,22 @@ class Surveyed:
         return toolkit and not isinstance(self.facts.gpus, Unknown) and bool(self.facts.gpus)
 
 
-def look(session: Session, host: Host, needs: Needs) -> Surveyed:
+def report_host(session: Session, host: Host, requirements: HostRequirements) -> HostReport:
     """Survey of one host over a connection that is open. Raises HostFailedError when it breaks."""
     facts = collect(session)
     assignment = assign(facts, host)
-    return Surveyed(host, facts, assignment, preflight(facts, host, needs, assignment))
+    return HostReport(host, facts, assignment, preflight(facts, host, requirements, assignment))
 
 
-def survey(
+def collect_reports(
     hosts: Sequence[Host],
-    needs: Needs,
+    requirements: HostRequirements,
     connect: Callable[[Host], AbstractContextManager[Session]] = connected,
-) -> GroupResult[Surveyed]:
+) -> GroupResult[HostReport]:
     """Look at every host; one that cannot be reached, or had not answered at a Ctrl-C, stands among the failed."""
 
-    def over_a_connection(host: Host) -> Surveyed:
+    def over_a_connection(host: Host) -> HostReport:
         with connect(host) as session:
-            return look(session, host, needs)
+            return report_host(session, host, requirements)
 
     return on_every_host(hosts, over_a_connection, keep=True)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fleet.checks import gpu_use as gpu_use_checks
-from fleet.checks import gpus as gpu_checks
-from fleet.checks import space as space_checks
+from fleet.checks import gpu_use, gpus, space
 from fleet.checks.finding import ALL_SERVICES, BARK, EXPORTER, MONITORING, ON_GPUS, TRAINER, Finding, acknowledged
-from fleet.checks.requirements import Needs
+from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import Assignment
 
-__all__ = ["Needs", "preflight"]
+__all__ = ["HostRequirements", "preflight"]
 
 DOCKER_MINIMUM = (20, 10)  # BuildKit in the engine, and the stop timeouts that Compose v2 relies on
 COMPOSE_MINIMUM = (2, 24, 4)  # `!reset`, with which a host without GPUs takes back their reservation
@@ -25,35 +23,41 @@ SKEW_SECONDS = 2.0
 _LISTENERS = {"the exporter": EXPORTER, "the speech service": BARK, "a training run's metrics": TRAINER}
 
 
-def preflight(facts: HostFacts, host: Host, needs: Needs, assignment: Assignment) -> tuple[Finding, ...]:
+def preflight(
+    facts: HostFacts, host: Host, requirements: HostRequirements, assignment: Assignment
+) -> tuple[Finding, ...]:
     """Everything found, worst first; the inventory's acknowledged warnings are marked."""
     found = (
         *login(facts, host),
         *programs(facts, host),
-        *docker(facts, host, needs),
+        *docker(facts, host, requirements),
         *compose(facts),
-        *space_checks.all_of(facts, host, needs),
+        *space.check_all(facts, host, requirements),
         *ports(facts, host),
         *clock(facts),
-        *gpu_checks.all_of(facts, host, needs.cuda, assignment),
-        *gpu_use_checks.all_of(facts, assignment),
+        *gpus.check_all(facts, host, requirements.cuda, assignment),
+        *gpu_use.check_all(facts, assignment),
     )
     return acknowledged(found, host)
 
 
-def docker(facts: HostFacts, host: Host, needs: Needs) -> Iterator[Finding]:
+def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iterator[Finding]:
     """The engine answers this user, is not too old, and runs containers as this user on this user's files."""
     if isinstance(facts.docker, Unknown):
         remedy = "install Docker, start it, and see that `docker version` works there"
-        if "permission denied" in facts.docker.why.lower():
+        if "permission denied" in facts.docker.reason.lower():
             remedy = f"add the user to the group docker there: sudo usermod -aG docker {host.user}; then log in anew"
-        yield Finding("FAIL", "docker", f"docker does not answer: {facts.docker.why}", remedy)
+        yield Finding("FAIL", "docker", f"docker does not answer: {facts.docker.reason}", remedy)
         return
     if _version(facts.docker.server) < DOCKER_MINIMUM:
         found = f"Docker {facts.docker.server}, at least {_text(DOCKER_MINIMUM)} is needed"
         yield Finding("FAIL", "docker", found, "install a newer Docker Engine")
-    if needs.architecture and facts.docker.architecture and facts.docker.architecture != needs.architecture:
-        found = f"the host is {facts.docker.architecture}, the images are made for {needs.architecture}"
+    if (
+        requirements.architecture
+        and facts.docker.architecture
+        and facts.docker.architecture != requirements.architecture
+    ):
+        found = f"the host is {facts.docker.architecture}, the images are made for {requirements.architecture}"
         yield Finding("FAIL", "architecture", found, "build the images on a machine like the host, deploy it by --host")
     for option, words in (("rootless", "runs without root"), ("userns", "maps users (userns-remap)")):
         if option in facts.docker.security:
@@ -72,8 +76,8 @@ def compose(facts: HostFacts) -> Iterator[Finding]:
     if isinstance(facts.docker, Unknown):
         return
     if isinstance(facts.compose, Unknown):
-        absent = "unknown flag" in facts.compose.why or "not a docker command" in facts.compose.why
-        found = "docker has no command compose" if absent else f"docker compose does not answer: {facts.compose.why}"
+        absent = "unknown flag" in facts.compose.reason or "not a docker command" in facts.compose.reason
+        found = "docker has no command compose" if absent else f"docker compose does not answer: {facts.compose.reason}"
         yield Finding("FAIL", "compose", found, "install the Compose plug-in, version 2 (docker-compose-plugin)")
     elif _version(facts.compose) < COMPOSE_MINIMUM:
         found = f"Compose {facts.compose}, at least {_text(COMPOSE_MINIMUM)} is needed"
@@ -98,7 +102,7 @@ def ports(facts: HostFacts, host: Host) -> Iterator[Finding]:
 def clock(facts: HostFacts) -> Iterator[Finding]:
     """The host's clock is near the operator's."""
     if isinstance(facts.clock_skew, Unknown):
-        found = f"the clock cannot be read: {facts.clock_skew.why}"
+        found = f"the clock cannot be read: {facts.clock_skew.reason}"
         yield Finding("WARN", "clock", found, "look with date on the host")
     elif abs(facts.clock_skew) > SKEW_SECONDS:
         way = "ahead of" if facts.clock_skew > 0 else "behind"
@@ -111,7 +115,7 @@ def login(facts: HostFacts, host: Host) -> Iterator[Finding]:
     remedy = "make a user of its own in the group docker, and name it as user in the inventory"
     if isinstance(facts.login, Unknown):
         shell = f"the login shell must run commands and say nothing of its own: ssh {host.user}@{host.address} true"
-        yield Finding("FAIL", "login", f"the login is not understood: {facts.login.why}", shell)
+        yield Finding("FAIL", "login", f"the login is not understood: {facts.login.reason}", shell)
     elif facts.login.uid == 0 and {"trainer", "bark"} & set(host.roles):
         found = "the remote user is root, and containers run as the remote user"
         yield Finding("FAIL", "login", found, remedy, services=ON_GPUS)
@@ -123,7 +127,7 @@ def programs(facts: HostFacts, host: Host) -> Iterator[Finding]:
     """Check: the programs that a deployment calls on the host are there."""
     if isinstance(facts.programs, Unknown):
         yield Finding(
-            "WARN", "programs", f"it is not known which programs are there: {facts.programs.why}", "log in and look"
+            "WARN", "programs", f"it is not known which programs are there: {facts.programs.reason}", "log in and look"
         )
         return
     for name in (name for name in TOOLS if name not in facts.programs):

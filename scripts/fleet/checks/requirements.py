@@ -15,7 +15,7 @@ CUDA: Mapping[str, int] = MappingProxyType({"trainer": 12, "bark": 13})
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class HostRequirements:
     """`images` are by role: exporter (of every host), bark, trainer; `artefact_bytes` by the host's name."""
 
     image_bytes: int = 0  # of images on every host that are not known more closely

@@ -16,7 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 class Unknown:
     """Placeholder for a fact that could not be had, with the host's own words."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Fact(Generic[T_co]):
     def read(self, answer: Answer) -> T_co | Unknown:
         """The fact, or why it is unknown."""
         if not answer.ok:
-            return Unknown(answer.said)
+            return Unknown(answer.message)
         try:
             return self.parse(answer.out)
         except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -33,7 +33,7 @@ class HostGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class GpuHealth:
     """Health of one GPU, for `merge`."""
 
     mig: bool | None
@@ -58,7 +58,7 @@ def number(cell: str) -> int | None:
     return None if cell.upper() in _ABSENT else int(cell, 16 if cell.lower().startswith("0x") else 10)
 
 
-def _switch(cell: str) -> bool | None:
+def _flag(cell: str) -> bool | None:
     words = {"enabled": True, "yes": True, "1": True, "disabled": False, "no": False, "0": False}
     if cell.upper() in _ABSENT:
         return None
@@ -78,19 +78,19 @@ def _gpus(text: str) -> tuple[HostGpu, ...]:
             memory_total_mib=number(total),
             memory_free_mib=number(free),
             compute_mode=None if mode.upper() in _ABSENT else mode,
-            persistence=_switch(persistence),
+            persistence=_flag(persistence),
         )
         for index, uuid, name, driver, bus, total, free, mode, persistence in _rows(text, 9)
     )
 
 
-def _health(text: str) -> dict[int, Health]:
+def _health(text: str) -> dict[int, GpuHealth]:
     rows = _rows(text, 5)
-    return {int(row[0]): Health(_switch(row[1]), number(row[2]), number(row[3]), number(row[4])) for row in rows}
+    return {int(row[0]): GpuHealth(_flag(row[1]), number(row[2]), number(row[3]), number(row[4])) for row in rows}
 
 
 def _remaps(text: str) -> dict[str, tuple[bool | None, bool | None]]:
-    return {uuid: (_switch(pending), _switch(failed)) for uuid, pending, failed in _rows(text, 3)}
+    return {uuid: (_flag(pending), _flag(failed)) for uuid, pending, failed in _rows(text, 3)}
 
 
 def _clock_events(text: str) -> dict[int, int | None]:
@@ -152,7 +152,7 @@ P2P = Fact("p2p", "nvidia-smi topo -p2p r", _as_printed, seconds=60)
 
 def merged(
     gpus: Sequence[HostGpu],
-    health: dict[int, Health] | Unknown,
+    health: dict[int, GpuHealth] | Unknown,
     remaps: dict[str, tuple[bool | None, bool | None]] | Unknown,
     clocks: dict[int, int | None] | Unknown,
 ) -> tuple[HostGpu, ...]:
@@ -160,7 +160,7 @@ def merged(
     states, rows, events = known(health, {}), known(remaps, {}), known(clocks, {})
     found = []
     for gpu in gpus:
-        state = states.get(gpu.index, Health(None, None, None, None))
+        state = states.get(gpu.index, GpuHealth(None, None, None, None))
         pending, failed = rows.get(gpu.uuid, (None, None))
         found.append(
             replace(

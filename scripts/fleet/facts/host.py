@@ -59,7 +59,7 @@ class HostFacts:
     images: frozenset[str] | Unknown  # ids
     engine_limits: EngineLimits | Unknown
     home_disk: Disk | Unknown
-    kept_bytes: int | Unknown  # weights and voices that it has
+    artefact_bytes_present: int | Unknown  # weights and voices that it has
     shared_memory: Disk | Unknown  # /dev/shm
     ports: frozenset[int] | Unknown  # TCP ports on which something listens
     programs: frozenset[str] | Unknown  # those of TOOLS that are there
@@ -78,7 +78,7 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
     more: list[Fact[Any]] = []
     for source, facts in ((gpus, _OF_GPUS), (docker, _OF_DOCKER)):
         if isinstance(source, Unknown):
-            answers |= {fact.name: Answer("", source.why, 1) for fact in facts}
+            answers |= {fact.name: Answer("", source.reason, 1) for fact in facts}
         else:
             more += facts
     if more:
@@ -100,7 +100,7 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
         images=IMAGES.among(answers),
         engine_limits=ENGINE_LIMITS.among(answers),
         home_disk=HOME_DISK.among(answers),
-        kept_bytes=KEPT.among(answers),
+        artefact_bytes_present=KEPT.among(answers),
         shared_memory=SHARED_MEMORY.among(answers),
         ports=PORTS.among(answers),
         programs=PROGRAMS.among(answers),

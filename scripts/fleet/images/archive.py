@@ -45,7 +45,7 @@ class ImageCache:
         path = self._path(image)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with self._alone():
+            with self._locked():
                 if not path.exists():
                     log.info("saving image %s to %s", image.release_tag, path)
                     self._write(image, path)
@@ -76,7 +76,7 @@ class ImageCache:
             partial.unlink(missing_ok=True)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """One saves, in this process or another; who comes second waits, and finds the file."""
         with (self._folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -97,7 +97,7 @@ def without_layers(path: Path, count: int) -> Iterator[bytes]:
     FleetError for an archive that is neither.
     """
     members = _members(path)
-    left_out = _needless(members, _layers(path), count)
+    left_out = _unneeded(members, _layers(path), count)
     with path.open("rb") as file:
         for member in members:
             if member.name not in left_out:
@@ -108,7 +108,7 @@ def without_layers(path: Path, count: int) -> Iterator[bytes]:
 def size_without_layers(path: Path, count: int) -> int:
     """Number of bytes that `without_layers` gives."""
     members = _members(path)
-    left_out = _needless(members, _layers(path), count)
+    left_out = _unneeded(members, _layers(path), count)
     return sum(each.end - each.start for each in members if each.name not in left_out) + len(_END)
 
 
@@ -163,7 +163,7 @@ def _layers(path: Path) -> list[str]:
         raise FleetError(f"{path}: not as docker save writes an image ({error})") from error
 
 
-def _needless(members: Sequence[_Member], layers: Sequence[str], count: int) -> set[str]:
+def _unneeded(members: Sequence[_Member], layers: Sequence[str], count: int) -> set[str]:
     """The files of the lowest layers, but for those that a layer above them is the same as."""
     links = {member.name: member.target for member in members if member.target is not None}
 

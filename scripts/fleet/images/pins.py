@@ -42,7 +42,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Locked:
+class LockResult:
     """Result of locking: the pins, and the images that stayed as they were or unresolved, with the reason."""
 
     pins: Mapping[str, Pin]
@@ -98,7 +98,7 @@ def text(pins: Mapping[str, Pin]) -> str:
     return HEAD + yaml.safe_dump(entries, sort_keys=False)
 
 
-def locked(images: Mapping[str, str], before: Mapping[str, Pin], resolve: Resolve) -> Locked:
+def resolve_all(images: Mapping[str, str], before: Mapping[str, Pin], resolve: Resolve) -> LockResult:
     """Ask for every digest. What cannot be had now keeps the digest that its tag had before."""
     pins, failures = dict[str, Pin](), dict[str, str]()
     for name, image in images.items():
@@ -108,7 +108,7 @@ def locked(images: Mapping[str, str], before: Mapping[str, Pin], resolve: Resolv
         except FleetError as error:
             failures[name] = str(error)
             pins[name] = before[name] if name in before and before[name].image == image else pin
-    return Locked(pins, failures)
+    return LockResult(pins, failures)
 
 
 def base_of(role: str, pins: Mapping[str, Pin], given: str | None, *, unpinned: bool) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import yaml
 from pydantic import Field
 
-from fleet.inventory.validators import MisfitError, Readers
-from fleet.inventory.yaml_lines import Located
+from fleet.inventory.validators import InvalidValueError, Readers
+from fleet.inventory.yaml_lines import YamlValue
 from voxyard.bark.config import BarkConfig
 from voxyard.service.config import ServiceSection
 from voxyard.settings import Section, Setting, SettingsError, settings_of
@@ -50,7 +50,7 @@ class BarkFile(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class DeploymentValues:
     """Values of the service that a host's plan and its release decide."""
 
     gpus: Mapping[str, int]  # MiB that a worker may take, by the GPU's UUID; empty: it runs on the CPU
@@ -63,7 +63,7 @@ class Surroundings:
 
 def readers() -> Readers:
     """Readers of `bark.settings` in an inventory: the keys of the service's own file."""
-    found: dict[str, dict[str, Callable[[Located], object]]] = {}
+    found: dict[str, dict[str, Callable[[YamlValue], object]]] = {}
     for setting in settings_of(BarkFile):
         found.setdefault(setting.section, {})[setting.name] = _reader(setting)
     return found
@@ -71,7 +71,7 @@ def readers() -> Readers:
 
 def start_seconds(settings: Mapping[str, Mapping[str, object]]) -> int:
     """The longest time that a worker may take to load its model."""
-    given = _given(settings).get("speech", {}).get("start_timeout", SpeechSection().start_timeout)
+    given = _without_nulls(settings).get("speech", {}).get("start_timeout", SpeechSection().start_timeout)
     return round(given) if isinstance(given, int | float) else 0
 
 
@@ -80,33 +80,33 @@ def working_seconds(stop_seconds: int) -> int:
     return stop_seconds - min(_CLOSING_SECONDS, -(-stop_seconds // 2))
 
 
-def render(settings: Mapping[str, Mapping[str, object]], around: Surroundings) -> bytes:
+def render(settings: Mapping[str, Mapping[str, object]], deployment: DeploymentValues) -> bytes:
     """The service's file on one host."""
-    own = working_seconds(around.stop_seconds)
+    own = working_seconds(deployment.stop_seconds)
     document: dict[str, dict[str, object]] = {
         "service": {"data_dir": DATA, "stop_seconds": own, "drain_seconds": own},
         "speech": {},
-        "bark": {"model": WEIGHTS, "device": "cuda" if around.gpus else "cpu"},
+        "bark": {"model": WEIGHTS, "device": "cuda" if deployment.gpus else "cpu"},
     }
-    if around.keys:
+    if deployment.keys:
         document["service"]["keys"] = KEYS
-    if around.webhook_secret:
+    if deployment.webhook_secret:
         document["service"]["webhook_secret"] = WEBHOOK_SECRET
-    if around.voice_names:
+    if deployment.voice_names:
         document["service"]["voices"] = f"{VOICES}/{VOICE_NAMES}"
-    if around.voices:
+    if deployment.voices:
         document["bark"]["voices"] = VOICES
-    if around.gpus:
+    if deployment.gpus:
         needed = SpeechSection().worker_memory_mib
-        document["speech"]["max_parallel_tts_workers"] = len(around.gpus)
-        document["speech"]["worker_memory_mib"] = min(needed, *around.gpus.values())
-        document["bark"]["gpu_memory"] = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(around.gpus.items()))
-    for section, values in _given(settings).items():
+        document["speech"]["max_parallel_tts_workers"] = len(deployment.gpus)
+        document["speech"]["worker_memory_mib"] = min(needed, *deployment.gpus.values())
+        document["bark"]["gpu_memory"] = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(deployment.gpus.items()))
+    for section, values in _without_nulls(settings).items():
         document[section] |= values
     return yaml.safe_dump({name: values for name, values in document.items() if values}, sort_keys=False).encode()
 
 
-def _given(settings: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
+def _without_nulls(settings: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
     """Without the keys that nothing stands behind: they mean the default."""
     return {
         section: {name: value for name, value in values.items() if value is not None}
@@ -114,16 +114,16 @@ def _given(settings: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, 
     }
 
 
-def _reader(setting: Setting) -> Callable[[Located], object]:
-    def reader(node: Located) -> object:
+def _reader(setting: Setting) -> Callable[[YamlValue], object]:
+    def reader(node: YamlValue) -> object:
         if (instead := _DEPLOYED.get(setting.key)) is not None:
-            raise MisfitError(f"a deployment decides it: {instead}")
+            raise InvalidValueError(f"a deployment decides it: {instead}")
         if isinstance(node.value, tuple | Mapping):
-            raise MisfitError(f"expected {setting.expected()}, found {node.said()}")
+            raise InvalidValueError(f"expected {setting.expected()}, found {node.describe()}")
         try:
             from_file(setting, node.value)
         except SettingsError as error:
-            raise MisfitError(str(error)) from None
+            raise InvalidValueError(str(error)) from None
         return node.value
 
     return reader

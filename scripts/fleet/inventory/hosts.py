@@ -10,8 +10,8 @@ from typing import Any, Literal, cast
 
 from fleet.errors import FleetError
 from fleet.inventory import bark_settings, validators
-from fleet.inventory.validators import MisfitError, Problems, Readers, listed, merged
-from fleet.inventory.yaml_lines import Located, read
+from fleet.inventory.validators import ErrorCollector, InvalidValueError, Readers, list_of, merged
+from fleet.inventory.yaml_lines import YamlValue, read
 
 Role = Literal["trainer", "bark", "monitoring"]
 Policy = Literal["recommended", "full"]
@@ -98,7 +98,7 @@ class AlertReceiver:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class RolloutSettings:
     """Rollout settings: hosts per batch, and the seconds for which a service must be healthy."""
 
     batch: int = 4  # hosts at a time, after the canaries
@@ -112,7 +112,7 @@ class Inventory:
     path: Path
     hosts: tuple[Host, ...]
     alert_receivers: tuple[AlertReceiver, ...] = ()
-    rollout: Rollout = field(default_factory=Rollout)
+    rollout: RolloutSettings = field(default_factory=RolloutSettings)
 
     def select(self, names: Iterable[str]) -> tuple[Host, ...]:
         """The hosts of these names in the inventory's order, all without names. Raises FleetError."""
@@ -128,17 +128,17 @@ def load(path: Path) -> Inventory:
     if not path.exists():
         raise FleetError(f"{path}: no such inventory: copy deploy/hosts.example.yaml there and put your hosts in it")
     root = read(path)
-    problems = Problems(path)
+    problems = ErrorCollector(path)
     top = problems.mapping(root, "", ("defaults", "hosts", "alert_receivers", "rollout"))
     defaults = problems.values(top.get("defaults"), "defaults", _SETTINGS)
     hosts = tuple(_hosts(top.get("hosts"), defaults, problems))
     receivers = tuple(_receivers(top.get("alert_receivers"), problems))
     rollout = problems.values(top.get("rollout"), "rollout", _ROLLOUT)
     problems.raise_any()
-    return Inventory(path, hosts, receivers, Rollout(**cast("dict[str, Any]", rollout)))
+    return Inventory(path, hosts, receivers, RolloutSettings(**cast("dict[str, Any]", rollout)))
 
 
-def _hosts(node: Located | None, defaults: Mapping[str, object], problems: Problems) -> Iterable[Host]:
+def _hosts(node: YamlValue | None, defaults: Mapping[str, object], problems: ErrorCollector) -> Iterable[Host]:
     entries = problems.mapping(node, "hosts")
     if not entries and not problems.found:
         problems.say(node.line if node else 1, "hosts", "expected at least one host")
@@ -157,26 +157,26 @@ def _hosts(node: Located | None, defaults: Mapping[str, object], problems: Probl
             continue
         host = _host(name, given, problems.path)
         if good:
-            _judge_ports(host, entry, where, problems)
+            _check_ports(host, entry, where, problems)
         yield host
 
 
 def _host(name: str, given: Mapping[str, object], inventory: Path) -> Host:
-    values: dict[str, Any] = {key: _placed(value, inventory) for key, value in given.items()}
+    values: dict[str, Any] = {key: _resolve_paths(value, inventory) for key, value in given.items()}
     values |= {key: kind(**values[key]) for key, kind in (("bark", Bark), ("trainer", Trainer)) if key in values}
     return Host(name=name, **values)
 
 
-def _placed(value: object, inventory: Path) -> object:
+def _resolve_paths(value: object, inventory: Path) -> object:
     """Paths of the operator's machine are meant from where the inventory lies."""
     if isinstance(value, Path):
         return (inventory.parent / value.expanduser()).absolute()
     if isinstance(value, dict):
-        return {key: _placed(each, inventory) for key, each in value.items()}
-    return tuple(_placed(each, inventory) for each in value) if isinstance(value, tuple) else value
+        return {key: _resolve_paths(each, inventory) for key, each in value.items()}
+    return tuple(_resolve_paths(each, inventory) for each in value) if isinstance(value, tuple) else value
 
 
-def _judge_ports(host: Host, entry: Located, where: str, problems: Problems) -> None:
+def _check_ports(host: Host, entry: YamlValue, where: str, problems: ErrorCollector) -> None:
     """Reports two services on one port, though each port is valid by itself."""
     owners: dict[int, str] = {}
     for owner, number in host.ports.items():
@@ -187,7 +187,7 @@ def _judge_ports(host: Host, entry: Located, where: str, problems: Problems) -> 
         owners.setdefault(number, owner)
 
 
-def _line(entry: Located, keys: Sequence[str]) -> int | None:
+def _line(entry: YamlValue, keys: Sequence[str]) -> int | None:
     """The line of a nested key that stands under a host; None where it does not."""
     for key in keys:
         if not isinstance(entry.value, Mapping) or key not in entry.value:
@@ -196,11 +196,11 @@ def _line(entry: Located, keys: Sequence[str]) -> int | None:
     return entry.line if keys else None
 
 
-def _receivers(node: Located | None, problems: Problems) -> Iterable[AlertReceiver]:
+def _receivers(node: YamlValue | None, problems: ErrorCollector) -> Iterable[AlertReceiver]:
     if node is None or node.value is None:
         return
     if not isinstance(node.value, tuple):
-        problems.say(node.line, "alert_receivers", f"expected a list, found {node.said()}")
+        problems.say(node.line, "alert_receivers", f"expected a list, found {node.describe()}")
         return
     for number, entry in enumerate(node.value):
         where = f"alert_receivers[{number}]"
@@ -214,20 +214,20 @@ def _receivers(node: Located | None, problems: Problems) -> Iterable[AlertReceiv
         yield AlertReceiver(**given)  # type: ignore[arg-type]
 
 
-def _jumps(node: Located) -> tuple[object, ...]:
-    return listed(node, _jump) if isinstance(node.value, tuple) else (_jump(node),)
+def _jumps(node: YamlValue) -> tuple[object, ...]:
+    return list_of(node, _jump) if isinstance(node.value, tuple) else (_jump(node),)
 
 
-def _jump(node: Located) -> Jump:
+def _jump(node: YamlValue) -> Jump:
     pattern = r"(?:([A-Za-z0-9_][\w.-]*)@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][\w.-]*)(?::([0-9]{1,5}))?"
     found = re.fullmatch(pattern, node.value) if isinstance(node.value, str) else None
     if found is None:
-        raise MisfitError(f"expected [user@]address[:port], found {node.said()}")
+        raise InvalidValueError(f"expected [user@]address[:port], found {node.describe()}")
     user, address, port = found.groups()
-    return Jump(address.strip("[]"), 22 if port is None else validators.port(Located(node.line, int(port))), user)
+    return Jump(address.strip("[]"), 22 if port is None else validators.port(YamlValue(node.line, int(port))), user)
 
 
-_stop_seconds = validators.whole("seconds", 1, LONGEST_STOP)
+_stop_seconds = validators.integer("seconds", 1, LONGEST_STOP)
 _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
     "the exporter": ("exporter_port",),
     "the speech service": ("bark", "port"),
@@ -236,16 +236,16 @@ _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
 _SETTINGS: Readers = {  # what may stand under `defaults` and under a host
     "user": validators.word,
     "port": validators.port,
-    "roles": lambda node: listed(node, validators.one_of(ROLES)),
+    "roles": lambda node: list_of(node, validators.one_of(ROLES)),
     "memory_policy": validators.one_of(POLICIES),
     "gpus": validators.gpus,
     "jump": _jumps,
-    "acknowledged": lambda node: frozenset(listed(node, validators.word)),
+    "acknowledged": lambda node: frozenset(list_of(node, validators.word)),
     "exporter_port": validators.port,
     "identity_file": validators.path,
     "known_hosts": validators.path,
-    "ssh_config": validators.switch,
-    "compose_overrides": lambda node: listed(node, validators.path),
+    "ssh_config": validators.boolean,
+    "compose_overrides": lambda node: list_of(node, validators.path),
     "registry": validators.registry,
     "bark": {
         "port": validators.port,
@@ -258,12 +258,12 @@ _SETTINGS: Readers = {  # what may stand under `defaults` and under a host
     "secrets": validators.path,
 }
 _ROLLOUT: Readers = {
-    "batch": validators.whole("a number of hosts", 1, 1000),
-    "min_healthy_seconds": validators.whole("seconds", 1, 3600),
+    "batch": validators.integer("a number of hosts", 1, 1000),
+    "min_healthy_seconds": validators.integer("seconds", 1, 3600),
 }
 _OWN: Readers = {  # what only one host can have
     "address": validators.word,
     "exporter_address": validators.word,
-    "canary": validators.switch,
+    "canary": validators.boolean,
     "bark": {**cast("Readers", _SETTINGS["bark"]), "address": validators.word},
 }

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from fleet.errors import FleetError
-from fleet.inventory.yaml_lines import Located
+from fleet.inventory.yaml_lines import YamlValue
 
-Reader = Callable[[Located], object]
+Reader = Callable[[YamlValue], object]
 Readers = Mapping[str, "Reader | Readers"]  # a mapping of readers reads a mapping of values
 
 _UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*"
 
 
-class MisfitError(Exception):
+class InvalidValueError(Exception):
     """A value of the wrong type or range for its key."""
 
 
-class Problems:
+class ErrorCollector:
     """Collected errors, so that the operator gets all of them at once."""
 
     def __init__(self, path: Path) -> None:
@@ -37,12 +37,14 @@ class Problems:
         if self.found:
             raise FleetError("\n".join(text for _, text in sorted(self.found)))
 
-    def mapping(self, node: Located | None, where: str, known: Iterable[str] | None = None) -> Mapping[str, Located]:
+    def mapping(
+        self, node: YamlValue | None, where: str, known: Iterable[str] | None = None
+    ) -> Mapping[str, YamlValue]:
         """The keys of `node`; unknown ones are errors."""
         if node is None or node.value is None:
             return {}
         if not isinstance(node.value, Mapping):
-            self.say(node.line, where, f"expected keys with values, found {node.said()}")
+            self.say(node.line, where, f"expected keys with values, found {node.describe()}")
             return {}
         names = None if known is None else tuple(known)
         for name, value in node.value.items():
@@ -50,7 +52,7 @@ class Problems:
                 self.say(value.line, f"{where}.{name}".lstrip("."), unknown(name, names))
         return {name: value for name, value in node.value.items() if names is None or name in names}
 
-    def values(self, node: Located | None, where: str, readers: Readers) -> dict[str, object]:
+    def values(self, node: YamlValue | None, where: str, readers: Readers) -> dict[str, object]:
         """Values of the keys of `node`, by their readers; a mapping of readers gives a dict."""
         found: dict[str, object] = {}
         for name, value in self.mapping(node, where, readers).items():
@@ -60,8 +62,8 @@ class Problems:
                 continue
             try:
                 found[name] = reader(value)
-            except MisfitError as misfit:
-                self.say(value.line, f"{where}.{name}", str(misfit))
+            except InvalidValueError as error:
+                self.say(value.line, f"{where}.{name}", str(error))
         return found
 
 
@@ -81,87 +83,87 @@ def unknown(name: str, known: Iterable[str]) -> str:
     return "unknown key" + (f": is {near[0]} meant?" if near else f", known are {', '.join(names)}")
 
 
-def text(node: Located) -> str:
+def text(node: YamlValue) -> str:
     """A line of text that is not empty."""
     if not isinstance(node.value, str) or not node.value.strip() or not node.value.isprintable():
-        raise MisfitError(f"expected a text, found {node.said()}")
+        raise InvalidValueError(f"expected a text, found {node.describe()}")
     return node.value
 
 
-def word(node: Located) -> str:
+def word(node: YamlValue) -> str:
     """A text that can stand in a command: an address or a user."""
     found = text(node)
     if not re.fullmatch(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*", found):
-        raise MisfitError(f"expected a name or an address, found {node.said()}")
+        raise InvalidValueError(f"expected a name or an address, found {node.describe()}")
     return found
 
 
-def path(node: Located) -> Path:
+def path(node: YamlValue) -> Path:
     """A path, as it stands there."""
     return Path(text(node))
 
 
-def switch(node: Located) -> bool:
+def boolean(node: YamlValue) -> bool:
     """True or false."""
     if not isinstance(node.value, bool):
-        raise MisfitError(f"expected true or false, found {node.said()}")
+        raise InvalidValueError(f"expected true or false, found {node.describe()}")
     return node.value
 
 
-def port(node: Located) -> int:
+def port(node: YamlValue) -> int:
     """A TCP port."""
-    return whole("a port", 1, 65535)(node)
+    return integer("a port", 1, 65535)(node)
 
 
-def whole(what: str, least: int, most: int) -> Callable[[Located], int]:
+def integer(what: str, least: int, most: int) -> Callable[[YamlValue], int]:
     """A reader of whole numbers in a range."""
 
-    def reader(node: Located) -> int:
+    def reader(node: YamlValue) -> int:
         if not isinstance(node.value, int) or isinstance(node.value, bool) or not least <= node.value <= most:
-            raise MisfitError(f"expected {what} from {least} to {most}, found {node.said()}")
+            raise InvalidValueError(f"expected {what} from {least} to {most}, found {node.describe()}")
         return node.value
 
     return reader
 
 
-def one_of(choices: tuple[str, ...]) -> Callable[[Located], str]:
+def one_of(choices: tuple[str, ...]) -> Callable[[YamlValue], str]:
     """A reader of words to choose from."""
 
-    def reader(node: Located) -> str:
+    def reader(node: YamlValue) -> str:
         if node.value not in choices:
-            raise MisfitError(f"expected one of {', '.join(choices)}, found {node.said()}")
+            raise InvalidValueError(f"expected one of {', '.join(choices)}, found {node.describe()}")
         return str(node.value)
 
     return reader
 
 
-def listed(node: Located, reader: Reader) -> tuple[object, ...]:
+def list_of(node: YamlValue, reader: Reader) -> tuple[object, ...]:
     """A list in which nothing stands twice."""
     if not isinstance(node.value, tuple):
-        raise MisfitError(f"expected a list, found {node.said()}")
+        raise InvalidValueError(f"expected a list, found {node.describe()}")
     found = tuple(reader(each) for each in node.value)
     if len(set(found)) < len(found):
-        raise MisfitError("something stands in the list twice")
+        raise InvalidValueError("something stands in the list twice")
     return found
 
 
-def gpus(node: Located) -> int | tuple[object, ...]:
+def gpus(node: YamlValue) -> int | tuple[object, ...]:
     """Number of GPUs, or their list."""
     if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= 0:
         return node.value
     if not isinstance(node.value, tuple):
-        raise MisfitError(f"expected a count or a list of UUIDs, found {node.said()}")
-    return listed(node, _uuid)
+        raise InvalidValueError(f"expected a count or a list of UUIDs, found {node.describe()}")
+    return list_of(node, _uuid)
 
 
-def registry(node: Located) -> str:
+def registry(node: YamlValue) -> str:
     """Registry of the images: its host, with a port and a path where it has them."""
     if not isinstance(node.value, str) or not re.fullmatch(_REGISTRY, node.value):
-        raise MisfitError(f"expected a registry as host[:port][/path], in lower case, found {node.said()}")
+        raise InvalidValueError(f"expected a registry as host[:port][/path], in lower case, found {node.describe()}")
     return node.value
 
 
-def _uuid(node: Located) -> str:
+def _uuid(node: YamlValue) -> str:
     if isinstance(node.value, str) and re.fullmatch(_UUID, node.value):
         return node.value
-    raise MisfitError(f"expected a GPU's UUID as nvidia-smi -L prints it, found {node.said()}")
+    raise InvalidValueError(f"expected a GPU's UUID as nvidia-smi -L prints it, found {node.describe()}")

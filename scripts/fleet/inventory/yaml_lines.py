@@ -14,13 +14,13 @@ LARGEST_FILE = 1 << 20  # bytes; an inventory of a thousand hosts has a few hund
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class YamlValue:
     """A value with the line of its key (in a list: its own line); `value` is plain, or holds more of its kind."""
 
     line: int
-    value: str | int | float | bool | tuple[Located, ...] | Mapping[str, Located] | None
+    value: str | int | float | bool | tuple[YamlValue, ...] | Mapping[str, YamlValue] | None
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Description of the value in a message."""
         match self.value:
             case None:
@@ -37,7 +37,7 @@ class Located:
                 return f"{number}"
 
 
-def read(path: Path) -> Located:
+def read(path: Path) -> YamlValue:
     """The document in `path`. Raises FleetError, with file and line, for what is no single YAML document."""
     try:
         data = path.read_bytes()
@@ -55,12 +55,12 @@ def read(path: Path) -> Located:
     return parse(text, str(path))
 
 
-def parse(text: str, name: str) -> Located:
+def parse(text: str, name: str) -> YamlValue:
     """The document that is `text`; `name` stands for the file in messages. Raises FleetError."""
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
-        return Located(1, None) if root is None else _located(root, 1, loader)
+        return YamlValue(1, None) if root is None else _yaml_value(root, 1, loader)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise FleetError(f"{name}:{line}: a control character, expected text") from None
@@ -72,17 +72,17 @@ def parse(text: str, name: str) -> Located:
         raise FleetError(f"{name}: not readable as YAML: {error}") from None
 
 
-def _located(node: yaml.Node, line: int, loader: yaml.SafeLoader) -> Located:
+def _yaml_value(node: yaml.Node, line: int, loader: yaml.SafeLoader) -> YamlValue:
     if isinstance(node, yaml.MappingNode):
-        return Located(line, dict(_pairs(node, loader)))
+        return YamlValue(line, dict(_pairs(node, loader)))
     if isinstance(node, yaml.SequenceNode):
-        return Located(line, tuple(_located(each, each.start_mark.line + 1, loader) for each in node.value))
+        return YamlValue(line, tuple(_yaml_value(each, each.start_mark.line + 1, loader) for each in node.value))
     value = loader.construct_object(node)
     plain = value is None or isinstance(value, (str, int, float, bool))
-    return Located(line, value if plain else str(node.value))  # a date is a text here
+    return YamlValue(line, value if plain else str(node.value))  # a date is a text here
 
 
-def _pairs(mapping: yaml.MappingNode, loader: yaml.SafeLoader) -> Iterator[tuple[str, Located]]:
+def _pairs(mapping: yaml.MappingNode, loader: yaml.SafeLoader) -> Iterator[tuple[str, YamlValue]]:
     lines: dict[str, int] = {}
     for key, node in mapping.value:
         line = key.start_mark.line + 1
@@ -93,4 +93,4 @@ def _pairs(mapping: yaml.MappingNode, loader: yaml.SafeLoader) -> Iterator[tuple
             said = f"{name} stands here a second time, first on line {lines[name]}"
             raise yaml.MarkedYAMLError(problem=said, problem_mark=key.start_mark)
         lines[name] = line
-        yield name, _located(node, line, loader)
+        yield name, _yaml_value(node, line, loader)

@@ -57,7 +57,7 @@ def request(name: str, port: int, method: str, path: str, document: object = Non
 def reply(answer: Answer) -> Reply:
     """Parsed response. Raises ValueError, with the reason, where there is none or it is no HTTP."""
     if not answer.ok:
-        raise ValueError(answer.said)
+        raise ValueError(answer.message)
     head, found, body = answer.out.partition("\r\n\r\n")
     words = head.split("\r\n")[0].split()
     if not found or len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdigit():

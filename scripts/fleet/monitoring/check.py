@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from fleet.errors import FleetError
-from fleet.monitoring.release import Release
+from fleet.monitoring.release import MonitoringRelease
 
 log = logging.getLogger("fleet")
 
@@ -17,7 +17,7 @@ CONFIGURATION = "prometheus/prometheus.yml"
 SECONDS = 120
 
 
-def check_here(release: Release, program: str = "promtool") -> bool:
+def check_here(release: MonitoringRelease, program: str = "promtool") -> bool:
     """True where the tool is here and finds no fault; without it the host's own image decides.
 
     Alertmanager's tool is not asked here: an older one refuses what the newer program understands. Raises FleetError

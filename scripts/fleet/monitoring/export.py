@@ -7,10 +7,10 @@ from pathlib import Path
 
 from fleet.errors import FleetError
 from fleet.monitoring.commands import DATA
-from fleet.monitoring.release import ENVIRONMENT_FILE, Release
+from fleet.monitoring.release import ENVIRONMENT_FILE, MonitoringRelease
 
 
-def write(release: Release, folder: Path) -> str:
+def write(release: MonitoringRelease, folder: Path) -> str:
     """Puts the files below `folder`, in the place of those that were there; the command line that starts them.
 
     Secrets are not among them. Raises FleetError where the files cannot be written.

@@ -11,9 +11,9 @@ from typing import Any
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
 from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT, reply, request
-from fleet.monitoring.release import Manifest
+from fleet.monitoring.release import MonitoringManifest
 from fleet.monitoring.state import read_containers
-from fleet.rollout.health_gate import POLL_SECONDS, SAY_SECONDS, Clock, Watch, ending
+from fleet.rollout.health_gate import POLL_SECONDS, REPORT_SECONDS, Clock, HealthWatch, failure_message
 from fleet.rollout.host_state import ServiceContainer
 from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
@@ -21,7 +21,7 @@ from fleet.ssh.connection_pool import Session
 log = logging.getLogger("fleet")
 
 HEALTHY_SECONDS = 180.0  # Prometheus reads what it wrote before an end that was not in order
-_QUESTIONS = {
+_PROBES = {
     "ready": request("prometheus-ready", PROMETHEUS_PORT, "GET", "/-/ready"),
     "rules": request("rules", PROMETHEUS_PORT, "GET", "/api/v1/rules"),
     "targets": request("targets", PROMETHEUS_PORT, "GET", "/api/v1/targets?state=active"),
@@ -32,7 +32,7 @@ _ALERTMANAGER = request("alertmanager-ready", ALERTMANAGER_PORT, "GET", "/-/read
 def pass_gate(
     host: str,
     session: Session,
-    manifest: Manifest,
+    manifest: MonitoringManifest,
     clock: Clock,
     *,
     started: Collection[str] = (),
@@ -42,30 +42,32 @@ def pass_gate(
 
     Raises HostFailedError with what is not well, and the last words of who it is, at once where one has ended.
     """
-    watches = {each.name: Watch(min_healthy_seconds, each.name in started) for each in manifest.programs}
+    watches = {each.name: HealthWatch(min_healthy_seconds, each.name in started) for each in manifest.programs}
     said = clock.now()
     end = said + HEALTHY_SECONDS
     while True:
         now = clock.now()
         containers = {each.service: each for each in read_containers(session, host)}
-        lost = {name: why for name, each in watches.items() if (why := each.lost(containers.get(name))) is not None}
-        problems = lost or dict(_not_well(manifest, containers)) or dict(_not_loaded(session, manifest))
-        steady = [each.endured(now, well=not problems) for each in watches.values()]
+        failure = {
+            name: reason for name, each in watches.items() if (reason := each.failure(containers.get(name))) is not None
+        }
+        problems = failure or dict(_not_well(manifest, containers)) or dict(_not_loaded(session, manifest))
+        steady = [each.stable(now, well=not problems) for each in watches.values()]
         if all(steady):
             return
-        if lost or (problems and now >= end):
+        if failure or (problems and now >= end):
             name = next(iter(problems))
-            last = ending(session, containers.get(name), watches[name], f"{name} {problems[name]}")
+            last = failure_message(session, containers.get(name), watches[name], f"{name} {problems[name]}")
             others = "; ".join(f"{each} {problem}" for each, problem in problems.items() if each != name)
             raise HostFailedError(f"{host}: {f'{others}; ' if others else ''}{last}")
-        if now - said >= SAY_SECONDS:
+        if now - said >= REPORT_SECONDS:
             words = "; ".join(f"{each} {problem}" for each, problem in problems.items())
-            log.info("%s: waiting for monitoring: %s", host, next(iter(watches.values())).waits_for(now, words))
+            log.info("%s: waiting for monitoring: %s", host, next(iter(watches.values())).progress(now, words))
             said = now
         clock.wait(POLL_SECONDS)
 
 
-def _not_well(manifest: Manifest, containers: Mapping[str, ServiceContainer]) -> Iterator[tuple[str, str]]:
+def _not_well(manifest: MonitoringManifest, containers: Mapping[str, ServiceContainer]) -> Iterator[tuple[str, str]]:
     for program in manifest.programs:
         container = containers.get(program.name)
         if container is None:
@@ -73,22 +75,22 @@ def _not_well(manifest: Manifest, containers: Mapping[str, ServiceContainer]) ->
         elif container.config != program.config:
             yield program.name, f"runs with the configuration {container.config}, {program.config} is wanted"
         elif not container.healthy:
-            yield program.name, f"is {container.said}"
+            yield program.name, f"is {container.description}"
 
 
-def _not_loaded(session: Session, manifest: Manifest) -> Iterator[tuple[str, str]]:
+def _not_loaded(session: Session, manifest: MonitoringManifest) -> Iterator[tuple[str, str]]:
     """Files that Prometheus and Alertmanager have not loaded, though their containers are healthy."""
-    answers = session.run([*_QUESTIONS.values(), _ALERTMANAGER])
+    answers = session.run([*_PROBES.values(), _ALERTMANAGER])
     if manifest.program("alertmanager") is not None and (said := _unready(answers[_ALERTMANAGER.name])):
         yield "alertmanager", f"is not ready: {said}"
     if manifest.program("prometheus") is None:
         return
-    if said := _unready(answers[_QUESTIONS["ready"].name]):
+    if said := _unready(answers[_PROBES["ready"].name]):
         yield "prometheus", f"is not ready: {said}"
         return
     try:
-        groups = _data(answers[_QUESTIONS["rules"].name])["groups"]
-        targets = _data(answers[_QUESTIONS["targets"].name])["activeTargets"]
+        groups = _data(answers[_PROBES["rules"].name])["groups"]
+        targets = _data(answers[_PROBES["targets"].name])["activeTargets"]
         loaded = {("/".join(PurePosixPath(each["file"]).parts[-2:]), each["name"]) for each in groups}
         known = {(each["labels"]["job"], each["labels"]["instance"]) for each in targets}
     except (ValueError, LookupError, TypeError) as error:

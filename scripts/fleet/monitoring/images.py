@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fleet.errors import FleetError
-from fleet.images import pins as image_lock
+from fleet.images import pins
 from fleet.images.image import LocalImage, find_image
-from fleet.monitoring.release import Picture
+from fleet.monitoring.release import MonitoringImage
 
 DIGEST = "@sha256:"
 
@@ -17,7 +17,7 @@ def pinned(root: Path) -> dict[str, str]:
     """The images that the lock of the repository `root` has a digest for: name → what names exactly that one."""
     return {
         pin.image: f"{pin.image.rpartition(':')[0]}@{pin.digest}"  # as an engine names what it has pulled
-        for pin in image_lock.read(root / image_lock.LOCK).values()
+        for pin in pins.read(root / pins.LOCK).values()
         if pin.digest is not None
     }
 
@@ -26,18 +26,18 @@ def find(
     wanted: Mapping[str, str],
     pinned: Mapping[str, str],
     local: Callable[[str, str], LocalImage] = find_image,
-) -> dict[str, Picture]:
+) -> dict[str, MonitoringImage]:
     """An image for each program: what `pinned` says of its name, else one that is here.
 
     `wanted` are names by program, `pinned` references with a digest by name. Raises FleetError with all that are
     neither, and what to do.
     """
-    found: dict[str, Picture] = {}
+    found: dict[str, MonitoringImage] = {}
     missing: list[str] = []
     for program, name in wanted.items():
         reference = name if DIGEST in name else pinned.get(name)
         if reference is not None:
-            found[program] = Picture(reference)
+            found[program] = MonitoringImage(reference)
             continue
         try:
             image = local(name, program)
@@ -46,7 +46,7 @@ def find(
                 raise
             missing.append(name)
         else:
-            found[program] = Picture(image.release_tag, image)
+            found[program] = MonitoringImage(image.release_tag, image)
     if missing:
         raise FleetError(
             f"no image {', '.join(missing)} here: pull it (docker pull …), and it is sent to the hosts; or pin it by "

@@ -18,7 +18,14 @@ from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Inventory
 from fleet.inventory.secrets import GRAFANA, Secrets
-from fleet.monitoring import render as monitoring
+from fleet.monitoring.render import (
+    SECRETS,
+    TARGETS,
+    base_configuration,
+    mail_relay,
+    render_configuration,
+    webhook_secrets,
+)
 from fleet.release import compose
 from fleet.release.config_hash import LENGTH, config_hash
 
@@ -37,7 +44,7 @@ _IMAGE = re.compile(r"\$\{(VOXYARD_[A-Z_]+_IMAGE):-([^}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class MonitoringImage:
     """An image of one of the programs: one that is here and is sent, or one that the host pulls by its digest."""
 
     reference: str  # what the compose file names on the host
@@ -60,7 +67,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class MonitoringManifest:
     """Manifest of a release (release.json): enough to go back to it with what is on the host."""
 
     id: str
@@ -75,12 +82,12 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class MonitoringRelease:
     """A manifest with its files and images; the same content always has the same id."""
 
-    manifest: Manifest
+    manifest: MonitoringManifest
     files: tuple[tuple[str, bytes], ...]
-    pictures: tuple[Picture, ...]
+    program_images: tuple[MonitoringImage, ...]
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
@@ -105,7 +112,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Supplies:
+class MonitoringInputs:
     """Local files that go into a release, whichever the host is."""
 
     files: Mapping[str, bytes]  # as they are on the host
@@ -133,7 +140,7 @@ class Supplies:
         return found
 
 
-def gather(root: Path, site: Path) -> Supplies:
+def read_inputs(root: Path, site: Path) -> MonitoringInputs:
     """Read the repository `root`, and what the operator adds in the directory `site`, which need not be there.
 
     There: rules/*.yaml and targets/*.yaml for Prometheus, compose.yaml, merged after ours, and monitoring.env with
@@ -142,55 +149,64 @@ def gather(root: Path, site: Path) -> Supplies:
     files: dict[str, bytes] = {}
     for name, source in _OURS.items():
         files |= _ours(root / source, name)
-    for name, folder in (("prometheus/site", site / "rules"), (monitoring.TARGETS, site / "targets")):
+    for name, folder in (("prometheus/site", site / "rules"), (TARGETS, site / "targets")):
         files |= _read(folder, name) if folder.is_dir() else {}
     sources = {COMPOSE_FILE: root / "deploy/compose/monitoring.yaml", SITE_FILE: site / "compose.yaml"}
     texts = {name: path.read_bytes() for name, path in sources.items() if name == COMPOSE_FILE or path.is_file()}
-    _refuse_strangers(texts)
+    _refuse_unknown_services(texts)
     known = compose.variables([compose.parse(content, name) for name, content in texts.items()])
-    alertmanager = monitoring.base(root / "deploy/alertmanager/alertmanager.yml")
-    return Supplies(files, texts, alertmanager, _variables(site / "monitoring.env", known))
+    alertmanager = base_configuration(root / "deploy/alertmanager/alertmanager.yml")
+    return MonitoringInputs(files, texts, alertmanager, _variables(site / "monitoring.env", known))
 
 
 def render(
-    inventory: Inventory, supplies: Supplies, secrets: Secrets, pictures: Mapping[str, Picture], uid: int, gid: int
-) -> Release:
-    """The release of a monitoring host, whose login is `uid` and `gid`; `pictures` by program.
+    inventory: Inventory,
+    inputs: MonitoringInputs,
+    secrets: Secrets,
+    program_images: Mapping[str, MonitoringImage],
+    uid: int,
+    gid: int,
+) -> MonitoringRelease:
+    """The release of a monitoring host, whose login is `uid` and `gid`; `program_images` by program.
 
     Raises FleetError for a secret that is missing, or files that are none.
     """
-    programs = supplies.programs
+    programs = inputs.programs
     owned = _secrets(inventory, secrets, programs)
-    relay, made = monitoring.mail_relay(secrets.of("alertmanager"))
+    relay, made = mail_relay(secrets.of("alertmanager"))
     owned["alertmanager"] |= made
-    files = dict(supplies.files)
-    for name, content in monitoring.render(inventory, supplies.alertmanager, relay).items():
+    files = dict(inputs.files)
+    for name, content in render_configuration(inventory, inputs.alertmanager, relay).items():
         if name in files:
             raise FleetError(f"site/targets/{Path(name).name}: this file is made from the inventory: take another name")
         files[name] = content
-    texts = dict(supplies.compose)
+    texts = dict(inputs.compose)
     if own := _alertmanagers_secrets(owned["alertmanager"]):
         texts[HOST_FILE] = own
-    variables = {**supplies.variables, "VOXYARD_UID": str(uid), "VOXYARD_GID": str(gid)}
-    made_of = _programs(programs, texts, variables, files, owned, pictures)
-    variables |= {f"VOXYARD_{_upper(name)}_IMAGE": picture.reference for name, picture in pictures.items()}
+    variables = {**inputs.variables, "VOXYARD_UID": str(uid), "VOXYARD_GID": str(gid)}
+    made_of = _programs(programs, texts, variables, files, owned, program_images)
+    variables |= {
+        f"VOXYARD_{_upper(name)}_IMAGE": program_image.reference for name, program_image in program_images.items()
+    }
     left_out = dict.fromkeys(compose.parse(texts[COMPOSE_FILE], COMPOSE_FILE)["services"], "none")
     configs = left_out | {each.name: each.config for each in made_of}
     variables |= {f"VOXYARD_{_upper(name)}_CONFIG": config for name, config in configs.items()}
     files |= texts
     release = _digest({**files, "": json.dumps([variables, [each.config for each in made_of]]).encode()})
     files[ENVIRONMENT_FILE] = _environment({"VOXYARD_RELEASE": release, **variables})
-    manifest = Manifest(release, tuple(texts), made_of, frozenset(_targets(files)), frozenset(_groups(files)))
+    manifest = MonitoringManifest(release, tuple(texts), made_of, frozenset(_targets(files)), frozenset(_groups(files)))
     files[MANIFEST_FILE] = _written(manifest)
     held = {name: value for values in owned.values() for name, value in values.items()}
-    return Release(manifest, tuple(sorted(files.items())), tuple(dict.fromkeys(pictures.values())), held)
+    return MonitoringRelease(
+        manifest, tuple(sorted(files.items())), tuple(dict.fromkeys(program_images.values())), held
+    )
 
 
-def parse(text: str | bytes) -> Manifest:
+def parse(text: str | bytes) -> MonitoringManifest:
     """The manifest that is in a release.json. Raises FleetError for one that is not understood."""
     try:
         found = json.loads(text)
-        return Manifest(
+        return MonitoringManifest(
             str(found["id"]),
             tuple(found["compose_files"]),
             tuple(Program(name, **each) for name, each in found["programs"].items()),
@@ -203,7 +219,7 @@ def parse(text: str | bytes) -> Manifest:
         ) from None
 
 
-def _written(manifest: Manifest) -> bytes:
+def _written(manifest: MonitoringManifest) -> bytes:
     document = {
         "id": manifest.id,
         "compose_files": manifest.compose_files,
@@ -222,15 +238,15 @@ def _programs(
     variables: Mapping[str, str],
     files: Mapping[str, bytes],
     secrets: Mapping[str, Mapping[str, bytes]],
-    pictures: Mapping[str, Picture],
+    program_images: Mapping[str, MonitoringImage],
 ) -> tuple[Program, ...]:
     plain = {name: value for name, value in variables.items() if not name.endswith(("_IMAGE", "_CONFIG"))}
     found = []
     for name in names:
-        picture = pictures.get(name)
+        program_image = program_images.get(name)
         config = config_hash(
             name,
-            picture.identity if picture else "",
+            program_image.identity if program_image else "",
             compose=tuple(texts.items()),
             environment=plain,
             files={},
@@ -239,13 +255,13 @@ def _programs(
         if name in READ_AT_START:
             config = _digest({"": config.encode(), **_below(files, READ_AT_START[name])})
         again = _digest(_below(files, RELOADED[name])) if name in RELOADED else ""
-        found.append(Program(name, config, again, picture.reference if picture else ""))
+        found.append(Program(name, config, again, program_image.reference if program_image else ""))
     return tuple(found)
 
 
 def _secrets(inventory: Inventory, secrets: Secrets, programs: tuple[str, ...]) -> dict[str, dict[str, bytes]]:
     """The secrets by program. Raises FleetError for one that is not there."""
-    wanted: dict[str, tuple[str, ...]] = {"alertmanager": monitoring.webhook_secrets(inventory)}
+    wanted: dict[str, tuple[str, ...]] = {"alertmanager": webhook_secrets(inventory)}
     if "grafana" in programs:
         wanted["grafana"] = (GRAFANA,)
     for program, names in wanted.items():
@@ -260,7 +276,7 @@ def _secrets(inventory: Inventory, secrets: Secrets, programs: tuple[str, ...]) 
 def _alertmanagers_secrets(secrets: Mapping[str, bytes]) -> bytes | None:
     if not secrets:
         return None
-    mounts = [{"source": name, "target": str(monitoring.SECRETS / name)} for name in sorted(secrets)]
+    mounts = [{"source": name, "target": str(SECRETS / name)} for name in sorted(secrets)]
     document = {
         "services": {"alertmanager": {"secrets": mounts}},
         "secrets": {name: {"file": f"../../secrets/{name}"} for name in sorted(secrets)},
@@ -272,7 +288,7 @@ def _alertmanagers_secrets(secrets: Mapping[str, bytes]) -> bytes | None:
 def _targets(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
     """Job and instance of each target that a file of ours names; a site's own files are the site's."""
     for job in ("exporter", "trainer", "bark", "node"):
-        for group in yaml.safe_load(files[f"{monitoring.TARGETS}/{job}.yaml"]):
+        for group in yaml.safe_load(files[f"{TARGETS}/{job}.yaml"]):
             yield from ((job, group["labels"]["host"]) for _ in group["targets"])
 
 
@@ -304,13 +320,13 @@ def _read(path: Path, name: str) -> dict[str, bytes]:
         raise FleetError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _refuse_strangers(texts: Mapping[str, bytes]) -> None:
+def _refuse_unknown_services(texts: Mapping[str, bytes]) -> None:
     """Raises FleetError for a service of the site that is none of ours: nothing is known of how it should be."""
     ours = compose.parse(texts[COMPOSE_FILE], COMPOSE_FILE)["services"]
     more = compose.parse(texts[SITE_FILE], SITE_FILE).get("services") or {} if SITE_FILE in texts else {}
-    if strangers := [name for name in more if name not in ours]:
+    if unknown := [name for name in more if name not in ours]:
         raise FleetError(
-            f"site/compose.yaml: {', '.join(strangers)}: it may change {', '.join(ours)}, and take one out with "
+            f"site/compose.yaml: {', '.join(unknown)}: it may change {', '.join(ours)}, and take one out with "
             "`!reset null`; what else runs on the host belongs into a compose project of its own"
         )
 

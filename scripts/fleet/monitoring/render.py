@@ -68,7 +68,7 @@ def mail_relay(secrets: Mapping[str, bytes]) -> tuple[MailRelay, Mapping[str, by
     return relay, {MAIL_PASSWORD: unquote(found.password).encode()} if found.password else {}
 
 
-def base(path: Path) -> Mapping[str, Any]:
+def base_configuration(path: Path) -> Mapping[str, Any]:
     """The Alertmanager configuration of the repository, without receivers. Raises FleetError where it cannot be."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -79,10 +79,12 @@ def base(path: Path) -> Mapping[str, Any]:
     return document
 
 
-def render(inventory: Inventory, alertmanager: Mapping[str, Any], relay: MailRelay | None = None) -> dict[str, bytes]:
+def render_configuration(
+    inventory: Inventory, alertmanager: Mapping[str, Any], relay: MailRelay | None = None
+) -> dict[str, bytes]:
     """The files that the inventory decides, by their paths on the monitoring host.
 
-    `alertmanager` is what `base` gives; the relay is asked for only where somebody is to get mail.
+    `alertmanager` is what `base_configuration` gives; the relay is asked for only where somebody is to get mail.
     Raises FleetError for a receiver whose secret lies where Alertmanager's container does not see it.
     """
     # A file without any group would leave Prometheus with the targets that it had: a group without targets does not.
@@ -94,7 +96,7 @@ def render(inventory: Inventory, alertmanager: Mapping[str, Any], relay: MailRel
 
 
 def webhook_secrets(inventory: Inventory) -> tuple[str, ...]:
-    """The names of the secrets that the receivers of the inventory need. Raises FleetError as `render` does."""
+    """Names of the secrets that the receivers of the inventory need. Raises FleetError as render_configuration does."""
     files = [_secret(each.webhook_url_file, each.name) for each in inventory.alert_receivers if each.webhook_url_file]
     return tuple(dict.fromkeys(PurePosixPath(file).name for file in files))
 
@@ -135,15 +137,15 @@ def _alertmanager(
 ) -> Mapping[str, Any]:
     receivers = tuple(receivers)
     everyone = [each for each in receivers if each.name != WATCHDOG]
-    watchers = [each for each in receivers if each.name == WATCHDOG]
+    monitoring_hosts = [each for each in receivers if each.name == WATCHDOG]
     result: dict[str, Any] = copy.deepcopy(dict(document))
-    if not watchers:
+    if not monitoring_hosts:
         for route in result["route"]["routes"]:
             if route["receiver"] == WATCHDOG:
                 route["repeat_interval"] = DAILY
     if any(each.email for each in receivers):
         result = {"global": _relay(relay), **result}
-    heard = {"operators": everyone, WATCHDOG: watchers or everyone}
+    heard = {"operators": everyone, WATCHDOG: monitoring_hosts or everyone}
     result["receivers"] = [
         {**receiver, **_channels(heard.get(receiver["name"], ()), resolved=receiver["name"] != WATCHDOG)}
         for receiver in result["receivers"]

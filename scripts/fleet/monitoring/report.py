@@ -8,10 +8,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from fleet.errors import FleetError
-from fleet.monitoring.state import Change
+from fleet.monitoring.state import MonitoringChange
 
 
-def changes_table(changes: Mapping[str, Change]) -> Table:
+def changes_table(changes: Mapping[str, MonitoringChange]) -> Table:
     """A row a step."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("host", no_wrap=True)
@@ -23,7 +23,7 @@ def changes_table(changes: Mapping[str, Change]) -> Table:
 
 
 def document(
-    names: Sequence[str], changes: Mapping[str, Change], failures: Mapping[str, FleetError], *, done: bool
+    names: Sequence[str], changes: Mapping[str, MonitoringChange], failures: Mapping[str, FleetError], *, done: bool
 ) -> dict[str, object]:
     """`ok`, `changes`, and `hosts` with name, `error` (a text or null), both releases, `steps` and `done`."""
     hosts: list[dict[str, object]] = []

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from fleet.audit import Entry, record
+from fleet.audit import AuditEntry, record
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.archive import ImageCache
 from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
@@ -15,8 +15,8 @@ from fleet.monitoring import commands
 from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT, ask, request
 from fleet.monitoring.check import CONFIGURATION, refusal
 from fleet.monitoring.gate import pass_gate
-from fleet.monitoring.release import Manifest, Release
-from fleet.monitoring.state import Change, change, read_manifest, read_state
+from fleet.monitoring.release import MonitoringManifest, MonitoringRelease
+from fleet.monitoring.state import MonitoringChange, plan_change, read_manifest, read_state
 from fleet.rollout.commands import PULL_SECONDS, write_secrets
 from fleet.rollout.health_gate import Clock
 from fleet.rollout.transfer import Transfer, secrets_archive
@@ -34,7 +34,7 @@ _TOOLS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class MonitoringRollout:
     """Makes one host have what it should."""
 
     host: str
@@ -43,45 +43,47 @@ class Rollout:
     min_healthy_seconds: float = MIN_HEALTHY_SECONDS
     clock: Clock = field(default_factory=Clock)
 
-    def carry_out(self, release: Release) -> Change:
+    def apply(self, release: MonitoringRelease) -> MonitoringChange:
         """Compare, and do what differs; what was done, which may be nothing.
 
         Raises HostFailedError when something fails; the release before it runs again then.
         """
-        planned = change(release, read_state(self.session, self.host, release.id))
+        planned = plan_change(release, read_state(self.session, self.host, release.id))
         if planned.nothing:
             return planned
         with locked(self.session, self.host, f"monitoring {release.id}"):
-            planned = change(release, read_state(self.session, self.host, release.id))
+            planned = plan_change(release, read_state(self.session, self.host, release.id))
             before = planned.current or ""
             try:
-                self._bring(planned)
+                self._transfer(planned)
             except FleetError as error:
                 self._record(before, before, "failed", str(error))
                 raise
             try:
-                self._switch(planned)
+                self._restart_and_check(planned)
             except FleetError as error:
-                back = self._go_back(planned)
+                back = self._roll_back(planned)
                 self._record(release.id, before, "rolled back" if back else "failed", str(error))
                 raise
-            self._forget(planned)
+            self._clean_up(planned)
             self._record(before, release.id, "ok")
         return planned
 
-    def _bring(self, planned: Change) -> None:
+    def _transfer(self, planned: MonitoringChange) -> None:
         """Everything that is there before anything that runs is touched."""
         release = planned.release
         transfer = Transfer(self.host, self.session, self.cache)
-        for shipment in planned.shipments:
-            transfer.image(shipment)
-        for picture in planned.pulls:
-            log.info("%s: pulling %s", self.host, picture.reference)
-            self._do(Command("pull", f"docker pull --quiet '{picture.reference}'", PULL_SECONDS), "pull an image")
+        for image_transfer in planned.image_transfers:
+            transfer.image(image_transfer)
+        for program_image in planned.pulls:
+            log.info("%s: pulling %s", self.host, program_image.reference)
+            self._run_checked(
+                Command("pull", f"docker pull --quiet '{program_image.reference}'", PULL_SECONDS), "pull an image"
+            )
         if planned.write:
             log.info("%s: writing monitoring %s", self.host, release.id)
             command = commands.write(release.id, release.checksums)
-            self._must("write monitoring", self.session.send(command, [release.archive()]))
+            self._require_ok("write monitoring", self.session.send(command, [release.archive()]))
         for program, (tool, words, file) in _TOOLS.items():
             if (wanted := release.manifest.program(program)) is not None:
                 arguments = [*words, f"{commands.INSIDE}/{release.id}/{file}"]
@@ -91,28 +93,28 @@ class Rollout:
                     said = refusal(f"{answer.out}\n{answer.err}").replace(f"{commands.INSIDE}/{release.id}/", "")
                     raise HostFailedError(f"{self.host}: {program} would refuse its configuration: {said}")
 
-    def _switch(self, planned: Change) -> None:
+    def _restart_and_check(self, planned: MonitoringChange) -> None:
         """Switches the programs to the new files; recreates those that differ. Ends when all are healthy."""
         release = planned.release
         if planned.secrets:
             log.info("%s: writing secrets: %s", self.host, ", ".join(planned.secrets))
             sent = self.session.send(write_secrets(), [secrets_archive(planned.secrets)])
-            self._must("write the secrets", sent)
-        self._do(commands.point("live", release.id), "change the link live")
+            self._require_ok("write the secrets", sent)
+        self._run_checked(commands.point("live", release.id), "change the link live")
         for name in planned.removals:
             log.info("%s: stopping %s", self.host, name)
-            self._do(commands.remove(name), f"stop {name}")
+            self._run_checked(commands.remove(name), f"stop {name}")
         self._start(release.manifest, planned.starts)
         self._reload(planned.reloads)
         self._gate(release.manifest, planned.starts)
-        self._do(commands.point("current", release.id), "change the link current")
+        self._run_checked(commands.point("current", release.id), "change the link current")
 
-    def _start(self, manifest: Manifest, names: Collection[str]) -> None:
+    def _start(self, manifest: MonitoringManifest, names: Collection[str]) -> None:
         for name in [each.name for each in manifest.programs if each.name in names]:
             log.info("%s: starting %s", self.host, name)
-            self._do(commands.start(manifest.id, manifest.compose_files, name), f"start {name}")
+            self._run_checked(commands.start(manifest.id, manifest.compose_files, name), f"start {name}")
 
-    def _gate(self, manifest: Manifest, started: Collection[str]) -> None:
+    def _gate(self, manifest: MonitoringManifest, started: Collection[str]) -> None:
         pass_gate(
             self.host, self.session, manifest, self.clock,
             started=started, min_healthy_seconds=self.min_healthy_seconds,
@@ -125,7 +127,7 @@ class Rollout:
             if not found.good:
                 raise HostFailedError(f"{self.host}: {name} refuses its configuration: {found.body.strip()[:1000]}")
 
-    def _go_back(self, planned: Change) -> bool:
+    def _roll_back(self, planned: MonitoringChange) -> bool:
         """Rolls back to the former release from what is on the host; True where there was one, and it runs."""
         before = planned.before
         if before is None or read_manifest(self.session, before.id) is None:
@@ -133,28 +135,28 @@ class Rollout:
             return False
         log.warning("%s: going back to monitoring %s", self.host, before.id)
         try:
-            self._do(commands.restore_secrets(planned.secrets), "put the secrets back")
-            self._do(commands.point("live", before.id), "change the link live")
+            self._run_checked(commands.restore_secrets(planned.secrets), "put the secrets back")
+            self._run_checked(commands.point("live", before.id), "change the link live")
             again = {*planned.starts, *planned.removals}
             self._start(before, again)
             self._reload([name for name in planned.reloads if before.program(name) is not None])
             self._gate(before, again)
-            self._do(commands.point("current", before.id), "change the link current")
+            self._run_checked(commands.point("current", before.id), "change the link current")
         except FleetError as error:
             log.warning("%s: monitoring %s does not run again: %s", self.host, before.id, error)
             return False
         return True
 
-    def _forget(self, planned: Change) -> None:
+    def _clean_up(self, planned: MonitoringChange) -> None:
         """Removes what is no longer needed; that it stays is no failure."""
         try:
             if planned.secrets:
-                self._do(commands.forget_secrets(planned.secrets), "forget the old secrets")
+                self._run_checked(commands.forget_secrets(planned.secrets), "forget the old secrets")
             self._prune(planned)
         except FleetError as error:
             log.warning("%s", error)
 
-    def _prune(self, planned: Change) -> None:
+    def _prune(self, planned: MonitoringChange) -> None:
         listed = commands.releases_there()
         there = self.session.run([listed])[listed.name].out.split()
         kept = list(dict.fromkeys([planned.release.id, *([planned.current] if planned.current else []), *there]))
@@ -166,17 +168,17 @@ class Rollout:
         needed, gone = (self.session.run([name])[name.name].out.split() for name in names)
         unneeded = [name for name in gone if (name not in needed and name.startswith("voxyard-")) or "@" in name]
         log.info("%s: removing %s", self.host, ", ".join([*old, *unneeded]))
-        self._do(commands.prune(old, unneeded), "remove what is old")
+        self._run_checked(commands.prune(old, unneeded), "remove what is old")
 
     def _record(self, before: str, after: str, result: str, note: str = "") -> None:
         try:
-            record(self.session, self.host, Entry("monitoring", before, after, result, note))
+            record(self.session, self.host, AuditEntry("monitoring", before, after, result, note))
         except FleetError as error:
             log.warning("%s", error)
 
-    def _do(self, command: Command, what: str) -> None:
-        self._must(what, self.session.run([command])[command.name])
+    def _run_checked(self, command: Command, what: str) -> None:
+        self._require_ok(what, self.session.run([command])[command.name])
 
-    def _must(self, what: str, answer: Answer) -> None:
+    def _require_ok(self, what: str, answer: Answer) -> None:
         if not answer.ok:
-            raise HostFailedError(f"{self.host} could not {what}: {answer.said}")
+            raise HostFailedError(f"{self.host} could not {what}: {answer.message}")

@@ -25,12 +25,12 @@ LONGEST_SECONDS = 2 * 3600.0
 class Silence:
     """A silence that an Alertmanager holds."""
 
-    watcher: str  # the monitoring host's name
+    monitoring_host: str  # the monitoring host's name
     host: str  # whose alerts it silences
     id: str
 
 
-class Silencer:
+class AlertmanagerSilencer:
     """Makes and ends silences on all hosts with the role monitoring.
 
     What is done to a host does not wait for its alerts: where an Alertmanager cannot be had, that is said, and the
@@ -45,12 +45,12 @@ class Silencer:
         longest_seconds: float = LONGEST_SECONDS,
     ) -> None:
         """`hosts` are all of the inventory, not only those on which work is done."""
-        self._watchers = [host for host in hosts if "monitoring" in host.roles]
+        self._monitoring_hosts = [host for host in hosts if "monitoring" in host.roles]
         self._connect, self._longest = connect, longest_seconds
-        self._said = False
+        self._told_no_monitoring = False
 
     @contextmanager
-    def quiet(self, hosts: Sequence[str], reason: str) -> Iterator[tuple[Silence, ...]]:
+    def silenced(self, hosts: Sequence[str], reason: str) -> Iterator[tuple[Silence, ...]]:
         """Alerts of these hosts, by their names, are silenced for the time of the block."""
         silences = self.begin(hosts, reason)
         try:
@@ -60,36 +60,40 @@ class Silencer:
 
     def begin(self, hosts: Sequence[str], reason: str) -> tuple[Silence, ...]:
         """Silence the alerts of these hosts; what could not be done is said, and left out of the answer."""
-        if not self._watchers and not self._said:
+        if not self._monitoring_hosts and not self._told_no_monitoring:
             log.info("alerts are not silenced: no host of the inventory has the role monitoring")
-            self._said = True
-        return tuple(silence for watcher in self._watchers for silence in self._begin_on(watcher, hosts, reason))
+            self._told_no_monitoring = True
+        return tuple(
+            silence
+            for monitoring_host in self._monitoring_hosts
+            for silence in self._begin_on(monitoring_host, hosts, reason)
+        )
 
     def end(self, silences: Sequence[Silence]) -> None:
         """End these silences; one that cannot be ended is said, and ends by itself later."""
-        for watcher in self._watchers:
-            if mine := [each for each in silences if each.watcher == watcher.name]:
-                self._end_on(watcher, mine)
+        for monitoring_host in self._monitoring_hosts:
+            if mine := [each for each in silences if each.monitoring_host == monitoring_host.name]:
+                self._end_on(monitoring_host, mine)
 
-    def _begin_on(self, watcher: Host, hosts: Sequence[str], reason: str) -> list[Silence]:
+    def _begin_on(self, monitoring_host: Host, hosts: Sequence[str], reason: str) -> list[Silence]:
         made: list[Silence] = []
         try:
-            with self._connect(watcher) as session:
+            with self._connect(monitoring_host) as session:
                 now = CLOCK.read(session.run([CLOCK.command])[CLOCK.name])  # by its clock, not by ours
                 if not isinstance(now, float):
-                    raise FleetError(f"its clock: {now.why}")
+                    raise FleetError(f"its clock: {now.reason}")
                 for name in hosts:
                     silence = _make(session, name, reason, now, self._longest)
-                    made.append(Silence(watcher.name, name, silence))  # at once: what is made is to be ended
+                    made.append(Silence(monitoring_host.name, name, silence))  # at once: what is made is to be ended
         except FleetError as error:
             missed = ", ".join(name for name in hosts if name not in {each.host for each in made})
-            log.warning("alerts of %s are not silenced on %s: %s", missed, watcher.name, error)
+            log.warning("alerts of %s are not silenced on %s: %s", missed, monitoring_host.name, error)
         return made
 
-    def _end_on(self, watcher: Host, silences: Sequence[Silence]) -> None:
+    def _end_on(self, monitoring_host: Host, silences: Sequence[Silence]) -> None:
         left = {each.id: each.host for each in silences}
         try:
-            with self._connect(watcher) as session:
+            with self._connect(monitoring_host) as session:
                 for silence in silences:
                     _expire(session, silence.id)
                     del left[silence.id]
@@ -98,7 +102,7 @@ class Silencer:
                 "alerts of %s stay silenced on %s for up to %.0f minutes: %s. To end it there: docker exec "
                 "voxyard-monitoring-alertmanager-1 amtool --alertmanager.url=http://127.0.0.1:%d silence expire %s",
                 ", ".join(left.values()),
-                watcher.name,
+                monitoring_host.name,
                 self._longest / 60,
                 error,
                 ALERTMANAGER_PORT,

@@ -10,14 +10,14 @@ from typing import Any
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Fact, Unknown
 from fleet.monitoring import commands
-from fleet.monitoring.release import RELOADED, Manifest, Picture, Release, parse
-from fleet.rollout.change_plan import Shipment, layers_there
+from fleet.monitoring.release import RELOADED, MonitoringImage, MonitoringManifest, MonitoringRelease, parse
+from fleet.rollout.change_plan import ImageTransfer, layers_present
 from fleet.rollout.host_state import CONTAINERS, IMAGES, SECRETS, HostImage, ServiceContainer
 from fleet.ssh.connection_pool import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class ContainerUser:
     """As whom the programs run."""
 
     uid: int
@@ -25,12 +25,12 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class MonitoringState:
     """A monitoring host as it is found."""
 
     live: str | None  # the release whose files the programs read
     current: str | None  # the release that was last found good
-    manifest: Manifest | None  # of the current release
+    manifest: MonitoringManifest | None  # of the current release
     whole: bool  # the wanted release's files are there as they were written
     checksums: Mapping[str, str]  # of the current release's files, by name
     images: tuple[HostImage, ...]
@@ -44,14 +44,14 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MonitoringChange:
     """Changes to make on one host; none, where `nothing` is true."""
 
-    release: Release
+    release: MonitoringRelease
     current: str | None
-    before: Manifest | None  # of the current release
-    shipments: tuple[Shipment, ...] = ()
-    pulls: tuple[Picture, ...] = ()
+    before: MonitoringManifest | None  # of the current release
+    image_transfers: tuple[ImageTransfer, ...] = ()
+    pulls: tuple[MonitoringImage, ...] = ()
     write: bool = False
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # those that are not there so
     starts: Mapping[str, str] = field(default_factory=dict)  # programs whose container is made anew, and why
@@ -63,7 +63,7 @@ class Change:
     @property
     def nothing(self) -> bool:
         """True where the host is as it should be."""
-        steps = (self.shipments, self.pulls, self.write, self.secrets, self.starts, self.removals, self.publish)
+        steps = (self.image_transfers, self.pulls, self.write, self.secrets, self.starts, self.removals, self.publish)
         return not any(steps)
 
     def lines(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class Change:
         return tuple(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield from map(str, self.shipments)
+        yield from map(str, self.image_transfers)
         yield from (f"pull image {each.reference}" for each in self.pulls)
         if self.write:
             yield f"write monitoring {self.release.id}"
@@ -81,17 +81,17 @@ class Change:
         if self.secrets:
             yield f"write secrets: {', '.join(self.secrets)}"  # their names alone
         yield from (f"stop {name}: it is not wanted any more" for name in self.removals)
-        yield from (f"start {name}: {why}" for name, why in self.starts.items())
+        yield from (f"start {name}: {reason}" for name, reason in self.starts.items())
         yield from (f"reload {name}" for name in self.reloads)
         if self.publish:
             yield f"make {self.release.id} the current one, after {self.current or 'none'}"
 
 
-def read_login(session: Session, host: str) -> Login:
+def read_container_user(session: Session, host: str) -> ContainerUser:
     """Login on the host. Raises HostFailedError, also for root: the programs would run as root."""
     found = _IDENTITY.among(session.run([_IDENTITY.command]))
     if isinstance(found, Unknown):
-        raise HostFailedError(f"{host}: its login cannot be read: {found.why}")
+        raise HostFailedError(f"{host}: its login cannot be read: {found.reason}")
     if found.uid == 0:
         raise HostFailedError(
             f"{host}: its login is root, and the programs run as the login: give it a user of its own in the group "
@@ -100,7 +100,7 @@ def read_login(session: Session, host: str) -> Login:
     return found
 
 
-def read_state(session: Session, host: str, release: str) -> State:
+def read_state(session: Session, host: str, release: str) -> MonitoringState:
     """Ask the host, beside the release that it should have. Raises HostFailedError."""
     changed = Fact("changed", commands.changed(release).text, lambda text: text.split())
     facts: tuple[Fact[Any], ...] = (_LIVE, _CURRENT, _MANIFEST, _CHECKSUMS, changed, IMAGES, SECRETS, _PROGRAMS)
@@ -108,8 +108,8 @@ def read_state(session: Session, host: str, release: str) -> State:
     found: dict[str, Any] = {fact.name: fact.among(answers) for fact in facts}
     for name, value in found.items():
         if isinstance(value, Unknown):
-            raise HostFailedError(f"{host}: its {name} cannot be read: {value.why}")
-    return State(
+            raise HostFailedError(f"{host}: its {name} cannot be read: {value.reason}")
+    return MonitoringState(
         live=found[_LIVE.name],
         current=found[_CURRENT.name],
         manifest=found[_MANIFEST.name],
@@ -121,7 +121,7 @@ def read_state(session: Session, host: str, release: str) -> State:
     )
 
 
-def read_manifest(session: Session, release: str) -> Manifest | None:
+def read_manifest(session: Session, release: str) -> MonitoringManifest | None:
     """Manifest of a release on the host; None where it is not there, or not understood."""
     command = commands.manifest(release)
     try:
@@ -136,22 +136,24 @@ def read_containers(session: Session, host: str) -> tuple[ServiceContainer, ...]
     """The containers of monitoring. Raises HostFailedError."""
     found = _PROGRAMS.among(session.run([_PROGRAMS.command]))
     if isinstance(found, Unknown):
-        raise HostFailedError(f"{host}: its containers cannot be read: {found.why}")
+        raise HostFailedError(f"{host}: its containers cannot be read: {found.reason}")
     return found
 
 
-def change(release: Release, state: State) -> Change:
+def plan_change(release: MonitoringRelease, state: MonitoringState) -> MonitoringChange:
     """Change that brings the host to `release`."""
     names = {each.name for each in release.manifest.programs}
-    starts = {each.name: why for each in release.manifest.programs if (why := _why_anew(release, each.name, state))}
+    starts = {
+        each.name: reason for each in release.manifest.programs if (reason := _start_reason(release, each.name, state))
+    }
     publish = not (state.live == state.current == release.id)
-    return Change(
+    return MonitoringChange(
         release=release,
         current=state.current,
         before=state.manifest,
-        shipments=tuple(_shipments(release, state)),
+        image_transfers=tuple(_image_transfers(release, state)),
         pulls=tuple(
-            each for each in release.pictures if each.local is None and not _named(each.reference, state.images)
+            each for each in release.program_images if each.local is None and not _named(each.reference, state.images)
         ),
         write=not state.whole,
         secrets={name: value for name, value in release.secrets.items() if not _has(state, name, value)},
@@ -163,7 +165,7 @@ def change(release: Release, state: State) -> Change:
     )
 
 
-def _why_anew(release: Release, name: str, state: State) -> str | None:
+def _start_reason(release: MonitoringRelease, name: str, state: MonitoringState) -> str | None:
     wanted, container = release.manifest.program(name), state.container(name)
     if container is None or wanted is None:
         return "it is not there"
@@ -171,10 +173,10 @@ def _why_anew(release: Release, name: str, state: State) -> str | None:
         return f"its configuration is {container.config or 'unknown'}, {wanted.config} is wanted"
     if container.starting or (container.state == "running" and container.health in ("healthy", None)):
         return None
-    return f"it is {container.said}"
+    return f"it is {container.description}"
 
 
-def _reloads(release: Release, state: State, starts: Mapping[str, str]) -> Iterator[str]:
+def _reloads(release: MonitoringRelease, state: MonitoringState, starts: Mapping[str, str]) -> Iterator[str]:
     """The programs that read their files again: those whose files differ, or all where that is not known."""
     touched = state.live == release.id and not state.whole  # somebody changed what they read now
     cut = state.live != state.current  # the last attempt did not come to its end
@@ -186,23 +188,23 @@ def _reloads(release: Release, state: State, starts: Mapping[str, str]) -> Itera
             yield name
 
 
-def _shipments(release: Release, state: State) -> Iterator[Shipment]:
-    for picture in release.pictures:
-        image = picture.local
-        there = _named(picture.reference, state.images)
+def _image_transfers(release: MonitoringRelease, state: MonitoringState) -> Iterator[ImageTransfer]:
+    for program_image in release.program_images:
+        image = program_image.local
+        there = _named(program_image.reference, state.images)
         if image is not None and (there is None or there.layers != image.layers):
-            yield Shipment(image, layers_there(image, state.images))
+            yield ImageTransfer(image, layers_present(image, state.images))
 
 
 def _named(reference: str, images: tuple[HostImage, ...]) -> HostImage | None:
     return next((each for each in images if reference in each.names), None)
 
 
-def _has(state: State, name: str, value: bytes) -> bool:
+def _has(state: MonitoringState, name: str, value: bytes) -> bool:
     return state.secrets.get(name) == ("600", hashlib.sha256(value).hexdigest())
 
 
-def _files(release: Release, state: State) -> Iterator[str]:
+def _files(release: MonitoringRelease, state: MonitoringState) -> Iterator[str]:
     """Files that differ; release.json and the environment are written by us and differ always."""
     wanted, there = release.checksums, state.checksums
     for name in sorted({*wanted, *there}):
@@ -214,16 +216,16 @@ def _files(release: Release, state: State) -> Iterator[str]:
             yield f"  other {name}"
 
 
-def _login(text: str) -> Login:
+def _container_user(text: str) -> ContainerUser:
     uid, gid = text.split()
-    return Login(int(uid), int(gid))
+    return ContainerUser(int(uid), int(gid))
 
 
 def _name(text: str) -> str | None:
     return text.strip().rpartition("/")[2] or None
 
 
-def _manifest(text: str) -> Manifest | None:
+def _manifest(text: str) -> MonitoringManifest | None:
     try:
         return parse(text) if text.strip() else None
     except FleetError:
@@ -235,7 +237,7 @@ def _sums(text: str) -> Mapping[str, str]:
     return {name: checksum for checksum, _, name in rows}
 
 
-_IDENTITY = Fact("identity", commands.identity().text, _login)
+_IDENTITY = Fact("identity", commands.identity().text, _container_user)
 _LIVE = Fact("live", commands.link("live").text, _name)
 _CURRENT = Fact("current", commands.link("current").text, _name)
 _MANIFEST = Fact("manifest", commands.manifest("current").text, _manifest)

@@ -37,13 +37,13 @@ class Artefact:
         return f"{self.kind}-{self.id}"
 
 
-class Checksums:
+class ChecksumCache:
     """SHA-256 of files, kept in a file from run to run: gigabytes are read again only when they have changed."""
 
     def __init__(self, path: Path | None = None) -> None:
         """A file that is missing or damaged is one that knows nothing yet; without a path nothing is kept."""
         self._path = path
-        self._known = _remembered(path) if path else {}
+        self._known = _read_cache(path) if path else {}
 
     def of(self, file: Path) -> str:
         """The file's SHA-256. Raises OSError."""
@@ -55,10 +55,10 @@ class Checksums:
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
         self._known[str(file)] = [*stamp, digest]
-        self._keep()
+        self._save()
         return digest
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class Checksums:
         unfinished.replace(self._path)
 
 
-def weights(directory: Path, checksums: Checksums) -> Artefact:
+def weights(directory: Path, checksums: ChecksumCache) -> Artefact:
     """The model in a directory that `voxyard weights fetch` made. Raises FleetError where it is no usable one."""
     _require_directory(directory, "weights")
     try:
@@ -81,10 +81,10 @@ def weights(directory: Path, checksums: Checksums) -> Artefact:
         raise FleetError(f"{directory}: cannot be read: {error}") from None
     if problems:
         raise FleetError(f"{directory} is no usable Bark model: {'; '.join(problems)}: see `voxyard weights check`")
-    return _artefact("weights", directory, chosen(parts(directory)), checksums, _said_sums(directory))
+    return _artefact("weights", directory, chosen(parts(directory)), checksums, _listed_sums(directory))
 
 
-def voices(directory: Path, checksums: Checksums) -> Artefact:
+def voices(directory: Path, checksums: ChecksumCache) -> Artefact:
     """The voice files (.npz) in a directory, and voices.yaml with further names. Raises FleetError without any."""
     _require_directory(directory, "voices")
     names = {each.name for each in directory.iterdir() if each.suffix == ".npz" or each.name == VOICE_NAMES}
@@ -97,11 +97,11 @@ def voices(directory: Path, checksums: Checksums) -> Artefact:
     return found
 
 
-MAKERS: Mapping[str, Callable[[Path, Checksums], Artefact]] = {"weights": weights, "voices": voices}
+BUILDERS: Mapping[str, Callable[[Path, ChecksumCache], Artefact]] = {"weights": weights, "voices": voices}
 
 
 def _artefact(
-    kind: str, directory: Path, names: Iterable[str], checksums: Checksums, said: Mapping[str, str]
+    kind: str, directory: Path, names: Iterable[str], checksums: ChecksumCache, said: Mapping[str, str]
 ) -> Artefact:
     found: dict[str, str] = {}
     size = 0
@@ -135,7 +135,7 @@ def _require_inside(file: Path, directory: Path) -> None:
         )
 
 
-def _said_sums(directory: Path) -> Mapping[str, str]:
+def _listed_sums(directory: Path) -> Mapping[str, str]:
     """Checksums from the list beside the files; empty where there is none."""
     try:
         return read_sums(directory / SUMS) if (directory / SUMS).exists() else {}
@@ -143,7 +143,7 @@ def _said_sums(directory: Path) -> Mapping[str, str]:
         raise FleetError(str(error)) from None
 
 
-def _remembered(path: Path) -> dict[str, list[object]]:
+def _read_cache(path: Path) -> dict[str, list[object]]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -57,7 +57,7 @@ def host_file(*, gpus: Sequence[str], voices: str | None, secrets: Sequence[str]
     return document
 
 
-def written(document: Mapping[str, Any], what: str) -> bytes:
+def to_bytes(document: Mapping[str, Any], what: str) -> bytes:
     """A compose file of ours; `what` says in a line what is in it."""
     return f"# {what}; written by fab deploy.\n{yaml.safe_dump(dict(document), sort_keys=False)}".encode()
 
@@ -79,7 +79,7 @@ def parse(content: bytes, name: str) -> Mapping[str, Any]:
     return document
 
 
-def concerning(document: Mapping[str, Any], service: str) -> Mapping[str, Any]:
+def parts_for(document: Mapping[str, Any], service: str) -> Mapping[str, Any]:
     """Parts of one file that the container of a service is made of: its own entry, and what that names.
 
     A file that brings in others concerns every service: what is in those cannot be seen here.
@@ -119,7 +119,7 @@ def texts(document: Any) -> Iterator[str]:
             yield from texts(each)
 
 
-def mounted(document: Any, names: Sequence[str]) -> tuple[str, ...]:
+def mounted_files(document: Any, names: Sequence[str]) -> tuple[str, ...]:
     """Files of the release that a document names."""
     said = {text.removeprefix("./").partition(":")[0] for text in texts(document)}
     return tuple(name for name in names if name in said)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fleet.inventory.secrets import fingerprint
 from fleet.release.artefact import Artefact
-from fleet.release.compose import concerning, mounted, parse, variables
+from fleet.release.compose import mounted_files, parse, parts_for, variables
 
 LENGTH = 12
 
@@ -31,13 +31,13 @@ def config_hash(
     for which `image_id` stands, and without the release and the hash itself; of `files` those that it mounts.
     Raises FleetError for a compose file that cannot be read.
     """
-    parts = [concerning(parse(content, name), service) for name, content in compose]
+    parts = [parts_for(parse(content, name), service) for name, content in compose]
     own = {f"VOXYARD_{service.upper()}_IMAGE", f"VOXYARD_{service.upper()}_CONFIG", "VOXYARD_RELEASE"}
     content: dict[str, Any] = {
         "image": image_id,
         "compose": [part for part in parts if part],
         "variables": {name: environment.get(name) for name in sorted(variables(parts) - own)},
-        "files": {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(mounted(parts, list(files)))},
+        "files": {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(mounted_files(parts, list(files)))},
         "artefacts": sorted(each.name for each in artefacts),
         "secrets": {name: fingerprint(name, value) for name, value in sorted((secrets or {}).items())},
     }

@@ -16,7 +16,7 @@ ENVIRONMENT_FILE = "voxyard.env"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LoginInfo:
     """Facts from a survey that a host's release depends on."""
 
     address: str  # over which the login came; the services listen there unless the inventory says otherwise
@@ -25,35 +25,35 @@ class Place:
     gpus: bool
 
 
-def exporter_address(host: Host, place: Place) -> str:
+def exporter_address(host: Host, login_info: LoginInfo) -> str:
     """Listen address of the exporter."""
-    return host.exporter_address or place.address
+    return host.exporter_address or login_info.address
 
 
-def bark_address(host: Host, place: Place) -> str:
+def bark_address(host: Host, login_info: LoginInfo) -> str:
     """Listen address of the speech service."""
-    return host.bark.address or place.address
+    return host.bark.address or login_info.address
 
 
 def variables(
     host: Host,
     assignment: Assignment,
-    place: Place,
+    login_info: LoginInfo,
     images: Mapping[str, LocalImage],
     artefacts: Mapping[str, Artefact],
 ) -> dict[str, str]:
     """All but the release's name and the services' hashes, by the names that the compose files use."""
     found = {f"VOXYARD_{role.upper()}_IMAGE": image.reference for role, image in images.items()}
     found |= {
-        "VOXYARD_UID": str(place.uid),
-        "VOXYARD_GID": str(place.gid),
-        "VOXYARD_EXPORTER_ADDRESS": exporter_address(host, place),
+        "VOXYARD_UID": str(login_info.uid),
+        "VOXYARD_GID": str(login_info.gid),
+        "VOXYARD_EXPORTER_ADDRESS": exporter_address(host, login_info),
         "VOXYARD_EXPORTER_PUBLISHED_PORT": str(host.exporter_port),
     }
     if "bark" in host.roles:
         limits = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(assignment.bark_limits.items()))
         found |= {
-            "VOXYARD_BARK_ADDRESS": bark_address(host, place),
+            "VOXYARD_BARK_ADDRESS": bark_address(host, login_info),
             "VOXYARD_BARK_PORT": str(host.bark.port),
             "VOXYARD_BARK_STOP_SECONDS": str(host.bark.stop_seconds),
             "VOXYARD_BARK_START_SECONDS": str(start_seconds(host.bark.settings)),
@@ -62,7 +62,7 @@ def variables(
         found |= {f"VOXYARD_BARK_{kind.upper()}_ARTEFACT": each.name for kind, each in artefacts.items()}
     if "trainer" in host.roles:
         found |= {
-            "VOXYARD_TRAINER_METRICS_ADDRESS": exporter_address(host, place),
+            "VOXYARD_TRAINER_METRICS_ADDRESS": exporter_address(host, login_info),
             "VOXYARD_TRAINER_METRICS_PORT": str(host.trainer.metrics_port),
             "VOXYARD_TRAINER_STOP_SECONDS": str(host.trainer.stop_seconds),
             **plan_variables(assignment),
@@ -70,6 +70,6 @@ def variables(
     return found
 
 
-def written(values: Mapping[str, str]) -> bytes:
+def to_bytes(values: Mapping[str, str]) -> bytes:
     """The environment file."""
     return "".join(f"{name}={value}\n" for name, value in values.items()).encode()

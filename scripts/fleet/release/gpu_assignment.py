@@ -111,7 +111,7 @@ def _left(gpus: Iterable[Gpu], plan: TrainerPlan) -> tuple[Gpu, ...]:
 def _links(facts: HostFacts) -> Links:
     """Links as the host's nvidia-smi reports them, parsed as the host itself parses them."""
     if isinstance(facts.topology, Unknown):
-        return Links(notes=(f"the links between the GPUs are not known: {facts.topology.why}",))
+        return Links(notes=(f"the links between the GPUs are not known: {facts.topology.reason}",))
     try:
         topology = parse(facts.topology)
     except TopologyError as error:
@@ -119,7 +119,7 @@ def _links(facts: HostFacts) -> Links:
     if len(topology.gpus) < 2:
         return Links(topology)
     if isinstance(facts.p2p, Unknown):
-        return Links(topology, notes=(f"peer access between the GPUs is not known: {facts.p2p.why}",))
+        return Links(topology, notes=(f"peer access between the GPUs is not known: {facts.p2p.reason}",))
     try:
         return Links(topology, parse_p2p(facts.p2p))
     except TopologyError as error:

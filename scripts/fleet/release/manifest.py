@@ -49,7 +49,7 @@ class Manifest:
         return json.dumps(document, sort_keys=True).encode() + b"\n"
 
 
-def of(release: Release) -> Manifest:
+def manifest_of(release: Release) -> Manifest:
     """The manifest of a release that was rendered here."""
     return parse(dict(release.files)[MANIFEST_FILE])
 

@@ -21,9 +21,9 @@ from fleet.inventory.hosts import Host
 from fleet.inventory.secrets import BARK_KEYS, BARK_WEBHOOK, Secrets
 from fleet.inventory.secrets import read as read_secrets
 from fleet.release import compose, environment
-from fleet.release.artefact import MAKERS, Artefact, Checksums
+from fleet.release.artefact import BUILDERS, Artefact, ChecksumCache
 from fleet.release.config_hash import config_hash
-from fleet.release.environment import ENVIRONMENT_FILE, Place
+from fleet.release.environment import ENVIRONMENT_FILE, LoginInfo
 from fleet.release.gpu_assignment import Assignment
 from fleet.release.plan import PLAN_FILE, plan_document
 from fleet.release.service import Service
@@ -37,18 +37,18 @@ __all__ = [
     "ENVIRONMENT_FILE",
     "MANIFEST_FILE",
     "PLAN_FILE",
-    "Place",
+    "LoginInfo",
     "Release",
-    "Supplies",
-    "gather",
+    "ReleaseInputs",
     "plan_document",
+    "read_inputs",
     "render",
     "wanted_images",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Supplies:
+class ReleaseInputs:
     """Local files that go into a host's release."""
 
     images: Mapping[str, LocalImage]  # by role: exporter, bark, trainer
@@ -95,31 +95,35 @@ def wanted_images(host: Host) -> tuple[str, ...]:
     return ("exporter", *(role for role in ("bark", "trainer") if role in host.roles))
 
 
-def gather(
-    host: Host, place: Place, folder: Path, images: Mapping[str, LocalImage], checksums: Checksums | None = None
-) -> Supplies:
+def read_inputs(
+    host: Host,
+    login_info: LoginInfo,
+    folder: Path,
+    images: Mapping[str, LocalImage],
+    checksums: ChecksumCache | None = None,
+) -> ReleaseInputs:
     """Read what the release of a host is made of; `folder` holds our compose files.
 
     `checksums` keeps what was computed of weights. Raises FleetError where something is missing, or no good.
     """
     secrets = Secrets() if host.secrets is None else read_secrets(host.secrets)
-    loopback = "bark" in host.roles and _without_keys(host, place, secrets)
-    sources = compose.sources(folder, host, gpus=place.gpus, loopback=loopback)
-    return Supplies(
+    loopback = "bark" in host.roles and _without_keys(host, login_info, secrets)
+    sources = compose.sources(folder, host, gpus=login_info.gpus, loopback=loopback)
+    return ReleaseInputs(
         images={role: images[role] for role in wanted_images(host)},
         compose={name: path.read_bytes() for name, path in sources.items()},
         trainer={name: path.read_bytes() for name, path in compose.trainer_sources(folder, host).items()},
-        artefacts=_artefacts(host, checksums or Checksums()),
+        artefacts=_artefacts(host, checksums or ChecksumCache()),
         secrets=secrets,
     )
 
 
-def render(host: Host, assignment: Assignment, place: Place, supplies: Supplies) -> Release:
+def render(host: Host, assignment: Assignment, login_info: LoginInfo, inputs: ReleaseInputs) -> Release:
     """The release of `host`. Raises FleetError where the inventory wants what the host cannot give."""
-    _require_gpus(host, assignment, place)
-    secrets = supplies.secrets.of("bark") if "bark" in host.roles else {}
-    files, compose_files = _files(host, assignment, supplies, secrets)
-    variables = environment.variables(host, assignment, place, supplies.images, supplies.artefacts)
+    _require_gpus(host, assignment, login_info)
+    secrets = inputs.secrets.of("bark") if "bark" in host.roles else {}
+    files, compose_files = _files(host, assignment, inputs, secrets)
+    variables = environment.variables(host, assignment, login_info, inputs.images, inputs.artefacts)
     ordered = [(name, files[name]) for name in compose_files]
 
     def hashed(service: Service) -> Service:
@@ -130,21 +134,21 @@ def render(host: Host, assignment: Assignment, place: Place, supplies: Supplies)
             compose=ordered,
             environment=variables,
             files=files,
-            artefacts=tuple(supplies.artefacts.values()) if bark else (),
+            artefacts=tuple(inputs.artefacts.values()) if bark else (),
             secrets=secrets if bark else {},
         )
         return replace(service, config=config)
 
-    services = tuple(hashed(each) for each in _services(host, assignment, place, supplies))
+    services = tuple(hashed(each) for each in _services(host, assignment, login_info, inputs))
     variables |= {f"VOXYARD_{each.name.upper()}_CONFIG": each.config for each in services}
-    images, artefacts = tuple(supplies.images.values()), tuple(supplies.artefacts.values())
+    images, artefacts = tuple(inputs.images.values()), tuple(inputs.artefacts.values())
     release = _id(files, variables)
-    files[ENVIRONMENT_FILE] = environment.written({"VOXYARD_RELEASE": release, **variables})
+    files[ENVIRONMENT_FILE] = environment.to_bytes({"VOXYARD_RELEASE": release, **variables})
     files[MANIFEST_FILE] = _manifest(release, compose_files, services, images, artefacts)
     return Release(release, tuple(files.items()), compose_files, services, images, artefacts, secrets)
 
 
-def _artefacts(host: Host, checksums: Checksums) -> Mapping[str, Artefact]:
+def _artefacts(host: Host, checksums: ChecksumCache) -> Mapping[str, Artefact]:
     if "bark" not in host.roles:
         return {}
     if host.bark.weights is None:
@@ -153,14 +157,14 @@ def _artefacts(host: Host, checksums: Checksums) -> Mapping[str, Artefact]:
             "voxyard weights fetch --out DIR makes one"
         )
     wanted = {"weights": host.bark.weights, "voices": host.bark.voices}
-    return {kind: MAKERS[kind](path, checksums) for kind, path in wanted.items() if path is not None}
+    return {kind: BUILDERS[kind](path, checksums) for kind, path in wanted.items() if path is not None}
 
 
-def _without_keys(host: Host, place: Place, secrets: Secrets) -> bool:
+def _without_keys(host: Host, login_info: LoginInfo, secrets: Secrets) -> bool:
     """True where the speech service asks for no API keys, allowed on loopback alone. Raises FleetError elsewhere."""
     if BARK_KEYS in secrets.values:
         return False
-    address = environment.bark_address(host, place)
+    address = environment.bark_address(host, login_info)
     if not _is_loopback(address):
         where = f"in {host.secrets}" if host.secrets else "in a file that the inventory names as secrets"
         raise FleetError(
@@ -178,30 +182,30 @@ def _is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-def _require_gpus(host: Host, assignment: Assignment, place: Place) -> None:
+def _require_gpus(host: Host, assignment: Assignment, login_info: LoginInfo) -> None:
     """Raises FleetError for a speech service on a host whose GPUs are all none for it."""
-    if "bark" in host.roles and place.gpus and not assignment.bark_limits:
-        why = assignment.problem or "none of them is fit, or left for it"
-        raise FleetError(f"{host.name}: no GPU for the speech service: {why}: take the role bark from this host")
+    if "bark" in host.roles and login_info.gpus and not assignment.bark_limits:
+        reason = assignment.problem or "none of them is fit, or left for it"
+        raise FleetError(f"{host.name}: no GPU for the speech service: {reason}: take the role bark from this host")
 
 
 def _files(
-    host: Host, assignment: Assignment, supplies: Supplies, secrets: Mapping[str, bytes]
+    host: Host, assignment: Assignment, inputs: ReleaseInputs, secrets: Mapping[str, bytes]
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """The files whose content does not depend on the release's name, and which are merged as compose files."""
-    ours = {name: body for name, body in supplies.compose.items() if not name.startswith(compose.SITE)}
-    theirs = {name: body for name, body in supplies.compose.items() if name.startswith(compose.SITE)}
+    ours = {name: body for name, body in inputs.compose.items() if not name.startswith(compose.SITE)}
+    theirs = {name: body for name, body in inputs.compose.items() if name.startswith(compose.SITE)}
     files = {PLAN_FILE: yaml.safe_dump(plan_document(assignment), sort_keys=False).encode()}
     if "bark" in host.roles:
-        voices = supplies.artefacts.get("voices")
+        voices = inputs.artefacts.get("voices")
         own = compose.host_file(
             gpus=sorted(assignment.bark_limits), voices=None if voices is None else voices.name, secrets=sorted(secrets)
         )
         if own:
-            ours[compose.HOST_FILE] = compose.written(own, "What the speech service of this host has to itself")
+            ours[compose.HOST_FILE] = compose.to_bytes(own, "What the speech service of this host has to itself")
         files[bark_settings.BARK_FILE] = bark_settings.render(
             host.bark.settings,
-            bark_settings.Surroundings(
+            bark_settings.DeploymentValues(
                 gpus=assignment.bark_limits,
                 keys=BARK_KEYS in secrets,
                 webhook_secret=BARK_WEBHOOK in secrets,
@@ -211,26 +215,28 @@ def _files(
             ),
         )
     merged = ours | theirs
-    return {**merged, **supplies.trainer, **files}, tuple(merged)
+    return {**merged, **inputs.trainer, **files}, tuple(merged)
 
 
-def _services(host: Host, assignment: Assignment, place: Place, supplies: Supplies) -> Sequence[Service]:
+def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs: ReleaseInputs) -> Sequence[Service]:
     """The services in the order in which they start, their hashes still missing."""
     exporter = Service(
         name="exporter",
         config="",
-        image=supplies.images["exporter"],
-        address=environment.exporter_address(host, place),
+        image=inputs.images["exporter"],
+        address=environment.exporter_address(host, login_info),
         port=host.exporter_port,
-        ready="/readyz" if place.gpus else "/healthz",  # without a driver it is never ready, and wanted all the same
+        ready="/readyz"
+        if login_info.gpus
+        else "/healthz",  # without a driver it is never ready, and wanted all the same
     )
     found = [exporter]
     if "bark" in host.roles:
         bark = Service(
             name="bark",
             config="",
-            image=supplies.images["bark"],
-            address=environment.bark_address(host, place),
+            image=inputs.images["bark"],
+            address=environment.bark_address(host, login_info),
             port=host.bark.port,
             stop_seconds=host.bark.stop_seconds,
             healthy_seconds=bark_settings.start_seconds(host.bark.settings) + START_MARGIN,

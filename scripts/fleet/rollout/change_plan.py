@@ -7,53 +7,52 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fleet.images.image import LocalImage
-from fleet.release import manifest
 from fleet.release.artefact import Artefact
 from fleet.release.diff import file_diff, limit_changes
-from fleet.release.manifest import Manifest, ServiceEntry
+from fleet.release.manifest import Manifest, ServiceEntry, manifest_of
 from fleet.release.release import Release
 from fleet.rollout.host_state import HostImage, HostState, ServiceContainer
 
 
 @dataclass(frozen=True, slots=True)
-class Shipment:
+class ImageTransfer:
     """An image that a host lacks, and how many of its layers, from the lowest on, are there already."""
 
     image: LocalImage
-    layers_there: int
+    layers_present: int
 
     def __str__(self) -> str:
         if self.image.digest is not None:
             return f"pull image {self.image.digest}"
-        there = f", {self.layers_there} of {len(self.image.layers)} layers are there" if self.layers_there else ""
+        there = f", {self.layers_present} of {len(self.image.layers)} layers are there" if self.layers_present else ""
         return f"send image {self.image.release_tag} ({megabytes(self.image.size_bytes)}{there})"
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ServiceStart:
     """A service whose container must be made anew, or only be waited for, and why."""
 
     service: ServiceEntry
-    why: str
+    reason: str
     wait_only: bool = False
 
     def __str__(self) -> str:
-        return f"{'wait for' if self.wait_only else 'start'} {self.service.name}: {self.why}"
+        return f"{'wait for' if self.wait_only else 'start'} {self.service.name}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangePlan:
     """Actions of a deploy, or a rollback, on one host; none, where `nothing` is true."""
 
     release: Release | None  # None: the release is on the host already, and only its manifest is known here
     manifest: Manifest
     current: str | None
     current_manifest: Manifest | None
-    shipments: tuple[Shipment, ...] = ()
+    image_transfers: tuple[ImageTransfer, ...] = ()
     artefacts: tuple[Artefact, ...] = ()
     write_files: bool = False
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # those that are not there so
-    starts: tuple[Start, ...] = ()
+    starts: tuple[ServiceStart, ...] = ()
     removals: tuple[ServiceEntry, ...] = ()  # services that the release has no more
     publish: bool = False  # current, previous and state/expected.json
     diff: tuple[str, ...] = ()
@@ -63,7 +62,7 @@ class Change:
     def nothing(self) -> bool:
         """True where the host is as it should be."""
         return not (
-            self.shipments
+            self.image_transfers
             or self.artefacts
             or self.write_files
             or self.secrets
@@ -84,7 +83,7 @@ class Change:
         return tuple(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield from map(str, self.shipments)
+        yield from map(str, self.image_transfers)
         for artefact in self.artefacts:
             yield f"send {artefact.name} ({megabytes(artefact.size_bytes)})"
         if self.write_files and self.release is not None:
@@ -99,15 +98,15 @@ class Change:
             yield f"make {self.manifest.id} the current release, after {self.current or 'none'}"
 
 
-def change(release: Release, state: HostState) -> Change:
+def plan_change(release: Release, state: HostState) -> ChangePlan:
     """Change that brings the host to `release`."""
-    wanted, current = manifest.of(release), state.manifest
-    return Change(
+    wanted, current = manifest_of(release), state.manifest
+    return ChangePlan(
         release=release,
         manifest=wanted,
         current=state.current,
         current_manifest=current,
-        shipments=tuple(_shipments(release, state)),
+        image_transfers=tuple(_image_transfers(release, state)),
         artefacts=tuple(each for each in release.artefacts if each.name not in state.artefacts),
         write_files=dict(state.checksums) != dict(release.checksums),
         secrets={name: value for name, value in release.secrets.items() if not _has(state, name, value)},
@@ -119,21 +118,23 @@ def change(release: Release, state: HostState) -> Change:
     )
 
 
-def starts(wanted: Manifest, state: HostState) -> tuple[Start, ...]:
+def starts(wanted: Manifest, state: HostState) -> tuple[ServiceStart, ...]:
     """The services of a release that do not run as it says."""
     found = []
     for service in wanted.services:
         container = state.container(service.name)
-        why = _why_anew(service, container, state)
+        reason = _start_reason(service, container, state)
         untried = container is not None and container.release == wanted.id and _never_found_good(wanted, state)
-        if why is not None:
-            found.append(Start(service, why))
+        if reason is not None:
+            found.append(ServiceStart(service, reason))
         elif container is not None and untried and container.restarts:
-            found.append(Start(service, f"its container had to be started again, {container.restarts} times so far"))
+            found.append(
+                ServiceStart(service, f"its container had to be started again, {container.restarts} times so far")
+            )
         elif container is not None and container.starting:
-            found.append(Start(service, "it is starting", wait_only=True))
+            found.append(ServiceStart(service, "it is starting", wait_only=True))
         elif untried:
-            found.append(Start(service, "whoever started it did not see whether it stays well", wait_only=True))
+            found.append(ServiceStart(service, "whoever started it did not see whether it stays well", wait_only=True))
     return tuple(found)
 
 
@@ -145,7 +146,7 @@ def removals(wanted: Manifest, state: HostState) -> Iterator[ServiceEntry]:
             yield known or ServiceEntry(name, "", "", "", 0, "", _STOP_SECONDS, 0, {})
 
 
-def layers_there(image: LocalImage, images: Iterable[HostImage]) -> int:
+def layers_present(image: LocalImage, images: Iterable[HostImage]) -> int:
     """Number of the image's layers, from the lowest on, that a host with `images` has."""
     return max((_common(each.layers, image.layers) for each in images), default=0)
 
@@ -158,7 +159,7 @@ def megabytes(count: int) -> str:
 _STOP_SECONDS = 60  # for a service of which nothing is known
 
 
-def _why_anew(service: ServiceEntry, container: ServiceContainer | None, state: HostState) -> str | None:
+def _start_reason(service: ServiceEntry, container: ServiceContainer | None, state: HostState) -> str | None:
     """Reason why the service needs a new container; None where it does not."""
     if container is None:
         return "it is not there"
@@ -171,8 +172,8 @@ def _why_anew(service: ServiceEntry, container: ServiceContainer | None, state: 
     if container.starting:
         return None
     if not container.healthy:
-        return f"it is {container.said}"
-    return state.unanswered.get(service.name)
+        return f"it is {container.description}"
+    return state.not_answering.get(service.name)
 
 
 def _never_found_good(wanted: Manifest, state: HostState) -> bool:
@@ -180,11 +181,11 @@ def _never_found_good(wanted: Manifest, state: HostState) -> bool:
     return wanted.id not in (state.current, state.previous)
 
 
-def _shipments(release: Release, state: HostState) -> Iterator[Shipment]:
+def _image_transfers(release: Release, state: HostState) -> Iterator[ImageTransfer]:
     for image in release.images:
         there = state.image(image.reference)
         if there is None or there.layers != image.layers:
-            yield Shipment(image, layers_there(image, state.images))
+            yield ImageTransfer(image, layers_present(image, state.images))
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:

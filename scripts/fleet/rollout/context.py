@@ -16,13 +16,13 @@ from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
 from fleet.ssh.connection_pool import Session
 
 
-class StoppedError(FleetError):
+class RolloutCancelledError(FleetError):
     """The operator wants to stop (Ctrl-C): no further step is begun, but those that take a host back."""
 
     exit_code = 1
 
 
-class Stopping:
+class Cancellation:
     """Cancellation by the operator; threads ask, the one that hears Ctrl-C says so.
 
     The first request has hosts rolled back that are in between, the second has them left as they are.
@@ -42,26 +42,26 @@ class Stopping:
         return self._forward.is_set()
 
     @property
-    def asked_again(self) -> bool:
+    def requested_twice(self) -> bool:
         """True where nothing is to be rolled back either."""
         return self._back.is_set()
 
-    def check(self, *, going_back: bool = False) -> None:
+    def check(self, *, rolling_back: bool = False) -> None:
         """Raises StoppedError after `ask`, on the way back after the second one."""
-        if self.asked_again if going_back else self.asked:
-            raise StoppedError("stopped by Ctrl-C")
+        if self.requested_twice if rolling_back else self.asked:
+            raise RolloutCancelledError("stopped by Ctrl-C")
 
-    def wait(self, seconds: float, *, going_back: bool = False) -> None:
+    def wait(self, seconds: float, *, rolling_back: bool = False) -> None:
         """Wait for so long, or until somebody asks. Raises StoppedError as `check` does."""
-        (self._back if going_back else self._forward).wait(seconds)
-        self.check(going_back=going_back)
+        (self._back if rolling_back else self._forward).wait(seconds)
+        self.check(rolling_back=rolling_back)
 
     def now(self) -> float:
         """Seconds on the clock by which `wait` waits."""
         return time.monotonic()
 
 
-class Runs(Protocol):
+class RunHooks(Protocol):
     """Training runs of a host, as `fleet.runs.runs` knows them."""
 
     def active(self, session: Session, /) -> Sequence[Any]:
@@ -81,10 +81,10 @@ class Runs(Protocol):
         ...
 
 
-class Quiet(Protocol):
+class Silencer(Protocol):
     """Silencer interface, as in `fleet.monitoring.silence.Silencer`."""
 
-    def quiet(self, hosts: Sequence[str], reason: str, /) -> AbstractContextManager[Any]:
+    def silenced(self, hosts: Sequence[str], reason: str, /) -> AbstractContextManager[Any]:
         """Alerts of these hosts are expected for the time of the block."""
         ...
 
@@ -93,7 +93,7 @@ class Quiet(Protocol):
         ...
 
 
-class NoRuns:
+class NoRunHooks:
     """Runs where nothing trains anywhere."""
 
     def active(self, session: Session, /) -> Sequence[Any]:
@@ -111,11 +111,11 @@ class NoRuns:
         """There is none to start."""
 
 
-class NoQuiet:
+class NoSilencer:
     """Silencer that leaves alerts as they are."""
 
     @contextmanager
-    def quiet(self, hosts: Sequence[str], reason: str, /) -> Iterator[None]:
+    def silenced(self, hosts: Sequence[str], reason: str, /) -> Iterator[None]:
         """Nothing is silenced."""
         yield
 
@@ -124,12 +124,12 @@ class NoQuiet:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class RolloutContext:
     """Context of one rollout."""
 
-    runs: Runs = field(default_factory=NoRuns)
-    silencer: Quiet = field(default_factory=NoQuiet)
-    stopping: Stopping = field(default_factory=Stopping)
+    runs: RunHooks = field(default_factory=NoRunHooks)
+    silencer: Silencer = field(default_factory=NoSilencer)
+    cancellation: Cancellation = field(default_factory=Cancellation)
     cache: ImageCache = field(default_factory=lambda: ImageCache(Path("build/images-cache")))
     drain: bool = False
     keep: int = 3  # releases of a host, and what they need

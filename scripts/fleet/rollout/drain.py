@@ -9,8 +9,8 @@ from fleet.facts.fact import Unknown
 from fleet.lock import locked
 from fleet.release.manifest import MANIFEST_FILE, Manifest, parse
 from fleet.rollout import commands
-from fleet.rollout.apply import close, drain_runs, must, named
-from fleet.rollout.context import Site
+from fleet.rollout.apply import drain_runs, record_outcome, run_checked, run_names
+from fleet.rollout.context import RolloutContext
 from fleet.rollout.host_state import CONTAINERS, CURRENT, CURRENT_FILES, container_of
 from fleet.rollout.outcome import Outcome
 from fleet.ssh.connection_pool import Session
@@ -20,23 +20,23 @@ log = logging.getLogger("fleet")
 _STOP_SECONDS = 60  # for a service of which the release says nothing
 
 
-def take_out(session: Session, host: str, site: Site) -> Outcome:
+def drain_host(session: Session, host: str, context: RolloutContext) -> Outcome:
     """Stop all that works on the host; the exporter stays, so that one sees it. A deploy brings it back.
 
     Raises HostFailedError where somebody else changes the host.
     """
     with locked(session, host, "drain"):
-        site.silencer.begin([host], "drain")  # it ends by itself: nobody knows when the host is back
+        context.silencer.begin([host], "drain")  # it ends by itself: nobody knows when the host is back
         current, release = _release(session)
         try:
-            active = site.runs.active(session)
-            drain_runs(host, session, active, site)
+            active = context.runs.active(session)
+            drain_runs(host, session, active, context)
             stopped = _stop_services(session, host, release)
         except FleetError as error:
-            return close(session, Outcome(host, "failed", current, current, str(error)), "drain")
-        runs = f"{named(active)} with a checkpoint" if active else "no run"
+            return record_outcome(session, Outcome(host, "failed", current, current, str(error)), "drain")
+        runs = f"{run_names(active)} with a checkpoint" if active else "no run"
         note = f"stopped: {', '.join([runs, *stopped])}; back with: fab deploy --drain --host {host}"
-        return close(session, Outcome(host, "drained", current, current, note), "drain")
+        return record_outcome(session, Outcome(host, "drained", current, current, note), "drain")
 
 
 def _stop_services(session: Session, host: str, release: Manifest | None) -> list[str]:
@@ -50,7 +50,7 @@ def _stop_services(session: Session, host: str, release: Manifest | None) -> lis
         entry = None if release is None else release.service(name)
         seconds = _STOP_SECONDS if entry is None else entry.stop_seconds
         log.info("%s: stopping %s (it has %d s to end in order)", host, name, seconds)
-        must(host, session, f"stop {name}", commands.stop(name, seconds))
+        run_checked(host, session, f"stop {name}", commands.stop(name, seconds))
         stopped.append(name)
     return stopped
 

@@ -10,20 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fleet.checks.finding import EXPORTER
-from fleet.checks.finding import failed as speaks_against
+from fleet.checks.finding import EXPORTER, has_failures
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.image import LocalImage, built_tag, find_image
 from fleet.inventory.hosts import Host
 from fleet.lock import locked, refusal
-from fleet.release.artefact import Checksums
-from fleet.release.manifest import of
-from fleet.release.release import Release, gather, render, wanted_images
+from fleet.release.artefact import ChecksumCache
+from fleet.release.manifest import manifest_of
+from fleet.release.release import Release, read_inputs, render, wanted_images
 from fleet.rollout.apply import apply
-from fleet.rollout.change_plan import Change, change
-from fleet.rollout.context import Site
+from fleet.rollout.change_plan import ChangePlan, plan_change
+from fleet.rollout.context import RolloutContext
 from fleet.rollout.host_state import HostState, endpoints, read_state
-from fleet.rollout.inspect import Ground, look_around
+from fleet.rollout.inspect import HostSnapshot, inspect_host
 from fleet.rollout.outcome import Outcome
 from fleet.rollout.waves import roll, waves
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
@@ -34,14 +33,14 @@ Images = Mapping[str, Mapping[str, LocalImage]]  # by host, then by role
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedRelease:
     """One host: what it should have, what that changes."""
 
     release: Release
-    change: Change
+    change: ChangePlan
 
 
-def images(hosts: Sequence[Host], references: Mapping[str, str]) -> Images:
+def find_images(hosts: Sequence[Host], references: Mapping[str, str]) -> Images:
     """The images that each host needs; `references` names others than the last built ones, by role.
 
     Raises FleetError for one that is not here, or that the host's registry does not have.
@@ -61,86 +60,88 @@ def images(hosts: Sequence[Host], references: Mapping[str, str]) -> Images:
     return {host.name: {role: found[role, host.registry] for role in wanted_images(host)} for host in hosts}
 
 
-def look(hosts: Sequence[Host], connections: Connections, needed: Images) -> GroupResult[Ground]:
+def inspect_hosts(hosts: Sequence[Host], connections: Connections, needed: Images) -> GroupResult[HostSnapshot]:
     """Look at every host, over the connection that is used for all that follows."""
-    return on_every_host(hosts, lambda host: look_around(connections.to(host), host, needed[host.name]))
+    return on_every_host(hosts, lambda host: inspect_host(connections.to(host), host, needed[host.name]))
 
 
-def refuse_locked(grounds: Mapping[str, Ground]) -> None:
+def refuse_locked(snapshots: Mapping[str, HostSnapshot]) -> None:
     """Raises HostFailedError where somebody changes a host now."""
-    if held := [refusal(name, each.lock) for name, each in grounds.items() if each.lock is not None]:
+    if held := [refusal(name, each.lock) for name, each in snapshots.items() if each.lock is not None]:
         raise HostFailedError("\n".join([*held, "nothing was changed"]))
 
 
-def unfit(hosts: Sequence[Host], grounds: GroupResult[Ground]) -> list[str]:
+def unfit_hosts(hosts: Sequence[Host], snapshots: GroupResult[HostSnapshot]) -> list[str]:
     """The hosts that cannot get a release: not reached, or something speaks against what they are to run."""
     return [
         host.name
         for host in hosts
-        if host.name in grounds.failed
-        or speaks_against(grounds.succeeded[host.name].surveyed.findings, services=(EXPORTER, *host.roles))
+        if host.name in snapshots.failed
+        or has_failures(snapshots.succeeded[host.name].host_report.findings, services=(EXPORTER, *host.roles))
     ]
 
 
-def plan(
+def plan_hosts(
     hosts: Sequence[Host],
     connections: Connections,
-    grounds: Mapping[str, Ground],
+    snapshots: Mapping[str, HostSnapshot],
     needed: Images,
     compose: Path,
-    checksums: Checksums | None = None,
-) -> GroupResult[Planned]:
+    checksums: ChecksumCache | None = None,
+) -> GroupResult[PlannedRelease]:
     """Plan: the changes of each host; changes nothing. `compose` is the folder with our compose files."""
-    kept = checksums or Checksums()
+    kept = checksums or ChecksumCache()
     releases: dict[str, Release] = {}
     failed: dict[str, FleetError] = {}
     for host in hosts:
-        ground = grounds[host.name]
+        snapshot = snapshots[host.name]
         try:
-            supplies = gather(host, ground.place, compose, needed[host.name], kept)
-            releases[host.name] = render(host, ground.surveyed.assignment, ground.place, supplies)
+            inputs = read_inputs(host, snapshot.login_info, compose, needed[host.name], kept)
+            releases[host.name] = render(host, snapshot.host_report.assignment, snapshot.login_info, inputs)
         except FleetError as error:
             failed[host.name] = error
 
-    def compare(host: Host) -> Planned:
+    def compare(host: Host) -> PlannedRelease:
         release = releases[host.name]
-        return Planned(release, change(release, read(connections.to(host), host, release)))
+        return PlannedRelease(release, plan_change(release, read_host(connections.to(host), host, release)))
 
     compared = on_every_host([host for host in hosts if host.name in releases], compare)
     return GroupResult(compared.succeeded, {**failed, **compared.failed})
 
 
-def read(session: Session, host: Host, release: Release) -> HostState:
+def read_host(session: Session, host: Host, release: Release) -> HostState:
     """The host's state beside its release. Raises HostFailedError."""
-    return read_state(session, host.name, release.id, endpoints(of(release)))
+    return read_state(session, host.name, release.id, endpoints(manifest_of(release)))
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RolloutTask:
     """Work on the hosts that need a change, one wave after the other."""
 
     what: str  # "deploy", "rollback": for the lock, the audit log, the silence
-    again: Callable[[Host, Session], Change]  # read anew, under the lock
+    replan: Callable[[Host, Session], ChangePlan]  # read anew, under the lock
     batch: int = 4
 
 
-def carry_out(hosts: Sequence[Host], connections: Connections, task: Task, site: Site) -> Iterator[Outcome]:
+def run_rollout(
+    hosts: Sequence[Host], connections: Connections, task: RolloutTask, context: RolloutContext
+) -> Iterator[Outcome]:
     """Lock the hosts, look again, act; what came of each, as it comes.
 
     Raises FleetError, and nothing was changed, where one of them cannot be locked or looked at.
     """
     with all_locked(hosts, connections, task.what):
-        now = on_every_host(hosts, lambda host: _now(host, connections.to(host), task, site))
+        now = on_every_host(hosts, lambda host: _replan_on(host, connections.to(host), task, context))
         if now.failed:
-            raise _together(now.failed)
-        busy = [host for host in hosts if _busy(*now.succeeded[host.name]) and not site.drain]
+            raise _combined(now.failed)
+        busy = [host for host in hosts if _busy(*now.succeeded[host.name]) and not context.drain]
         free = [host for host in hosts if host not in busy]
 
         def work(wave: Sequence[Host]) -> Sequence[Outcome]:
-            return _wave(wave, connections, now.succeeded, task, site)
+            return _wave(wave, connections, now.succeeded, task, context)
 
         yield from work(busy)
-        yield from roll(waves(free, task.batch), work, lambda: not site.stopping.asked)
+        yield from roll(waves(free, task.batch), work, lambda: not context.cancellation.asked)
 
 
 @contextmanager
@@ -156,17 +157,19 @@ def all_locked(hosts: Sequence[Host], connections: Connections, what: str) -> It
         # The first one alone: of two who want the same hosts, one gets all and the other none.
         for part in (hosts[:1], hosts[1:]):
             if refused := on_every_host(part, take).failed:
-                raise _together(refused)
+                raise _combined(refused)
         yield
     finally:
         on_every_host(hosts, lambda host: held[host.name].close())
 
 
-def _now(host: Host, session: Session, task: Task, site: Site) -> tuple[Change, Sequence[Any]]:
-    return task.again(host, session), site.runs.active(session)
+def _replan_on(
+    host: Host, session: Session, task: RolloutTask, context: RolloutContext
+) -> tuple[ChangePlan, Sequence[Any]]:
+    return task.replan(host, session), context.runs.active(session)
 
 
-def _busy(found: Change, active: Sequence[Any]) -> bool:
+def _busy(found: ChangePlan, active: Sequence[Any]) -> bool:
     """True where the change would meet runs that train."""
     return bool(active) and not found.nothing
 
@@ -174,17 +177,17 @@ def _busy(found: Change, active: Sequence[Any]) -> bool:
 def _wave(
     wave: Sequence[Host],
     connections: Connections,
-    now: Mapping[str, tuple[Change, Sequence[Any]]],
-    task: Task,
-    site: Site,
+    now: Mapping[str, tuple[ChangePlan, Sequence[Any]]],
+    task: RolloutTask,
+    context: RolloutContext,
 ) -> Sequence[Outcome]:
     def act(host: Host) -> Outcome:
         found, active = now[host.name]
         began = time.monotonic()
-        if found.nothing and not (site.drain and site.runs.waiting(connections.to(host))):
+        if found.nothing and not (context.drain and context.runs.waiting(connections.to(host))):
             # Somebody was here between the first look and the lock.
             return Outcome(host.name, "unchanged", found.current or "", found.manifest.id)
-        outcome = apply(host.name, connections.to(host), found, active, site, what=task.what)
+        outcome = apply(host.name, connections.to(host), found, active, context, what=task.what)
         log.info("%s: %s", host.name, outcome.result)
         return replace(outcome, seconds=time.monotonic() - began)
 
@@ -199,7 +202,7 @@ def _wave(
     ]
 
 
-def _together(errors: Mapping[str, FleetError]) -> FleetError:
+def _combined(errors: Mapping[str, FleetError]) -> FleetError:
     """Several hosts' errors as one."""
     text = "\n".join(str(error) for error in errors.values())
     return HostFailedError(f"{text}\nnothing was changed")

@@ -15,7 +15,7 @@ HEADROOM_MIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class App:
+class ComputeProcess:
     """A process that holds memory of a GPU."""
 
     gpu: str
@@ -24,7 +24,7 @@ class App:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class GpuMemoryUse:
     """One GPU of a service."""
 
     gpu: str
@@ -32,7 +32,7 @@ class Held:
     mib: int | None  # None: the driver does not tell
 
     @property
-    def too_much(self) -> bool:
+    def over_limit(self) -> bool:
         """True where it holds more than its limit and what the driver needs."""
         return self.mib is not None and self.mib > self.limit_mib + HEADROOM_MIB
 
@@ -41,7 +41,7 @@ class Held:
             return f"{self.gpu}: the driver does not tell what is held of {self.limit_mib} MiB"
         if self.mib == 0:
             return f"{self.gpu}: holds nothing yet of {self.limit_mib} MiB"
-        if self.too_much:
+        if self.over_limit:
             return f"{self.gpu}: holds {self.mib} MiB, {self.limit_mib} + {HEADROOM_MIB} MiB are allowed"
         return f"{self.gpu}: verified {self.mib} of {self.limit_mib} MiB"
 
@@ -57,11 +57,11 @@ def verify(session: Session, what: str, container: str, limits: Mapping[str, int
     apps, pids = APPS.among(answers), processes(container).among(answers)
     for unknown in (apps, pids):
         if isinstance(unknown, Unknown):
-            raise HostFailedError(f"{what}: its limits cannot be verified: {unknown.why}")
+            raise HostFailedError(f"{what}: its limits cannot be verified: {unknown.reason}")
     if isinstance(apps, Unknown) or isinstance(pids, Unknown):
         raise AssertionError
-    found = tuple(held(limits, apps, pids))
-    if over := [each for each in found if each.too_much]:
+    found = tuple(gpu_memory_use(limits, apps, pids))
+    if over := [each for each in found if each.over_limit]:
         raise HostFailedError(
             f"{what} does not keep its limits: {'; '.join(map(str, over))}. "
             "Set memory_policy or the limits lower, or find out why it takes more"
@@ -69,12 +69,14 @@ def verify(session: Session, what: str, container: str, limits: Mapping[str, int
     return tuple(map(str, found))
 
 
-def held(limits: Mapping[str, int], apps: Iterable[App], pids: frozenset[int]) -> Iterable[Held]:
+def gpu_memory_use(
+    limits: Mapping[str, int], apps: Iterable[ComputeProcess], pids: frozenset[int]
+) -> Iterable[GpuMemoryUse]:
     """GPU memory that the processes `pids` hold, a GPU after the other."""
     ours = [app for app in apps if app.pid in pids]
     for gpu, limit in limits.items():
         parts = [app.mib for app in ours if app.gpu == gpu]
-        yield Held(gpu, limit, None if None in parts else sum(part or 0 for part in parts))
+        yield GpuMemoryUse(gpu, limit, None if None in parts else sum(part or 0 for part in parts))
 
 
 def processes(container: str) -> Fact[frozenset[int]]:
@@ -83,11 +85,11 @@ def processes(container: str) -> Fact[frozenset[int]]:
     return Fact(command.name, command.text, _pids)
 
 
-def _apps(text: str) -> tuple[App, ...]:
+def _compute_processes(text: str) -> tuple[ComputeProcess, ...]:
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
     if any(len(row) != 3 for row in rows):
         raise ValueError("expected UUID, process id and MiB")
-    return tuple(App(gpu, int(pid), int(mib) if mib.isdigit() else None) for gpu, pid, mib in rows)
+    return tuple(ComputeProcess(gpu, int(pid), int(mib) if mib.isdigit() else None) for gpu, pid, mib in rows)
 
 
 def _pids(text: str) -> frozenset[int]:
@@ -97,4 +99,4 @@ def _pids(text: str) -> frozenset[int]:
     return frozenset(int(row) for row in rows)
 
 
-APPS = Fact("compute-apps", commands.compute_apps().text, _apps, commands.compute_apps().seconds)
+APPS = Fact("compute-apps", commands.compute_apps().text, _compute_processes, commands.compute_apps().seconds)

@@ -12,14 +12,14 @@ from fleet.errors import HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.release.manifest import ServiceEntry
 from fleet.rollout import commands, gpu_memory
-from fleet.rollout.host_state import CONTAINERS, Endpoint, ServiceContainer, container_of, exit_words
+from fleet.rollout.host_state import CONTAINERS, Endpoint, ServiceContainer, container_of, describe_exit
 from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 
 POLL_SECONDS = 1.0
-SAY_SECONDS = 5.0
-LAST_LINES = 20
+REPORT_SECONDS = 5.0
+LOG_LINES = 20
 _PROBE = re.compile(r'"(GET|HEAD) /(healthz|readyz|metrics)[ ?]|"path": "/(healthz|readyz|metrics)"')
 
 
@@ -32,15 +32,15 @@ class Clock:
 
 
 @dataclass(slots=True)
-class Watch:
+class HealthWatch:
     """One container over several checks: the time since which it is healthy, and its restarts."""
 
     min_healthy_seconds: float
     fresh: bool = True  # it was made for this release just now: it has not been restarted yet
     first: ServiceContainer | None = None
-    _well_since: float | None = None
+    _healthy_since: float | None = None
 
-    def lost(self, container: ServiceContainer | None) -> str | None:
+    def failure(self, container: ServiceContainer | None) -> str | None:
         """Reason why waiting any longer is in vain, in words; None where it is not."""
         first = self.first = self.first or container
         if first is None:
@@ -50,7 +50,7 @@ class Watch:
         if container.id != first.id:
             return "runs in another container than before: somebody replaced it"
         if container.ended or container.health == "unhealthy":
-            return f"is {container.said}"
+            return f"is {container.description}"
         return "ended and was started again" if self.restarted(container) else None
 
     def restarted(self, container: ServiceContainer) -> bool:
@@ -58,19 +58,19 @@ class Watch:
         known = 0 if self.fresh or self.first is None else self.first.restarts
         return container.restarts > known or (self.first is not None and container.started != self.first.started)
 
-    def endured(self, now: float, *, well: bool) -> bool:
+    def stable(self, now: float, *, well: bool) -> bool:
         """True where it has been healthy for long enough, as it is at `now`, in seconds."""
         if not well:
-            self._well_since = None
-        elif self._well_since is None:
-            self._well_since = now
-        return self._well_since is not None and now - self._well_since >= self.min_healthy_seconds
+            self._healthy_since = None
+        elif self._healthy_since is None:
+            self._healthy_since = now
+        return self._healthy_since is not None and now - self._healthy_since >= self.min_healthy_seconds
 
-    def waits_for(self, now: float, problem: str) -> str:
+    def progress(self, now: float, problem: str) -> str:
         """Condition that is still missing at `now`, in words; `problem` where it is not healthy."""
-        if self._well_since is None:
+        if self._healthy_since is None:
             return problem
-        return f"well for {now - self._well_since:.0f} of {self.min_healthy_seconds:.0f} s"
+        return f"well for {now - self._healthy_since:.0f} of {self.min_healthy_seconds:.0f} s"
 
 
 def pass_gate(
@@ -78,7 +78,7 @@ def pass_gate(
     session: Session,
     service: ServiceEntry,
     clock: Clock,
-    watch: Watch,
+    watch: HealthWatch,
     say: Callable[[str], None] = log.info,
 ) -> tuple[str, ...]:
     """Wait until the service has been well for long enough; what it holds of its limits, in words.
@@ -91,60 +91,60 @@ def pass_gate(
     end = said + service.healthy_seconds
     while True:
         now = clock.now()
-        answers = session.run([CONTAINERS.command, *place.questions])
+        answers = session.run([CONTAINERS.command, *place.probes])
         containers, problem = CONTAINERS.among(answers), place.problem(answers)
         if isinstance(containers, Unknown):
-            raise HostFailedError(f"{host}: its services cannot be read: {containers.why}")
+            raise HostFailedError(f"{host}: its services cannot be read: {containers.reason}")
         container = container_of(containers, service.name)
         name = f"{host}: {service.name} ({service.config})"
-        if (why := watch.lost(container)) is not None:
-            raise HostFailedError(f"{name} {ending(session, container, watch, why)}")
-        wrong = _wrong(service, container, problem)
-        if container is not None and watch.endured(now, well=wrong is None):
+        if (reason := watch.failure(container)) is not None:
+            raise HostFailedError(f"{name} {failure_message(session, container, watch, reason)}")
+        wrong = _problem(service, container, problem)
+        if container is not None and watch.stable(now, well=wrong is None):
             if service.name == commands.EXPORTER:  # it reads the GPUs, and computes on none
                 return ()
             return gpu_memory.verify(session, f"{host}: {service.name}", container.id, service.gpu_limits)
         if wrong is not None and now >= end:
-            raise HostFailedError(f"{name} {ending(session, container, watch, wrong)}")
-        if now - said >= SAY_SECONDS:
-            say(f"{host}: waiting for {service.name}: {watch.waits_for(now, wrong or '')}")
+            raise HostFailedError(f"{name} {failure_message(session, container, watch, wrong)}")
+        if now - said >= REPORT_SECONDS:
+            say(f"{host}: waiting for {service.name}: {watch.progress(now, wrong or '')}")
             said = now
         clock.wait(POLL_SECONDS)
 
 
-def ending(session: Session, container: ServiceContainer | None, watch: Watch, why: str) -> str:
-    """`why` a container did not pass, how its watched life ended, and the last words of that life."""
+def failure_message(session: Session, container: ServiceContainer | None, watch: HealthWatch, reason: str) -> str:
+    """`reason` a container did not pass, how its watched life ended, and the last words of that life."""
     if container is None:
-        return why
+        return reason
     again = container.state == "running" and watch.restarted(container)  # what the engine says is of its next life
     deaths = commands.deaths(container.id)
     logs = commands.logs(container.id, until=container.started if again else "")
     answers = session.run([deaths, logs] if again else [logs])
-    how = _how(answers[deaths.name].out) if again else ""
-    return f"{why}{how}. It wrote last:\n{last_words(answers[logs.name].out)}"
+    how = _exit_of(answers[deaths.name].out) if again else ""
+    return f"{reason}{how}. It wrote last:\n{last_log_lines(answers[logs.name].out)}"
 
 
-def last_words(text: str) -> str:
+def last_log_lines(text: str) -> str:
     """The last lines of a log, without those that only tell that somebody asked how the service is."""
     lines = [line for line in text.strip().splitlines() if not _PROBE.search(line) or '"trace"' in line]
-    return "\n".join(lines[-LAST_LINES:]) or "(nothing)"
+    return "\n".join(lines[-LOG_LINES:]) or "(nothing)"
 
 
-def _wrong(service: ServiceEntry, container: ServiceContainer | None, problem: str | None) -> str | None:
+def _problem(service: ServiceEntry, container: ServiceContainer | None, problem: str | None) -> str | None:
     """Reason why the service is not healthy, in words; None where it is."""
     if container is None:
         state = "is not there"
     elif container.config != service.config or container.image != service.image:
-        state = f"runs as {container.config or 'something unknown'} of {container.image}, is {container.said}"
+        state = f"runs as {container.config or 'something unknown'} of {container.image}, is {container.description}"
     elif not container.healthy or problem is not None:
-        state = f"is {container.said}"
+        state = f"is {container.description}"
     else:
         return None
     return state if problem is None else f"{state}; {problem}"
 
 
-def _how(events: str) -> str:
+def _exit_of(events: str) -> str:
     """End of a container, by its events."""
     rows = [line.split() for line in events.splitlines() if line.strip()]
     codes = [row[1] for row in rows if row[0] == "die" and len(row) > 1]
-    return f", {exit_words(codes[-1], out_of_memory=['oom'] in rows)}" if codes else ""
+    return f", {describe_exit(codes[-1], out_of_memory=['oom'] in rows)}" if codes else ""

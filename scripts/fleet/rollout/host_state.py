@@ -53,9 +53,9 @@ class ServiceContainer:
         return self.state == "running" and self.health == "starting"
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Description in words."""
-        ended = f", {exit_words(self.exit_code, out_of_memory=self.out_of_memory)}" if self.ended else ""
+        ended = f", {describe_exit(self.exit_code, out_of_memory=self.out_of_memory)}" if self.ended else ""
         return f"{self.state}, health: {self.health or 'no health check'}{ended}"
 
     @property
@@ -86,7 +86,7 @@ class HostState:
     artefacts: frozenset[str]
     secrets: Mapping[str, tuple[str, str]]  # mode and SHA-256, by name
     containers: tuple[ServiceContainer, ...]
-    unanswered: Mapping[str, str]  # services of the wanted release that do not answer, and why
+    not_answering: Mapping[str, str]  # services of the wanted release that do not answer, and why
     expected: bytes  # state/expected.json
     lock: Lock | None
 
@@ -117,18 +117,18 @@ class Endpoint:
     ready: str
 
     @property
-    def questions(self) -> tuple[Command, Command]:
+    def probes(self) -> tuple[Command, Command]:
         """Requests to it: its health, and its metrics."""
         ready = commands.http(f"ready-{self.service}", self.address, self.port, self.ready)
         return ready, commands.http(f"metrics-{self.service}", self.address, self.port, "/metrics")
 
     def problem(self, answers: Mapping[str, Answer]) -> str | None:
         """Reason why the service cannot work, by the answers to the questions; None where it can."""
-        ready, metrics = (answers[command.name] for command in self.questions)
-        said = _not_good(ready)
+        ready, metrics = (answers[command.name] for command in self.probes)
+        said = _http_problem(ready)
         if said is not None:
             return f"{self.ready}: {said}"
-        said = _not_good(metrics)
+        said = _http_problem(metrics)
         if said is None and not any(line.startswith("voxyard_") for line in metrics.out.splitlines()):
             said = "no metric of voxyard in it: something else listens there"
         return None if said is None else f"/metrics: {said}"
@@ -139,7 +139,7 @@ def endpoints(found: Manifest) -> tuple[Endpoint, ...]:
     return tuple(Endpoint(each.name, each.address, each.port, each.ready) for each in found.services)
 
 
-def exit_words(code: int | str, *, out_of_memory: bool) -> str:
+def describe_exit(code: int | str, *, out_of_memory: bool) -> str:
     """Description of a program's end."""
     return f"exit code {code}{', out of memory (OOM)' if out_of_memory else ''}"
 
@@ -161,11 +161,11 @@ def read_state(session: Session, host: str, release: str, wanted: Iterable[Endpo
         CURRENT, PREVIOUS, checksums, CHANGED_FILES, CURRENT_FILES, IMAGES, ARTEFACTS, SECRETS, CONTAINERS, LOCK,
         EXPECTED,
     )  # fmt: skip
-    questions = [command for place in places for command in place.questions]
-    answers = session.run([*(fact.command for fact in facts), *questions])
+    probes = [command for place in places for command in place.probes]
+    answers = session.run([*(fact.command for fact in facts), *probes])
     for fact in (CONTAINERS, IMAGES, CURRENT, CURRENT_FILES):
         if isinstance(unknown := fact.among(answers), Unknown):
-            raise HostFailedError(f"{host}: its {fact.name} cannot be read: {unknown.why}")
+            raise HostFailedError(f"{host}: its {fact.name} cannot be read: {unknown.reason}")
     problems = {place.service: place.problem(answers) for place in places}
     return HostState(
         current=known(CURRENT.among(answers), None),
@@ -177,16 +177,16 @@ def read_state(session: Session, host: str, release: str, wanted: Iterable[Endpo
         artefacts=known(ARTEFACTS.among(answers), frozenset()),
         secrets=known(SECRETS.among(answers), {}),
         containers=known(CONTAINERS.among(answers), ()),
-        unanswered={service: said for service, said in problems.items() if said is not None},
+        not_answering={service: said for service, said in problems.items() if said is not None},
         expected=known(EXPECTED.among(answers), b""),
         lock=known(LOCK.among(answers), None),
     )
 
 
-def _not_good(answer: Answer) -> str | None:
+def _http_problem(answer: Answer) -> str | None:
     """Reason why an answer over HTTP is not 200; None where it is."""
     if not answer.ok:
-        return answer.said
+        return answer.message
     head, _, body = answer.out.partition("\r\n\r\n")
     words = head.split("\r\n")[0].split()
     if len(words) < 2 or not words[0].startswith("HTTP/"):

@@ -6,35 +6,35 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.checks.host_report import Surveyed, look
-from fleet.checks.requirements import Needs
+from fleet.checks.host_report import HostReport, report_host
+from fleet.checks.requirements import HostRequirements
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact, Unknown, known
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Host
 from fleet.lock import LOCK, Lock
-from fleet.release.environment import Place
+from fleet.release.environment import LoginInfo
 from fleet.ssh.connection_pool import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class HostSnapshot:
     """Facts about a host."""
 
-    surveyed: Surveyed
-    place: Place
+    host_report: HostReport
+    login_info: LoginInfo
     lock: Lock | None = None  # who changes it now: much is not as it should be then
 
 
-def look_around(session: Session, host: Host, images: Mapping[str, LocalImage]) -> Ground:
+def inspect_host(session: Session, host: Host, images: Mapping[str, LocalImage]) -> HostSnapshot:
     """Ask the host, which is to get `images`. Raises HostFailedError when the connection breaks."""
-    surveyed = look(session, host, Needs(images=images, architecture=platform.machine()))
+    host_report = report_host(session, host, HostRequirements(images=images, architecture=platform.machine()))
     answers = session.run([IDS.command, LOCK.command])
-    ids, login = IDS.among(answers), surveyed.facts.login
+    ids, login = IDS.among(answers), host_report.facts.login
     if isinstance(ids, Unknown):
-        raise HostFailedError(f"{host.name}: its user is not known: {ids.why}")
+        raise HostFailedError(f"{host.name}: its user is not known: {ids.reason}")
     address = host.address if isinstance(login, Unknown) else login.address
-    return Ground(surveyed, Place(address, *ids, surveyed.has_gpus), known(LOCK.among(answers), None))
+    return HostSnapshot(host_report, LoginInfo(address, *ids, host_report.has_gpus), known(LOCK.among(answers), None))
 
 
 def _ids(text: str) -> tuple[int, int]:

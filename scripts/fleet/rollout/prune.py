@@ -22,7 +22,7 @@ _OURS = re.compile(r"(.+/)?voxyard-(exporter|bark|trainer)(:[0-9a-f]{12}|@sha256
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class InUse:
     """Names that containers, running or not, and the files of runs use."""
 
     releases: frozenset[str] = frozenset()
@@ -31,7 +31,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Needless:
+class Unused:
     """Releases, images and artefacts that can go."""
 
     releases: tuple[str, ...] = ()
@@ -45,37 +45,37 @@ class Needless:
 
 
 def prune(host: str, session: Session, *, keep: int) -> tuple[str, ...]:
-    """Remove what `needless` finds; in words, what went. Raises HostFailedError where something did not."""
+    """Remove what `find_unused` finds; in words, what went. Raises HostFailedError where something did not."""
     facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, ARTEFACTS, IMAGES, IN_USE, NAMED_BY_RUNS)
     answers = session.run([fact.command for fact in facts])
     found: list[Any] = []
     for fact in facts:
         value = fact.among(answers)
         if isinstance(value, Unknown):
-            raise HostFailedError(f"{host}: its {fact.name} cannot be read: {value.why}")
+            raise HostFailedError(f"{host}: its {fact.name} cannot be read: {value.reason}")
         found.append(value)
     current, previous, releases, artefacts, images, used, named = found
-    used = Used(used.releases | named.releases, used.images | named.images, (*used.mounts, *named.mounts))
-    old = needless(releases, (current, previous), artefacts, images, used, keep=keep)
+    used = InUse(used.releases | named.releases, used.images | named.images, (*used.mounts, *named.mounts))
+    old = find_unused(releases, (current, previous), artefacts, images, used, keep=keep)
     if old.nothing:
         return ()
     command = commands.remove(old.releases, old.artefacts, old.images)
     answer = session.run([command])[command.name]
     if not answer.ok:
-        raise HostFailedError(f"{host}: not all that is old could be removed: {answer.said}")
+        raise HostFailedError(f"{host}: not all that is old could be removed: {answer.message}")
     parts = {"releases": old.releases, "artefacts": old.artefacts, "images": old.images}
     return tuple(f"removed old {kind}: {', '.join(names)}" for kind, names in parts.items() if names)
 
 
-def needless(
+def find_unused(
     releases: Mapping[str, Manifest | None],
     named: Sequence[str | None],
     artefacts: frozenset[str],
     images: Sequence[HostImage],
-    used: Used,
+    used: InUse,
     *,
     keep: int,
-) -> Needless:
+) -> Unused:
     """Releases, images and artefacts that can go: `releases` are newest first, `named` the current and previous ones.
 
     What a container or a run uses stays, and so does everything where a release that stays cannot be read.
@@ -87,23 +87,23 @@ def needless(
     manifests = [releases.get(name) for name in kept]
     old = tuple(name for name in releases if name not in kept)
     if None in manifests:
-        return Needless(old)
+        return Unused(old)
     needed_images = {image for each in manifests if each is not None for image in each.images}
     needed_artefacts = {name for each in manifests if each is not None for name in each.artefacts}
-    return Needless(
+    return Unused(
         old,
         tuple(sorted(name for name in artefacts - needed_artefacts if not _mounted(name, used))),
         tuple(sorted(name for image in images for name in _free_names(image, needed_images, used))),
     )
 
 
-def _free_names(image: HostImage, needed: set[str], used: Used) -> set[str]:
+def _free_names(image: HostImage, needed: set[str], used: InUse) -> set[str]:
     if image.id in used.images or image.names & (needed | used.images):
         return set()
     return {name for name in image.names if _OURS.fullmatch(name)}
 
 
-def _mounted(artefact: str, used: Used) -> bool:
+def _mounted(artefact: str, used: InUse) -> bool:
     return any(f"/artefacts/{artefact}" in f"{mount}/" for mount in used.mounts)
 
 
@@ -118,18 +118,18 @@ def _releases(text: str) -> dict[str, Manifest | None]:
     return found
 
 
-def _in_use(text: str) -> Used:
+def _in_use(text: str) -> InUse:
     rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-    return Used(
+    return InUse(
         frozenset(str((row["labels"] or {}).get(RELEASE_LABEL, "")) for row in rows) - {""},
         frozenset(str(name) for row in rows for name in (row["image"], row["name"])),
         tuple(str(mount.get("Source", "")) for row in rows for mount in row["mounts"] or ()),
     )
 
 
-def _named_by_runs(text: str) -> Used:
+def _named_by_runs(text: str) -> InUse:
     words = text.split()
-    return Used(
+    return InUse(
         frozenset(word.removeprefix("releases/") for word in words if word.startswith("releases/")),
         frozenset(word for word in words if word.startswith("voxyard-")),
         tuple(f"/artefacts/{word}" for word in words if word.startswith(("weights-", "voices-"))),

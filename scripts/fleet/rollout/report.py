@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fleet.checks.finding import failed
-from fleet.checks.host_report import Surveyed
+from fleet.checks.finding import has_failures
+from fleet.checks.host_report import HostReport
 from fleet.errors import FleetError
-from fleet.rollout.change_plan import Change
+from fleet.rollout.change_plan import ChangePlan
 from fleet.rollout.outcome import Outcome
 from fleet.rollout.status import Status
 from fleet.ssh.connection_pool import GroupResult
@@ -28,7 +28,7 @@ def console(*, error: bool = False) -> Console:
     return plain if plain.is_terminal else Console(stderr=error, width=_PIPED_WIDTH)
 
 
-def findings_table(result: GroupResult[Surveyed], names: Sequence[str]) -> Table:
+def findings_table(result: GroupResult[HostReport], names: Sequence[str]) -> Table:
     """A row a finding, hosts in the order of the inventory; a host without findings says so."""
     table = _table("host", "level", "check", "found", "what to do")
     for name in names:
@@ -44,13 +44,13 @@ def findings_table(result: GroupResult[Surveyed], names: Sequence[str]) -> Table
     return table
 
 
-def findings_document(result: GroupResult[Surveyed], names: Sequence[str], *, strict: bool) -> dict[str, object]:
+def findings_document(result: GroupResult[HostReport], names: Sequence[str], *, strict: bool) -> dict[str, object]:
     """The same for programs: `ok`, and `hosts` with name, `ok`, `error` (a text or null) and `findings`."""
     hosts: list[dict[str, object]] = []
     for name in names:
         error = result.failed.get(name)
         findings = () if error else result.succeeded[name].findings
-        good = error is None and not failed(findings, strict=strict)
+        good = error is None and not has_failures(findings, strict=strict)
         said = None if error is None else str(error)
         hosts.append({"name": name, "ok": good, "error": said, "findings": [asdict(each) for each in findings]})
     return {"ok": all(each["ok"] for each in hosts), "hosts": hosts}
@@ -101,7 +101,7 @@ def status_document(result: GroupResult[Status], names: Sequence[str]) -> dict[s
     return {"ok": all(each["ok"] for each in hosts), "hosts": hosts}
 
 
-def changes_table(changes: Mapping[str, Change]) -> Table:
+def changes_table(changes: Mapping[str, ChangePlan]) -> Table:
     """Table of planned changes, a row a step."""
     table = _table("host", "what will change")
     for name, change in changes.items():
@@ -110,7 +110,7 @@ def changes_table(changes: Mapping[str, Change]) -> Table:
     return table
 
 
-def diff_text(changes: Mapping[str, Change]) -> str:
+def diff_text(changes: Mapping[str, ChangePlan]) -> str:
     """Differences in the files of each host; hosts with the same difference stand together."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, change in changes.items():
@@ -119,7 +119,7 @@ def diff_text(changes: Mapping[str, Change]) -> str:
     return "\n".join(line for diff, names in alike.items() for line in (f"# {', '.join(names)}", *diff))
 
 
-def plan_document(result: GroupResult[Change], names: Sequence[str]) -> dict[str, object]:
+def plan_document(result: GroupResult[ChangePlan], names: Sequence[str]) -> dict[str, object]:
     """For programs: `ok`, `changes`, and `hosts` with name, `error`, releases, `steps` (none: all is well), `diff`."""
     hosts: list[dict[str, object]] = []
     for name in names:

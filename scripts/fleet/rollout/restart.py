@@ -12,9 +12,9 @@ from fleet.facts.fact import Unknown
 from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.release.release import ENVIRONMENT_FILE
 from fleet.rollout import commands
-from fleet.rollout.change_plan import Start
-from fleet.rollout.context import StoppedError, Stopping
-from fleet.rollout.health_gate import Clock, Watch, pass_gate
+from fleet.rollout.change_plan import ServiceStart
+from fleet.rollout.context import Cancellation, RolloutCancelledError
+from fleet.rollout.health_gate import Clock, HealthWatch, pass_gate
 from fleet.rollout.host_state import CONTAINERS, container_of
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
@@ -23,20 +23,20 @@ log = logging.getLogger("fleet")
 
 
 @dataclass(slots=True)
-class Switch:
+class ServiceRestart:
     """Switch of one host's services to a release; records the services that it has touched."""
 
     host: str
     session: Session
-    stopping: Stopping
+    cancellation: Cancellation
     min_healthy_seconds: float
     secrets: tuple[str, ...] = ()  # names of those that may have been replaced
     say: Callable[[str], None] = log.info
     touched: dict[str, ServiceEntry] = field(default_factory=dict)
     limits: list[str] = field(default_factory=list)  # what was verified, in words
-    going_back: bool = False
+    rolling_back: bool = False
 
-    def carry_out(self, release: Manifest, starts: Iterable[Start], removals: Iterable[ServiceEntry]) -> None:
+    def carry_out(self, release: Manifest, starts: Iterable[ServiceStart], removals: Iterable[ServiceEntry]) -> None:
         """Stop what the release has no more, then each service in its order: stop, start, gate.
 
         Two copies of a service do not fit into the memory of a GPU, so the old one ends first. Raises
@@ -49,28 +49,28 @@ class Switch:
                 log.info("%s: waiting for %s", self.host, each.service.name)
                 self.touched.setdefault(each.service.name, each.service)  # by whoever started it
             else:
-                self._anew(release, each.service)
-            self._gate(each.service, fresh=not each.wait_only)
+                self._recreate(release, each.service)
+            self._wait_until_healthy(each.service, fresh=not each.wait_only)
 
-    def back_to(self, before: Manifest | None) -> str:
+    def roll_back_to(self, before: Manifest | None) -> str:
         """Make what was touched run as the release `before` says, from what is on the host; in words, how that ended.
 
         Without one, what was started is taken away.
         """
         if not self.touched:
             return "nothing that runs was touched"
-        self.going_back = True
+        self.rolling_back = True
         try:
-            self._back_to(before)
-        except StoppedError:
-            return f"going back was stopped too: {self.standing(before)}"
+            self._roll_back(before)
+        except RolloutCancelledError:
+            return f"going back was stopped too: {self.summary(before)}"
         except FleetError as error:
-            return f"going back failed too: {error}\n{self.standing(before)}"
+            return f"going back failed too: {error}\n{self.summary(before)}"
         if before is None:
             return "what was started is taken away again: there was no release before"
         return f"rolled back to release {before.id}"
 
-    def standing(self, current: Manifest | None) -> str:
+    def summary(self, current: Manifest | None) -> str:
         """State of the host, whose current release is `current`, and the command that brings it in order."""
         release = "no release is current: fab deploy goes on"
         if current is not None:
@@ -88,16 +88,16 @@ class Switch:
         except HostFailedError as error:
             return f"how its services are is not known ({error})"
         if isinstance(containers, Unknown):
-            return f"how its services are is not known ({containers.why})"
+            return f"how its services are is not known ({containers.reason})"
         found = {name: container_of(containers, name) for name in self.touched}
         return ", ".join(
-            f"{name} is not there" if each is None else f"{name} of release {each.release} is {each.said}"
+            f"{name} is not there" if each is None else f"{name} of release {each.release} is {each.description}"
             for name, each in found.items()
         )
 
-    def _back_to(self, before: Manifest | None) -> None:
+    def _roll_back(self, before: Manifest | None) -> None:
         if self.secrets:
-            self._must("put back its secrets", commands.restore_secrets(self.secrets))
+            self._run_checked("put back its secrets", commands.restore_secrets(self.secrets))
         touched = list(self.touched.values())
         for entry in reversed(touched):
             if before is None or before.service(entry.name) is None:
@@ -106,37 +106,37 @@ class Switch:
             return
         for service in [each for each in before.services if each.name in self.touched]:
             log.info("%s: going back to %s of release %s", self.host, service.name, before.id)
-            self._anew(before, service)
-            self._gate(service, fresh=True)
+            self._recreate(before, service)
+            self._wait_until_healthy(service, fresh=True)
 
-    def _anew(self, release: Manifest, service: ServiceEntry) -> None:
+    def _recreate(self, release: Manifest, service: ServiceEntry) -> None:
         """Stop and start: one step, so that nobody who stops in between leaves a host without the service."""
         self._stop(service)
         log.info("%s: starting %s", self.host, service.name)
         command = commands.start(release.id, release.compose_files, ENVIRONMENT_FILE, service.name)
-        self._must(f"start {service.name}", command)
+        self._run_checked(f"start {service.name}", command)
 
     def _stop(self, service: ServiceEntry, *, remove: bool = False) -> None:
-        self.stopping.check(going_back=self.going_back)
+        self.cancellation.check(rolling_back=self.rolling_back)
         log.info("%s: stopping %s (it has %d s)", self.host, service.name, service.stop_seconds)
         self.touched.setdefault(service.name, service)
-        self._must(f"stop {service.name}", commands.stop(service.name, service.stop_seconds, remove=remove))
+        self._run_checked(f"stop {service.name}", commands.stop(service.name, service.stop_seconds, remove=remove))
 
-    def _gate(self, service: ServiceEntry, *, fresh: bool) -> None:
-        self.stopping.check(going_back=self.going_back)
+    def _wait_until_healthy(self, service: ServiceEntry, *, fresh: bool) -> None:
+        self.cancellation.check(rolling_back=self.rolling_back)
         log.info(
             "%s: waiting until %s is well (at most %d s) and stays so for %.0f s",
             self.host, service.name, service.healthy_seconds, self.min_healthy_seconds,
         )  # fmt: skip
-        clock = Clock(partial(self.stopping.wait, going_back=self.going_back), self.stopping.now)
-        watch = Watch(self.min_healthy_seconds, fresh)
+        clock = Clock(partial(self.cancellation.wait, rolling_back=self.rolling_back), self.cancellation.now)
+        watch = HealthWatch(self.min_healthy_seconds, fresh)
         verified = pass_gate(self.host, self.session, service, clock, watch, self.say)
         for line in verified:
             log.info("%s: %s: %s", self.host, service.name, line)
         self.limits += [f"{service.name}: {line}" for line in verified]
 
-    def _must(self, what: str, command: Command) -> Answer:
+    def _run_checked(self, what: str, command: Command) -> Answer:
         answer = self.session.run([command])[command.name]
         if not answer.ok:
-            raise HostFailedError(f"{self.host} could not {what}: {answer.said}")
+            raise HostFailedError(f"{self.host} could not {what}: {answer.message}")
         return answer

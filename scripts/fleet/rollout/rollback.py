@@ -8,12 +8,12 @@ from fleet.release import manifest
 from fleet.release.diff import limit_changes
 from fleet.release.manifest import Manifest
 from fleet.rollout import commands
-from fleet.rollout.change_plan import Change, removals, starts
+from fleet.rollout.change_plan import ChangePlan, removals, starts
 from fleet.rollout.host_state import PREVIOUS, HostState, endpoints, read_state
 from fleet.ssh.connection_pool import Session
 
 
-def way_back(session: Session, host: str, release: str | None) -> Change:
+def plan_rollback(session: Session, host: str, release: str | None) -> ChangePlan:
     """Change that rolls the host back to `release`, or to the one before the current one; changes nothing.
 
     Raises HostFailedError where there is no such release, or not all that it needs is on the host any more.
@@ -25,7 +25,7 @@ def way_back(session: Session, host: str, release: str | None) -> Change:
             f"{host} has not all that release {wanted.id} needs any more: {', '.join(missing)}: "
             "deploy it again from the commit and the inventory that it came from"
         )
-    return Change(
+    return ChangePlan(
         release=None,
         manifest=wanted,
         current=state.current,
@@ -53,7 +53,7 @@ def _manifest(session: Session, host: str, release: str) -> Manifest:
         raise HostFailedError(f"{host} has no release {release}: it has {names}")
     if not answers[whole.name].ok:
         raise HostFailedError(
-            f"{host}: release {release} is not as it was written: {answers[whole.name].said}: deploy it again"
+            f"{host}: release {release} is not as it was written: {answers[whole.name].message}: deploy it again"
         )
     return manifest.parse(answers[read.name].out)
 

@@ -72,7 +72,7 @@ def read_status(session: Session) -> Status:
     facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, CHANGED_FILES, CONTAINERS, IMAGES, LOCK)
     answers = session.run([fact.command for fact in facts])
     if isinstance(containers := CONTAINERS.among(answers), Unknown):
-        return Status(None, problem=f"docker does not answer: {containers.why}")
+        return Status(None, problem=f"docker does not answer: {containers.reason}")
     current = known(CURRENT.among(answers), None)
     if current is None:
         return Status(None, problem="not deployed: make deploy")
@@ -82,8 +82,8 @@ def read_status(session: Session) -> Status:
         said = f"release {current} has no {manifest.MANIFEST_FILE} that can be read: deploy again"
         return Status(current, problem=said)
     hashes = [_hashes(name, releases) for name in dict.fromkeys(each.release for each in containers)]
-    questions = [command for place in endpoints(release) for command in place.questions]
-    more = session.run([*questions, *(command for command in hashes if command is not None)])
+    probes = [command for place in endpoints(release) for command in place.probes]
+    more = session.run([*probes, *(command for command in hashes if command is not None)])
     return Status(
         current=current,
         previous=known(PREVIOUS.among(answers), None),

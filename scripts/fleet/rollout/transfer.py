@@ -18,7 +18,7 @@ from fleet.images.image import LocalImage
 from fleet.release.artefact import Artefact
 from fleet.release.release import Release
 from fleet.rollout import commands
-from fleet.rollout.change_plan import Shipment, layers_there, megabytes
+from fleet.rollout.change_plan import ImageTransfer, layers_present, megabytes
 from fleet.rollout.host_state import IMAGES, HostImage
 from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
@@ -42,10 +42,10 @@ class Transfer:
     cache: ImageCache
     check: Callable[[], None] = _nothing
 
-    def image(self, shipment: Shipment) -> None:
+    def image(self, image_transfer: ImageTransfer) -> None:
         """Puts an image in place, under its name, all its layers as wanted. Raises HostFailedError, FleetError."""
-        image = shipment.image
-        log.info("%s: %s", self.host, shipment)
+        image = image_transfer.image
+        log.info("%s: %s", self.host, image_transfer)
         if image.digest is not None:
             command = commands.pull_image(image.digest, image.release_tag)
             self._must(f"pull {image.digest}", self.session.run([command])[command.name])
@@ -82,14 +82,14 @@ class Transfer:
     def _send_image(self, image: LocalImage) -> None:
         path = self.cache.archive(image)
         command = commands.load_image()
-        if count := layers_there(image, self._images()):  # looked at now: the image before may have brought some
+        if count := layers_present(image, self._images()):  # looked at now: the image before may have brought some
             size = megabytes(image_archive.size_without_layers(path, count))
             log.info("%s: %d of %d layers are there, sending %s", self.host, count, len(image.layers), size)
             answer = self.session.send(command, self._checked(image_archive.without_layers(path, count)))
             there = self._image(image.reference) if answer.ok else None
             if there is not None and there.layers == image.layers:
                 return
-            log.info("%s: it does not take the upper layers alone (%s): sending all", self.host, answer.said)
+            log.info("%s: it does not take the upper layers alone (%s): sending all", self.host, answer.message)
         self._must("take the image", self.session.send(command, self._checked(image_archive.read(path))))
 
     def _image(self, name: str) -> HostImage | None:
@@ -105,7 +105,7 @@ class Transfer:
 
     def _must(self, what: str, answer: Answer) -> None:
         if not answer.ok:
-            raise HostFailedError(f"{self.host} could not {what}: {answer.said}")
+            raise HostFailedError(f"{self.host} could not {what}: {answer.message}")
 
 
 def secrets_archive(secrets: Mapping[str, bytes]) -> bytes:

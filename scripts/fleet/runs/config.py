@@ -31,7 +31,7 @@ _SHARDS_FOLLOW = ("sample_rate", "text_units", "language", "hop_length")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RunSettings:
     """Settings of a run: the file and the flags as the operator gave them."""
 
     file: bytes = b""  # YAML
@@ -79,7 +79,7 @@ def read_file(path: Path | None) -> bytes:
         raise FleetError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def judge(settings: Settings, *, name: str = "the run's settings", plan: bytes = b"") -> Loaded[TrainConfig]:
+def validate(settings: RunSettings, *, name: str = "the run's settings", plan: bytes = b"") -> Loaded[TrainConfig]:
     """The settings as the trainer will find them on a host with this plan; `name` stands for the file in messages.
 
     Raises FleetError with every mistake, each with its line or flag.
@@ -111,7 +111,7 @@ def judge(settings: Settings, *, name: str = "the run's settings", plan: bytes =
     return fitted
 
 
-def overruled(loaded: Loaded[TrainConfig]) -> tuple[str, ...]:
+def ignored_settings(loaded: Loaded[TrainConfig]) -> tuple[str, ...]:
     """A line for each setting that the operator gave and that a run on a host does not take from there."""
     return tuple(
         f"{key} ({loaded.origins[key]}) has no effect on a host: it is {instead}"

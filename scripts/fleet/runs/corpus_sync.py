@@ -30,7 +30,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class RunInput:
     """A directory that a run reads, by what is in it; the same content has the same place on every host."""
 
     name: str
@@ -49,7 +49,7 @@ class Content:
         return {"name": self.name, "id": self.id, "kind": self.kind}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Content:
+    def from_json(cls, found: Mapping[str, Any]) -> RunInput:
         """Parses the output of `to_json`."""
         return cls(str(found["name"]), str(found["id"]), found["kind"])
 
@@ -71,7 +71,7 @@ def kind_of(folder: Path) -> Kind:
     )
 
 
-def read_content(folder: Path) -> Content:
+def read_input(folder: Path) -> RunInput:
     """The content of `folder`: every file is read once. Raises FleetError for what cannot be read or sent."""
     kind = kind_of(folder)
     digest, files, size = hashlib.sha256(), 0, 0
@@ -84,10 +84,10 @@ def read_content(folder: Path) -> Content:
             raise FleetError(f"{path} cannot be read ({error.strerror}), and what is not whole is not sent") from None
         digest.update(f"{content}  {name}\n".encode(errors="surrogateescape"))
         files += 1
-    return Content(_slug(folder.resolve().name), digest.hexdigest()[:12], kind, files, size)
+    return RunInput(_slug(folder.resolve().name), digest.hexdigest()[:12], kind, files, size)
 
 
-def send(session: Session, host: Host, folder: Path, content: Content, busy: Callable[[], str | None]) -> bool:
+def send(session: Session, host: Host, folder: Path, content: RunInput, busy: Callable[[], str | None]) -> bool:
     """Have `content`, which lies in `folder` here, on the host; whether anything had to be sent.
 
     It is written beside its place and put there when it is whole, so that a cut leaves nothing half, and the next try
@@ -95,7 +95,7 @@ def send(session: Session, host: Host, folder: Path, content: Content, busy: Cal
     (`busy` names the run). Raises HostFailedError.
     """
     there = f"{FOLDER}/{content.place}/{SOURCE}"
-    state = _answer(host, session, look_command(content)).split()
+    state = _answer(host, session, inspect_command(content)).split()
     if "whole" in state:
         differs = rsync.run(host, rsync.compare_command(host, folder, there)).out.strip()
         if not differs:
@@ -113,11 +113,11 @@ def send(session: Session, host: Host, folder: Path, content: Content, busy: Cal
     newest = next((word.removeprefix("beside:") for word in state if word.startswith("beside:")), None)
     link = None if newest is None else f"../{newest}/{SOURCE}"
     rsync.run(host, rsync.push_command(host, folder, partial, link_to=link, lock=lock))
-    _answer(host, session, put_in_place_command(content))
+    _answer(host, session, install_command(content))
     return True
 
 
-def look_command(content: Content) -> Command:
+def inspect_command(content: RunInput) -> Command:
     """Prints `whole` where the content is there, and `beside:ID` for the newest other version of the same name."""
     name, id_ = shlex.quote(content.name), shlex.quote(content.id)
     lines = [
@@ -131,7 +131,7 @@ def look_command(content: Content) -> Command:
     return Command("look-at-corpus", "\n".join(lines))
 
 
-def put_in_place_command(content: Content) -> Command:
+def install_command(content: RunInput) -> Command:
     """Gives what was sent its name, in one step; what was there under it goes."""
     id_ = shlex.quote(content.id)
     lines = [
@@ -152,7 +152,7 @@ def put_in_place_command(content: Content) -> Command:
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Every file below `folder`, links followed, by its name below it, in one order everywhere."""
     found: list[tuple[str, Path]] = []
-    for place, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+    for place, folders, names in os.walk(folder, followlinks=True, onerror=_refuse_unreadable):
         folders.sort()
         found += [(str((Path(place) / name).relative_to(folder)), Path(place) / name) for name in names]
     for name, path in sorted(found):
@@ -161,7 +161,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
         yield name, path
 
 
-def _raise(error: OSError) -> None:
+def _refuse_unreadable(error: OSError) -> None:
     raise FleetError(f"{error.filename} cannot be read ({error.strerror}), and what is not whole is not sent")
 
 
@@ -177,5 +177,5 @@ def _first(differs: str) -> str:
 def _answer(host: Host, session: Session, command: Command) -> str:
     answer = session.run([command])[command.name]
     if not answer.ok:
-        raise HostFailedError(f"{host.name} could not {command.name.replace('-', ' ')}: {answer.said}")
+        raise HostFailedError(f"{host.name} could not {command.name.replace('-', ' ')}: {answer.message}")
     return answer.out

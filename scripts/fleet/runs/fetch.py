@@ -9,12 +9,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.audit import Entry, record
+from fleet.audit import AuditEntry, record
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
 from fleet.runs import commands
 from fleet.runs.files import MANIFEST
-from fleet.runs.state import Run
+from fleet.runs.state import TrainingRun
 from fleet.ssh import rsync
 from fleet.ssh.connection_pool import Session
 
@@ -27,7 +27,7 @@ _TRIES = 3  # a run that goes on may remove an old checkpoint while it is being 
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedRun:
     """Contents of a fetched run."""
 
     folder: Path
@@ -37,7 +37,7 @@ class Fetched:
     logs: int
 
 
-def fetch(session: Session, host: Host, run: Run, out: Path) -> Fetched:
+def fetch_run(session: Session, host: Host, run: TrainingRun, out: Path) -> FetchedRun:
     """Bring the run into the directory `out`, which is made, or holds an earlier state of the same run.
 
     Raises FleetError where `out` holds something else; HostFailedError where a checkpoint did not come over whole.
@@ -47,7 +47,7 @@ def fetch(session: Session, host: Host, run: Run, out: Path) -> Fetched:
     keep = commands.keep_logs(run.id)
     kept = session.run([keep])[keep.name]
     if not kept.ok:
-        raise HostFailedError(f"{host.name} could not write the logs of {run.id}: {kept.said}")
+        raise HostFailedError(f"{host.name} could not write the logs of {run.id}: {kept.message}")
     source = f".voxyard/runs/{run.id}"
     command = rsync.pull_command(host, source, out, exclude=_LEFT_OUT)
     for _ in range(_TRIES):
@@ -56,8 +56,8 @@ def fetch(session: Session, host: Host, run: Run, out: Path) -> Fetched:
             break
     steps = _checked(host.name, out / CHECKPOINTS)
     note = f"run {run.id}: checkpoints {', '.join(map(str, steps)) or 'none'}"
-    record(session, host.name, Entry("fetch", run.release, run.release, "ok", note))
-    return Fetched(
+    record(session, host.name, AuditEntry("fetch", run.release, run.release, "ok", note))
+    return FetchedRun(
         folder=out,
         checkpoints=steps,
         samples=len(list((out / CHECKPOINTS / "samples").glob("*.wav"))),

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from fleet.errors import FleetError
-from fleet.runs.config import Settings, judge, shards_key
-from fleet.runs.corpus_sync import SOURCE, Content
+from fleet.runs.config import RunSettings, shards_key, validate
+from fleet.runs.corpus_sync import SOURCE, RunInput
 from voxyard.settings import Loaded
 from voxyard.trainer.config import TrainConfig
 
@@ -29,7 +29,7 @@ _INPUTS = {  # where a run finds what it reads beside its corpus: role → setti
 
 
 @dataclass(frozen=True, slots=True)
-class Deployed:
+class DeployedRelease:
     """Parts of a host's current release that its runs use."""
 
     release: str
@@ -45,13 +45,13 @@ class Deployed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RunRequest:
     """Requested run; kept with the run, so that it can go on under another release."""
 
     run: str
     host: str  # its name in the inventory
-    settings: Settings
-    inputs: Mapping[str, Content]  # by role: train, validation, init
+    settings: RunSettings
+    inputs: Mapping[str, RunInput]  # by role: train, validation, init
     overrides: tuple[tuple[str, bytes], ...]  # compose files of the site, merged after ours
     by: str  # who began it
 
@@ -60,8 +60,8 @@ class Wanted:
 class RunFiles:
     """Files of a run, ready to be written: the same request under the same release always has the same `config`."""
 
-    wanted: Wanted
-    deployed: Deployed
+    wanted: RunRequest
+    deployed: DeployedRelease
     config: str
     gpus: tuple[str, ...]
     limits: Mapping[str, int]  # MiB by UUID
@@ -91,9 +91,9 @@ class RunFiles:
         return buffer.getvalue()
 
 
-def render(wanted: Wanted, deployed: Deployed) -> RunFiles:
+def render(wanted: RunRequest, deployed: DeployedRelease) -> RunFiles:
     """The files of a run. Raises FleetError for settings that the trainer refuses on this host, or GPUs it has not."""
-    loaded = judge(wanted.settings, name=SETTINGS, plan=deployed.plan)
+    loaded = validate(wanted.settings, name=SETTINGS, plan=deployed.plan)
     gpus = reserved(loaded, deployed)
     corpus = wanted.inputs["train"]
     shards = f"shards-{shards_key(loaded.config)}" if corpus.kind == "recordings" else None
@@ -135,7 +135,7 @@ def render(wanted: Wanted, deployed: Deployed) -> RunFiles:
     return replace(made, files=tuple(parts.items()))
 
 
-def deployed_of(answer: str, gpus: tuple[str, ...]) -> Deployed:
+def parse_release(answer: str, gpus: tuple[str, ...]) -> DeployedRelease:
     """Parts of a release that runs use, from what `run_commands.release_there` prints. Raises FleetError."""
     place, *bodies = answer.split("\n")
     environment, plan, compose = (base64.b64decode(body) for body in bodies[:3])
@@ -148,7 +148,7 @@ def deployed_of(answer: str, gpus: tuple[str, ...]) -> Deployed:
             "deploy (fab deploy)"
         )
     try:
-        return Deployed(
+        return DeployedRelease(
             release=release,
             image=found["VOXYARD_TRAINER_IMAGE"],
             uid=int(found["VOXYARD_UID"]),
@@ -164,16 +164,16 @@ def deployed_of(answer: str, gpus: tuple[str, ...]) -> Deployed:
         raise FleetError(f"release {release} is not understood ({error}): deploy again with this voxyard") from error
 
 
-def wanted_again(files: Mapping[str, bytes]) -> Wanted:
+def request_from_files(files: Mapping[str, bytes]) -> RunRequest:
     """Requested run, from its files on a host. Raises FleetError for files that are not understood."""
     try:
         found = json.loads(files[MANIFEST])
         names = [name for name in found["compose_files"] if name not in (COMPOSE, RUN_COMPOSE)]
-        return Wanted(
+        return RunRequest(
             run=str(found["run"]),
             host=str(found["host"]),
-            settings=Settings(files[SETTINGS], tuple((str(key), str(value)) for key, value in found["flags"])),
-            inputs={role: Content.from_json(each) for role, each in found["inputs"].items()},
+            settings=RunSettings(files[SETTINGS], tuple((str(key), str(value)) for key, value in found["flags"])),
+            inputs={role: RunInput.from_json(each) for role, each in found["inputs"].items()},
             overrides=tuple((name, files[name]) for name in names),
             by=str(found["by"]),
         )
@@ -184,7 +184,7 @@ def wanted_again(files: Mapping[str, bytes]) -> Wanted:
         ) from error
 
 
-def reserved(loaded: Loaded[TrainConfig], deployed: Deployed) -> tuple[str, ...]:
+def reserved(loaded: Loaded[TrainConfig], deployed: DeployedRelease) -> tuple[str, ...]:
     """The UUIDs of the GPUs that the run gets: the settings' ids, else all that the plan gives to the trainer.
 
     Raises FleetError for ids that name no GPU of the host.
@@ -206,7 +206,7 @@ def trainer_gpus(plan: bytes) -> tuple[str, ...]:
     return tuple(roles[role] for role in ("model", "data") if role in roles)
 
 
-def _uuid(asked: int | str, deployed: Deployed) -> str:
+def _uuid(asked: int | str, deployed: DeployedRelease) -> str:
     text = str(asked).strip()
     if text.isdigit() and int(text) < len(deployed.gpus):
         return deployed.gpus[int(text)]
@@ -217,7 +217,7 @@ def _uuid(asked: int | str, deployed: Deployed) -> str:
     return found
 
 
-def _limits(config: TrainConfig, deployed: Deployed, gpus: Sequence[str]) -> dict[str, int]:
+def _limits(config: TrainConfig, deployed: DeployedRelease, gpus: Sequence[str]) -> dict[str, int]:
     """Memory limits of the trainer on each of its GPUs."""
     training = config.training
     if not gpus or not training.enable_memory_isolation:
@@ -231,7 +231,7 @@ def _limits(config: TrainConfig, deployed: Deployed, gpus: Sequence[str]) -> dic
 
 
 def _run_compose(
-    wanted: Wanted, loaded: Loaded[TrainConfig], deployed: Deployed, gpus: Sequence[str]
+    wanted: RunRequest, loaded: Loaded[TrainConfig], deployed: DeployedRelease, gpus: Sequence[str]
 ) -> dict[str, Any]:
     """Compose entries that differ between runs: the command line, the GPUs, further directories."""
     service: dict[str, Any] = {"command": ["train", *wanted.settings.words(), *_ids_as_uuids(loaded, deployed, gpus)]}
@@ -259,7 +259,7 @@ def _run_compose(
     return {"services": {"train": service}}
 
 
-def _ids_as_uuids(loaded: Loaded[TrainConfig], deployed: Deployed, gpus: Sequence[str]) -> list[str]:
+def _ids_as_uuids(loaded: Loaded[TrainConfig], deployed: DeployedRelease, gpus: Sequence[str]) -> list[str]:
     """Flags with UUIDs for ids that were given as indices: a container numbers its GPUs from 0."""
     data = loaded.config.data
     if not gpus:

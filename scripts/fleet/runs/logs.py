@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from fleet.errors import HostFailedError
+from fleet.rollout.health_gate import Clock
 from fleet.runs import commands
-from fleet.runs.runs import Clock
 from fleet.ssh.connection_pool import Session
 
 FOLLOW_SECONDS = 2.0
 
 
-def of_service(service: str) -> Mapping[str, str]:
+def service_labels(service: str) -> Mapping[str, str]:
     """The labels of a service's container."""
     return {"com.docker.compose.project": "voxyard", "voxyard.role": service}
 
 
-def of_run(run: str) -> Mapping[str, str]:
+def run_labels(run: str) -> Mapping[str, str]:
     """The labels of a run's containers."""
     return {"voxyard.run": run}
 
 
-def show(
+def show_logs(
     session: Session,
     host: str,
     labels: Mapping[str, str],
@@ -62,7 +62,7 @@ def _written(
     command = commands.logs(labels, lines=lines, since=since)
     answer = session.run([command])[command.name]
     if not answer.ok:
-        raise HostFailedError(f"{host} could not show its logs: {answer.said}")
+        raise HostFailedError(f"{host} could not show its logs: {answer.message}")
     rows = [line.partition(" ") for line in answer.out.splitlines()]
     dated = sorted(((time, text) for time, _, text in rows if time > since), key=lambda row: row[0])
     return (dated[-1][0] if dated else since), [text for _, text in dated]

@@ -9,16 +9,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fleet.runs.fetch import CHECKPOINTS, Fetched
+from fleet.runs.fetch import CHECKPOINTS, FetchedRun
 from fleet.runs.files import RunFiles
-from fleet.runs.state import Run
+from fleet.runs.state import TrainingRun
 from fleet.ssh.connection_pool import GroupResult
 
 _PIPED_WIDTH = 180
 _COLUMNS = ("host", "run", "state", "step", "loss", "checkpoint", "since", "release", "GPUs")
 
 
-def print_table(result: GroupResult[tuple[Run, ...]], names: Sequence[str]) -> None:
+def print_table(result: GroupResult[tuple[TrainingRun, ...]], names: Sequence[str]) -> None:
     """A row a run on standard output, hosts in the order of the inventory."""
     plain = Console()
     console = plain if plain.is_terminal else Console(width=_PIPED_WIDTH)
@@ -37,7 +37,7 @@ def print_table(result: GroupResult[tuple[Run, ...]], names: Sequence[str]) -> N
     console.print(table)
 
 
-def document(result: GroupResult[tuple[Run, ...]], names: Sequence[str]) -> dict[str, Any]:
+def document(result: GroupResult[tuple[TrainingRun, ...]], names: Sequence[str]) -> dict[str, Any]:
     """The same for programs: `ok`, and `hosts` with name, `error` (a text or null) and `runs`."""
     hosts: list[dict[str, Any]] = []
     for name in names:
@@ -47,7 +47,7 @@ def document(result: GroupResult[tuple[Run, ...]], names: Sequence[str]) -> dict
     return {"ok": not result.failed, "hosts": hosts}
 
 
-def begun(files: RunFiles) -> str:
+def started(files: RunFiles) -> str:
     """Report of a started run, before its first step."""
     wanted, given = files.wanted, files.deployed
     gpus = [f"{gpu}, {_limit(files.limits.get(gpu))}" for gpu in files.gpus] or ["none: it trains on the CPU"]
@@ -62,12 +62,12 @@ def begun(files: RunFiles) -> str:
     return "\n".join(f"{name:<9} {text}" for name, text in rows)
 
 
-def trains(run: Run, limits: Sequence[str]) -> str:
+def training(run: TrainingRun, limits: Sequence[str]) -> str:
     """That it trains, and what it holds."""
     return "\n".join([f"{'state':<9} {run.state}{_at(run)}", *(f"{'verified':<9} {line}" for line in limits)])
 
 
-def stopped(run: Run) -> str:
+def stopped(run: TrainingRun) -> str:
     """Report of a run that has ended."""
     checkpoint = "no checkpoint" if run.checkpoint is None else f"checkpoint at step {run.checkpoint}"
     return (
@@ -75,7 +75,7 @@ def stopped(run: Run) -> str:
     )
 
 
-def fetched(found: Fetched) -> str:
+def fetched(found: FetchedRun) -> str:
     """Report of fetched files, and of the next step."""
     checkpoints = ", ".join(map(str, found.checkpoints)) or "none"
     lines = [
@@ -88,7 +88,7 @@ def fetched(found: Fetched) -> str:
     return "\n".join(lines)
 
 
-def fetched_document(found: Fetched) -> dict[str, Any]:
+def fetched_document(found: FetchedRun) -> dict[str, Any]:
     """The same for programs."""
     return {
         "folder": str(found.folder),
@@ -99,7 +99,7 @@ def fetched_document(found: Fetched) -> dict[str, Any]:
     }
 
 
-def _cells(run: Run) -> tuple[str, ...]:
+def _cells(run: TrainingRun) -> tuple[str, ...]:
     step = "" if run.step is None else f"{run.step}" + (f"/{run.last_step}" if run.last_step else "")
     return (
         run.id,
@@ -113,7 +113,7 @@ def _cells(run: Run) -> tuple[str, ...]:
     )
 
 
-def _at(run: Run) -> str:
+def _at(run: TrainingRun) -> str:
     return "" if run.step is None else f", step {run.step}"
 
 

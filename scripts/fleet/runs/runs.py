@@ -7,20 +7,28 @@ import io
 import logging
 import re
 import tarfile
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from fleet.audit import Entry, record
+from fleet.audit import AuditEntry, record
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.facts.gpus import GPUS
-from fleet.rollout import commands as host_commands
 from fleet.rollout import gpu_memory
+from fleet.rollout.commands import http
+from fleet.rollout.health_gate import Clock
 from fleet.runs import commands
-from fleet.runs.files import Deployed, RunFiles, Wanted, deployed_of, render, trainer_gpus, wanted_again
-from fleet.runs.state import KILLED, NOT_ENFORCEABLE, Run, read_runs
+from fleet.runs.files import (
+    DeployedRelease,
+    RunFiles,
+    RunRequest,
+    parse_release,
+    render,
+    request_from_files,
+    trainer_gpus,
+)
+from fleet.runs.state import KILLED, NOT_ENFORCEABLE, TrainingRun, read_runs
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
 
@@ -31,20 +39,12 @@ START_SECONDS = 1800.0  # from a prepared corpus to the first steps: a large mod
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}")
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """Clock for waiting on a run."""
-
-    wait: Callable[[float], None] = time.sleep
-    now: Callable[[], float] = time.monotonic
-
-
-def active(session: Session) -> tuple[Run, ...]:
+def active_runs(session: Session) -> tuple[TrainingRun, ...]:
     """The runs that work on the host now, or wait for their corpus. Raises HostFailedError."""
     return tuple(run for run in read_runs(session) if run.active)
 
 
-def find(session: Session, host: str, run: str) -> Run:
+def find_run(session: Session, host: str, run: str) -> TrainingRun:
     """The run of this id. Raises HostFailedError, with those that there are."""
     found = read_runs(session)
     for each in found:
@@ -54,7 +54,7 @@ def find(session: Session, host: str, run: str) -> Run:
     raise HostFailedError(f"{host} has no run {run}; it has: {there}")
 
 
-def new_id(name: str, given: str = "", now: datetime | None = None) -> str:
+def new_run_id(name: str, given: str = "", now: datetime | None = None) -> str:
     """Id of a new run: as given, else by the name of its settings and the time. Raises FleetError."""
     if given:
         if not _ID.fullmatch(given):
@@ -64,7 +64,7 @@ def new_id(name: str, given: str = "", now: datetime | None = None) -> str:
     return f"{slug}-{(now or datetime.now(UTC)).strftime('%Y%m%d-%H%M%S')}"
 
 
-def deployed(session: Session, host: str, release: str | None = None) -> Deployed:
+def read_release(session: Session, host: str, release: str | None = None) -> DeployedRelease:
     """Parts of the host's current release, or the one named, that runs use. Raises HostFailedError or FleetError."""
     command = commands.release_there(release)
     answers = session.run([command, GPUS.command])
@@ -72,13 +72,15 @@ def deployed(session: Session, host: str, release: str | None = None) -> Deploye
         raise HostFailedError(f"{host} has no release that training runs could use: fab deploy --host {host} first")
     gpus = GPUS.among(answers)
     uuids = () if isinstance(gpus, Unknown) else tuple(gpu.uuid for gpu in gpus)
-    found = deployed_of(answers[command.name].out.strip("\n"), uuids)
+    found = parse_release(answers[command.name].out.strip("\n"), uuids)
     if isinstance(gpus, Unknown) and trainer_gpus(found.plan):
-        raise HostFailedError(f"{host}: its plan gives GPUs to the trainer, but nvidia-smi does not answer: {gpus.why}")
+        raise HostFailedError(
+            f"{host}: its plan gives GPUs to the trainer, but nvidia-smi does not answer: {gpus.reason}"
+        )
     return found
 
 
-def refuse_conflict(host: str, files: RunFiles, others: Iterable[Run]) -> None:
+def refuse_conflict(host: str, files: RunFiles, others: Iterable[TrainingRun]) -> None:
     """Raises HostFailedError where another active run holds a GPU or the port that this one needs, told which."""
     for other in others:
         if not other.active or other.id == files.wanted.run:
@@ -96,7 +98,7 @@ def refuse_conflict(host: str, files: RunFiles, others: Iterable[Run]) -> None:
         )
 
 
-def begin(session: Session, host: str, files: RunFiles, *, again: bool = False) -> None:
+def start_run(session: Session, host: str, files: RunFiles, *, again: bool = False) -> None:
     """Write a run's files and start it; the host's lock is held. Raises HostFailedError.
 
     It returns as soon as the start has begun, which then goes on without the connection.
@@ -120,34 +122,39 @@ def begin(session: Session, host: str, files: RunFiles, *, again: bool = False) 
     _must(host, f"start the run {run}", session.run([start])[start.name])
 
 
-def start_new(session: Session, host: str, wanted: Wanted, given: Deployed) -> RunFiles:
+def start_new_run(session: Session, host: str, wanted: RunRequest, given: DeployedRelease) -> RunFiles:
     """Begin a new run; the host's lock is held. Raises HostFailedError or FleetError; both are in the audit log."""
     files = render(wanted, given)
     refuse_conflict(host, files, read_runs(session))
     note = f"run {wanted.run}, by {wanted.by}, corpus {wanted.inputs['train'].place}"
-    _audited(session, host, Entry("train", "", given.release, "ok", note), lambda: begin(session, host, files))
+    _audited(session, host, AuditEntry("train", "", given.release, "ok", note), lambda: start_run(session, host, files))
     return files
 
 
-def go_on(session: Session, run: Run, given: Deployed, change: Callable[[Wanted], Wanted] = lambda it: it) -> RunFiles:
+def resume_run(
+    session: Session,
+    run: TrainingRun,
+    given: DeployedRelease,
+    change: Callable[[RunRequest], RunRequest] = lambda it: it,
+) -> RunFiles:
     """Go on with a run that has ended, under this release; the host's lock is held. `change` alters what is wanted.
 
     Raises HostFailedError or FleetError; both are in the audit log.
     """
     if run.active:
         raise HostFailedError(f"{run.host}: the run {run.id} is {run.state} already")
-    files = render(change(wanted_again(_files(session, run))), given)
+    files = render(change(request_from_files(_files(session, run))), given)
     refuse_conflict(run.host, files, read_runs(session))
     image = "with the same image" if run.image == given.image else f"with another image: {given.image}, was {run.image}"
     note = f"run {run.id} goes on from step {0 if run.checkpoint is None else run.checkpoint}, {image}"
-    entry = Entry("resume", run.release, given.release, "ok", note)
-    _audited(session, run.host, entry, lambda: begin(session, run.host, files, again=True))
+    entry = AuditEntry("resume", run.release, given.release, "ok", note)
+    _audited(session, run.host, entry, lambda: start_run(session, run.host, files, again=True))
     unmark = commands.unmark_drained(run.id)
     _must(run.host, "mark the run", session.run([unmark])[unmark.name])
     return files
 
 
-def stop(session: Session, run: Run, *, drained: bool) -> Run:
+def stop_run(session: Session, run: TrainingRun, *, drained: bool) -> TrainingRun:
     """End a run, which saves a checkpoint first; how it is then. `drained`: `resume_drained` goes on with it.
 
     Raises HostFailedError where it did not end in order: the checkpoints from before are there all the same.
@@ -156,18 +163,18 @@ def stop(session: Session, run: Run, *, drained: bool) -> Run:
     _must(run.host, "mark the run", session.run([mark])[mark.name])  # first: a cut must not lose what was running
     command = commands.stop(run.id, run.stop_seconds)
     answer = session.run([command])[command.name]
-    ended = find(session, run.host, run.id)
+    ended = find_run(session, run.host, run.id)
     said = "no checkpoint yet" if ended.checkpoint is None else f"checkpoint at step {ended.checkpoint}"
     what = "drain run" if drained else "stop run"
-    problem = _not_in_order(ended, answer)
-    entry = Entry(what, run.release, run.release, problem or "ok", f"run {run.id}, {said}")
+    problem = _stop_problem(ended, answer)
+    entry = AuditEntry(what, run.release, run.release, problem or "ok", f"run {run.id}, {said}")
     record(session, run.host, entry)
     if problem:
         raise HostFailedError(f"{run.host}: the run {run.id} {problem}; {said}")
     return ended
 
 
-def resume_drained(session: Session, release: str | None = None) -> tuple[Run, ...]:
+def resume_drained(session: Session, release: str | None = None) -> tuple[TrainingRun, ...]:
     """Go on with every run that was drained, under the current release or the one named; those runs as they were.
 
     Raises HostFailedError or FleetError at the first that does not start: it and those after it stay drained.
@@ -181,37 +188,37 @@ def resume_drained(session: Session, release: str | None = None) -> tuple[Run, .
             _must(run.host, "mark the run", session.run([unmark])[unmark.name])
             continue
         log.info("%s: the run %s goes on", run.host, run.id)
-        go_on(session, run, deployed(session, run.host, release))
+        resume_run(session, run, read_release(session, run.host, release))
         resumed.append(run)
     return tuple(resumed)
 
 
-def wait_until_it_trains(session: Session, host: str, run: str, clock: Clock | None = None) -> Run:
+def wait_until_training(session: Session, host: str, run: str, clock: Clock | None = None) -> TrainingRun:
     """Wait until the run has done its first steps, or has ended well; how it is then.
 
     Raises HostFailedError, with what it wrote last, where it fails, or does not train in time.
     """
     clock, told, end = clock or Clock(), "", None
     while True:
-        now = find(session, host, run)
+        now = find_run(session, host, run)
         if now.state != told:
             log.info("%s: %s is %s", host, run, now.state)
             told = now.state
-        if _trains(session, now) or now.state == "finished":
+        if _is_training(session, now) or now.state == "finished":
             return now
         if not now.active:
-            raise HostFailedError(f"{host}: the run {run} {_why_not(now)}{_last_words(session, now)}")
+            raise HostFailedError(f"{host}: the run {run} {_failure(now)}{_last_log_lines(session, now)}")
         if now.state != "preparing" and end is None:
             end = clock.now() + START_SECONDS
         if end is not None and clock.now() >= end:
             raise HostFailedError(
                 f"{host}: the run {run} has done no step after {START_SECONDS / 60:.0f} minutes; it goes on: "
-                f"fab logs --host {host} --run {run}{_last_words(session, now)}"
+                f"fab logs --host {host} --run {run}{_last_log_lines(session, now)}"
             )
         clock.wait(POLL_SECONDS)
 
 
-def verify_limits(session: Session, run: Run) -> tuple[str, ...]:
+def verify_limits(session: Session, run: TrainingRun) -> tuple[str, ...]:
     """GPU memory that the run holds beside its limits, in words. Raises HostFailedError where it holds more."""
     if run.train is not None and NOT_ENFORCEABLE in run.train.log:
         return ("limits: not enforceable on the CPU, as the run's log says",)
@@ -222,38 +229,38 @@ def verify_limits(session: Session, run: Run) -> tuple[str, ...]:
     return gpu_memory.verify(session, f"{run.host}: the run {run.id}", run.train.id, run.limits)
 
 
-def settings_changed(wanted: Wanted, *, file: bytes, flags: Sequence[tuple[str, str]], by: str) -> Wanted:
+def with_new_settings(wanted: RunRequest, *, file: bytes, flags: Sequence[tuple[str, str]], by: str) -> RunRequest:
     """Settings of a run merged with the operator's new ones: another file where one is given, more flags."""
     settings = wanted.settings
     merged = tuple(sorted({**dict(settings.flags), **dict(flags)}.items()))
     return replace(wanted, settings=replace(settings, file=file or settings.file, flags=merged), by=by)
 
 
-def _trains(session: Session, run: Run) -> bool:
+def _is_training(session: Session, run: TrainingRun) -> bool:
     """True where its metrics show a step."""
     if run.train is None or not run.train.alive:
         return False
-    command = host_commands.http("metrics", run.address, run.port, "/metrics")
+    command = http("metrics", run.address, run.port, "/metrics")
     answer = session.run([command])[command.name]
     label = re.escape(f'voxyard_train_steps_total{{run="{run.id}"}} ')
     found = re.search(rf"^{label}(\S+)", answer.out, re.MULTILINE)
     return found is not None and float(found[1]) >= 1
 
 
-def _not_in_order(run: Run, answer: Answer) -> str:
+def _stop_problem(run: TrainingRun, answer: Answer) -> str:
     """Fault of a run that was stopped, "" where it ended in order."""
     if run.active:
-        return f"does not end ({answer.said})"
+        return f"does not end ({answer.message})"
     if run.train is not None and run.train.code == KILLED:
         return f"did not end within {run.stop_seconds} s and was killed (raise trainer.stop_seconds in the inventory)"
-    return "" if answer.ok else f"could not be stopped: {answer.said}"
+    return "" if answer.ok else f"could not be stopped: {answer.message}"
 
 
-def _why_not(run: Run) -> str:
+def _failure(run: TrainingRun) -> str:
     return run.state if run.state.startswith("failed") else f"is {run.state}"
 
 
-def _last_words(session: Session, run: Run) -> str:
+def _last_log_lines(session: Session, run: TrainingRun) -> str:
     said = "" if run.train is None else run.train.log
     if not said.strip():
         logs, start = commands.logs({"voxyard.run": run.id}, lines=20), commands.start_log(run.id)
@@ -263,7 +270,7 @@ def _last_words(session: Session, run: Run) -> str:
     return ". It wrote last:\n" + ("\n".join(lines[-20:]) or "(nothing)")
 
 
-def _files(session: Session, run: Run) -> dict[str, bytes]:
+def _files(session: Session, run: TrainingRun) -> dict[str, bytes]:
     command = commands.run_files(run.id)
     answer = session.run([command])[command.name]
     _must(run.host, "give the run's files", answer)
@@ -282,10 +289,10 @@ def _has_shards(session: Session, files: RunFiles) -> bool:
     return session.run([command])[command.name].ok
 
 
-def _audited(session: Session, host: str, entry: Entry, deed: Callable[[], None]) -> None:
+def _audited(session: Session, host: str, entry: AuditEntry, action: Callable[[], None]) -> None:
     """Do it, and leave a line about it, whether it went well or not."""
     try:
-        deed()
+        action()
     except FleetError as error:
         record(session, host, replace(entry, result="failed", note=f"{entry.note}: {error}"))
         raise
@@ -294,4 +301,4 @@ def _audited(session: Session, host: str, entry: Entry, deed: Callable[[], None]
 
 def _must(host: str, what: str, answer: Answer) -> None:
     if not answer.ok:
-        raise HostFailedError(f"{host} could not {what}: {answer.said}")
+        raise HostFailedError(f"{host} could not {what}: {answer.message}")

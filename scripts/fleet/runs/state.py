@@ -24,7 +24,7 @@ KILLED, TERMINATED = 137, 143
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class RunContainer:
     """A container of a run."""
 
     id: str
@@ -44,7 +44,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """One training run of a host, as it is now."""
 
     id: str
@@ -62,17 +62,17 @@ class Run:
     by: str
     drained: bool  # stopped for a deployment, to go on after it
     started: float  # when its files were written, in the host's seconds since the epoch
-    begun: bool  # Compose is starting it
+    starting: bool  # Compose is starting it
     start_code: int | None  # of Compose; None: it has not ended
     checkpoint: int | None  # step of the newest
     report: Mapping[str, Any] | None
-    prepare: Process | None
-    train: Process | None
+    prepare: RunContainer | None
+    train: RunContainer | None
 
     @property
     def active(self) -> bool:
         """True where it holds its GPUs, or will as soon as its corpus is ready."""
-        return self.begun or any(each is not None and each.alive for each in (self.prepare, self.train))
+        return self.starting or any(each is not None and each.alive for each in (self.prepare, self.train))
 
     @property
     def state(self) -> str:
@@ -167,7 +167,7 @@ class Run:
         return "stopped" if str(self.report.get("ended", "")).startswith("SIG") else "finished"
 
 
-def read_runs(session: Session) -> tuple[Run, ...]:
+def read_runs(session: Session) -> tuple[TrainingRun, ...]:
     """All runs of a host, by their names. Raises HostFailedError when it does not answer."""
     answers = session.run([fact.command for fact in (LISTING, CONTAINERS, TAILS)])
     listed = _known(LISTING.among(answers))
@@ -177,12 +177,12 @@ def read_runs(session: Session) -> tuple[Run, ...]:
 
 def _known(found: T | Unknown) -> T:
     if isinstance(found, Unknown):
-        raise HostFailedError(f"the runs of the host cannot be read: {found.why}")
+        raise HostFailedError(f"the runs of the host cannot be read: {found.reason}")
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
+class _ListedRun:
     name: str
     manifest: Mapping[str, Any]
     report: Mapping[str, Any] | None
@@ -192,10 +192,10 @@ class _Listed:
     written: float
 
 
-def _listed(text: str) -> tuple[_Listed, ...]:
+def _listed(text: str) -> tuple[_ListedRun, ...]:
     rows = (line.split(" ") for line in text.splitlines())
     return tuple(
-        _Listed(
+        _ListedRun(
             name,
             json.loads(base64.b64decode(manifest)),
             None if report == "-" else json.loads(base64.b64decode(report)),
@@ -208,12 +208,12 @@ def _listed(text: str) -> tuple[_Listed, ...]:
     )
 
 
-def _containers(text: str) -> dict[str, list[Process]]:
+def _containers(text: str) -> dict[str, list[RunContainer]]:
     """By run."""
-    found: dict[str, list[Process]] = {}
+    found: dict[str, list[RunContainer]] = {}
     for each in json.loads(text or "[]"):
         labels, state = each["Config"]["Labels"], each["State"]
-        process = Process(
+        process = RunContainer(
             id=each["Id"],
             role=labels.get("voxyard.role", ""),
             state=state["Status"],
@@ -233,13 +233,13 @@ def _tails(text: str) -> dict[str, str]:
     return {name: base64.b64decode(body).decode(errors="replace") for name, _, body in rows}
 
 
-def _run(listed: _Listed, containers: Mapping[str, list[Process]], tails: Mapping[str, str]) -> Run:
+def _run(listed: _ListedRun, containers: Mapping[str, list[RunContainer]], tails: Mapping[str, str]) -> TrainingRun:
     found = listed.manifest
     of_role = {each.role: each for each in containers.get(listed.name, ())}
     train = of_role.get("trainer")
     if train is not None:
         train = replace(train, log=tails.get(train.id, ""))
-    return Run(
+    return TrainingRun(
         id=listed.name,
         host=str(found["host"]),
         release=str(found["release"]),
@@ -255,7 +255,7 @@ def _run(listed: _Listed, containers: Mapping[str, list[Process]], tails: Mappin
         by=str(found["by"]),
         drained=listed.drained,
         started=listed.written,
-        begun=listed.start == "begun",
+        starting=listed.start == "begun",
         start_code=int(listed.start) if listed.start.isdigit() else None,
         checkpoint=listed.checkpoint,
         report=listed.report,
@@ -268,6 +268,6 @@ def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-LISTING: Fact[tuple[_Listed, ...]] = Fact("runs", commands.listing().text, _listed, 30)
-CONTAINERS: Fact[dict[str, list[Process]]] = Fact("run-containers", commands.containers().text, _containers, 30)
+LISTING: Fact[tuple[_ListedRun, ...]] = Fact("runs", commands.listing().text, _listed, 30)
+CONTAINERS: Fact[dict[str, list[RunContainer]]] = Fact("run-containers", commands.containers().text, _containers, 30)
 TAILS: Fact[dict[str, str]] = Fact("run-logs", commands.tails().text, _tails, 30)

@@ -35,7 +35,7 @@ class Answer:
         return self.code == 0
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Message of its failure, on one line."""
         if self.code == TIMED_OUT:
             return "it did not end in time"

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host
 from fleet.ssh.command_batch import Answer, Command
-from fleet.ssh.connection import logged_in
+from fleet.ssh.connection import open_session
 from fleet.ssh.interrupt import POLL_SECONDS, InterruptedByOperatorError
 
 PARALLEL = 8  # hosts at a time
@@ -119,5 +119,5 @@ class Connections:
 @contextmanager
 def connected(host: Host) -> Iterator[Session]:
     """A connection to `host`, through its jump hosts. Raises FleetError with what to do about it."""
-    with logged_in(host) as session:
+    with open_session(host) as session:
         yield session

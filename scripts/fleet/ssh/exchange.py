@@ -17,7 +17,7 @@ _END_SECONDS = 10  # from the end of what a program writes to its own
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ProcessOutput:
     """Output of a program, and its exit code."""
 
     out: bytes
@@ -25,16 +25,16 @@ class Said:
     code: int
 
 
-class SilentError(Exception):
+class StalledError(Exception):
     """A program that did not go on for so many seconds; it was ended."""
 
-    def __init__(self, seconds: float, *, taking: bool) -> None:
-        """`taking`: it was to take data; otherwise it was to come to its end."""
+    def __init__(self, seconds: float, *, sending: bool) -> None:
+        """`sending`: it was to take data; otherwise it was to come to its end."""
         super().__init__(f"{seconds:g} s")
-        self.seconds, self.taking = seconds, taking
+        self.seconds, self.sending = seconds, sending
 
 
-def exchange(words: Sequence[str], data: Iterable[bytes], *, stall_seconds: float, seconds: float) -> Said:
+def exchange(words: Sequence[str], data: Iterable[bytes], *, stall_seconds: float, seconds: float) -> ProcessOutput:
     """Run a program that reads `data` from its standard input, to its end; one that stops reading may do so.
 
     It runs in a session of its own: a Ctrl-C at the terminal does not reach it. Raises SilentError when it takes no
@@ -44,47 +44,47 @@ def exchange(words: Sequence[str], data: Iterable[bytes], *, stall_seconds: floa
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True) as program:
         try:
-            out, err = _Conversation(program, data, stall_seconds, seconds).led()
-            return Said(out, err, program.wait(_END_SECONDS))
+            out, err = _PipeExchange(program, data, stall_seconds, seconds).run()
+            return ProcessOutput(out, err, program.wait(_END_SECONDS))
         except subprocess.TimeoutExpired:
-            raise SilentError(_END_SECONDS, taking=False) from None
+            raise StalledError(_END_SECONDS, sending=False) from None
         finally:
             if program.poll() is None:
                 program.kill()
 
 
-class _Conversation:
+class _PipeExchange:
     def __init__(
         self, program: subprocess.Popen[bytes], data: Iterable[bytes], stall_seconds: float, seconds: float
     ) -> None:
         self._stdin, *outputs = cast("list[IO[bytes]]", [program.stdin, program.stdout, program.stderr])
-        self._heard = {output.fileno(): bytearray() for output in outputs}
+        self._output = {output.fileno(): bytearray() for output in outputs}
         self._data, self._stall_seconds, self._seconds = iter(data), stall_seconds, seconds
         self._left: memoryview | None = None  # of the chunk that is being sent; None: all is sent
 
-    def led(self) -> tuple[bytes, bytes]:
+    def run(self) -> tuple[bytes, bytes]:
         """Until it has written its last; what it wrote to standard output and to standard error."""
         with selectors.DefaultSelector() as pipes:
-            for number in self._heard:
+            for number in self._output:
                 pipes.register(number, selectors.EVENT_READ)
             os.set_blocking(self._stdin.fileno(), False)
             pipes.register(self._stdin, selectors.EVENT_WRITE)
-            self._go_on(pipes)
+            self._advance(pipes)
             while pipes.get_map():
                 left = self._until - time.monotonic()
                 ready = pipes.select(min(max(0.0, left), interrupt.POLL_SECONDS))
                 interrupt.check()
                 if not ready and left <= interrupt.POLL_SECONDS:
-                    taking = self._left is not None
-                    raise SilentError(self._stall_seconds if taking else self._seconds, taking=taking)
+                    sending = self._left is not None
+                    raise StalledError(self._stall_seconds if sending else self._seconds, sending=sending)
                 for key, _ in ready:
                     if key.fileobj is self._stdin:
                         self._write(pipes)
                     elif piece := os.read(key.fd, _CHUNK):
-                        self._heard[key.fd] += piece
+                        self._output[key.fd] += piece
                     else:
                         pipes.unregister(key.fd)
-        out, err = self._heard.values()
+        out, err = self._output.values()
         return bytes(out), bytes(err)
 
     def _write(self, pipes: selectors.BaseSelector) -> None:
@@ -93,9 +93,9 @@ class _Conversation:
             self._left = left[os.write(self._stdin.fileno(), left[:_CHUNK]) :]
         except BrokenPipeError:  # it ended before it had read all, and says why itself
             self._data, self._left = iter(()), memoryview(b"")
-        self._go_on(pipes)
+        self._advance(pipes)
 
-    def _go_on(self, pipes: selectors.BaseSelector) -> None:
+    def _advance(self, pipes: selectors.BaseSelector) -> None:
         """Input was accepted: moves to the next chunk where this one is at its end, and restarts the timeout."""
         if not self._left:
             chunk = next((each for each in self._data if each), None)

@@ -16,7 +16,7 @@ def unknown(host: Host, hop: Hop, at_length: str, said: str) -> HostFailedError:
     """The refusal of a host that no known_hosts file names; `at_length` is what `ssh -v` says of it."""
     offered = re.search(r"Server host (?:key|certificate): (\S+?)(?:-cert-\S+)? (SHA256:[^\s,]+)", at_length)
     key = f"{offered[1]} {offered[2]}" if offered else "a key"
-    console = _on_the_host(offered[1] if offered else "ssh-ed25519")
+    console = _fingerprint_command(offered[1] if offered else "ssh-ed25519")
     return HostFailedError(
         f"the host key of {_name(hop)} is not known; it offers {key} ({said}). "
         f"Compare that with what the host itself says ({console}), then add it: {add_command(host, hop)}"
@@ -30,7 +30,7 @@ def changed(host: Host, hop: Hop, words: str) -> HostFailedError:
     path = known[1].strip() if known else str(host.known_hosts or _USERS)
     before = f"line {known[2]} of {path}" if known else f"another one in {path}"
     key = f"{offered[1]} {offered[2]}" if offered else "another key"
-    console = _on_the_host(offered[1] if offered else "ssh-ed25519")
+    console = _fingerprint_command(offered[1] if offered else "ssh-ed25519")
     return HostFailedError(
         f"the host key of {_name(hop)} has changed: known is {before}, it offers {key}. "
         f"Somebody may stand in between. If the host was installed anew, compare with what it says ({console}), then: "
@@ -67,6 +67,6 @@ def _word(path: str) -> str:
     return path if path == _USERS else shlex.quote(path)
 
 
-def _on_the_host(key: str) -> str:
+def _fingerprint_command(key: str) -> str:
     kind = key.lower().removeprefix("ssh-").partition("-")[0]
     return f"ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub on its console"

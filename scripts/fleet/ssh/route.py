@@ -28,19 +28,19 @@ class Hop:
     port: int
 
     @property
-    def by_hand(self) -> str:
+    def login_command(self) -> str:
         """Command line by which an operator logs in there."""
         option = "" if self.port == 22 else f"-p {self.port} "
         return f"ssh {option}{self.user}@{self.address}"
 
     @property
-    def where(self) -> str:
+    def target(self) -> str:
         """Address for messages: user@host:port."""
         return f"{self.user}@{bracketed(self.address)}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Route:
     """The hops to a host, and a private folder with their files."""
 
     host: Host
@@ -61,14 +61,14 @@ class Way:
         """Log file of ssh for a hop."""
         return self.folder / f"hop-{hop.number}.err"
 
-    def words_of(self, hop: Hop) -> str:
+    def error_of(self, hop: Hop) -> str:
         """Error of ssh at a hop; "" where there was none."""
         log = self.log(hop)
         return log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""
 
     def words(self) -> str:
         """The same of all hops, from the first."""
-        return "".join(f"{words}\n" for hop in self.hops if (words := self.words_of(hop)))
+        return "".join(f"{words}\n" for hop in self.hops if (words := self.error_of(hop)))
 
     def write(self) -> None:
         """Write the files."""
@@ -118,7 +118,7 @@ class Way:
 
 
 @contextmanager
-def way_to(host: Host) -> Iterator[Way]:
+def route_to(host: Host) -> Iterator[Route]:
     """The way to `host`; its files go at the end. Raises FleetError where a program or a file is missing."""
     if shutil.which("ssh") is None:
         raise FleetError("ssh is not installed here: it logs in to the hosts (apt-get install openssh-client)")
@@ -134,9 +134,9 @@ def way_to(host: Host) -> Iterator[Way]:
     with tempfile.TemporaryDirectory(prefix="voxyard-", ignore_cleanup_errors=True) as folder:
         if len(folder) > _LONGEST_FOLDER:
             raise FleetError(f"{folder} is too long a path for ssh's sockets: set TMPDIR to a shorter one, as /tmp")
-        way = Way(host, Path(folder), tuple(_hops(host)))
-        way.write()
-        yield way
+        route = Route(host, Path(folder), tuple(_hops(host)))
+        route.write()
+        yield route
 
 
 def bracketed(address: str) -> str:

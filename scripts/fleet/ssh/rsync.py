@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.ssh.route import bracketed, way_to
+from fleet.ssh.route import bracketed, route_to
 
 STALL_SECONDS = 600  # without a byte: checksums of a large corpus take long; ssh itself hears of a dead host sooner
 VANISHED = 24  # files that were there when the list was made, and were gone when they were to be sent
@@ -21,7 +21,7 @@ _LOST = (10, 12, 30, 35, 255)  # rsync's codes for a connection that broke or wa
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RsyncResult:
     """Result of rsync: its exit code, and its output."""
 
     code: int
@@ -55,7 +55,7 @@ def pull_command(host: Host, source: str, target: Path, *, exclude: Sequence[str
     return [*_rsync(links="--links"), "--delay-updates", *left_out, there, f"{target}/"]
 
 
-def run(host: Host, command: Sequence[str], *, allowed: Sequence[int] = ()) -> Ended:
+def run(host: Host, command: Sequence[str], *, allowed: Sequence[int] = ()) -> RsyncResult:
     """Run rsync; with a terminal to look at, it shows how far it is.
 
     Raises HostFailedError, with rsync's own words, for an exit code other than 0 and those that are `allowed`.
@@ -65,8 +65,8 @@ def run(host: Host, command: Sequence[str], *, allowed: Sequence[int] = ()) -> E
     if watched:
         words.insert(1, "--info=progress2")
     try:
-        with way_to(host) as way:
-            words.insert(1, f"--rsh={shlex.join(way.command)}")
+        with route_to(host) as route:
+            words.insert(1, f"--rsh={shlex.join(route.command)}")
             done = subprocess.run(
                 words,
                 stdin=subprocess.DEVNULL,
@@ -74,16 +74,16 @@ def run(host: Host, command: Sequence[str], *, allowed: Sequence[int] = ()) -> E
                 stderr=subprocess.PIPE,
                 check=False,
             )
-            on_the_way = way.words()
+            via = route.words()
     except FileNotFoundError:
         raise FleetError("rsync is not installed here: it brings corpora to hosts (apt-get install rsync)") from None
     out, err = ((part or b"").decode(errors="replace") for part in (done.stdout, done.stderr))
     if done.returncode != 0 and done.returncode not in allowed:
-        raise HostFailedError(_why(host, done.returncode, on_the_way + err))
-    return Ended(done.returncode, out, err)
+        raise HostFailedError(_failure_message(host, done.returncode, via + err))
+    return RsyncResult(done.returncode, out, err)
 
 
-def _why(host: Host, code: int, err: str) -> str:
+def _failure_message(host: Host, code: int, err: str) -> str:
     said = " ".join(err.split())[-500:] or f"exit code {code}"
     if code == BUSY or _BUSY in said:
         return f"{host.name}: somebody else sends this corpus there now: wait for it, then run the same command again"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tests.fleet.bed.host import GpuHost
-from tests.fleet.bed.stand_ins import standing_in
+from tests.fleet.bed.stand_ins import replaced_program
 
 Moment = Literal["before", "after"]
 Rest = Literal["dies", "goes on"]
@@ -50,7 +50,7 @@ def cut_at(
       {_pattern(arguments)}) if mkdir {cut.mark} 2>/dev/null; then {did}; fi ;;
     esac
     exec "$REAL" "$@" """
-    with standing_in(host, program, script):
+    with replaced_program(host, program, script):
         yield cut
 
 

@@ -14,7 +14,7 @@ from tests.fleet.bed.errors import BedError
 from tests.fleet.bed.gpus import DRIVER_GONE, Failure, Links
 from tests.fleet.bed.host import GpuHost
 from tests.fleet.bed.programs import wait_until
-from tests.fleet.bed.stand_ins import standing_in
+from tests.fleet.bed.stand_ins import replaced_program
 
 _LISTEN = "import socket, time; s = socket.create_server(('{}', {})); print('ready', flush=True); time.sleep(3600)"
 
@@ -128,7 +128,7 @@ def xid(host: GpuHost, number: int = 79, index: int = 0, *, seconds_ago: float =
     up = float(host.run("cut -d ' ' -f 1 /proc/uptime").stdout)
     bus = host.began.scenario.gpus[index].pci_bus_id.lower()
     line = f"[{up - seconds_ago:12.6f}] NVRM: Xid (PCI:{bus[4:].rpartition('.')[0]}): {number}, pid=4711, name=python3"
-    with standing_in(host, "dmesg", f"printf '%s\\n' '[    0.000000] Linux version 6.1' {shlex.quote(line)}"):
+    with replaced_program(host, "dmesg", f"printf '%s\\n' '[    0.000000] Linux version 6.1' {shlex.quote(line)}"):
         yield
 
 
@@ -206,7 +206,7 @@ def not_in_the_group(host: GpuHost) -> Iterator[None]:
 
 def old_compose(host: GpuHost, version: str = "2.20.3") -> contextlib.AbstractContextManager[None]:
     """Compose says that it is of an older version."""
-    return standing_in(host, "docker", f'[ "$1" = compose ] && {{ echo {version}; exit; }}; exec "$REAL" "$@"')
+    return replaced_program(host, "docker", f'[ "$1" = compose ] && {{ echo {version}; exit; }}; exec "$REAL" "$@"')
 
 
 def old_engine(host: GpuHost, version: str = "19.03.15") -> contextlib.AbstractContextManager[None]:
@@ -234,7 +234,7 @@ def small_shared_memory(host: GpuHost) -> Iterator[None]:
 def skewed_clock(host: GpuHost, seconds: float = 9.0) -> contextlib.AbstractContextManager[None]:
     """The host's `date` is ahead: the kernel's clock is the machine's, which nobody should turn."""
     words = f'[ "$1" = +%s.%N ] && exec "$REAL" -d "now + {seconds} seconds" "$@"; exec "$REAL" "$@"'
-    return standing_in(host, "date", words)
+    return replaced_program(host, "date", words)
 
 
 @contextlib.contextmanager
@@ -261,7 +261,7 @@ def hanging_sshd(host: GpuHost) -> Iterator[None]:
 
 def hanging_program(host: GpuHost, program: str, seconds: int = 3600) -> contextlib.AbstractContextManager[None]:
     """A program begins, and does not end for long."""
-    return standing_in(host, program, f"exec sleep {seconds}")
+    return replaced_program(host, program, f"exec sleep {seconds}")
 
 
 # -- what they are made of -----------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def _healed(host: GpuHost) -> Iterator[None]:
 
 def _docker_that_says(host: GpuHost, command: str, change: str) -> contextlib.AbstractContextManager[None]:
     words = f'[ "$1" = {command} ] && {{ "$REAL" "$@" | sed -E {shlex.quote(change)}; exit; }}; exec "$REAL" "$@"'
-    return standing_in(host, "docker", words)
+    return replaced_program(host, "docker", words)
 
 
 @contextlib.contextmanager

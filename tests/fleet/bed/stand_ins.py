@@ -12,7 +12,7 @@ _PLACE = "/usr/local/bin"  # first in the PATH of a login
 
 
 @contextlib.contextmanager
-def standing_in(host: GpuHost, program: str, script: str) -> Iterator[None]:
+def replaced_program(host: GpuHost, program: str, script: str) -> Iterator[None]:
     """A shell script is what logins find as `program`; in it, "$REAL" is the real one (/bin/false where none is)."""
     path = shlex.quote(f"{_PLACE}/{program}")
     found = host.run(f'real=$(command -v {shlex.quote(program)}) && readlink -f "$real" || echo /bin/false')

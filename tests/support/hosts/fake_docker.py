@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
 
 @dataclass
-class PlayedDocker:
+class FakeDocker:
     """One engine; tests look into it and set how images behave."""
 
     images: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id: tags, digests, layers
@@ -69,7 +69,7 @@ class PlayedDocker:
             each["Config"]["Labels"]["voxyard.role"]: each["Config"]["Labels"]["voxyard.config"] for each in running
         }
 
-    def copy(self) -> PlayedDocker:
+    def copy(self) -> FakeDocker:
         """Another engine with the same images and containers."""
         return copy.deepcopy(self)
 
@@ -197,7 +197,7 @@ class PlayedDocker:
 class DockerServer:
     """Answers the programs `docker` of one host; `engine` can be replaced."""
 
-    def __init__(self, engine: PlayedDocker) -> None:
+    def __init__(self, engine: FakeDocker) -> None:
         self.engine = engine
         outer, lock = self, Lock()
 

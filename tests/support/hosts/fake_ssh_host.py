@@ -11,23 +11,23 @@ from local_session import LocalSession
 
 # ssh's options take a value each but for none that we use; the first other word is the host, the rest the command.
 _SSH = """#!/bin/sh
-printf '%s\\n' "$@" > "$STAND_IN/ssh.log"
+printf '%s\\n' "$@" > "$FAKE_HOST/ssh.log"
 while [ $# -gt 0 ]; do case "$1" in -o|-p|-l|-F|-i|-W) shift 2;; *) break;; esac; done
 shift
-[ ! -e "$STAND_IN/refuse" ] || { cat "$STAND_IN/refuse" >&2; exit 255; }
-cd "$STAND_IN/home" && HOME="$STAND_IN/home" exec sh -c "$*"
+[ ! -e "$FAKE_HOST/refuse" ] || { cat "$FAKE_HOST/refuse" >&2; exit 255; }
+cd "$FAKE_HOST/home" && HOME="$FAKE_HOST/home" exec sh -c "$*"
 """
 # What `docker WORDS…` answers lies in files named after the first words; what it was asked stands in docker.log.
 _DOCKER = """#!/bin/sh
-printf '%s\\n' "$*" >> "$STAND_IN/docker.log"
+printf '%s\\n' "$*" >> "$FAKE_HOST/docker.log"
 name=$1
 case "$*" in *" up "*) name=up;; esac
-[ ! -e "$STAND_IN/docker/$name.sh" ] || . "$STAND_IN/docker/$name.sh"
+[ ! -e "$FAKE_HOST/docker/$name.sh" ] || . "$FAKE_HOST/docker/$name.sh"
 """
 
 
 @dataclass(frozen=True)
-class StandIn:
+class FakeHost:
     """Stand-in host in a folder; `variables` make programs that are started here find its scripts first."""
 
     folder: Path
@@ -45,7 +45,7 @@ class StandIn:
     @property
     def variables(self) -> Mapping[str, str]:
         """For the environment."""
-        return {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "STAND_IN": str(self.folder)}
+        return {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "FAKE_HOST": str(self.folder)}
 
     def session(self) -> LocalSession:
         """An open connection to it, where the variables are set."""
@@ -65,7 +65,7 @@ class StandIn:
         return log.read_text().splitlines() if log.exists() else []
 
 
-def make(folder: Path) -> StandIn:
+def make(folder: Path) -> FakeHost:
     """A host with nothing on it."""
     for name in ("home", "bin", "docker"):
         (folder / name).mkdir(parents=True)
@@ -73,4 +73,4 @@ def make(folder: Path) -> StandIn:
         path = folder / "bin" / name
         path.write_text(text)
         path.chmod(0o755)
-    return StandIn(folder)
+    return FakeHost(folder)

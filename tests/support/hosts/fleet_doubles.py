@@ -63,7 +63,7 @@ def facts(**other: Any) -> HostFacts:
         images=frozenset(),
         engine_limits=EngineLimits(None, raises=True),
         home_disk=Disk("/home", 900 << 30, 400 << 30),
-        kept_bytes=0,
+        artefact_bytes_present=0,
         shared_memory=Disk("/dev/shm", 32 << 30, 32 << 30),
         ports=frozenset({22}),
         programs=frozenset(TOOLS),
@@ -99,7 +99,7 @@ IMAGE = LocalImage("sha256:" + "ab" * 32, ("sha256:11", "sha256:22"), 180_000_00
 
 
 @dataclass
-class RememberingSession:
+class RecordingSession:
     """A host that answers what it is told to, and remembers what it was asked; the last answer of a list stays."""
 
     answers: Mapping[str, Answer | list[Answer]] = field(default_factory=dict)

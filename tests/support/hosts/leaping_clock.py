@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fleet.rollout.context import Stopping
+from fleet.rollout.context import Cancellation
 
 
-class OwnTime(Stopping):
+class LeapingCancellation(Cancellation):
     """`then` is called after each wait with the seconds since the beginning, and may ask to stop."""
 
     def __init__(self, then: Callable[[float], None] = lambda _: None) -> None:
@@ -19,8 +19,8 @@ class OwnTime(Stopping):
         """Seconds since the beginning."""
         return self.time
 
-    def wait(self, seconds: float, *, going_back: bool = False) -> None:
+    def wait(self, seconds: float, *, rolling_back: bool = False) -> None:
         """So many seconds are over."""
         self.time += seconds
         self.then(self.time)
-        self.check(going_back=going_back)
+        self.check(rolling_back=rolling_back)

@@ -7,9 +7,9 @@ from pathlib import Path
 import yaml
 from fleet_doubles import uuid
 
-from fleet.runs.config import Settings
-from fleet.runs.corpus_sync import Content
-from fleet.runs.files import Deployed, Wanted
+from fleet.runs.config import RunSettings
+from fleet.runs.corpus_sync import RunInput
+from fleet.runs.files import DeployedRelease, RunRequest
 
 COMPOSE = (Path(__file__).resolve().parents[3] / "deploy/compose/trainer.yaml").read_bytes()
 PLAN = yaml.safe_dump(
@@ -23,7 +23,7 @@ PLAN = yaml.safe_dump(
         "training": {"enable_memory_isolation": True, "data_gpu_memory": 8192, "model_gpu_memory": 16384},
     }
 ).encode()
-DEPLOYED = Deployed(
+RELEASE = DeployedRelease(
     release="0123456789ab",
     image="voxyard-trainer:abcdefabcdef",
     uid=1000,
@@ -35,5 +35,5 @@ DEPLOYED = Deployed(
     compose=COMPOSE,
     gpus=(uuid(0), uuid(1), uuid(2)),
 )
-CORPUS = Content("demo", "0123456789ab", "recordings", 3, 1000)
-WANTED = Wanted("demo-1", "gpu-01", Settings(b"model: {size: tiny}\n"), {"train": CORPUS}, (), "me@here")
+CORPUS = RunInput("demo", "0123456789ab", "recordings", 3, 1000)
+REQUEST = RunRequest("demo-1", "gpu-01", RunSettings(b"model: {size: tiny}\n"), {"train": CORPUS}, (), "me@here")

@@ -13,14 +13,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Literal
 
-from fake_docker import CLIENT, DockerServer, PlayedDocker
+from fake_docker import CLIENT, DockerServer, FakeDocker
 
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import Host
 from fleet.ssh.command_batch import Answer, Command, script, split
 
 
-class Endpoint:
+class FakeServices:
     """Answers of a host's services over HTTP; `bad` holds paths that answer 503."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class ShellHost:
     """A session. From its `break_at`th exchange on the connection is gone: `before` it, or in the `middle` of it."""
 
     def __init__(self, folder: Path) -> None:
-        self.server = DockerServer(PlayedDocker())
+        self.server = DockerServer(FakeDocker())
         self.home = folder / "home"
         programs = folder / "bin"
         for place in (self.home, programs):
@@ -111,7 +111,7 @@ class ShellHost:
         return self.home / ".voxyard"
 
     @property
-    def engine(self) -> PlayedDocker:
+    def engine(self) -> FakeDocker:
         """Its docker."""
         return self.server.engine
 

@@ -20,7 +20,7 @@ RUNBOOK = PROMETHEUS / "runbook.md"
 
 
 @dataclass(frozen=True)
-class Judged:
+class AlertExpectation:
     """Expectation of a rule test about an alert at a moment."""
 
     file: str
@@ -48,25 +48,25 @@ def groups(*files: Path) -> list[str]:
 
 
 @cache
-def judged() -> tuple[Judged, ...]:
+def alert_expectations() -> tuple[AlertExpectation, ...]:
     """Expectations of the rule tests about alerts."""
-    return tuple(_judged())
+    return tuple(_alert_expectations())
 
 
-def _judged() -> Iterator[Judged]:
+def _alert_expectations() -> Iterator[AlertExpectation]:
     for file in RULE_TESTS:
         for test in yaml.safe_load(file.read_text(encoding="utf-8"))["tests"]:
             for each in test.get("alert_rule_test", ()):
                 expected = tuple(
                     {"alertname": each["alertname"], **alert["exp_labels"]} for alert in each["exp_alerts"]
                 )
-                yield Judged(file.name, test["name"], each["alertname"], expected)
+                yield AlertExpectation(file.name, test["name"], each["alertname"], expected)
 
 
 @cache
 def labels_of(alert: str) -> dict[str, str]:
     """The labels that an alert really has, from the rule tests."""
-    return next(each.expected[0] for each in judged() if each.alert == alert and each.expected)
+    return next(each.expected[0] for each in alert_expectations() if each.alert == alert and each.expected)
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:

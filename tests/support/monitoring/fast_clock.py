@@ -24,7 +24,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?<![\w.])(\d+)(ms|[smhd])(?!\w)")
 
 
-def hasten(text: str) -> str:
+def speed_up(text: str) -> str:
     """The text with every duration in it made shorter: `[15m]` becomes `[60000ms]`."""
     return _DURATION.sub(lambda found: f"{round(int(found[1]) * _UNITS[found[2]] * 1000 / FACTOR)}ms", text)
 
@@ -32,7 +32,7 @@ def hasten(text: str) -> str:
 def configure(directory: Path, targets: Mapping[str, Sequence[tuple[str, int]]], own_port: int) -> Path:
     """Writes prometheus.yml, its rules and its target files: (host, port on loopback) by job."""
     document = yaml.safe_load((SOURCE / "prometheus.yml").read_text(encoding="utf-8"))
-    document["global"] = {name: hasten(value) for name, value in document["global"].items()}
+    document["global"] = {name: speed_up(value) for name, value in document["global"].items()}
     document["global"]["scrape_timeout"] = document["global"]["scrape_interval"]
     document.pop("alerting")
     scrapes = [each for each in document["scrape_configs"] if each["job_name"] in {*targets, "prometheus"}]
@@ -50,22 +50,22 @@ def configure(directory: Path, targets: Mapping[str, Sequence[tuple[str, int]]],
     document["scrape_configs"] = scrapes
     (directory / "rules").mkdir()
     for file in sorted((SOURCE / "rules").glob("*.yaml")):
-        (directory / "rules" / file.name).write_text(yaml.safe_dump(hastened_rules(file)), encoding="utf-8")
+        (directory / "rules" / file.name).write_text(yaml.safe_dump(sped_up_rules(file)), encoding="utf-8")
     path = directory / "prometheus.yml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     return path
 
 
-def hastened_rules(file: Path) -> dict[str, Any]:
+def sped_up_rules(file: Path) -> dict[str, Any]:
     """A file of rules, read."""
     document: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     for group in document["groups"]:
         for rule in group["rules"]:
-            rule["expr"] = hasten(rule["expr"])
+            rule["expr"] = speed_up(rule["expr"])
             if "for" in rule:
-                rule["for"] = hasten(rule["for"])
+                rule["for"] = speed_up(rule["for"])
         if "interval" in group:
-            group["interval"] = hasten(group["interval"])
+            group["interval"] = speed_up(group["interval"])
     return document
 
 

@@ -31,7 +31,7 @@ STEP_SECONDS, WAIT_SECONDS, VARIATION = 0.5, 0.4, 0.6
 CHUNK_SECONDS, GIVEN_UP = 16.0, 5
 
 
-class SickHost:
+class FaultyHost:
     """The driver is gone, the disk full, the trainer waits for data, the pool lacks workers; later the run stalls.
 
     And somebody has started the pool with settings of their own.
@@ -55,7 +55,7 @@ class SickHost:
         pool.running, pool.waiting, pool.chunk_seconds = 1, 20, CHUNK_SECONDS
         self._lock = threading.Lock()
 
-    def second(self) -> None:
+    def tick(self) -> None:
         """A second goes by: the queue grows."""
         with self._lock:
             self._host.advance(1.0)
@@ -97,7 +97,7 @@ class SmallRunHost:
         self._host.gpus[SMALL_DATA].utilization, self._host.gpus[SMALL_MODEL].utilization = 0.1, 0.3
         self._lock = threading.Lock()
 
-    def second(self) -> None:
+    def tick(self) -> None:
         """A second goes by."""
         with self._lock:
             self._host.advance(1.0)
@@ -111,7 +111,7 @@ class SmallRunHost:
 class Host(Protocol):
     """A simulated host that can be served."""
 
-    def second(self) -> None:
+    def tick(self) -> None:
         """A second goes by."""
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
@@ -119,9 +119,9 @@ class Host(Protocol):
 
 
 @contextmanager
-def sick_host(plan: Path, state: Path) -> Iterator[tuple[SickHost, dict[str, int]]]:
+def faulty_host(plan: Path, state: Path) -> Iterator[tuple[FaultyHost, dict[str, int]]]:
     """The host and the ports of its jobs."""
-    host = SickHost(plan, state)
+    host = FaultyHost(plan, state)
     with served(host) as ports:
         yield host, ports
 
@@ -134,7 +134,7 @@ def served(host: Host) -> Iterator[dict[str, int]]:
 
     def live() -> None:
         while not ended.wait(1.0):
-            host.second()
+            host.tick()
 
     loops = [live, *(server.serve_forever for server in servers.values())]
     threads = [threading.Thread(target=loop) for loop in loops]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import faulty_metrics as sick
+import faulty_metrics
 from exporters import exporter, free_port, parse
 from fake_driver import FakeDriver
 from fast_clock import FACTOR, prometheus
@@ -26,7 +26,7 @@ from scenario import GIB, GpuState, Process, Scenario
 
 from voxyard.bark.weights import tiny
 
-HOST, SICK, SILENT, SMALL, RUN = "gpu-01", sick.HOST, "gpu-03", sick.SMALL, "proof"
+HOST, SICK, SILENT, SMALL, RUN = "gpu-01", faulty_metrics.HOST, "gpu-03", faulty_metrics.SMALL, "proof"
 DATA, MODEL, BARK, HOT, BROKEN, LOST = 0, 1, 2, 3, 4, 5
 PLAN = "workloads:\n" + "".join(
     f"  - {{workload: {workload}, role: {role}}}\n"
@@ -87,8 +87,8 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
     with ExitStack() as stack:
         environment = driver.environment_of(host, path=path)
         exporting = stack.enter_context(exporter(environment, "--processes", "--plan", str(plan)))
-        ill, ill_ports = stack.enter_context(sick.sick_host(plan, directory / "state"))
-        small_ports = stack.enter_context(sick.served(sick.SmallRunHost(directory / "small.yaml")))
+        faulty_host, ill_ports = stack.enter_context(faulty_metrics.faulty_host(plan, directory / "state"))
+        small_ports = stack.enter_context(faulty_metrics.served(faulty_metrics.SmallRunHost(directory / "small.yaml")))
         targets = {job: [(SICK, port)] for job, port in ill_ports.items()}
         for job, port in small_ports.items():
             targets[job].append((SMALL, port))
@@ -105,7 +105,7 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
         server.until(f'voxyard_train_loss{{run="{RUN}"}}', 120, say="the run trains")
         began = time.monotonic()
         server.until(f'voxyard_bark_workers{{instance="{HOST}"}} > 0', 120, say="the service has a worker")
-        ill.give_chunks_up()
+        faulty_host.give_chunks_up()
         host.losing(LOST).raising(LOST, 79).write(path)
         spoken = tuple(_speak(ports["bark"], sentence) for sentence in SENTENCES)
         _document(ports["bark"])
@@ -113,7 +113,7 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
         values = {job: _values(ports[job]) for job in ("trainer", "bark")}
         time.sleep(2)
         steady = time.time()
-        ill.stall()
+        faulty_host.stall()
         trainer.send_signal(signal.SIGKILL)
         time.sleep(AFTERWARDS_SECONDS)
         assert service.poll() is None, (directory / "service.log").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from exporters import free_port
 
 
 @dataclass(frozen=True)
-class Past:
+class WrittenSeries:
     """A series: its points are (Unix time, value)."""
 
     metric: str
@@ -22,9 +22,9 @@ class Past:
     points: Iterable[tuple[int, float]]
 
 
-def write(promtool: str, directory: Path, series: Iterable[Past]) -> None:
+def write(promtool: str, directory: Path, series: Iterable[WrittenSeries]) -> None:
     """Puts series into the data that `serving` serves. Series of one metric may come apart."""
-    by_metric: dict[str, list[Past]] = {}
+    by_metric: dict[str, list[WrittenSeries]] = {}
     for each in series:
         by_metric.setdefault(each.metric, []).append(each)
     text = directory / "past.txt"

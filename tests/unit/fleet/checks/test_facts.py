@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleet_doubles import RememberingSession, gpu
+from fleet_doubles import RecordingSession, gpu
 
 from fleet.facts import gpu_use as gpu_use_facts
 from fleet.facts import gpus as gpu_facts
 from fleet.facts import machine as machine_facts
 from fleet.facts.fact import Fact, Unknown
-from fleet.facts.gpus import Health, merged
+from fleet.facts.gpus import GpuHealth, merged
 from fleet.facts.host import collect
 from fleet.rollout.host_state import CURRENT
 from fleet.ssh.command_batch import Answer
@@ -33,7 +33,7 @@ CASES = sorted(path for name in EVERY for path in (CAPTURES / name).glob("*.json
 def plain(value: Any) -> Any:
     """A fact as JSON has it."""
     if isinstance(value, Unknown):
-        return {"unknown": value.why}
+        return {"unknown": value.reason}
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, dict):
@@ -72,7 +72,7 @@ def test_the_toolkit_is_asked_without_failing_where_nothing_is_there() -> None:
 
 def test_the_other_queries_complete_the_gpus_and_may_fail() -> None:
     first, second = gpu(0, pcie_width=None, pcie_width_max=None), gpu(1)
-    health = {0: Health(mig=True, ecc_uncorrected=2, pcie_width=8, pcie_width_max=16)}
+    health = {0: GpuHealth(mig=True, ecc_uncorrected=2, pcie_width=8, pcie_width_max=16)}
     found = merged([first, second], health, {second.uuid: (True, False)}, Unknown("no such field"))
     assert (found[0].mig, found[0].ecc_uncorrected, found[0].pcie_width, found[0].remap_pending) == (True, 2, 8, None)
     assert (found[1].mig, found[1].remap_pending, found[1].remap_failed, found[1].clock_events) == (
@@ -89,13 +89,13 @@ def test_the_other_queries_complete_the_gpus_and_may_fail() -> None:
 )
 def test_a_slow_answer_is_no_clock_skew(clock: float, skew: float) -> None:
     times = iter([1000.0, 1005.0])
-    session = RememberingSession({"clock": Answer(f"{clock}\n")})
+    session = RecordingSession({"clock": Answer(f"{clock}\n")})
     assert collect(session, now=lambda: next(times)).clock_skew == pytest.approx(skew)
 
 
 def test_a_driver_or_an_engine_that_hangs_is_asked_once() -> None:
     hangs = Answer("", "", 124)
-    session = RememberingSession({"gpus": hangs, "docker": hangs, "clock": Answer("1000.0\n")})
+    session = RecordingSession({"gpus": hangs, "docker": hangs, "clock": Answer("1000.0\n")})
 
     found = collect(session, now=lambda: 1000.0)
 
@@ -109,9 +109,9 @@ def test_a_driver_or_an_engine_that_hangs_is_asked_once() -> None:
 
 
 def test_a_host_that_answers_nothing_has_only_unknown_facts() -> None:
-    class Broken(RememberingSession):
+    class Broken(RecordingSession):
         def _answer(self, command: Any) -> Answer:
             return Answer("", "sh: 1: not found", 127)
 
     found = asdict(collect(Broken()))
-    assert all(set(value) == {"why"} for value in found.values())
+    assert all(set(value) == {"reason"} for value in found.values())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.images.pins import Pin, base_of, engine_resolver, locked, pinned, read, sources, text
+from fleet.images.pins import Pin, base_of, engine_resolver, pinned, read, resolve_all, sources, text
 
 ROOT = Path(__file__).resolve().parents[4]
 DIGEST, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
@@ -57,7 +57,7 @@ def test_every_image_is_asked_for_and_a_failure_says_why() -> None:
     def resolve(image: str) -> str:
         return DIGEST if image == "a:1" else unreachable(image)
 
-    result = locked({"x": "a:1", "y": "b:1"}, {}, resolve)
+    result = resolve_all({"x": "a:1", "y": "b:1"}, {}, resolve)
 
     assert result.pins == {"x": Pin("a:1", DIGEST), "y": Pin("b:1")}
     assert result.failures == {"y": "no such host"}
@@ -65,7 +65,7 @@ def test_every_image_is_asked_for_and_a_failure_says_why() -> None:
 
 def test_a_digest_is_kept_for_its_own_tag_alone_where_nobody_can_be_asked() -> None:
     before = {"x": Pin("a:1", DIGEST), "y": Pin("b:1", OTHER), "gone": Pin("c:1", DIGEST)}
-    result = locked({"x": "a:1", "y": "b:2"}, before, unreachable)
+    result = resolve_all({"x": "a:1", "y": "b:2"}, before, unreachable)
     assert result.pins == {"x": Pin("a:1", DIGEST), "y": Pin("b:2")}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.inventory.hosts import AlertReceiver, Bark, Inventory, Jump, Rollout, Trainer, load
+from fleet.inventory.hosts import AlertReceiver, Bark, Inventory, Jump, RolloutSettings, Trainer, load
 
 ROOT = Path(__file__).resolve().parents[4]
 GPU = "GPU-5f2c1d4e-0d2b-4c55-9a3a-2b1f6c7d8e90"
@@ -46,7 +46,7 @@ def test_the_example_is_a_good_inventory() -> None:
     assert third.roles == ("monitoring",)
     assert {host.user for host in inventory.hosts} == {"voxyard"}
     assert [host.canary for host in inventory.hosts] == [True, False, False]
-    assert inventory.rollout == Rollout(batch=4, min_healthy_seconds=30)
+    assert inventory.rollout == RolloutSettings(batch=4, min_healthy_seconds=30)
     assert first.secrets == ROOT / "deploy/secrets.yaml"
     assert first.bark.weights == ROOT / "deploy/../build/weights/bark"
     assert first.bark.address is None

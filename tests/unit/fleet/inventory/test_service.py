@@ -19,15 +19,15 @@ from fleet.inventory.secrets import Secrets
 from fleet.release.artefact import Artefact
 from fleet.release.config_hash import config_hash
 from fleet.release.gpu_assignment import assign
-from fleet.release.release import Place, Release, Supplies, render
+from fleet.release.release import LoginInfo, Release, ReleaseInputs, render
 
 COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"
 NAMES = ("exporter.yaml", "bark.yaml")
-PLACE = Place("192.0.2.11", 1001, 1002, gpus=True)
+LOGIN = LoginInfo("192.0.2.11", 1001, 1002, gpus=True)
 WEIGHTS = Artefact("weights", "0123456789ab", Path("/w"), {}, 1)
 KEYS = {"bark-api-keys": b"alice: " + b"0" * 64}
 HOST = host(roles=("trainer", "bark"))
-SUPPLIES = Supplies(
+SUPPLIES = ReleaseInputs(
     images={
         "exporter": IMAGE,
         "bark": LocalImage("sha256:" + "ba" * 32, (), 1, "voxyard-bark"),
@@ -40,8 +40,8 @@ SUPPLIES = Supplies(
 )
 
 
-def rendered(on: Host = HOST, place: Place = PLACE, supplies: Supplies = SUPPLIES) -> Release:
-    return render(on, assign(facts(), on), place, supplies)
+def rendered(on: Host = HOST, login_info: LoginInfo = LOGIN, inputs: ReleaseInputs = SUPPLIES) -> Release:
+    return render(on, assign(facts(), on), login_info, inputs)
 
 
 def hashes(made: Release) -> dict[str, str]:
@@ -56,7 +56,7 @@ def touched(after: Release, before: Release | None = None) -> set[str]:
 
 
 def supplied(**changes: Any) -> Release:
-    return rendered(supplies=replace(SUPPLIES, **changes))
+    return rendered(inputs=replace(SUPPLIES, **changes))
 
 
 def with_image(role: str, **changes: Any) -> Release:
@@ -107,7 +107,7 @@ OTHERS: list[tuple[str, Any, set[str]]] = [
     ("a key", lambda: supplied(secrets=Secrets({"bark-api-keys": b"bob: 1"})), {"bark"}),
     ("a new secret", lambda: with_secret("bark-webhook-secret", b"x" * 16), {"bark"}),
     ("Grafana's password", lambda: with_secret("grafana-admin-password", b"x" * 8), set()),
-    ("the login's user id", lambda: rendered(place=replace(PLACE, uid=5)), {"bark"}),
+    ("the login's user id", lambda: rendered(login_info=replace(LOGIN, uid=5)), {"bark"}),
     ("bark.yaml", lambda: with_changed("bark.yaml", "shm_size: 8g", "shm_size: 9g"), {"bark"}),
     ("exporter.yaml", lambda: with_changed("exporter.yaml", "mem_limit: 512m", "mem_limit: 600m"), {"exporter"}),
     ("a comment", lambda: with_changed("exporter.yaml", "name: voxyard\n", "# said anew\nname: voxyard\n"), set()),
@@ -131,7 +131,7 @@ def test_the_bark_hash_follows_the_limits_and_the_exporters_follows_the_plan() -
     alone = host(roles=("bark",))
     no_trainer = replace(SUPPLIES, trainer={}, images={k: v for k, v in SUPPLIES.images.items() if k != "trainer"})
     before, after = (
-        rendered(replace(alone, memory_policy=policy), supplies=no_trainer) for policy in ("recommended", "full")
+        rendered(replace(alone, memory_policy=policy), inputs=no_trainer) for policy in ("recommended", "full")
     )
     assert touched(after, before) == {"bark"}
 

@@ -14,17 +14,17 @@ from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Inventory
 from fleet.monitoring.commands import releases_there
-from fleet.monitoring.release import Manifest, Picture, Program, Release
-from fleet.monitoring.state import State, change
+from fleet.monitoring.release import MonitoringImage, MonitoringManifest, MonitoringRelease, Program
+from fleet.monitoring.state import MonitoringState, plan_change
 from fleet.rollout.host_state import HostImage, ServiceContainer
-from tasks.monitoring import _watchers
+from tasks.monitoring import _monitoring_hosts
 
 IMAGE = LocalImage("sha256:1", ("sha256:a", "sha256:b"), 1 << 20, "voxyard-prometheus")
-PICTURES = (Picture("voxyard-prometheus:1", IMAGE), Picture("prom/alertmanager@sha256:2"))
+PICTURES = (MonitoringImage("voxyard-prometheus:1", IMAGE), MonitoringImage("prom/alertmanager@sha256:2"))
 PROMETHEUS = Program("prometheus", "config-p", "files-p", "voxyard-prometheus:1")
 ALERTMANAGER = Program("alertmanager", "config-a", "files-a", "prom/alertmanager@sha256:2")
-MANIFEST = Manifest("new", ("monitoring.yaml",), (PROMETHEUS, ALERTMANAGER), frozenset(), frozenset())
-RELEASE = Release(MANIFEST, (("a", b"1"),), PICTURES, {"alert-chat": b"secret"})
+MANIFEST = MonitoringManifest("new", ("monitoring.yaml",), (PROMETHEUS, ALERTMANAGER), frozenset(), frozenset())
+RELEASE = MonitoringRelease(MANIFEST, (("a", b"1"),), PICTURES, {"alert-chat": b"secret"})
 
 
 def container(program: Program, **other: str) -> ServiceContainer:
@@ -34,7 +34,7 @@ def container(program: Program, **other: str) -> ServiceContainer:
     return replace(made, **other)  # type: ignore[arg-type]
 
 
-AS_WANTED = State(
+AS_WANTED = MonitoringState(
     live="new",
     current="new",
     manifest=MANIFEST,
@@ -50,24 +50,24 @@ AS_WANTED = State(
 
 
 def test_nothing_is_done_where_everything_is_as_wanted() -> None:
-    found = change(RELEASE, AS_WANTED)
+    found = plan_change(RELEASE, AS_WANTED)
     assert found.nothing
     assert found.lines() == ("nothing to do: monitoring new runs",)
 
 
 def test_other_files_are_a_reload_of_who_reads_them() -> None:
     before = replace(MANIFEST, id="old", programs=(replace(PROMETHEUS, files="other"), ALERTMANAGER))
-    found = change(RELEASE, replace(AS_WANTED, live="old", current="old", manifest=before, whole=False))
+    found = plan_change(RELEASE, replace(AS_WANTED, live="old", current="old", manifest=before, whole=False))
     assert (found.reloads, dict(found.starts), found.publish, found.write) == (("prometheus",), {}, True, True)
 
 
 @pytest.mark.parametrize("live", ["old", None])
 def test_after_an_attempt_that_was_cut_off_all_read_their_files_again(live: str | None) -> None:
-    assert change(RELEASE, replace(AS_WANTED, live=live)).reloads == ("prometheus", "alertmanager")
+    assert plan_change(RELEASE, replace(AS_WANTED, live=live)).reloads == ("prometheus", "alertmanager")
 
 
 def test_a_file_that_somebody_changed_is_written_and_read_again() -> None:
-    found = change(RELEASE, replace(AS_WANTED, whole=False))
+    found = plan_change(RELEASE, replace(AS_WANTED, whole=False))
     assert (found.write, found.reloads) == (True, ("prometheus", "alertmanager"))
 
 
@@ -82,7 +82,7 @@ def test_a_file_that_somebody_changed_is_written_and_read_again() -> None:
 def test_a_container_that_differs_or_is_not_well_is_made_anew_and_not_reloaded(
     other: dict[str, str], said: str
 ) -> None:
-    found = change(
+    found = plan_change(
         RELEASE,
         replace(AS_WANTED, live="old", containers=(container(PROMETHEUS, **other), container(ALERTMANAGER))),
     )
@@ -92,13 +92,13 @@ def test_a_container_that_differs_or_is_not_well_is_made_anew_and_not_reloaded(
 
 def test_one_that_is_starting_is_not_started_again() -> None:
     state = replace(AS_WANTED, containers=(container(PROMETHEUS, health="starting"), container(ALERTMANAGER)))
-    assert change(RELEASE, state).nothing
+    assert plan_change(RELEASE, state).nothing
 
 
 def test_images_are_sent_or_pulled_where_they_lack_and_secrets_written_where_they_differ() -> None:
     state = replace(AS_WANTED, images=(), secrets={"alert-chat": ("644", AS_WANTED.secrets["alert-chat"][1])})
-    found = change(RELEASE, state)
-    assert [each.image for each in found.shipments] == [IMAGE]
+    found = plan_change(RELEASE, state)
+    assert [each.image for each in found.image_transfers] == [IMAGE]
     assert [each.reference for each in found.pulls] == ["prom/alertmanager@sha256:2"]
     assert "write secrets: alert-chat" in found.lines()
     assert "secret'" not in repr(found)
@@ -106,7 +106,7 @@ def test_images_are_sent_or_pulled_where_they_lack_and_secrets_written_where_the
 
 def test_a_program_that_is_not_wanted_any_more_is_stopped() -> None:
     grafana = container(replace(PROMETHEUS, name="grafana"))
-    found = change(RELEASE, replace(AS_WANTED, containers=(*AS_WANTED.containers, grafana)))
+    found = plan_change(RELEASE, replace(AS_WANTED, containers=(*AS_WANTED.containers, grafana)))
     assert found.removals == ("grafana",)
 
 
@@ -123,8 +123,8 @@ def test_the_links_are_no_releases(tmp_path_factory: pytest.TempPathFactory) -> 
 def test_without_a_host_that_watches_it_is_said_how_to_have_one() -> None:
     watcher = host(name="watch-01", roles=("monitoring",))
     fleet = Inventory(Path("hosts.yaml"), (host(), watcher))
-    assert _watchers(fleet, None) == (watcher,)
+    assert _monitoring_hosts(fleet, None) == (watcher,)
     with pytest.raises(FleetError, match="gpu-01 does not have the role monitoring"):
-        _watchers(fleet, ["gpu-01", "watch-01"])
+        _monitoring_hosts(fleet, ["gpu-01", "watch-01"])
     with pytest.raises(FleetError, match="no host has the role monitoring"):
-        _watchers(Inventory(Path("hosts.yaml"), (host(),)), None)
+        _monitoring_hosts(Inventory(Path("hosts.yaml"), (host(),)), None)

@@ -16,7 +16,7 @@ from fleet.inventory.secrets import Secrets
 from fleet.monitoring.check import check_here, refusal
 from fleet.monitoring.export import write
 from fleet.monitoring.images import find, pinned
-from fleet.monitoring.release import Picture, Release, gather, parse, render
+from fleet.monitoring.release import MonitoringImage, MonitoringRelease, parse, read_inputs, render
 
 ROOT = Path(__file__).resolve().parents[4]
 SECRETS = {"grafana-admin-password": b"a-long-password", "alert-chat": b"https://chat.lab.example/secret-hook"}
@@ -32,7 +32,7 @@ def image(number: int) -> LocalImage:
 
 
 PICTURES = {
-    name: Picture(f"voxyard-{name}:{number:012x}", image(number))
+    name: MonitoringImage(f"voxyard-{name}:{number:012x}", image(number))
     for number, name in enumerate(("prometheus", "alertmanager", "grafana", "node-exporter"), 1)
 }
 
@@ -49,16 +49,16 @@ def made(
     site: Path,
     fleet: Inventory = FLEET,
     secrets: dict[str, bytes] = SECRETS,
-    pictures: dict[str, Picture] = PICTURES,
-) -> Release:
-    return render(fleet, gather(ROOT, site), Secrets(secrets), pictures, 1000, 1001)
+    program_images: dict[str, MonitoringImage] = PICTURES,
+) -> MonitoringRelease:
+    return render(fleet, read_inputs(ROOT, site), Secrets(secrets), program_images, 1000, 1001)
 
 
-def configs(release: Release) -> dict[str, str]:
+def configs(release: MonitoringRelease) -> dict[str, str]:
     return {each.name: each.config for each in release.manifest.programs}
 
 
-def again(release: Release) -> dict[str, str]:
+def again(release: MonitoringRelease) -> dict[str, str]:
     return {each.name: each.files for each in release.manifest.programs}
 
 
@@ -82,10 +82,12 @@ def test_other_targets_are_another_release_whose_containers_stay(site: Path) -> 
 def test_a_program_is_made_anew_for_its_image_its_secret_its_variable_and_no_other_is(site: Path) -> None:
     first = configs(made(site))
 
-    def changed(release: Release) -> set[str]:
+    def changed(release: MonitoringRelease) -> set[str]:
         return {name for name, config in configs(release).items() if config != first[name]}
 
-    assert changed(made(site, pictures=PICTURES | {"grafana": Picture("voxyard-grafana:x", image(9))})) == {"grafana"}
+    assert changed(
+        made(site, program_images=PICTURES | {"grafana": MonitoringImage("voxyard-grafana:x", image(9))})
+    ) == {"grafana"}
     assert changed(made(site, secrets=SECRETS | {"alert-chat": b"https://elsewhere"})) == {"alertmanager"}
     assert changed(made(site, secrets=SECRETS | {"grafana-admin-password": b"another-one"})) == {"grafana"}
     (site / "monitoring.env").write_text("# how long\nVOXYARD_METRICS_RETENTION=30d\n")
@@ -152,8 +154,8 @@ def test_an_image_is_pinned_or_here_or_named_as_missing() -> None:
 
     pinned = {"grafana/grafana:v1": "grafana/grafana@sha256:aa"}
     found = find(wanted, pinned, local)
-    assert found["grafana"] == Picture("grafana/grafana@sha256:aa")
-    assert found["prometheus"] == Picture("voxyard-prometheus:000000000000", image(5))
+    assert found["grafana"] == MonitoringImage("grafana/grafana@sha256:aa")
+    assert found["prometheus"] == MonitoringImage("voxyard-prometheus:000000000000", image(5))
     with pytest.raises(FleetError, match=r"no image grafana/grafana:v1 here: pull it"):
         find(wanted, {}, local)
 

@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from leaping_clock import OwnTime
+from leaping_clock import LeapingCancellation
 
 from fleet.errors import HostFailedError
 from fleet.monitoring.gate import pass_gate
-from fleet.monitoring.release import Manifest, Program
+from fleet.monitoring.release import MonitoringManifest, Program
 from fleet.rollout.health_gate import Clock
 from fleet.ssh.command_batch import Answer, Command
 
 PROGRAMS = (Program("grafana", "c-1", "", "grafana:1"), Program("node-exporter", "c-2", "", "node:1"))
-MANIFEST = Manifest("m-1", ("monitoring.yaml",), PROGRAMS, frozenset(), frozenset())
+MANIFEST = MonitoringManifest("m-1", ("monitoring.yaml",), PROGRAMS, frozenset(), frozenset())
 
 
 class Host:
     """A host whose Grafana is, at a second, as `state` says."""
 
     def __init__(self, state: Callable[[float], Mapping[str, Any]]) -> None:
-        self.time, self.state = OwnTime(), state
+        self.time, self.state = LeapingCancellation(), state
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
         """Answers to the commands."""

@@ -21,15 +21,15 @@ from fleet.inventory.secrets import Secrets
 from fleet.release import manifest
 from fleet.release.artefact import Artefact
 from fleet.release.gpu_assignment import Assignment, assign
-from fleet.release.release import Place, Release, Supplies, gather, plan_document, render, wanted_images
+from fleet.release.release import LoginInfo, Release, ReleaseInputs, plan_document, read_inputs, render, wanted_images
 from voxyard.service.config import ServiceSection
 from voxyard.settings import load
 from voxyard.telemetry.expected import expected_workloads
 from voxyard.trainer.config import TrainConfig
 
 COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"
-PLACE = Place("192.0.2.11", uid=1001, gid=1002, gpus=True)
-CPU = replace(PLACE, gpus=False)
+LOGIN = LoginInfo("192.0.2.11", uid=1001, gid=1002, gpus=True)
+CPU = replace(LOGIN, gpus=False)
 BARK_IMAGE = LocalImage("sha256:" + "ba" * 32, ("sha256:33",), 9_000_000_000, "voxyard-bark")
 TRAINER_IMAGE = LocalImage("sha256:" + "7a" * 32, ("sha256:44",), 9_000_000_000, "voxyard-trainer")
 IMAGES = {"exporter": IMAGE, "bark": BARK_IMAGE, "trainer": TRAINER_IMAGE}
@@ -44,7 +44,7 @@ def speaker(**other: Any) -> Host:
     return host(roles=("bark",), **other)
 
 
-def supplies(on: Host, *, gpus: bool = True, **other: Any) -> Supplies:
+def inputs(on: Host, *, gpus: bool = True, **other: Any) -> ReleaseInputs:
     names = ["exporter.yaml", *(["bark.yaml"] if "bark" in on.roles else []), *([] if gpus else ["cpu.yaml"])]
     given: dict[str, Any] = {
         "images": {role: IMAGES[role] for role in wanted_images(on)},
@@ -53,13 +53,15 @@ def supplies(on: Host, *, gpus: bool = True, **other: Any) -> Supplies:
         "artefacts": {"weights": WEIGHTS} if "bark" in on.roles else {},
         "secrets": KEYS if "bark" in on.roles else Secrets(),
     }
-    return Supplies(**given | other)
+    return ReleaseInputs(**given | other)
 
 
-def release(on: Host | None = None, *, place: Place = PLACE, known: HostFacts | None = None, **other: Any) -> Release:
+def release(
+    on: Host | None = None, *, login_info: LoginInfo = LOGIN, known: HostFacts | None = None, **other: Any
+) -> Release:
     on = on or host()
-    known = known or facts(**({} if place.gpus else {"gpus": ()}))
-    return render(on, assign(known, on), place, supplies(on, gpus=place.gpus, **other))
+    known = known or facts(**({} if login_info.gpus else {"gpus": ()}))
+    return render(on, assign(known, on), login_info, inputs(on, gpus=login_info.gpus, **other))
 
 
 def files_of(made: Release) -> dict[str, bytes]:
@@ -172,7 +174,7 @@ def test_voices_are_mounted_and_named_where_there_are_any() -> None:
 
 
 def test_bark_without_gpus_runs_on_the_cpu_with_nothing_reserved() -> None:
-    made = release(speaker(), place=CPU, secrets=Secrets())
+    made = release(speaker(), login_info=CPU, secrets=Secrets())
     assert made.compose_files == ("exporter.yaml", "bark.yaml", "cpu.yaml")
     assert settings_of(made)["bark"] == {"model": "/var/lib/voxyard/weights", "device": "cpu"}
     assert [each.gpu_limits for each in made.services] == [{}, {}]
@@ -224,7 +226,7 @@ def test_a_host_without_roles_has_an_empty_plan() -> None:
 
 def test_the_manifest_says_all_that_a_way_back_needs() -> None:
     made = release(speaker())
-    read = manifest.of(made)
+    read = manifest.manifest_of(made)
     assert read.id == made.id
     assert [each.name for each in read.services] == ["exporter", "bark"]
     bark = read.service("bark")
@@ -249,8 +251,8 @@ def test_the_id_changes_with_everything_that_a_host_gets() -> None:
     on = speaker()
     others = [
         release(on, images={"exporter": replace(IMAGE, id="sha256:" + "cd" * 32), "bark": BARK_IMAGE}),
-        release(on, place=replace(PLACE, address="192.0.2.12")),
-        release(on, place=replace(PLACE, uid=7)),
+        release(on, login_info=replace(LOGIN, address="192.0.2.12")),
+        release(on, login_info=replace(LOGIN, uid=7)),
         release(speaker(exporter_port=9411)),
         release(speaker(memory_policy="full")),
         release(host(roles=("trainer", "bark"))),
@@ -258,8 +260,8 @@ def test_the_id_changes_with_everything_that_a_host_gets() -> None:
         release(on, artefacts={"weights": replace(WEIGHTS, id="111111111111")}),
         release(on, artefacts={"weights": WEIGHTS, "voices": VOICES}),
         release(on, secrets=Secrets({"bark-api-keys": b"bob: " + b"1" * 64})),
-        release(on, compose={**supplies(on).compose, "site-1-site.yaml": b"services: {}\n"}),
-        release(on, place=CPU),
+        release(on, compose={**inputs(on).compose, "site-1-site.yaml": b"services: {}\n"}),
+        release(on, login_info=CPU),
         release(),
     ]
     assert len({each.id for each in [release(on), *others]}) == len(others) + 1
@@ -295,33 +297,33 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_host_without_gpus_takes_back_the_reservation(folder: Path) -> None:
-    assert list(gather(host(), CPU, folder, IMAGES).compose) == ["exporter.yaml", "cpu.yaml"]
-    assert list(gather(host(), PLACE, folder, IMAGES).compose) == ["exporter.yaml"]
+    assert list(read_inputs(host(), CPU, folder, IMAGES).compose) == ["exporter.yaml", "cpu.yaml"]
+    assert list(read_inputs(host(), LOGIN, folder, IMAGES).compose) == ["exporter.yaml"]
 
 
 def test_only_the_images_of_its_roles_are_for_a_host(folder: Path) -> None:
-    assert list(gather(host(), PLACE, folder, IMAGES).images) == ["exporter", "trainer"]
-    assert list(gather(host(roles=("monitoring",)), PLACE, folder, IMAGES).images) == ["exporter"]
+    assert list(read_inputs(host(), LOGIN, folder, IMAGES).images) == ["exporter", "trainer"]
+    assert list(read_inputs(host(roles=("monitoring",)), LOGIN, folder, IMAGES).images) == ["exporter"]
 
 
 def test_a_sites_own_compose_file_comes_last_and_must_be_there(folder: Path, tmp_path: Path) -> None:
     override = tmp_path / "exporter.yaml"
     on = host(compose_overrides=(override,))
     with pytest.raises(FleetError, match=r"no such compose file, needed for gpu-01"):
-        gather(on, PLACE, folder, IMAGES)
+        read_inputs(on, LOGIN, folder, IMAGES)
     override.write_text("services: {}\n")
-    made = render(on, assign(facts(), on), PLACE, gather(on, PLACE, folder, IMAGES))
+    made = render(on, assign(facts(), on), LOGIN, read_inputs(on, LOGIN, folder, IMAGES))
     assert made.compose_files == ("exporter.yaml", "site-1-exporter.yaml")
 
 
 def test_a_speech_service_that_others_reach_needs_keys(folder: Path) -> None:
     with pytest.raises(FleetError, match=r"gpu-01: the speech service would listen on 192\.0\.2\.11.*bark-api-keys"):
-        gather(speaker(), PLACE, folder, IMAGES)
+        read_inputs(speaker(), LOGIN, folder, IMAGES)
 
 
 def test_on_loopback_the_speech_service_may_do_without_keys(folder: Path, model: Path) -> None:
     on = speaker(bark=Bark(address="127.0.0.1", weights=model))
-    found = gather(on, PLACE, folder, IMAGES)
+    found = read_inputs(on, LOGIN, folder, IMAGES)
     assert list(found.compose) == ["exporter.yaml", "bark.yaml", "bark-loopback.yaml"]
 
 
@@ -329,7 +331,7 @@ def test_with_keys_the_speech_service_listens_where_it_is_asked_to(folder: Path,
     secrets = tmp_path / "secrets.yaml"
     secrets.write_text(f"bark-api-keys: |\n  alice: {'0' * 64}\n")
     secrets.chmod(0o600)
-    found = gather(speaker(bark=Bark(weights=model), secrets=secrets), PLACE, folder, IMAGES)
+    found = read_inputs(speaker(bark=Bark(weights=model), secrets=secrets), LOGIN, folder, IMAGES)
     assert list(found.compose) == ["exporter.yaml", "bark.yaml"]
     assert list(found.secrets.values) == ["bark-api-keys"]
     assert found.artefacts["weights"].source == model
@@ -337,7 +339,7 @@ def test_with_keys_the_speech_service_listens_where_it_is_asked_to(folder: Path,
 
 def test_a_speech_service_without_weights_is_refused(folder: Path) -> None:
     with pytest.raises(FleetError, match=r"gpu-01: the role bark needs weights: name a directory as bark\.weights"):
-        gather(speaker(bark=Bark(address="127.0.0.1")), PLACE, folder, IMAGES)
+        read_inputs(speaker(bark=Bark(address="127.0.0.1")), LOGIN, folder, IMAGES)
 
 
 @pytest.mark.parametrize("stop_seconds", [1, 2, 15, 16, 29, 30, 60, 3600])

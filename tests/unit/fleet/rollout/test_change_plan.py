@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from release_doubles import BASE_LAYERS, artefact, image, release
 
-from fleet.release.manifest import of
+from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
-from fleet.rollout.change_plan import Change, change
+from fleet.rollout.change_plan import ChangePlan, plan_change
 from fleet.rollout.host_state import HostImage, HostState, ServiceContainer
 
 SECRET = b"alice: 0123456789\n"
-WANTED = release(9410, secrets={"bark-api-keys": SECRET}, gpu_limits={"GPU-1": 4096})
+REQUEST = release(9410, secrets={"bark-api-keys": SECRET}, gpu_limits={"GPU-1": 4096})
 
 
 def container(service: str, config: str, **other: Any) -> ServiceContainer:
     found = ServiceContainer(
         id=f"id of {service}",
         service=service,
-        release=WANTED.id,
+        release=REQUEST.id,
         config=config,
         image=image(service).reference,
         image_id=image(service).id,
@@ -34,7 +34,7 @@ def container(service: str, config: str, **other: Any) -> ServiceContainer:
     return replace(found, **other)
 
 
-def good(wanted: Release = WANTED) -> HostState:
+def good(wanted: Release = REQUEST) -> HostState:
     """A host on which all is as `wanted` says."""
     return HostState(
         current=wanted.id,
@@ -46,8 +46,8 @@ def good(wanted: Release = WANTED) -> HostState:
         artefacts=frozenset(each.name for each in wanted.artefacts),
         secrets={name: ("600", hashlib.sha256(value).hexdigest()) for name, value in wanted.secrets.items()},
         containers=(container("exporter", "e-1"), container("bark", "b-1")),
-        unanswered={},
-        expected=of(wanted).expected.strip(),
+        not_answering={},
+        expected=manifest_of(wanted).expected.strip(),
         lock=None,
     )
 
@@ -66,15 +66,15 @@ def bark(**other: Any) -> dict[str, Any]:
 
 
 def test_nothing_is_done_where_everything_is_as_it_should_be() -> None:
-    found = change(WANTED, good())
+    found = plan_change(REQUEST, good())
     assert found.nothing
-    assert found.lines() == (f"nothing to do: release {WANTED.id} runs",)
+    assert found.lines() == (f"nothing to do: release {REQUEST.id} runs",)
 
 
 def test_a_new_host_gets_everything_and_the_words_tell_no_secret(tmp_path: Path) -> None:
     weights = artefact(tmp_path)
     wanted = release(9410, secrets={"bark-api-keys": SECRET}, artefacts=[weights], gpu_limits={"GPU-1": 4096})
-    found = change(wanted, nothing_there())
+    found = plan_change(wanted, nothing_there())
     assert found.lines() == (
         f"send image {image('exporter').release_tag} (3 MB)",
         f"send image {image('bark').release_tag} (3 MB)",
@@ -98,34 +98,34 @@ def test_a_new_host_gets_everything_and_the_words_tell_no_secret(tmp_path: Path)
         (bark(config="b-1", state="exited", exit_code=3), "start bark: it is exited, health: healthy, exit code 3"),
         (bark(config="b-1", health="unhealthy"), "start bark: it is running, health: unhealthy"),
         (bark(config="b-1", health="starting"), "wait for bark: it is starting"),
-        ({"unanswered": {"bark": "/readyz: answers 503"}}, "start bark: /readyz: answers 503"),
+        ({"not_answering": {"bark": "/readyz: answers 503"}}, "start bark: /readyz: answers 503"),
         ({"containers": (container("exporter", "e-1"),)}, "start bark: it is not there"),
         ({"secrets": {}}, "write secrets: bark-api-keys"),
         ({"secrets": {"bark-api-keys": ("644", hashlib.sha256(SECRET).hexdigest())}}, "write secrets: bark-api-keys"),
-        ({"expected": b"{}"}, f"make {WANTED.id} the current release, after {WANTED.id}"),
+        ({"expected": b"{}"}, f"make {REQUEST.id} the current release, after {REQUEST.id}"),
     ],
 )
 def test_only_what_is_not_as_it_should_be_changes(other: dict[str, Any], said: str) -> None:
-    found = change(WANTED, replace(good(), **other))
+    found = plan_change(REQUEST, replace(good(), **other))
     assert len(found.lines()) == 1
     assert said in found.lines()[0]
 
 
 def test_what_a_cut_deploy_has_started_is_watched_or_made_anew_where_it_ended_before() -> None:
     cut = replace(good(), current="older")
-    assert [str(each) for each in change(WANTED, cut).starts] == [
+    assert [str(each) for each in plan_change(REQUEST, cut).starts] == [
         "wait for exporter: whoever started it did not see whether it stays well",
         "wait for bark: whoever started it did not see whether it stays well",
     ]
     crashed = replace(cut, containers=(container("exporter", "e-1"), container("bark", "b-1", restarts=3)))
-    (_, bark) = change(WANTED, crashed).starts
+    (_, bark) = plan_change(REQUEST, crashed).starts
     assert str(bark) == "start bark: its container had to be started again, 3 times so far"
-    assert not change(WANTED, replace(cut, previous=WANTED.id)).starts, "it was found good before"
+    assert not plan_change(REQUEST, replace(cut, previous=REQUEST.id)).starts, "it was found good before"
 
 
 def test_a_service_may_run_from_an_older_release() -> None:
     state = replace(good(), containers=(container("exporter", "e-1", release="older"), container("bark", "b-1")))
-    assert change(WANTED, state).nothing
+    assert plan_change(REQUEST, state).nothing
 
 
 def test_a_service_whose_release_somebody_changed_is_made_anew() -> None:
@@ -134,38 +134,40 @@ def test_a_service_whose_release_somebody_changed_is_made_anew() -> None:
         containers=(container("exporter", "e-1", release="older"), container("bark", "b-1")),
         changed_files=("older/plan.yaml",),
     )
-    assert [str(each) for each in change(WANTED, state).starts] == ["start exporter: somebody changed older/plan.yaml"]
+    assert [str(each) for each in plan_change(REQUEST, state).starts] == [
+        "start exporter: somebody changed older/plan.yaml"
+    ]
 
 
 def test_a_service_that_the_release_has_no_more_is_stopped() -> None:
     state = replace(good(), containers=(*good().containers, container("old", "o-1")))
-    assert change(WANTED, state).lines() == ("stop old: it is not in the release any more",)
+    assert plan_change(REQUEST, state).lines() == ("stop old: it is not in the release any more",)
 
 
 def test_the_layers_that_are_there_are_counted_from_below() -> None:
     newer = image("bark", "2")
     wanted = release(9410, images={"bark": newer}, configs={"exporter": "e-1", "bark": "b-2"})
-    (shipment,) = change(wanted, good()).shipments
-    assert (shipment.image, shipment.layers_there) == (newer, len(BASE_LAYERS))
-    assert str(shipment) == f"send image {newer.release_tag} (3 MB, 2 of 3 layers are there)"
+    (image_transfer,) = plan_change(wanted, good()).image_transfers
+    assert (image_transfer.image, image_transfer.layers_present) == (newer, len(BASE_LAYERS))
+    assert str(image_transfer) == f"send image {newer.release_tag} (3 MB, 2 of 3 layers are there)"
 
 
 def test_an_image_whose_name_means_another_one_is_sent() -> None:
     other = HostImage("sha256:other", frozenset({image("bark").reference}), ("sha256:else",))
     state = replace(good(), images=(good().images[0], other))
-    assert [each.image for each in change(WANTED, state).shipments] == [image("bark")]
+    assert [each.image for each in plan_change(REQUEST, state).image_transfers] == [image("bark")]
 
 
 def test_an_image_of_a_registry_is_pulled() -> None:
     digest = f"registry.example:5000/voxyard-bark@sha256:{'a' * 64}"
     wanted = release(9410, images={"bark": replace(image("bark"), digest=digest)})
-    assert f"pull image {digest}" in change(wanted, good()).lines()
+    assert f"pull image {digest}" in plan_change(wanted, good()).lines()
 
 
 def test_the_diff_is_that_of_the_files_and_leaves_the_manifest_out() -> None:
     older = release(9410, configs={"exporter": "e-1", "bark": "b-0"}, more="old: 1", gpu_limits={"GPU-1": 2048})
     newer = release(9410, more="new: 2", gpu_limits={"GPU-1": 4096})
-    found: Change = change(newer, replace(good(older), checksums={}))
+    found: ChangePlan = plan_change(newer, replace(good(older), checksums={}))
     assert "-old: 1" in found.diff
     assert "+new: 2" in found.diff
     assert "--- a/voxyard.env" in found.diff

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fleet_doubles import RememberingSession
+from fleet_doubles import RecordingSession
 
 from fleet.errors import HostFailedError
 from fleet.rollout.gpu_memory import verify
@@ -13,7 +13,7 @@ PIDS = Answer("PID\n11\n12\n")
 
 
 def verified(apps: str, limits: dict[str, int], pids: Answer = PIDS) -> tuple[str, ...]:
-    session = RememberingSession({"compute-apps": Answer(apps), "processes": pids})
+    session = RecordingSession({"compute-apps": Answer(apps), "processes": pids})
     return verify(session, "gpu-01: bark", "c0ffee", limits)
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from leaping_clock import OwnTime
+from leaping_clock import LeapingCancellation
 
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
 from fleet.release.manifest import ServiceEntry
-from fleet.rollout.health_gate import Clock, Watch, last_words, pass_gate
+from fleet.rollout.health_gate import Clock, HealthWatch, last_log_lines, pass_gate
 from fleet.ssh.command_batch import Answer, Command
 
 BARK = ServiceEntry("bark", "b-1", "voxyard-bark:1", "127.0.0.1", 8080, "/readyz", 60, 900, {})
@@ -39,7 +39,7 @@ def container(**other: Any) -> dict[str, Any]:
 class Host:
     """A host with one service: how its container is, and whether it can work, by the second."""
 
-    time: OwnTime
+    time: LeapingCancellation
     container: Callable[[float], dict[str, Any] | None]
     ready: Callable[[float], bool] = lambda _: True
     events: str = ""
@@ -73,7 +73,7 @@ class Host:
 def gate(host: Host, *, fresh: bool = True, say: Callable[[str], None] = lambda _: None) -> float:
     """Pass it with the seconds that an inventory without any word of it gives; when that was."""
     clock = Clock(host.time.wait, host.time.now)
-    pass_gate("gpu-01", host, BARK, clock, Watch(MIN_HEALTHY_SECONDS, fresh), say)
+    pass_gate("gpu-01", host, BARK, clock, HealthWatch(MIN_HEALTHY_SECONDS, fresh), say)
     return host.time.now()
 
 
@@ -84,24 +84,24 @@ def refused(host: Host, *, fresh: bool = True) -> str:
 
 
 def test_what_is_healthy_passes_after_half_a_minute_and_not_before() -> None:
-    assert gate(Host(OwnTime(), lambda _: container())) == MIN_HEALTHY_SECONDS == 30
+    assert gate(Host(LeapingCancellation(), lambda _: container())) == MIN_HEALTHY_SECONDS == 30
 
 
 def test_half_a_minute_begins_when_it_is_well() -> None:
     def slow(time: float) -> dict[str, Any]:
         return container(Health="healthy" if time >= 100 else "starting")
 
-    assert gate(Host(OwnTime(), slow, lambda time: time >= 120)) == 150
+    assert gate(Host(LeapingCancellation(), slow, lambda time: time >= 120)) == 150
 
 
 def test_what_cannot_work_for_a_moment_begins_anew() -> None:
-    assert gate(Host(OwnTime(), lambda _: container(), lambda time: time != 20)) == 51
+    assert gate(Host(LeapingCancellation(), lambda _: container(), lambda time: time != 20)) == 51
 
 
 @pytest.mark.parametrize("state", ["exited", "restarting", "dead"])
 @pytest.mark.parametrize("code", [0, 3])
 def test_what_ends_fails_at_once_with_its_own_last_words(state: str, code: int) -> None:
-    host = Host(OwnTime(), lambda time: container() if time < 6 else container(Status=state, ExitCode=code))
+    host = Host(LeapingCancellation(), lambda time: container() if time < 6 else container(Status=state, ExitCode=code))
     assert refused(host) == (
         f"gpu-01: bark (b-1) is {state}, health: healthy, exit code {code}. "
         "It wrote last:\nloading\nno GPU is seen by torch"
@@ -110,7 +110,7 @@ def test_what_ends_fails_at_once_with_its_own_last_words(state: str, code: int) 
 
 
 def test_what_was_ended_for_want_of_memory_says_so() -> None:
-    host = Host(OwnTime(), lambda _: container(Status="exited", ExitCode=137, OOMKilled=True))
+    host = Host(LeapingCancellation(), lambda _: container(Status="exited", ExitCode=137, OOMKilled=True))
     assert "exit code 137, out of memory (OOM). It wrote last" in refused(host)
 
 
@@ -118,7 +118,7 @@ def test_what_is_started_again_fails_at_once_with_the_end_of_its_first_life() ->
     def crashes(time: float) -> dict[str, Any]:
         return container() if time < 6 else container(StartedAt="second", RestartCount=1)
 
-    host = Host(OwnTime(), crashes, events="oom \ndie 137\n")
+    host = Host(LeapingCancellation(), crashes, events="oom \ndie 137\n")
     assert refused(host) == (
         "gpu-01: bark (b-1) ended and was started again, exit code 137, out of memory (OOM). "
         "It wrote last:\nloading\nno GPU is seen by torch"
@@ -128,14 +128,14 @@ def test_what_is_started_again_fails_at_once_with_the_end_of_its_first_life() ->
 
 
 def test_what_was_started_again_before_anybody_looked_fails_too() -> None:
-    host = Host(OwnTime(), lambda _: container(StartedAt="second", RestartCount=1))
+    host = Host(LeapingCancellation(), lambda _: container(StartedAt="second", RestartCount=1))
     assert "ended and was started again. It wrote last" in refused(host)
     assert host.time.now() == 0
 
 
 def test_a_container_that_was_there_before_may_have_been_started_again_long_ago() -> None:
-    assert gate(Host(OwnTime(), lambda _: container(RestartCount=4)), fresh=False) == 30
-    host = Host(OwnTime(), lambda time: container(RestartCount=4 if time < 6 else 5))
+    assert gate(Host(LeapingCancellation(), lambda _: container(RestartCount=4)), fresh=False) == 30
+    host = Host(LeapingCancellation(), lambda time: container(RestartCount=4 if time < 6 else 5))
     assert "started again" in refused(host, fresh=False)
 
 
@@ -148,24 +148,24 @@ def test_a_container_that_was_there_before_may_have_been_started_again_long_ago(
     ],
 )
 def test_what_is_not_the_same_container_in_health_fails_at_once(after: dict[str, Any] | None, said: str) -> None:
-    host = Host(OwnTime(), lambda time: container() if time < 6 else after)
+    host = Host(LeapingCancellation(), lambda time: container() if time < 6 else after)
     assert said in refused(host)
     assert host.time.now() == 6
 
 
 def test_what_is_not_well_in_its_time_fails_with_what_it_lacks() -> None:
-    host = Host(OwnTime(), lambda _: container(), lambda _: False)
+    host = Host(LeapingCancellation(), lambda _: container(), lambda _: False)
     assert "bark (b-1) is running, health: healthy; /readyz: answers 503: no model. It wrote last" in refused(host)
     assert host.time.now() == BARK.healthy_seconds
 
 
 def test_what_becomes_well_just_in_time_is_watched_beyond_it() -> None:
-    assert gate(Host(OwnTime(), lambda _: container(), lambda time: time >= 890)) == 920
+    assert gate(Host(LeapingCancellation(), lambda _: container(), lambda time: time >= 890)) == 920
 
 
 def test_every_few_seconds_the_gate_says_what_it_waits_for() -> None:
     said: list[str] = []
-    gate(Host(OwnTime(), lambda _: container(), lambda time: time >= 12), say=said.append)
+    gate(Host(LeapingCancellation(), lambda _: container(), lambda time: time >= 12), say=said.append)
     assert said[:3] == [
         "gpu-01: waiting for bark: is running, health: healthy; /readyz: answers 503: no model",
         "gpu-01: waiting for bark: is running, health: healthy; /readyz: answers 503: no model",
@@ -176,6 +176,8 @@ def test_every_few_seconds_the_gate_says_what_it_waits_for() -> None:
 
 def test_last_words_leave_a_trace_and_drop_what_only_asked() -> None:
     failed = '{"path": "/readyz", "status": 500, "trace": "ValueError"}'
-    assert last_words(f"{PROBES}{failed}\n{PROBES}") == failed
-    assert last_words(PROBES) == "(nothing)"
-    assert last_words("".join(f"{number}\n" for number in range(50))).split() == [str(each) for each in range(30, 50)]
+    assert last_log_lines(f"{PROBES}{failed}\n{PROBES}") == failed
+    assert last_log_lines(PROBES) == "(nothing)"
+    assert last_log_lines("".join(f"{number}\n" for number in range(50))).split() == [
+        str(each) for each in range(30, 50)
+    ]

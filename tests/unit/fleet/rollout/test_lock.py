@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from local_session import LocalSession
 
-from fleet.audit import Entry, record
+from fleet.audit import AuditEntry, record
 from fleet.errors import HostFailedError
 from fleet.lock import Lock, break_lock, locked, operator, read_lock
 
@@ -131,8 +131,10 @@ def test_a_home_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 def test_the_audit_log_grows_by_a_line_a_deed(tmp_path: Path) -> None:
     session = LocalSession(tmp_path)
-    record(session, "gpu-01", Entry("deploy", "a", "b", "ok"))
-    record(session, "gpu-01", Entry("deploy", "b", "c", "failed", 'it\'s "100 %"\nof $HOME `id` \\n ☃ ' + "x" * 900))
+    record(session, "gpu-01", AuditEntry("deploy", "a", "b", "ok"))
+    record(
+        session, "gpu-01", AuditEntry("deploy", "b", "c", "failed", 'it\'s "100 %"\nof $HOME `id` \\n ☃ ' + "x" * 900)
+    )
     path = tmp_path / ".voxyard/audit.jsonl"
     first, second = map(json.loads, path.read_text().splitlines())
     assert first["at"].endswith("Z")
@@ -146,4 +148,4 @@ def test_the_audit_log_grows_by_a_line_a_deed(tmp_path: Path) -> None:
 def test_an_audit_log_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / ".voxyard").write_text("a file")
     with pytest.raises(HostFailedError, match="gpu-01 could not write its audit log"):
-        record(LocalSession(tmp_path), "gpu-01", Entry("deploy", "", "b", "ok"))
+        record(LocalSession(tmp_path), "gpu-01", AuditEntry("deploy", "", "b", "ok"))

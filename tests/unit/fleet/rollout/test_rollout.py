@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from leaping_clock import OwnTime
+from leaping_clock import LeapingCancellation
 from release_doubles import artefact, image, release, saved
-from shell_host import Endpoint, ShellHost
+from shell_host import FakeServices, ShellHost
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.archive import ImageCache
 from fleet.inventory.hosts import Host
 from fleet.lock import break_lock, locked
-from fleet.release.manifest import of
+from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
-from fleet.rollout.change_plan import change
-from fleet.rollout.context import Site, Stopping
-from fleet.rollout.fleet import Task, carry_out
+from fleet.rollout.change_plan import plan_change
+from fleet.rollout.context import Cancellation, RolloutContext
+from fleet.rollout.fleet import RolloutTask, run_rollout
 from fleet.rollout.host_state import endpoints, read_state
 from fleet.rollout.outcome import Outcome
-from fleet.rollout.rollback import way_back
+from fleet.rollout.rollback import plan_rollback
 from fleet.ssh.connection_pool import Connections
 
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
@@ -31,9 +31,9 @@ GPU = "GPU-00000000-aaaa-bbbb-cccc-000000000000"
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
+def fake_services() -> Iterator[FakeServices]:
     """Address of the services."""
-    found = Endpoint()
+    found = FakeServices()
     yield found
     found.close()
 
@@ -47,35 +47,40 @@ def host(tmp_path: Path) -> Iterator[ShellHost]:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def context(tmp_path: Path) -> RolloutContext:
     """Surroundings in which nothing trains."""
-    return surroundings(tmp_path)
+    return rollout_context(tmp_path)
 
 
-def surroundings(folder: Path, stopping: Stopping | None = None, **other: Any) -> Site:
+def rollout_context(folder: Path, cancellation: Cancellation | None = None, **other: Any) -> RolloutContext:
     """Site where waiting takes no time, and a gate two looks; half a minute of it is what the gate's own tests wait."""
     cache = ImageCache(folder / "cache", saved)
-    return Site(**{"stopping": stopping or OwnTime(), "cache": cache, "min_healthy_seconds": 1, **other})
+    return RolloutContext(
+        **{"cancellation": cancellation or LeapingCancellation(), "cache": cache, "min_healthy_seconds": 1, **other}
+    )
 
 
 def state(host: ShellHost, wanted: Release) -> Any:
-    return read_state(host, "gpu-01", wanted.id, endpoints(of(wanted)))
+    return read_state(host, "gpu-01", wanted.id, endpoints(manifest_of(wanted)))
 
 
-def deploy(host: ShellHost, wanted: Release, site: Site) -> Outcome:
+def deploy(host: ShellHost, wanted: Release, context: RolloutContext) -> Outcome:
     """As `fab deploy` does it, the lock included."""
     with Connections(host.connect) as connections:
-        task = Task(
-            "deploy", lambda _, session: change(wanted, read_state(session, "gpu-01", wanted.id, endpoints(of(wanted))))
+        task = RolloutTask(
+            "deploy",
+            lambda _, session: plan_change(
+                wanted, read_state(session, "gpu-01", wanted.id, endpoints(manifest_of(wanted)))
+            ),
         )
-        (outcome,) = carry_out([HOST], connections, task, site)
+        (outcome,) = run_rollout([HOST], connections, task, context)
     return outcome
 
 
-def go_back(host: ShellHost, site: Site, name: str | None = None) -> Outcome:
+def roll_back(host: ShellHost, context: RolloutContext, name: str | None = None) -> Outcome:
     with Connections(host.connect) as connections:
-        task = Task("rollback", lambda each, session: way_back(session, each.name, name))
-        (outcome,) = carry_out([HOST], connections, task, site)
+        task = RolloutTask("rollback", lambda each, session: plan_rollback(session, each.name, name))
+        (outcome,) = run_rollout([HOST], connections, task, context)
     return outcome
 
 
@@ -85,14 +90,14 @@ def everything(folder: Path, port: int, **other: Any) -> Release:
 
 
 def test_a_host_that_has_nothing_gets_everything(
-    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
-    wanted = everything(tmp_path, endpoint.port)
-    outcome = deploy(host, wanted, site)
+    wanted = everything(tmp_path, fake_services.port)
+    outcome = deploy(host, wanted, context)
     assert (outcome.result, outcome.before, outcome.after) == ("deployed", "", wanted.id)
     assert host.services() == {"exporter": "e-1", "bark": "b-1"}
     assert host.current == wanted.id
-    assert change(wanted, state(host, wanted)).nothing
+    assert plan_change(wanted, state(host, wanted)).nothing
     weights = host.folder / "artefacts" / wanted.artefacts[0].name
     assert {path.name for path in weights.iterdir()} == {"config.json", "model.safetensors", ".sha256"}
     assert all(not path.stat().st_mode & 0o222 for path in [weights, *weights.iterdir()])
@@ -100,23 +105,23 @@ def test_a_host_that_has_nothing_gets_everything(
     assert (secret.read_bytes(), secret.stat().st_mode & 0o777) == (b"alice: 0123456789\n", 0o600)
     assert secret.parent.stat().st_mode & 0o777 == 0o700
     expected = host.folder / "state/expected.json"
-    assert expected.read_bytes() == of(wanted).expected
+    assert expected.read_bytes() == manifest_of(wanted).expected
     assert (expected.stat().st_mode & 0o777, expected.parent.stat().st_mode & 0o777) == (0o644, 0o755)
 
 
 def test_what_is_needed_is_there_before_anything_stops(
-    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
-    deploy(host, everything(tmp_path, endpoint.port), site)
+    deploy(host, everything(tmp_path, fake_services.port), context)
     host.mend()
     newer = everything(
         tmp_path / "new",
-        endpoint.port,
+        fake_services.port,
         configs={"exporter": "e-1", "bark": "b-2"},
         images={"bark": image("bark", "2")},
         more="x",
     )
-    deploy(host, newer, site)
+    deploy(host, newer, context)
     steps = [
         name for name in host.names if name in {"load-image", "write-release", "stop", "start", "set-current", "prune"}
     ]
@@ -125,28 +130,32 @@ def test_what_is_needed_is_there_before_anything_stops(
     assert host.services() == {"exporter": "e-1", "bark": "b-2"}
 
 
-def test_only_the_changed_service_is_touched(host: ShellHost, endpoint: Endpoint, site: Site) -> None:
-    deploy(host, release(endpoint.port), site)
+def test_only_the_changed_service_is_touched(
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext
+) -> None:
+    deploy(host, release(fake_services.port), context)
     before = {each["Name"]: each["Id"] for each in host.engine.containers}
-    newer = release(endpoint.port, configs={"exporter": "e-1", "bark": "b-2"})
-    assert deploy(host, newer, site).result == "deployed"
+    newer = release(fake_services.port, configs={"exporter": "e-1", "bark": "b-2"})
+    assert deploy(host, newer, context).result == "deployed"
     after = {each["Name"]: each["Id"] for each in host.engine.containers}
     assert after["/voxyard-exporter-1"] == before["/voxyard-exporter-1"]
     assert after["/voxyard-bark-1"] != before["/voxyard-bark-1"]
 
 
-def test_a_second_deploy_changes_nothing(host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path) -> None:
-    wanted = everything(tmp_path, endpoint.port)
-    deploy(host, wanted, site)
+def test_a_second_deploy_changes_nothing(
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
+) -> None:
+    wanted = everything(tmp_path, fake_services.port)
+    deploy(host, wanted, context)
     before = host.tree(), host.engine.copy()
-    assert change(wanted, state(host, wanted)).lines() == (f"nothing to do: release {wanted.id} runs",)
+    assert plan_change(wanted, state(host, wanted)).lines() == (f"nothing to do: release {wanted.id} runs",)
     assert before == (host.tree(), host.engine)
 
 
 def test_no_secret_is_in_a_command_or_the_audit_log(
-    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
-    deploy(host, everything(tmp_path, endpoint.port), site)
+    deploy(host, everything(tmp_path, fake_services.port), context)
     assert not [text for text in [*host.texts, str(host.audit())] if "0123456789" in text]
 
 
@@ -160,25 +169,25 @@ def test_no_secret_is_in_a_command_or_the_audit_log(
     ],
 )
 def test_a_release_that_is_not_well_is_taken_back(
-    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path, mode: str, said: str
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path, mode: str, said: str
 ) -> None:
-    old = everything(tmp_path, endpoint.port)
-    deploy(host, old, site)
+    old = everything(tmp_path, fake_services.port)
+    deploy(host, old, context)
     bad = release(
-        endpoint.port,
+        fake_services.port,
         configs={"exporter": "e-2", "bark": "b-2"},
         images={"bark": image("bark", "bad")},
         artefacts=old.artefacts,
         secrets={"bark-api-keys": b"mallory: 9876543210\n"},
     )
     host.engine.modes = {image("bark", "bad").reference: mode}
-    outcome = deploy(host, bad, site)
+    outcome = deploy(host, bad, context)
     assert outcome.result == "failed"
     assert said in outcome.note
     assert f"rolled back to release {old.id}" in outcome.note
     assert host.services() == {"exporter": "e-1", "bark": "b-1"}
     assert host.current == old.id
-    assert (host.folder / "state/expected.json").read_bytes() == of(old).expected
+    assert (host.folder / "state/expected.json").read_bytes() == manifest_of(old).expected
     assert (host.folder / "secrets/bark-api-keys").read_bytes() == b"alice: 0123456789\n"
     assert not (host.folder / "secrets/.before").exists()
     assert host.audit()[-1]["result"] == "failed"
@@ -187,19 +196,21 @@ def test_a_release_that_is_not_well_is_taken_back(
 
 
 def test_a_secret_that_a_service_writes_comes_into_no_message_and_no_log(
-    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
     host.engine.log = "this is no key: alice: 0123456789"
     host.engine.modes = {image("bark").reference: "unhealthy"}
-    outcome = deploy(host, everything(tmp_path, endpoint.port), site)
+    outcome = deploy(host, everything(tmp_path, fake_services.port), context)
     assert "this is no key: [secret]" in outcome.note
     assert "0123456789" not in f"{outcome}{host.audit()}"
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/metrics"])
-def test_a_service_that_cannot_work_does_not_pass(host: ShellHost, endpoint: Endpoint, site: Site, path: str) -> None:
-    endpoint.bad.add(path)
-    outcome = deploy(host, release(endpoint.port), site)
+def test_a_service_that_cannot_work_does_not_pass(
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, path: str
+) -> None:
+    fake_services.bad.add(path)
+    outcome = deploy(host, release(fake_services.port), context)
     assert outcome.result == "failed"
     assert f"{path}: answers 503" in outcome.note
     assert "taken away again" in outcome.note
@@ -208,35 +219,37 @@ def test_a_service_that_cannot_work_does_not_pass(host: ShellHost, endpoint: End
 
 
 def test_a_service_that_holds_more_than_its_limit_does_not_pass(
-    host: ShellHost, endpoint: Endpoint, site: Site
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext
 ) -> None:
-    wanted = release(endpoint.port, gpu_limits={GPU: 4096})
+    wanted = release(fake_services.port, gpu_limits={GPU: 4096})
     (host.home / "compute-apps.csv").write_text(f"{GPU}, 4711, 3000\n{GPU}, 4712, 2500\n{GPU}, 99, 9000\n")
-    outcome = deploy(host, wanted, site)
+    outcome = deploy(host, wanted, context)
     assert outcome.result == "failed"
     assert f"{GPU}: holds 5500 MiB, 4096 + 1024 MiB are allowed" in outcome.note
     (host.home / "compute-apps.csv").write_text(f"{GPU}, 4711, 3000\n")
-    assert deploy(host, wanted, site).limits == (f"bark: {GPU}: verified 3000 of 4096 MiB",)
+    assert deploy(host, wanted, context).limits == (f"bark: {GPU}: verified 3000 of 4096 MiB",)
 
 
-def test_a_service_that_the_release_has_no_more_is_stopped(host: ShellHost, endpoint: Endpoint, site: Site) -> None:
-    deploy(host, release(endpoint.port), site)
-    deploy(host, release(endpoint.port, configs={"exporter": "e-1"}), site)
+def test_a_service_that_the_release_has_no_more_is_stopped(
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext
+) -> None:
+    deploy(host, release(fake_services.port), context)
+    deploy(host, release(fake_services.port, configs={"exporter": "e-1"}), context)
     assert host.services() == {"exporter": "e-1"}
     assert host.engine.stopped == [("bark", 7)]
 
 
 def test_a_file_that_was_changed_on_the_host_is_written_again_and_its_services_are_started_anew(
-    host: ShellHost, endpoint: Endpoint, site: Site
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext
 ) -> None:
-    wanted = release(endpoint.port)
-    deploy(host, wanted, site)
+    wanted = release(fake_services.port)
+    deploy(host, wanted, context)
     (host.folder / "current/services.yaml").write_text("mine")
-    found = change(wanted, state(host, wanted))
+    found = plan_change(wanted, state(host, wanted))
     assert found.write_files
-    assert [each.why for each in found.starts] == [f"somebody changed {wanted.id}/services.yaml"] * 2
-    assert deploy(host, wanted, site).result == "deployed"
-    assert change(wanted, state(host, wanted)).nothing
+    assert [each.reason for each in found.starts] == [f"somebody changed {wanted.id}/services.yaml"] * 2
+    assert deploy(host, wanted, context).result == "deployed"
+    assert plan_change(wanted, state(host, wanted)).nothing
 
 
 def second(folder: Path, port: int) -> Release:
@@ -251,21 +264,21 @@ def second(folder: Path, port: int) -> Release:
 
 
 @pytest.fixture
-def deployed(host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path) -> ShellHost:
+def deployed(host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path) -> ShellHost:
     """A host on which everything is as it should be."""
-    deploy(host, everything(tmp_path / "a", endpoint.port), site)
+    deploy(host, everything(tmp_path / "a", fake_services.port), context)
     host.mend()
     return host
 
 
 @pytest.mark.parametrize(("moment", "part"), [("before", 0), ("before", 1), ("before", 2), ("middle", 0)], ids=str)
 def test_a_cut_at_any_step_is_healed_by_the_next_deploy(
-    deployed: ShellHost, endpoint: Endpoint, tmp_path: Path, moment: Literal["before", "middle"], part: int
+    deployed: ShellHost, fake_services: FakeServices, tmp_path: Path, moment: Literal["before", "middle"], part: int
 ) -> None:
-    site = surroundings(tmp_path, min_healthy_seconds=0)  # one look a service: each is a dozen processes
-    newer = second(tmp_path / "b", endpoint.port)
+    context = rollout_context(tmp_path, min_healthy_seconds=0)  # one look a service: each is a dozen processes
+    newer = second(tmp_path / "b", fake_services.port)
     counted = deployed.like(tmp_path / "counted")
-    deploy(counted, newer, site)
+    deploy(counted, newer, context)
     sends = {"load-image", "write-release", "receive-artefact", "write-secrets"}
     steps = [number for number, name in enumerate(counted.names, 1) if moment == "before" or name in sends]
     assert len(steps) >= (15 if moment == "before" else 5)
@@ -273,53 +286,53 @@ def test_a_cut_at_any_step_is_healed_by_the_next_deploy(
         host = deployed.like(tmp_path / f"{moment}-{step}")
         host.break_at, host.moment = step, moment
         with suppress(FleetError):  # before the host was locked, or looked at
-            assert deploy(host, newer, site).result in ("failed", "deployed"), step
+            assert deploy(host, newer, context).result in ("failed", "deployed"), step
         names = host.names
         host.mend()
         if (host.folder / "lock").exists():
             with pytest.raises(FleetError, match=r"is being changed by .* \(deploy\).*fab unlock --host gpu-01"):
-                deploy(host, newer, site)
+                deploy(host, newer, context)
             assert break_lock(host, "gpu-01") is not None
-        assert deploy(host, newer, site).result in ("deployed", "unchanged"), (step, names)
-        assert change(newer, state(host, newer)).nothing, (step, names)
+        assert deploy(host, newer, context).result in ("deployed", "unchanged"), (step, names)
+        assert plan_change(newer, state(host, newer)).nothing, (step, names)
         assert host.services() == {"exporter": "e-2", "bark": "b-2"}, (step, names)
         assert not [name for name in host.tree() if "partial" in name or "next" in name or ".before" in name], step
         host.close()
 
 
 def test_ctrl_c_stops_at_the_next_step_and_gives_the_lock_back(
-    host: ShellHost, endpoint: Endpoint, tmp_path: Path
+    host: ShellHost, fake_services: FakeServices, tmp_path: Path
 ) -> None:
-    stopping = OwnTime()
+    cancellation = LeapingCancellation()
 
     def impatient(wanted: Any) -> Iterator[bytes]:
-        stopping.ask()
+        cancellation.ask()
         yield from saved(wanted)
 
-    site = surroundings(tmp_path, stopping, cache=ImageCache(tmp_path / "cache", impatient))
-    outcome = deploy(host, release(endpoint.port), site)
+    context = rollout_context(tmp_path, cancellation, cache=ImageCache(tmp_path / "cache", impatient))
+    outcome = deploy(host, release(fake_services.port), context)
     assert outcome.result == "interrupted"
     assert outcome.note == "stopped by Ctrl-C; the same command goes on with what is there"
     assert not (host.folder / "lock").exists()
     assert host.audit()[-1]["result"] == "interrupted"
 
 
-def impatient(host: ShellHost, *, times: int) -> OwnTime:
+def impatient(host: ShellHost, *, times: int) -> LeapingCancellation:
     """Operator who types Ctrl-C `times` times at the gate of Bark's second configuration, and during its rollback."""
 
     def ask(_: float) -> None:
-        if times > 1 if stopping.asked else host.services().get("bark") == "b-2":
-            stopping.ask()
+        if times > 1 if cancellation.asked else host.services().get("bark") == "b-2":
+            cancellation.ask()
 
-    stopping = OwnTime(ask)
-    return stopping
+    cancellation = LeapingCancellation(ask)
+    return cancellation
 
 
 def test_ctrl_c_at_the_gate_takes_the_host_back(
-    deployed: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+    deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
-    old, newer = deployed.current, second(tmp_path / "b", endpoint.port)
-    outcome = deploy(deployed, newer, surroundings(tmp_path, impatient(deployed, times=1)))
+    old, newer = deployed.current, second(tmp_path / "b", fake_services.port)
+    outcome = deploy(deployed, newer, rollout_context(tmp_path, impatient(deployed, times=1)))
     assert outcome.result == "interrupted"
     assert outcome.note == (
         f"stopped by Ctrl-C\nrolled back to release {old}; the same command goes on with what is there"
@@ -327,31 +340,31 @@ def test_ctrl_c_at_the_gate_takes_the_host_back(
     assert (deployed.current, deployed.services()) == (old, {"exporter": "e-1", "bark": "b-1"})
     assert (deployed.folder / "secrets/bark-api-keys").read_bytes() == b"alice: 0123456789\n"
     assert deployed.audit()[-1]["result"] == "interrupted"
-    assert deploy(deployed, newer, site).result == "deployed"
+    assert deploy(deployed, newer, context).result == "deployed"
 
 
 def test_ctrl_c_on_the_way_back_says_what_stands_and_the_rollback_that_does_not_overshoot(
-    deployed: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+    deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
-    deploy(deployed, release(endpoint.port, configs={"exporter": "e-3", "bark": "b-3"}), site)
-    current, newer = deployed.current, second(tmp_path / "b", endpoint.port)
-    outcome = deploy(deployed, newer, surroundings(tmp_path, impatient(deployed, times=2)))
+    deploy(deployed, release(fake_services.port, configs={"exporter": "e-3", "bark": "b-3"}), context)
+    current, newer = deployed.current, second(tmp_path / "b", fake_services.port)
+    outcome = deploy(deployed, newer, rollout_context(tmp_path, impatient(deployed, times=2)))
     assert outcome.result == "interrupted"
     assert f"exporter of release {current} is running, health: healthy" in outcome.note
     assert f"bark of release {newer.id} is running, health: healthy" in outcome.note
     assert f"fab rollback --host gpu-01 --release {current} goes back to it" in outcome.note
     assert deployed.current == current
-    assert go_back(deployed, site, current).result == "rolled back"
+    assert roll_back(deployed, context, current).result == "rolled back"
     assert (deployed.current, deployed.services()) == (current, {"exporter": "e-3", "bark": "b-3"})
 
 
 def test_ctrl_c_while_the_current_release_starts_a_service_again_leaves_it_running(
-    deployed: ShellHost, endpoint: Endpoint, tmp_path: Path
+    deployed: ShellHost, fake_services: FakeServices, tmp_path: Path
 ) -> None:
-    wanted = everything(tmp_path / "a", endpoint.port)
+    wanted = everything(tmp_path / "a", fake_services.port)
     deployed.engine.containers.clear()
-    stopping = OwnTime(lambda _: stopping.ask())
-    outcome = deploy(deployed, wanted, surroundings(tmp_path, stopping))
+    cancellation = LeapingCancellation(lambda _: cancellation.ask())
+    outcome = deploy(deployed, wanted, rollout_context(tmp_path, cancellation))
     assert outcome.result == "interrupted"
     assert f"release {wanted.id} was the current one already" in outcome.note
     assert f"exporter of release {wanted.id} is running, health: healthy; the same command goes on" in outcome.note
@@ -359,25 +372,25 @@ def test_ctrl_c_while_the_current_release_starts_a_service_again_leaves_it_runni
 
 
 def test_a_service_that_a_cut_deploy_has_started_is_watched_before_its_release_is_good(
-    deployed: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+    deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
     def crash(time: float) -> None:
         for each in deployed.engine.containers:
             if each["Config"]["Labels"]["voxyard.config"] == "b-2":
                 each["State"]["StartedAt"] = f"again at {time}"
 
-    old, newer = deployed.current, second(tmp_path / "b", endpoint.port)
+    old, newer = deployed.current, second(tmp_path / "b", fake_services.port)
     counted = deployed.like(tmp_path / "counted")
-    deploy(counted, newer, site)
+    deploy(counted, newer, context)
     counted.close()
     looks = [number for number, name in enumerate(counted.names, 1) if name == "services ready-bark metrics-bark"]
     deployed.break_at = looks[0]
-    assert deploy(deployed, newer, site).result == "failed"
+    assert deploy(deployed, newer, context).result == "failed"
     deployed.mend()
     break_lock(deployed, "gpu-01")
-    found = change(newer, state(deployed, newer))
+    found = plan_change(newer, state(deployed, newer))
     assert "wait for bark: whoever started it did not see whether it stays well" in found.lines()
-    outcome = deploy(deployed, newer, surroundings(tmp_path, OwnTime(crash)))
+    outcome = deploy(deployed, newer, rollout_context(tmp_path, LeapingCancellation(crash)))
     assert outcome.result == "failed"
     assert "bark (b-2) ended and was started again" in outcome.note
     assert (deployed.current, deployed.services()) == (old, {"exporter": "e-1", "bark": "b-1"})
@@ -408,9 +421,11 @@ class Training:
         self.runs, self.drained = self.drained, []
 
 
-def test_a_host_that_trains_is_skipped_and_left_as_it_is(host: ShellHost, endpoint: Endpoint, tmp_path: Path) -> None:
-    site = surroundings(tmp_path, runs=Training())
-    outcome = deploy(host, release(endpoint.port), site)
+def test_a_host_that_trains_is_skipped_and_left_as_it_is(
+    host: ShellHost, fake_services: FakeServices, tmp_path: Path
+) -> None:
+    context = rollout_context(tmp_path, runs=Training())
+    outcome = deploy(host, release(fake_services.port), context)
     assert outcome.result == "skipped"
     assert "run r-1 trains here: use --drain" in outcome.note
     assert host.engine.images == {}
@@ -419,12 +434,12 @@ def test_a_host_that_trains_is_skipped_and_left_as_it_is(host: ShellHost, endpoi
 
 @pytest.mark.parametrize("mode", ["healthy", "unhealthy"])
 def test_a_run_is_drained_and_started_again_however_the_deploy_ends(
-    host: ShellHost, endpoint: Endpoint, tmp_path: Path, mode: str
+    host: ShellHost, fake_services: FakeServices, tmp_path: Path, mode: str
 ) -> None:
     training = Training()
-    site = surroundings(tmp_path, runs=training, drain=True)
+    context = rollout_context(tmp_path, runs=training, drain=True)
     host.engine.modes = {image("bark").reference: mode}
-    outcome = deploy(host, release(endpoint.port), site)
+    outcome = deploy(host, release(fake_services.port), context)
     assert outcome.result == ("deployed" if mode == "healthy" else "failed")
     assert "started again" in outcome.note
     assert training.did == ["stop r-1", "resume r-1"]
@@ -438,7 +453,7 @@ class Quietly:
         self.spans: list[tuple[int, int]] = []
 
     @contextmanager
-    def quiet(self, hosts: Sequence[str], reason: str) -> Iterator[None]:
+    def silenced(self, hosts: Sequence[str], reason: str) -> Iterator[None]:
         begin = self.host.exchanges
         yield
         self.spans.append((begin, self.host.exchanges))
@@ -448,11 +463,11 @@ class Quietly:
 
 
 def test_alerts_are_silenced_while_services_are_stopped_and_not_before(
-    host: ShellHost, endpoint: Endpoint, tmp_path: Path
+    host: ShellHost, fake_services: FakeServices, tmp_path: Path
 ) -> None:
     quietly = Quietly(host)
-    site = surroundings(tmp_path, silencer=quietly)
-    deploy(host, release(endpoint.port), site)
+    context = rollout_context(tmp_path, silencer=quietly)
+    deploy(host, release(fake_services.port), context)
     ((begin, end),) = quietly.spans
     during = host.names[begin:end]
     assert "write-release" in host.names[:begin]
@@ -461,49 +476,53 @@ def test_alerts_are_silenced_while_services_are_stopped_and_not_before(
 
 
 def test_rollback_goes_to_the_release_before_with_what_is_on_the_host(
-    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
-    old, newer = everything(tmp_path / "a", endpoint.port), second(tmp_path / "b", endpoint.port)
-    deploy(host, old, site)
-    deploy(host, newer, site)
+    old, newer = everything(tmp_path / "a", fake_services.port), second(tmp_path / "b", fake_services.port)
+    deploy(host, old, context)
+    deploy(host, newer, context)
     host.mend()
-    outcome = go_back(host, site)
+    outcome = roll_back(host, context)
     assert (outcome.result, outcome.before, outcome.after) == ("rolled back", newer.id, old.id)
     assert host.services() == {"exporter": "e-1", "bark": "b-1"}
     assert host.current == old.id
     assert {"load-image", "write-release", "receive-artefact"}.isdisjoint(host.names)
     assert host.audit()[-1]["what"] == "rollback"
-    assert go_back(host, site).after == newer.id
+    assert roll_back(host, context).after == newer.id
 
 
-def test_rollback_names_what_it_cannot_do(host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path) -> None:
-    old, newer = everything(tmp_path / "a", endpoint.port), second(tmp_path / "b", endpoint.port)
-    deploy(host, old, site)
+def test_rollback_names_what_it_cannot_do(
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
+) -> None:
+    old, newer = everything(tmp_path / "a", fake_services.port), second(tmp_path / "b", fake_services.port)
+    deploy(host, old, context)
     with pytest.raises(HostFailedError, match="no release before the current one"):
-        way_back(host, "gpu-01", None)
+        plan_rollback(host, "gpu-01", None)
     with pytest.raises(HostFailedError, match=f"no release 0123: it has {old.id}"):
-        way_back(host, "gpu-01", "0123")
-    deploy(host, newer, site)
+        plan_rollback(host, "gpu-01", "0123")
+    deploy(host, newer, context)
     (host.folder / "releases" / old.id / "services.yaml").write_text("mine")
     with pytest.raises(HostFailedError, match="not as it was written"):
-        way_back(host, "gpu-01", None)
+        plan_rollback(host, "gpu-01", None)
 
 
-def test_rollback_needs_the_image(host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path) -> None:
-    old, newer = everything(tmp_path / "a", endpoint.port), second(tmp_path / "b", endpoint.port)
-    deploy(host, old, site)
-    deploy(host, newer, site)
+def test_rollback_needs_the_image(
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
+) -> None:
+    old, newer = everything(tmp_path / "a", fake_services.port), second(tmp_path / "b", fake_services.port)
+    deploy(host, old, context)
+    deploy(host, newer, context)
     del host.engine.images[image("bark").id]
     with pytest.raises(HostFailedError, match=f"any more: image {image('bark').reference}"):
-        way_back(host, "gpu-01", None)
+        plan_rollback(host, "gpu-01", None)
 
 
 def test_what_is_old_goes_and_what_is_in_use_stays(
-    host: ShellHost, endpoint: Endpoint, site: Site, tmp_path: Path
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
     versions = [
         release(
-            endpoint.port,
+            fake_services.port,
             configs={"exporter": "e-1", "bark": f"b-{number}"},
             images={"bark": image("bark", str(number))},
             artefacts=[artefact(tmp_path / str(number), content=str(number))],
@@ -511,7 +530,7 @@ def test_what_is_old_goes_and_what_is_in_use_stays(
         for number in range(5)
     ]
     for each in versions:
-        assert deploy(host, each, site).result == "deployed"
+        assert deploy(host, each, context).result == "deployed"
     left = {path.name for path in (host.folder / "releases").iterdir()}
     assert left == {versions[0].id, versions[3].id, versions[4].id}, "the exporter runs from the first one"
     artefacts = {path.name for path in (host.folder / "artefacts").iterdir()}
@@ -520,10 +539,12 @@ def test_what_is_old_goes_and_what_is_in_use_stays(
     assert tags == {image("exporter").reference, *(image("bark", str(number)).reference for number in (0, 3, 4))}
 
 
-def test_two_at_once_are_refused_with_who_and_why(host: ShellHost, endpoint: Endpoint, site: Site) -> None:
+def test_two_at_once_are_refused_with_who_and_why(
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext
+) -> None:
     with (
         locked(host, "gpu-01", "deploy of somebody"),
         pytest.raises(HostFailedError, match=r"@.* for \d+ s \(deploy of somebody\).*\nnothing was changed"),
     ):
-        deploy(host, release(endpoint.port), site)
+        deploy(host, release(fake_services.port), context)
     assert host.engine.images == {}

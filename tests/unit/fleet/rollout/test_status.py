@@ -7,35 +7,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leaping_clock import OwnTime
+from leaping_clock import LeapingCancellation
 from release_doubles import image, release, saved
-from shell_host import Endpoint, ShellHost
+from shell_host import FakeServices, ShellHost
 
 from fleet.errors import HostFailedError
 from fleet.images.archive import ImageCache
 from fleet.lock import locked
-from fleet.release.manifest import of
+from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
 from fleet.rollout import report
 from fleet.rollout.apply import apply
-from fleet.rollout.change_plan import change
-from fleet.rollout.context import NoQuiet, Site
-from fleet.rollout.drain import take_out
+from fleet.rollout.change_plan import plan_change
+from fleet.rollout.context import NoSilencer, RolloutContext
+from fleet.rollout.drain import drain_host
 from fleet.rollout.host_state import endpoints, read_state
 from fleet.rollout.status import Status, read_status
 from fleet.ssh.connection_pool import GroupResult
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
+def endpoint() -> Iterator[FakeServices]:
     """Address of the services."""
-    found = Endpoint()
+    found = FakeServices()
     yield found
     found.close()
 
 
 @pytest.fixture
-def wanted(endpoint: Endpoint) -> Release:
+def wanted(endpoint: FakeServices) -> Release:
     """An exporter and a speech service."""
     return release(endpoint.port)
 
@@ -44,9 +44,11 @@ def wanted(endpoint: Endpoint) -> Release:
 def host(tmp_path: Path, wanted: Release) -> Iterator[ShellHost]:
     """A host on which it runs."""
     found = ShellHost(tmp_path / "host")
-    state = read_state(found, "gpu-01", wanted.id, endpoints(of(wanted)))
-    site = Site(stopping=OwnTime(), cache=ImageCache(tmp_path / "cache", saved), min_healthy_seconds=1)
-    assert apply("gpu-01", found, change(wanted, state), (), site).result == "deployed"
+    state = read_state(found, "gpu-01", wanted.id, endpoints(manifest_of(wanted)))
+    context = RolloutContext(
+        cancellation=LeapingCancellation(), cache=ImageCache(tmp_path / "cache", saved), min_healthy_seconds=1
+    )
+    assert apply("gpu-01", found, plan_change(wanted, state), (), context).result == "deployed"
     yield found
     found.close()
 
@@ -130,7 +132,7 @@ def test_drift_is_told(host: ShellHost, fault: Any, said: str) -> None:
     assert [each for each in found.drift if said in each]
 
 
-def test_what_does_not_run_or_does_not_answer_is_not_healthy(host: ShellHost, endpoint: Endpoint) -> None:
+def test_what_does_not_run_or_does_not_answer_is_not_healthy(host: ShellHost, endpoint: FakeServices) -> None:
     endpoint.bad.add("/readyz")
     found = read_status(host)
     assert (found.healthy, found.services[1].answers) == (False, "/readyz: answers 503: no model is loaded")
@@ -184,7 +186,7 @@ class Training:
 
 def test_a_drained_host_has_no_run_and_no_speech_service_but_its_exporter(host: ShellHost, wanted: Release) -> None:
     training = Training()
-    outcome = take_out(host, "gpu-01", Site(runs=training, silencer=NoQuiet(), drain=True))
+    outcome = drain_host(host, "gpu-01", RolloutContext(runs=training, silencer=NoSilencer(), drain=True))
     assert (outcome.result, outcome.before) == ("drained", wanted.id)
     assert "stopped: run r-1 with a checkpoint, bark; back with: fab deploy --drain --host gpu-01" in outcome.note
     assert training.stopped == ["r-1"]
@@ -197,4 +199,4 @@ def test_a_drained_host_has_no_run_and_no_speech_service_but_its_exporter(host: 
 
 def test_a_host_that_is_being_deployed_is_not_drained(host: ShellHost) -> None:
     with locked(host, "gpu-01", "deploy"), pytest.raises(HostFailedError, match="is being changed by"):
-        take_out(host, "gpu-01", Site())
+        drain_host(host, "gpu-01", RolloutContext())

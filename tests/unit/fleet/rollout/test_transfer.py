@@ -12,7 +12,7 @@ from shell_host import ShellHost
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.archive import ImageCache
-from fleet.rollout.change_plan import Shipment
+from fleet.rollout.change_plan import ImageTransfer
 from fleet.rollout.transfer import Transfer
 
 
@@ -32,7 +32,7 @@ def transfer(host: ShellHost, tmp_path: Path) -> Transfer:
 
 def test_the_second_image_comes_without_the_layers_of_the_first(host: ShellHost, transfer: Transfer) -> None:
     for role in ("exporter", "bark"):
-        transfer.image(Shipment(image(role), 0))
+        transfer.image(ImageTransfer(image(role), 0))
     first, second = host.engine.loaded_bytes
     assert second < first
     assert {name for each in host.engine.images.values() for name in each["tags"]} == {
@@ -47,7 +47,7 @@ def test_where_the_upper_layers_alone_are_refused_all_is_sent_and_that_is_said(
     caplog.set_level("INFO", "fleet")
     host.engine.knows_layers = False
     for role in ("exporter", "bark"):
-        transfer.image(Shipment(image(role), 0))
+        transfer.image(ImageTransfer(image(role), 0))
     assert len(host.engine.loaded_bytes) == 3
     assert (
         "does not take the upper layers alone (open base-1/layer.tar: no such file or directory): sending all"
@@ -59,18 +59,18 @@ def test_an_image_is_pulled_by_its_digest_and_gets_a_name(host: ShellHost, trans
     digest = f"registry.example:5000/voxyard-bark@sha256:{'a' * 64}"
     pulled = replace(image("bark"), digest=digest)
     host.engine.registry[digest] = {"id": pulled.id, "layers": list(pulled.layers)}
-    transfer.image(Shipment(pulled, 0))
+    transfer.image(ImageTransfer(pulled, 0))
     assert host.engine.images[pulled.id]["tags"] == [pulled.release_tag]
     assert host.engine.loaded_bytes == []
     with pytest.raises(HostFailedError, match=r"could not pull .* not found"):
-        transfer.image(Shipment(replace(pulled, digest=f"{digest[:-1]}b"), 0))
+        transfer.image(ImageTransfer(replace(pulled, digest=f"{digest[:-1]}b"), 0))
 
 
 def test_an_image_that_is_another_one_than_here_is_refused(host: ShellHost, transfer: Transfer) -> None:
     digest = f"registry.example:5000/voxyard-bark@sha256:{'a' * 64}"
     host.engine.registry[digest] = {"id": "sha256:else", "layers": ["sha256:else"]}
     with pytest.raises(HostFailedError, match=r"has no image .* as it is here"):
-        transfer.image(Shipment(replace(image("bark"), digest=digest), 0))
+        transfer.image(ImageTransfer(replace(image("bark"), digest=digest), 0))
 
 
 def test_what_a_cut_transfer_left_of_an_artefact_is_not_sent_again(

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import fake_ssh_host
 import pytest
-from fake_ssh_host import StandIn
+from fake_ssh_host import FakeHost
 from fleet_doubles import host
 
 from fleet.errors import FleetError, HostFailedError
-from fleet.runs.corpus_sync import Content, kind_of, read_content, send
+from fleet.runs.corpus_sync import RunInput, kind_of, read_input, send
 from fleet.ssh import rsync
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     made = fake_ssh_host.make(tmp_path / "host")
     for name, value in made.variables.items():
         monkeypatch.setenv(name, value)
@@ -36,11 +36,11 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
-def sent(there: StandIn, folder: Path, *, busy: str | None = None) -> bool:
-    return send(there.session(), host(), folder, read_content(folder), lambda: busy)
+def sent(there: FakeHost, folder: Path, *, busy: str | None = None) -> bool:
+    return send(there.session(), host(), folder, read_input(folder), lambda: busy)
 
 
-def place(there: StandIn, content: Content) -> Path:
+def place(there: FakeHost, content: RunInput) -> Path:
     return there.place / "corpora" / content.place / "source"
 
 
@@ -49,29 +49,29 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_same_content_has_the_same_id_wherever_and_whenever_it_lies(corpus: Path, tmp_path: Path) -> None:
-    first = read_content(corpus)
+    first = read_input(corpus)
     assert (first.name, first.kind, first.files) == ("My-Corpus", "recordings", 3)
     copy = tmp_path / "elsewhere" / "My Corpus"
     shutil.copytree(corpus, copy)
     os.utime(copy / "metadata.csv", (1, 1))
-    assert read_content(copy) == first
+    assert read_input(copy) == first
 
 
 @pytest.mark.parametrize("change", ["content", "name", "more"])
 def test_another_content_has_another_id(corpus: Path, change: str) -> None:
-    before = read_content(corpus).id
+    before = read_input(corpus).id
     if change == "content":
         (corpus / "wavs/a.wav").write_bytes(bytes(1000))
     elif change == "name":
         (corpus / "wavs/a.wav").rename(corpus / "wavs/c.wav")
     else:
         (corpus / "wavs/c.wav").touch()
-    assert read_content(corpus).id != before
+    assert read_input(corpus).id != before
 
 
 @pytest.mark.needs("rsync", "ssh")
-def test_a_corpus_is_sent_once_and_is_there_whole(there: StandIn, corpus: Path) -> None:
-    content = read_content(corpus)
+def test_a_corpus_is_sent_once_and_is_there_whole(there: FakeHost, corpus: Path) -> None:
+    content = read_input(corpus)
     assert sent(there, corpus) is True
     assert files(place(there, content)) == files(corpus)
     assert sent(there, corpus) is False
@@ -80,22 +80,22 @@ def test_a_corpus_is_sent_once_and_is_there_whole(there: StandIn, corpus: Path) 
 
 
 @pytest.mark.needs("rsync", "ssh")
-def test_links_are_sent_as_what_they_name(there: StandIn, corpus: Path, tmp_path: Path) -> None:
+def test_links_are_sent_as_what_they_name(there: FakeHost, corpus: Path, tmp_path: Path) -> None:
     (corpus / "wavs").rename(tmp_path / "big disk")
     (corpus / "wavs").symlink_to(tmp_path / "big disk")
     sent(there, corpus)
-    assert not (place(there, read_content(corpus)) / "wavs").is_symlink()
-    assert (place(there, read_content(corpus)) / "wavs/a.wav").is_file()
+    assert not (place(there, read_input(corpus)) / "wavs").is_symlink()
+    assert (place(there, read_input(corpus)) / "wavs/a.wav").is_file()
 
 
 @pytest.mark.needs("rsync", "ssh")
 def test_a_cut_leaves_nothing_half_and_the_next_try_ends_right(
-    there: StandIn, corpus: Path, monkeypatch: pytest.MonkeyPatch
+    there: FakeHost, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = read_content(corpus)
+    content = read_input(corpus)
     real = rsync.run
 
-    def cut(host_: object, command: list[str], **more: object) -> rsync.Ended:
+    def cut(host_: object, command: list[str], **more: object) -> rsync.RsyncResult:
         if "--delay-updates" in command:
             there.refuse("Connection reset by peer")
         return real(host_, command, **more)  # type: ignore[arg-type]
@@ -116,9 +116,9 @@ def test_a_cut_leaves_nothing_half_and_the_next_try_ends_right(
 
 
 @pytest.mark.needs("rsync", "ssh")
-def test_a_corpus_that_was_changed_on_the_host_is_put_right_but_not_under_a_run(there: StandIn, corpus: Path) -> None:
+def test_a_corpus_that_was_changed_on_the_host_is_put_right_but_not_under_a_run(there: FakeHost, corpus: Path) -> None:
     sent(there, corpus)
-    content = read_content(corpus)
+    content = read_input(corpus)
     damaged = place(there, content) / "wavs/a.wav"
     damaged.write_bytes(bytes(1000))
     shards = place(there, content).parent / "shards-01234567"
@@ -132,12 +132,12 @@ def test_a_corpus_that_was_changed_on_the_host_is_put_right_but_not_under_a_run(
 
 
 @pytest.mark.needs("rsync", "ssh")
-def test_a_new_version_lies_beside_the_old_one_and_shares_its_files(there: StandIn, corpus: Path) -> None:
-    old = read_content(corpus)
+def test_a_new_version_lies_beside_the_old_one_and_shares_its_files(there: FakeHost, corpus: Path) -> None:
+    old = read_input(corpus)
     sent(there, corpus, busy="demo-1")
     (corpus / "metadata.csv").write_text("a|one|one\n")
     assert sent(there, corpus, busy="demo-1") is True  # nobody reads this one yet
-    new = read_content(corpus)
+    new = read_input(corpus)
     assert (place(there, old) / "metadata.csv").read_text() == "a|one|one\nb|two|two\n"
     shared = [(place(there, each) / "wavs/a.wav").stat().st_ino for each in (old, new)]
     assert shared[0] == shared[1]
@@ -162,17 +162,17 @@ def test_what_lies_in_a_directory_is_known(tmp_path: Path, names: list[str], kin
 
 def test_what_no_run_can_read_is_refused(tmp_path: Path, corpus: Path) -> None:
     with pytest.raises(FleetError, match="does not exist"):
-        read_content(tmp_path / "nowhere")
+        read_input(tmp_path / "nowhere")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes/readme.txt").touch()
     with pytest.raises(FleetError, match=r"metadata\.csv.*it holds readme\.txt"):
-        read_content(tmp_path / "notes")
+        read_input(tmp_path / "notes")
     (corpus / "wavs/c.wav").symlink_to("/nowhere/at/all")
     with pytest.raises(FleetError, match=r"c\.wav is no file, or a link to nowhere"):
-        read_content(corpus)
+        read_input(corpus)
 
 
 def test_a_pipe_in_a_corpus_is_refused_instead_of_waited_for(corpus: Path) -> None:
     subprocess.run(["mkfifo", str(corpus / "wavs/c.wav")], check=True)
     with pytest.raises(FleetError, match="is no file"):
-        read_content(corpus)
+        read_input(corpus)

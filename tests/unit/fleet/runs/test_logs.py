@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import pytest
-from fleet_doubles import RememberingSession
+from fleet_doubles import RecordingSession
 
 from fleet.errors import HostFailedError
+from fleet.rollout.health_gate import Clock
 from fleet.runs import logs
-from fleet.runs.runs import Clock
 from fleet.ssh.command_batch import Answer
 
 PREPARE = "2026-01-05T08:00:00.1Z 24 clips\n"
 TRAIN = "2026-01-05T08:00:03.5Z step 1\n2026-01-05T08:00:02.5Z Model training\n2026-01-05T08:00:04.5Z step 2\n"
 
 
-def shown(session: RememberingSession, *, lines: int = 100, follow: bool = False) -> list[str]:
+def shown(session: RecordingSession, *, lines: int = 100, follow: bool = False) -> list[str]:
     said: list[str] = []
     clock = Clock(wait=lambda _: None)
-    logs.show(session, "gpu-01", logs.of_run("demo-1"), said.append, lines=lines, follow=follow, clock=clock)
+    logs.show_logs(session, "gpu-01", logs.run_labels("demo-1"), said.append, lines=lines, follow=follow, clock=clock)
     return said
 
 
 def test_lines_of_several_containers_come_in_the_order_of_their_times() -> None:
-    session = RememberingSession({"logs": Answer(TRAIN + PREPARE)})
+    session = RecordingSession({"logs": Answer(TRAIN + PREPARE)})
     assert shown(session) == ["24 clips", "Model training", "step 1", "step 2"]
     assert "--filter label=voxyard.run=demo-1" in session.texts["logs"]
     assert "--tail 100" in session.texts["logs"]
 
 
 def test_only_the_last_lines_are_shown() -> None:
-    assert shown(RememberingSession({"logs": Answer(TRAIN + PREPARE)}), lines=2) == ["step 1", "step 2"]
+    assert shown(RecordingSession({"logs": Answer(TRAIN + PREPARE)}), lines=2) == ["step 1", "step 2"]
 
 
 def test_what_comes_is_followed_to_the_end_each_line_once() -> None:
     last = "2026-01-05T08:00:04.5Z step 2\n2026-01-05T08:00:09.0Z the end\n"
-    session = RememberingSession(
+    session = RecordingSession(
         {"logs": [Answer(TRAIN), Answer(last), Answer(last)], "still-there": [Answer("id\n"), Answer("")]}
     )
     assert shown(session, follow=True) == ["Model training", "step 1", "step 2", "the end"]
@@ -43,17 +43,17 @@ def test_what_comes_is_followed_to_the_end_each_line_once() -> None:
 
 def test_a_service_that_is_not_there_is_said() -> None:
     with pytest.raises(HostFailedError, match=r"nothing is there that wrote a log \(voxyard.run=demo-1\)"):
-        shown(RememberingSession({}))
+        shown(RecordingSession({}))
 
 
 def test_a_service_that_is_silent_is_no_error() -> None:
-    assert shown(RememberingSession({"still-there": Answer("id\n")})) == []
+    assert shown(RecordingSession({"still-there": Answer("id\n")})) == []
 
 
 def test_an_engine_that_fails_is_said() -> None:
     with pytest.raises(HostFailedError, match="could not show its logs: no daemon"):
-        shown(RememberingSession({"logs": Answer("", "no daemon", 1)}))
+        shown(RecordingSession({"logs": Answer("", "no daemon", 1)}))
 
 
 def test_a_service_is_found_by_its_role_in_our_project() -> None:
-    assert logs.of_service("bark") == {"com.docker.compose.project": "voxyard", "voxyard.role": "bark"}
+    assert logs.service_labels("bark") == {"com.docker.compose.project": "voxyard", "voxyard.role": "bark"}

@@ -10,46 +10,46 @@ from pathlib import Path
 
 import fake_ssh_host
 import pytest
-from fake_ssh_host import StandIn
+from fake_ssh_host import FakeHost
 
 from fleet.runs import commands as run_commands
 from fleet.ssh.command_batch import Command
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     made = fake_ssh_host.make(tmp_path / "host")
     for name, value in made.variables.items():
         monkeypatch.setenv(name, value)
     return made
 
 
-def printed(there: StandIn, command: Command) -> str:
+def printed(there: FakeHost, command: Command) -> str:
     answer = there.session().run([command])[command.name]
     assert answer.ok, answer
     return answer.out
 
 
-def run_folder(there: StandIn, name: str = "demo-1") -> Path:
+def run_folder(there: FakeHost, name: str = "demo-1") -> Path:
     folder = there.place / "runs" / name
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "run.json").write_text('{"run": "x"}')
     return folder
 
 
-def row(there: StandIn) -> list[str]:
+def row(there: FakeHost) -> list[str]:
     (line,) = printed(there, run_commands.listing()).splitlines()
     return line.split(" ")
 
 
-def test_a_host_without_runs_lists_none(there: StandIn) -> None:
+def test_a_host_without_runs_lists_none(there: FakeHost) -> None:
     assert printed(there, run_commands.listing()) == ""
     there.place.mkdir()
     (there.place / "runs").mkdir()
     assert printed(there, run_commands.listing()) == ""
 
 
-def test_a_run_is_listed_with_what_its_files_say(there: StandIn) -> None:
+def test_a_run_is_listed_with_what_its_files_say(there: FakeHost) -> None:
     folder = run_folder(there)
     assert row(there)[2:6] == ["-", "-", "-", "no"]
     for step in (4, 12, 8):
@@ -62,7 +62,7 @@ def test_a_run_is_listed_with_what_its_files_say(there: StandIn) -> None:
     assert abs(int(written) - time.time()) < 3600
 
 
-def test_a_report_of_before_the_last_start_is_not_told(there: StandIn) -> None:
+def test_a_report_of_before_the_last_start_is_not_told(there: FakeHost) -> None:
     folder = run_folder(there)
     report = folder / "checkpoints/report.json"
     report.write_text("{}")
@@ -73,7 +73,7 @@ def test_a_report_of_before_the_last_start_is_not_told(there: StandIn) -> None:
     assert row(there)[2] == "-"
 
 
-def test_a_start_is_told_only_while_somebody_works_at_it(there: StandIn) -> None:
+def test_a_start_is_told_only_while_somebody_works_at_it(there: FakeHost) -> None:
     folder = run_folder(there)
     (folder / "start.pid").write_text(f"{os.getpid()}\n")  # the number is somebody else's by now
     assert row(there)[4] == "-"
@@ -81,25 +81,25 @@ def test_a_start_is_told_only_while_somebody_works_at_it(there: StandIn) -> None
     assert row(there)[4] == "3"
 
 
-def test_a_start_that_waits_for_the_corpus_is_ended_by_a_stop(there: StandIn) -> None:
+def test_a_start_that_waits_for_the_corpus_is_ended_by_a_stop(there: FakeHost) -> None:
     run_folder(there)
-    there.answers("up", "sleep 60; echo started > $STAND_IN/started")
+    there.answers("up", "sleep 60; echo started > $FAKE_HOST/started")
     printed(there, run_commands.start("demo-1", ("trainer.yaml",), prepare=True))
     assert row(there)[4] == "begun"
-    begin = time.monotonic()
+    start_run = time.monotonic()
     printed(there, run_commands.stop("demo-1", 10))
     assert row(there)[4] == "-"
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - start_run < 30
     assert not (there.folder / "started").exists()
 
 
-def test_a_container_that_is_replaced_meanwhile_is_no_error(there: StandIn) -> None:
+def test_a_container_that_is_replaced_meanwhile_is_no_error(there: FakeHost) -> None:
     there.answers("ps", "echo id")
-    there.answers("inspect", '[ -e "$STAND_IN/once" ] || { touch "$STAND_IN/once"; echo "[]"; exit 1; }; echo "[]"')
+    there.answers("inspect", '[ -e "$FAKE_HOST/once" ] || { touch "$FAKE_HOST/once"; echo "[]"; exit 1; }; echo "[]"')
     assert printed(there, run_commands.containers()).strip() == "[]"
 
 
-def test_a_start_goes_on_by_itself_and_leaves_words_and_code(there: StandIn) -> None:
+def test_a_start_goes_on_by_itself_and_leaves_words_and_code(there: FakeHost) -> None:
     folder = run_folder(there)
     there.answers("up", "sleep 0.5; echo pulling; echo no such image >&2; exit 14")
     printed(there, run_commands.start("demo-1", ("trainer.yaml", "run.yaml"), prepare=True))

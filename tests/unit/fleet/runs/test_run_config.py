@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.runs.config import Settings, flags_of, folders_of, judge, overruled, read_file, shards_key
+from fleet.runs.config import RunSettings, flags_of, folders_of, ignored_settings, read_file, shards_key, validate
 
 DATA, MODEL = "GPU-00000000-aaaa-bbbb-cccc-000000000000", "GPU-00000001-aaaa-bbbb-cccc-000000000000"
 PLAN = f"""
@@ -21,7 +21,7 @@ training: {{batch_size: 16, enable_memory_isolation: true, data_gpu_memory: 8192
 
 def refusal(text: str, *flags: tuple[str, str]) -> str:
     with pytest.raises(FleetError) as refused:
-        judge(Settings(text.encode(), flags), name="my.yaml", plan=PLAN)
+        validate(RunSettings(text.encode(), flags), name="my.yaml", plan=PLAN)
     assert refused.value.exit_code == 2
     return str(refused.value)
 
@@ -42,10 +42,10 @@ def test_what_the_trainer_would_refuse_is_refused_here() -> None:
 
 
 def test_flags_come_before_the_file_and_the_file_before_the_hosts_plan() -> None:
-    settings = Settings(
+    settings = RunSettings(
         b"training: {batch_size: 4, max_steps: 10}\ndata: {prefetch_buffer_size: 2}", (("training.max_steps", "20"),)
     )
-    config = judge(settings, plan=PLAN).config
+    config = validate(settings, plan=PLAN).config
     assert (config.training.max_steps, config.training.batch_size) == (20, 4)
     assert (config.data.prefetch_buffer_size, config.data.model_gpu) == (2, MODEL)
 
@@ -53,18 +53,18 @@ def test_flags_come_before_the_file_and_the_file_before_the_hosts_plan() -> None
 def test_the_operators_own_environment_is_none_of_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOXYARD_TRAIN_BATCH_SIZE", "99")
     monkeypatch.setenv("VOXYARD_HOST_PLAN", "/nowhere")
-    assert judge(Settings(), plan=PLAN).config.training.batch_size == 16
+    assert validate(RunSettings(), plan=PLAN).config.training.batch_size == 16
 
 
 def test_the_plan_is_called_the_hosts_in_messages() -> None:
     with pytest.raises(FleetError, match=r"plan\.yaml of the host:1: training\.batch_size"):
-        judge(Settings(), plan=b"training: {batch_size: x}")
+        validate(RunSettings(), plan=b"training: {batch_size: x}")
 
 
 def test_flags_become_the_trainers_own_words() -> None:
     named = {"training.max_steps": "20", "training.device": ""}
     flags = flags_of(["model.size=small", "training.xla=false", "telemetry.tensorboard=true"], named)
-    assert Settings(b"", flags).words() == ["--model-size=small", "--tensorboard", "--max-steps=20", "--no-xla"]
+    assert RunSettings(b"", flags).words() == ["--model-size=small", "--tensorboard", "--max-steps=20", "--no-xla"]
 
 
 @pytest.mark.parametrize(
@@ -83,25 +83,25 @@ def test_a_setting_that_cannot_be_given_here_is_refused(text: str, said: str) ->
 
 
 def test_what_a_host_decides_itself_is_said_to_have_no_effect() -> None:
-    lines = overruled(
-        judge(Settings(b"training: {checkpoint_dir: here}\ntelemetry: {metrics_port: 9000}"), name="a.yaml")
+    lines = ignored_settings(
+        validate(RunSettings(b"training: {checkpoint_dir: here}\ntelemetry: {metrics_port: 9000}"), name="a.yaml")
     )
     assert [line.partition(" ")[0] for line in lines] == ["training.checkpoint_dir", "telemetry.metrics_port"]
     assert "a.yaml:2" in lines[1]
 
 
 def test_what_a_run_reads_is_in_its_settings_and_the_option_comes_first(tmp_path: Path) -> None:
-    config = judge(Settings(b"data: {train_data: /a, val_data: /b}\ntraining: {init_from: /c}")).config
+    config = validate(RunSettings(b"data: {train_data: /a, val_data: /b}\ntraining: {init_from: /c}")).config
     assert folders_of(config, None) == {"train": Path("/a"), "validation": Path("/b"), "init": Path("/c")}
     assert folders_of(config, tmp_path)["train"] == tmp_path
     with pytest.raises(FleetError, match="--corpus DIR"):
-        folders_of(judge(Settings()).config, None)
+        folders_of(validate(RunSettings()).config, None)
 
 
 def test_shards_are_made_anew_where_the_model_hears_otherwise() -> None:
-    keys = {shards_key(judge(Settings(text)).config) for text in (b"", b"training: {seed: 7}")}
+    keys = {shards_key(validate(RunSettings(text)).config) for text in (b"", b"training: {seed: 7}")}
     assert len(keys) == 1
-    assert shards_key(judge(Settings(b"model: {sample_rate: 16000, mel_high_hz: 7000}")).config) not in keys
+    assert shards_key(validate(RunSettings(b"model: {sample_rate: 16000, mel_high_hz: 7000}")).config) not in keys
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
 
 def test_judging_needs_neither_tensorflow_nor_numpy() -> None:
     program = (
-        "import sys; sys.path.insert(0, 'scripts'); from fleet.runs.config import Settings, judge; judge(Settings()); "
-        "import fleet.runs.runs, fleet.runs.fetch; "
+        "import sys; sys.path.insert(0, 'scripts'); from fleet.runs.config import RunSettings, validate; "
+        "validate(RunSettings()); import fleet.runs.runs, fleet.runs.fetch; "
         "sys.exit(', '.join({'tensorflow', 'keras', 'numpy', 'soundfile', 'pynvml'} & set(sys.modules)) or 0)"
     )
     root = Path(__file__).resolve().parents[4]

@@ -8,28 +8,28 @@ from pathlib import Path
 
 import fake_ssh_host
 import pytest
-from fake_ssh_host import StandIn
+from fake_ssh_host import FakeHost
 from fleet_doubles import host
-from run_requests import DEPLOYED, WANTED
+from run_requests import RELEASE, REQUEST
 
 from fleet.errors import FleetError, HostFailedError
-from fleet.runs.fetch import Fetched, fetch
+from fleet.runs.fetch import FetchedRun, fetch_run
 from fleet.runs.files import render
-from fleet.runs.runs import find
+from fleet.runs.runs import find_run
 from fleet.ssh import rsync
 
 pytestmark = pytest.mark.needs("rsync", "ssh")
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     """A host with a run that has ended, and whose container is still there."""
     made = fake_ssh_host.make(tmp_path / "host")
     for name, value in made.variables.items():
         monkeypatch.setenv(name, value)
     folder = made.place / "runs/demo-1"
     folder.mkdir(parents=True)
-    for name, content in render(WANTED, DEPLOYED).files:
+    for name, content in render(REQUEST, RELEASE).files:
         (folder / name).write_bytes(content)
     for step in (4, 8):
         checkpoint(folder / "checkpoints", step)
@@ -54,14 +54,14 @@ def checkpoint(folder: Path, step: int, *, damaged: bool = False) -> None:
     (path / "meta.json").write_text(json.dumps({"step": step, "sha256": hashlib.sha256(state).hexdigest()}))
 
 
-def fetched(there: StandIn, out: Path) -> Fetched:
+def fetched(there: FakeHost, out: Path) -> FetchedRun:
     session = there.session()
-    return fetch(session, host(), find(session, "gpu-01", "demo-1"), out)
+    return fetch_run(session, host(), find_run(session, "gpu-01", "demo-1"), out)
 
 
-def test_checkpoints_samples_report_and_logs_come_here(there: StandIn, tmp_path: Path) -> None:
+def test_checkpoints_samples_report_and_logs_come_here(there: FakeHost, tmp_path: Path) -> None:
     found = fetched(there, tmp_path / "out")
-    assert found == Fetched(tmp_path / "out", (4, 8), samples=1, report=True, logs=1)
+    assert found == FetchedRun(tmp_path / "out", (4, 8), samples=1, report=True, logs=1)
     assert (tmp_path / "out/checkpoints/best").readlink() == Path("step-00000004")
     (log,) = (tmp_path / "out/logs").iterdir()
     assert log.name == "trainer-2026-01-05T08_00_00_5Z.log"
@@ -72,14 +72,14 @@ def test_checkpoints_samples_report_and_logs_come_here(there: StandIn, tmp_path:
     assert (line["what"], line["note"]) == ("fetch", "run demo-1: checkpoints 4, 8")
 
 
-def test_a_later_state_of_the_run_is_fetched_into_the_same_directory(there: StandIn, tmp_path: Path) -> None:
+def test_a_later_state_of_the_run_is_fetched_into_the_same_directory(there: FakeHost, tmp_path: Path) -> None:
     fetched(there, tmp_path / "out")
     checkpoint(there.place / "runs/demo-1/checkpoints", 12)
     assert fetched(there, tmp_path / "out").checkpoints == (4, 8, 12)
 
 
 @pytest.mark.parametrize("what", ["a file", "another run", "something else"])
-def test_nothing_else_is_written_into(there: StandIn, tmp_path: Path, what: str) -> None:
+def test_nothing_else_is_written_into(there: FakeHost, tmp_path: Path, what: str) -> None:
     out = tmp_path / "out"
     if what == "a file":
         out.touch()
@@ -90,23 +90,23 @@ def test_nothing_else_is_written_into(there: StandIn, tmp_path: Path, what: str)
         fetched(there, out)
 
 
-def test_a_checkpoint_that_is_not_what_was_written_is_named(there: StandIn, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_not_what_was_written_is_named(there: FakeHost, tmp_path: Path) -> None:
     checkpoint(there.place / "runs/demo-1/checkpoints", 12, damaged=True)
     with pytest.raises(HostFailedError, match="step-00000012 is not what the trainer wrote on gpu-01"):
         fetched(there, tmp_path / "out")
 
 
 def test_a_checkpoint_that_the_run_removed_meanwhile_is_left_out(
-    there: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    there: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, tries = rsync.run, []
 
-    def removing(*arguments: object, **more: object) -> rsync.Ended:
+    def removing(*arguments: object, **more: object) -> rsync.RsyncResult:
         ended = real(*arguments, **more)  # type: ignore[arg-type]
         tries.append(ended.code)
         (tmp_path / "out/checkpoints/step-00000004/state.safetensors").unlink(missing_ok=True)
         (there.place / "runs/demo-1/checkpoints/step-00000004/state.safetensors").unlink(missing_ok=True)
-        return rsync.Ended(rsync.VANISHED if len(tries) == 1 else ended.code, ended.out, ended.err)
+        return rsync.RsyncResult(rsync.VANISHED if len(tries) == 1 else ended.code, ended.out, ended.err)
 
     monkeypatch.setattr(rsync, "run", removing)
     assert fetched(there, tmp_path / "out").checkpoints == (8,)

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import yaml
 from fleet_doubles import uuid
-from run_requests import COMPOSE, CORPUS, DEPLOYED, PLAN, WANTED
+from run_requests import COMPOSE, CORPUS, PLAN, RELEASE, REQUEST
 
 from fleet.errors import FleetError
-from fleet.runs.config import Settings
-from fleet.runs.corpus_sync import Content
-from fleet.runs.files import RunFiles, Wanted, deployed_of, render, trainer_gpus, wanted_again
+from fleet.runs.config import RunSettings
+from fleet.runs.corpus_sync import RunInput
+from fleet.runs.files import RunFiles, RunRequest, parse_release, render, request_from_files, trainer_gpus
 
 
-def wanted(settings: str = "", *flags: tuple[str, str], **other: Any) -> Wanted:
-    return replace(WANTED, settings=Settings(settings.encode(), flags), **other)
+def wanted(settings: str = "", *flags: tuple[str, str], **other: Any) -> RunRequest:
+    return replace(REQUEST, settings=RunSettings(settings.encode(), flags), **other)
 
 
 def compose(files: RunFiles) -> Any:
@@ -38,7 +38,7 @@ def devices(files: RunFiles) -> list[Any]:
 
 
 def test_the_plans_pair_is_reserved_by_uuid_and_its_limits_are_known() -> None:
-    files = render(WANTED, DEPLOYED)
+    files = render(REQUEST, RELEASE)
     assert devices(files) == [[uuid(0), uuid(1)]]
     assert compose(files)["deploy"]["resources"]["reservations"]["devices"][0]["driver"] == "nvidia"
     assert files.limits == {uuid(1): 8192, uuid(0): 16384}
@@ -46,7 +46,7 @@ def test_the_plans_pair_is_reserved_by_uuid_and_its_limits_are_known() -> None:
 
 
 def test_the_compose_file_gets_every_variable_that_it_asks_for() -> None:
-    given = environment(render(WANTED, DEPLOYED))
+    given = environment(render(REQUEST, RELEASE))
     asked = {part.partition(":?")[0] for part in COMPOSE.decode().split("${")[1:]}
     assert asked == set(given)
     assert given["VOXYARD_TRAINER_CORPUS"] == "../../corpora/demo/0123456789ab"
@@ -54,16 +54,16 @@ def test_the_compose_file_gets_every_variable_that_it_asks_for() -> None:
 
 
 def test_recordings_are_prepared_and_shards_are_read_as_they_are() -> None:
-    prepared, raw = replace(CORPUS, kind="shards"), render(WANTED, DEPLOYED)
+    prepared, raw = replace(CORPUS, kind="shards"), render(REQUEST, RELEASE)
     assert raw.shards is not None
     assert environment(raw)["VOXYARD_TRAINER_DATA"] == f"/corpus/{raw.shards}"
-    files = render(replace(WANTED, inputs={"train": prepared}), DEPLOYED)
+    files = render(replace(REQUEST, inputs={"train": prepared}), RELEASE)
     assert files.shards is None
     assert environment(files)["VOXYARD_TRAINER_DATA"] == "/corpus/source"
 
 
 def test_flags_are_on_the_command_line() -> None:
-    files = render(wanted("", ("training.max_steps", "20"), ("training.xla", "false")), DEPLOYED)
+    files = render(wanted("", ("training.max_steps", "20"), ("training.xla", "false")), RELEASE)
     assert compose(files)["command"] == ["train", "--max-steps=20", "--no-xla"]
 
 
@@ -78,18 +78,18 @@ def test_flags_are_on_the_command_line() -> None:
     ],
 )
 def test_the_settings_decide_which_gpus_are_reserved(settings: str, expected: list[list[str]]) -> None:
-    assert devices(render(wanted(settings), DEPLOYED)) == expected
+    assert devices(render(wanted(settings), RELEASE)) == expected
 
 
 def test_indices_become_uuids_because_a_container_counts_anew() -> None:
-    files = render(wanted("data: {data_gpu: 2, model_gpu: 1}"), DEPLOYED)
+    files = render(wanted("data: {data_gpu: 2, model_gpu: 1}"), RELEASE)
     assert compose(files)["command"][1:] == [f"--data-gpu={uuid(2)}", f"--model-gpu={uuid(1)}"]
 
 
 @pytest.mark.parametrize("asked", ["3", "GPU-beef"])
 def test_a_gpu_that_the_host_has_not_is_refused(asked: str) -> None:
     with pytest.raises(FleetError, match=f"{asked} is no GPU of the host"):
-        render(wanted(f"data: {{data_gpu: {asked}, model_gpu: 0}}"), DEPLOYED)
+        render(wanted(f"data: {{data_gpu: {asked}, model_gpu: 0}}"), RELEASE)
 
 
 def test_a_host_with_one_gpu_reserves_that_one_with_its_limit() -> None:
@@ -99,57 +99,57 @@ def test_a_host_with_one_gpu_reserves_that_one_with_its_limit() -> None:
             "training": {"enable_memory_isolation": True, "model_gpu_memory": 9000},
         }
     ).encode()
-    files = render(WANTED, replace(DEPLOYED, plan=plan, gpus=(uuid(0),)))
+    files = render(REQUEST, replace(RELEASE, plan=plan, gpus=(uuid(0),)))
     assert devices(files) == [[uuid(0)]]
     assert files.limits == {uuid(0): 9000}
 
 
 def test_without_gpus_nothing_is_reserved() -> None:
-    files = render(WANTED, replace(DEPLOYED, plan=b"workloads: []\n", gpus=()))
+    files = render(REQUEST, replace(RELEASE, plan=b"workloads: []\n", gpus=()))
     assert (devices(files), files.limits, files.gpus) == ([], {}, ())
 
 
 def test_what_a_run_reads_besides_is_mounted_read_only() -> None:
     inputs = {
         "train": CORPUS,
-        "validation": Content("held", "a" * 12, "shards"),
-        "init": Content("old", "b" * 12, "checkpoint"),
+        "validation": RunInput("held", "a" * 12, "shards"),
+        "init": RunInput("old", "b" * 12, "checkpoint"),
     }
-    made = compose(render(replace(WANTED, inputs=inputs), DEPLOYED))
+    made = compose(render(replace(REQUEST, inputs=inputs), RELEASE))
     assert made["environment"] == {"VOXYARD_TRAIN_VAL_DATA": "/validation", "VOXYARD_TRAIN_INIT_FROM": "/init"}
     assert [(each["target"], each["read_only"]) for each in made["volumes"]] == [("/validation", True), ("/init", True)]
 
 
 def test_the_same_wishes_under_the_same_release_are_the_same_configuration() -> None:
-    one, again = render(WANTED, DEPLOYED), render(WANTED, DEPLOYED)
+    one, again = render(REQUEST, RELEASE), render(REQUEST, RELEASE)
     assert one.config == again.config
     others = [
-        render(wanted("training: {seed: 7}"), DEPLOYED),
-        render(WANTED, replace(DEPLOYED, image="voxyard-trainer:b")),
+        render(wanted("training: {seed: 7}"), RELEASE),
+        render(REQUEST, replace(RELEASE, image="voxyard-trainer:b")),
     ]
     assert len({one.config, *(each.config for each in others)}) == 3
 
 
 def test_a_run_is_made_again_from_its_files_on_the_host() -> None:
     site = replace(
-        WANTED,
+        REQUEST,
         overrides=(("site-1-cpu.yaml", b"services: {}\n"),),
-        settings=Settings(b"{}\n", (("model.size", "small"),)),
+        settings=RunSettings(b"{}\n", (("model.size", "small"),)),
     )
-    files = render(site, DEPLOYED)
+    files = render(site, RELEASE)
     assert files.compose_files == ("trainer.yaml", "run.yaml", "site-1-cpu.yaml")
-    again = wanted_again(dict(files.files))
+    again = request_from_files(dict(files.files))
     assert replace(again, inputs=site.inputs) == site
     assert {role: each.place for role, each in again.inputs.items()} == {"train": CORPUS.place}
 
 
 def test_files_that_are_not_understood_are_said() -> None:
     with pytest.raises(FleetError, match="not understood"):
-        wanted_again({"run.json": b"{}", "train.yaml": b""})
+        request_from_files({"run.json": b"{}", "train.yaml": b""})
 
 
 def test_the_archive_is_for_its_owner_alone() -> None:
-    with tarfile.open(fileobj=io.BytesIO(render(WANTED, DEPLOYED).archive())) as archive:
+    with tarfile.open(fileobj=io.BytesIO(render(REQUEST, RELEASE).archive())) as archive:
         assert {member.mode for member in archive} == {0o600}
         names = archive.getnames()
     assert sorted(names) == ["plan.yaml", "run.env", "run.json", "run.yaml", "train.yaml", "trainer.yaml"]
@@ -164,14 +164,14 @@ def answer(variables: dict[str, str], compose_file: bytes = COMPOSE) -> str:
 
 def test_a_release_says_what_it_gives_to_runs() -> None:
     variables = {
-        "VOXYARD_TRAINER_IMAGE": DEPLOYED.image, "VOXYARD_UID": "1000", "VOXYARD_GID": "1001",
+        "VOXYARD_TRAINER_IMAGE": RELEASE.image, "VOXYARD_UID": "1000", "VOXYARD_GID": "1001",
         "VOXYARD_TRAINER_METRICS_ADDRESS": "192.0.2.11", "VOXYARD_TRAINER_METRICS_PORT": "9411",
         "VOXYARD_TRAINER_STOP_SECONDS": "120",
     }  # fmt: skip
-    assert deployed_of(answer(variables), DEPLOYED.gpus) == DEPLOYED
+    assert parse_release(answer(variables), RELEASE.gpus) == RELEASE
     for gone in ("VOXYARD_TRAINER_IMAGE", "VOXYARD_UID"):
         with pytest.raises(FleetError, match="role trainer" if "IMAGE" in gone else "not understood"):
-            deployed_of(answer({name: value for name, value in variables.items() if name != gone}), ())
+            parse_release(answer({name: value for name, value in variables.items() if name != gone}), ())
 
 
 def test_the_model_gpu_of_a_plan_comes_first() -> None:
@@ -180,5 +180,5 @@ def test_the_model_gpu_of_a_plan_comes_first() -> None:
 
 
 def test_the_manifest_names_image_and_gpus() -> None:
-    found = json.loads(dict(render(WANTED, DEPLOYED).files)["run.json"])
-    assert (found["image"], found["gpus"], found["host"]) == (DEPLOYED.image, [uuid(0), uuid(1)], "gpu-01")
+    found = json.loads(dict(render(REQUEST, RELEASE).files)["run.json"])
+    assert (found["image"], found["gpus"], found["host"]) == (RELEASE.image, [uuid(0), uuid(1)], "gpu-01")

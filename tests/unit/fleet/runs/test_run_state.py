@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from fleet_doubles import RememberingSession, uuid
+from fleet_doubles import RecordingSession, uuid
 
 from fleet.errors import HostFailedError
-from fleet.runs.state import Run, read_runs
+from fleet.runs.state import TrainingRun, read_runs
 from fleet.ssh.command_batch import Answer
 
 MANIFEST = {
@@ -45,13 +45,13 @@ def container(role: str = "trainer", state: str = "running", *, code: int = 0, *
     }
 
 
-def read(listed: Answer, *containers: dict[str, Any], log: str = "") -> Run:
+def read(listed: Answer, *containers: dict[str, Any], log: str = "") -> TrainingRun:
     answers = {
         "runs": listed,
         "run-containers": Answer(json.dumps(containers)),
         "run-logs": Answer(f"id-trainer {encoded(log)}\n" if log else ""),
     }
-    (run,) = read_runs(RememberingSession(answers))
+    (run,) = read_runs(RecordingSession(answers))
     return run
 
 
@@ -123,9 +123,9 @@ def test_since_is_the_start_while_it_works_and_the_end_after_that() -> None:
 
 def test_what_cannot_be_read_is_said() -> None:
     with pytest.raises(HostFailedError, match="Cannot connect to the Docker daemon"):
-        read_runs(RememberingSession({"run-containers": Answer("", "Cannot connect to the Docker daemon", 1)}))
+        read_runs(RecordingSession({"run-containers": Answer("", "Cannot connect to the Docker daemon", 1)}))
     with pytest.raises(HostFailedError, match="runs: not understood"):
-        read_runs(RememberingSession({"runs": Answer("demo-1 e30= -\n"), "run-containers": Answer("[]")}))
+        read_runs(RecordingSession({"runs": Answer("demo-1 e30= -\n"), "run-containers": Answer("[]")}))
 
 
 def test_for_programs_a_run_is_plain_data() -> None:

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import fake_ssh_host
 import pytest
-from fake_ssh_host import StandIn
+from fake_ssh_host import FakeHost
 from fleet_doubles import uuid
 from local_session import LocalSession
-from run_requests import DEPLOYED, WANTED
+from run_requests import RELEASE, REQUEST
 
 from fleet.errors import FleetError, HostFailedError
+from fleet.rollout.health_gate import Clock
 from fleet.runs import commands as run_commands
 from fleet.runs import runs
-from fleet.runs.files import Deployed, render
-from fleet.runs.state import Run
+from fleet.runs.files import DeployedRelease, render
+from fleet.runs.state import TrainingRun
 
 GPUS = "".join(
     f"{index}, {uuid(index)}, RTX, 550.1, 0000:0{index}:00.0, 24564, 24000, Default, Enabled\n" for index in range(3)
@@ -30,17 +31,17 @@ ENGINE = {
     "image": "exit 0",
     "up": """
 run=$(printf %s "$*" | sed 's/.*voxyard-run-\\([^ ]*\\).*/\\1/')
-printf running > "$STAND_IN/state-$run"
+printf running > "$FAKE_HOST/state-$run"
 """,
     "ps": """
 case "$*" in *' label=voxyard.role='*) ;; esac
-for file in "$STAND_IN"/state-*; do [ ! -e "$file" ] || echo "${file##*/state-}"; done
+for file in "$FAKE_HOST"/state-*; do [ ! -e "$file" ] || echo "${file##*/state-}"; done
 """,
     "inspect": """
 case "$*" in *format*) echo trainer-2026-01-05T08:00:00Z; exit 0;; esac
 shift; sep=[
 for run; do
-  state=$(cat "$STAND_IN/state-$run"); code=$(cat "$STAND_IN/code" 2>/dev/null || echo 0)
+  state=$(cat "$FAKE_HOST/state-$run"); code=$(cat "$FAKE_HOST/code" 2>/dev/null || echo 0)
   printf '%s{"Id": "%s", "Config": {"Labels": {"voxyard.run": "%s", "voxyard.role": "trainer"}}, ' "$sep" "$run" "$run"
   printf '"State": {"Status": "%s", "ExitCode": %s, "StartedAt": "2026-01-05T08:00:00Z"}}' "$state" "$code"
   sep=,
@@ -50,14 +51,14 @@ echo ]
     "stop": """
 for run; do :; done
 mkdir -p "$HOME/.voxyard/runs/$run/checkpoints/step-00000007"
-printf exited > "$STAND_IN/state-$run"
+printf exited > "$FAKE_HOST/state-$run"
 """,
-    "logs": 'cat "$STAND_IN/said" 2>/dev/null',
+    "logs": 'cat "$FAKE_HOST/said" 2>/dev/null',
 }
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     """A host with three GPUs and a release."""
     made = fake_ssh_host.make(tmp_path / "host")
     for name, value in made.variables.items():
@@ -67,16 +68,16 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     smi = made.folder / "bin/nvidia-smi"
     smi.write_text(f"#!/bin/sh\nprintf %s {shlex.quote(GPUS)}\n")
     smi.chmod(0o755)
-    write_release(made, DEPLOYED)
+    write_release(made, RELEASE)
     return made
 
 
 @pytest.fixture
-def session(there: StandIn) -> LocalSession:
+def session(there: FakeHost) -> LocalSession:
     return there.session()
 
 
-def write_release(there: StandIn, given: Deployed) -> None:
+def write_release(there: FakeHost, given: DeployedRelease) -> None:
     folder = there.place / "releases" / given.release
     folder.mkdir(parents=True)
     variables = {
@@ -95,61 +96,61 @@ def write_release(there: StandIn, given: Deployed) -> None:
     current.symlink_to(f"releases/{given.release}")
 
 
-def audit(there: StandIn) -> list[tuple[str, str, str, str]]:
+def audit(there: FakeHost) -> list[tuple[str, str, str, str]]:
     lines = (there.place / "audit.jsonl").read_text().splitlines()
     return [(each["what"], each["from"], each["to"], each["result"]) for each in map(json.loads, lines)]
 
 
-def train(session: LocalSession, run: str = "demo-1", device: str = "auto") -> Run:
+def train(session: LocalSession, run: str = "demo-1", device: str = "auto") -> TrainingRun:
     file = f"training: {{device: {device}}}\n".encode()
-    wanted = replace(WANTED, run=run, settings=replace(WANTED.settings, file=file))
-    runs.start_new(session, "gpu-01", wanted, runs.deployed(session, "gpu-01"))
+    wanted = replace(REQUEST, run=run, settings=replace(REQUEST.settings, file=file))
+    runs.start_new_run(session, "gpu-01", wanted, runs.read_release(session, "gpu-01"))
     end = time.monotonic() + 30
-    while (found := runs.find(session, "gpu-01", run)).train is None and time.monotonic() < end:
+    while (found := runs.find_run(session, "gpu-01", run)).train is None and time.monotonic() < end:
         time.sleep(0.05)
     return found
 
 
 def test_what_a_host_gives_to_runs_is_read_from_its_release(session: LocalSession) -> None:
-    assert runs.deployed(session, "gpu-01") == DEPLOYED
+    assert runs.read_release(session, "gpu-01") == RELEASE
 
 
-def test_a_host_without_a_release_is_told_to_deploy_first(there: StandIn, session: LocalSession) -> None:
+def test_a_host_without_a_release_is_told_to_deploy_first(there: FakeHost, session: LocalSession) -> None:
     (there.place / "current").unlink()
     with pytest.raises(HostFailedError, match="fab deploy --host gpu-01 first"):
-        runs.deployed(session, "gpu-01")
+        runs.read_release(session, "gpu-01")
 
 
-def test_a_driver_that_does_not_answer_stops_a_run_that_needs_it(there: StandIn, session: LocalSession) -> None:
+def test_a_driver_that_does_not_answer_stops_a_run_that_needs_it(there: FakeHost, session: LocalSession) -> None:
     (there.folder / "bin/nvidia-smi").write_text("#!/bin/sh\necho no driver >&2; exit 9\n")
     with pytest.raises(HostFailedError, match="nvidia-smi does not answer: no driver"):
-        runs.deployed(session, "gpu-01")
+        runs.read_release(session, "gpu-01")
 
 
 def test_a_run_is_written_for_its_owner_alone_and_started_by_exactly_this(
-    there: StandIn, session: LocalSession
+    there: FakeHost, session: LocalSession
 ) -> None:
     run = train(session)
     folder = there.place / "runs/demo-1"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir() if path.is_file()} == {0o600}
-    assert (run.state, run.gpus, run.release) == ("starting", (uuid(0), uuid(1)), DEPLOYED.release)
+    assert (run.state, run.gpus, run.release) == ("starting", (uuid(0), uuid(1)), RELEASE.release)
     up = [line for line in there.asked("docker") if " up " in line]
     assert up == [
         "compose --project-name voxyard-run-demo-1 --env-file run.env --file trainer.yaml --file run.yaml "
         "up --detach --force-recreate --no-build --quiet-pull train"
     ]
-    assert audit(there) == [("train", "", DEPLOYED.release, "ok")]
+    assert audit(there) == [("train", "", RELEASE.release, "ok")]
 
 
-def test_a_corpus_that_is_prepared_is_not_prepared_again(there: StandIn, session: LocalSession) -> None:
-    files = render(WANTED, DEPLOYED)
-    (there.place / "corpora" / WANTED.inputs["train"].place / (files.shards or "")).mkdir(parents=True)
+def test_a_corpus_that_is_prepared_is_not_prepared_again(there: FakeHost, session: LocalSession) -> None:
+    files = render(REQUEST, RELEASE)
+    (there.place / "corpora" / REQUEST.inputs["train"].place / (files.shards or "")).mkdir(parents=True)
     train(session)
     assert any("--no-build --no-deps --quiet-pull train" in line for line in there.asked("docker"))
 
 
-def test_a_second_run_on_the_same_gpus_is_refused_and_told_which(there: StandIn, session: LocalSession) -> None:
+def test_a_second_run_on_the_same_gpus_is_refused_and_told_which(there: FakeHost, session: LocalSession) -> None:
     train(session)
     with pytest.raises(HostFailedError, match=rf"demo-1 .*holds GPU {uuid(0)}, {uuid(1)}.*fab stop .* --run demo-1"):
         train(session, "demo-2")
@@ -162,22 +163,22 @@ def test_a_second_run_without_gpus_is_refused_for_the_port(session: LocalSession
         train(session, "demo-2", device="cpu")
 
 
-def test_a_name_that_is_taken_is_refused(there: StandIn, session: LocalSession) -> None:
-    runs.stop(session, train(session), drained=False)
+def test_a_name_that_is_taken_is_refused(there: FakeHost, session: LocalSession) -> None:
+    runs.stop_run(session, train(session), drained=False)
     with pytest.raises(HostFailedError, match=r"has a run demo-1 already.*--resume demo-1"):
         train(session)
-    assert audit(there)[-1] == ("train", "", DEPLOYED.release, "failed")
+    assert audit(there)[-1] == ("train", "", RELEASE.release, "failed")
 
 
-def test_an_image_that_is_not_there_is_said_before_anything_is_written(there: StandIn, session: LocalSession) -> None:
+def test_an_image_that_is_not_there_is_said_before_anything_is_written(there: FakeHost, session: LocalSession) -> None:
     there.answers("image", "exit 1")
-    with pytest.raises(HostFailedError, match=f"no image {DEPLOYED.image}.*fab deploy"):
+    with pytest.raises(HostFailedError, match=f"no image {RELEASE.image}.*fab deploy"):
         train(session)
     assert not (there.place / "runs").exists()
 
 
-def test_a_cut_while_a_run_is_written_leaves_no_run(there: StandIn, session: LocalSession) -> None:
-    files = render(WANTED, DEPLOYED)
+def test_a_cut_while_a_run_is_written_leaves_no_run(there: FakeHost, session: LocalSession) -> None:
+    files = render(REQUEST, RELEASE)
     write = run_commands.write_run("demo-1", files.checksums, again=False)
     assert not session.send(write, [files.archive()[:1500]]).ok
     assert not (there.place / "runs/demo-1").exists()
@@ -185,39 +186,41 @@ def test_a_cut_while_a_run_is_written_leaves_no_run(there: StandIn, session: Loc
     assert not (there.place / "runs/.demo-1.partial").exists()
 
 
-def test_a_stopped_run_says_its_checkpoint_and_goes_on_when_asked(there: StandIn, session: LocalSession) -> None:
-    ended = runs.stop(session, train(session), drained=False)
+def test_a_stopped_run_says_its_checkpoint_and_goes_on_when_asked(there: FakeHost, session: LocalSession) -> None:
+    ended = runs.stop_run(session, train(session), drained=False)
     assert (ended.checkpoint, ended.drained, ended.active) == (7, False, False)
     assert any(line.startswith("stop -t 120 ") for line in there.asked("docker"))
     assert runs.resume_drained(session) == ()
-    runs.go_on(session, ended, runs.deployed(session, "gpu-01"))
+    runs.resume_run(session, ended, runs.read_release(session, "gpu-01"))
     assert [what for what, *_ in audit(there)] == ["train", "stop run", "resume"]
 
 
-def test_a_drained_run_goes_on_after_the_deployment_with_the_new_release(there: StandIn, session: LocalSession) -> None:
-    runs.stop(session, train(session), drained=True)
-    assert runs.find(session, "gpu-01", "demo-1").state == "drained"
-    assert runs.active(session) == ()
-    write_release(there, replace(DEPLOYED, release="ba9876543210", image="voxyard-trainer:fedcbafedcba"))
+def test_a_drained_run_goes_on_after_the_deployment_with_the_new_release(
+    there: FakeHost, session: LocalSession
+) -> None:
+    runs.stop_run(session, train(session), drained=True)
+    assert runs.find_run(session, "gpu-01", "demo-1").state == "drained"
+    assert runs.active_runs(session) == ()
+    write_release(there, replace(RELEASE, release="ba9876543210", image="voxyard-trainer:fedcbafedcba"))
     (resumed,) = runs.resume_drained(session)
     assert resumed.id == "demo-1"
-    now = runs.find(session, "gpu-01", "demo-1")
+    now = runs.find_run(session, "gpu-01", "demo-1")
     assert (now.release, now.image, now.drained) == ("ba9876543210", "voxyard-trainer:fedcbafedcba", False)
-    assert audit(there)[-1] == ("resume", DEPLOYED.release, "ba9876543210", "ok")
+    assert audit(there)[-1] == ("resume", RELEASE.release, "ba9876543210", "ok")
     last = json.loads((there.place / "audit.jsonl").read_text().splitlines()[-1])
     assert "step 7, with another image: voxyard-trainer:fedcbafedcba" in last["note"]
     assert runs.resume_drained(session) == ()
 
 
-def test_a_release_that_is_not_the_current_one_yet_can_be_named(there: StandIn, session: LocalSession) -> None:
-    runs.stop(session, train(session), drained=True)
-    write_release(there, replace(DEPLOYED, release="ba9876543210"))
-    runs.resume_drained(session, DEPLOYED.release)
-    assert runs.find(session, "gpu-01", "demo-1").release == DEPLOYED.release
+def test_a_release_that_is_not_the_current_one_yet_can_be_named(there: FakeHost, session: LocalSession) -> None:
+    runs.stop_run(session, train(session), drained=True)
+    write_release(there, replace(RELEASE, release="ba9876543210"))
+    runs.resume_drained(session, RELEASE.release)
+    assert runs.find_run(session, "gpu-01", "demo-1").release == RELEASE.release
 
 
 def test_a_drain_that_was_cut_before_the_stop_leaves_a_run_that_only_loses_its_mark(
-    there: StandIn, session: LocalSession
+    there: FakeHost, session: LocalSession
 ) -> None:
     train(session)
     (there.place / "runs/demo-1/drained").touch()
@@ -228,57 +231,57 @@ def test_a_drain_that_was_cut_before_the_stop_leaves_a_run_that_only_loses_its_m
 
 
 def test_a_run_that_had_to_be_killed_is_a_failure_that_names_its_last_checkpoint(
-    there: StandIn, session: LocalSession
+    there: FakeHost, session: LocalSession
 ) -> None:
     run = train(session)
     (there.folder / "code").write_text("137")
     with pytest.raises(HostFailedError, match=r"did not end within 120 s and was killed.*checkpoint at step 7"):
-        runs.stop(session, run, drained=True)
+        runs.stop_run(session, run, drained=True)
     assert audit(there)[-1][0] == "drain run"
     assert audit(there)[-1][3] != "ok"
 
 
 def test_an_active_run_cannot_be_gone_on_with(session: LocalSession) -> None:
     with pytest.raises(HostFailedError, match="demo-1 is starting already"):
-        runs.go_on(session, train(session), DEPLOYED)
+        runs.resume_run(session, train(session), RELEASE)
 
 
-def test_a_run_that_fails_at_its_start_is_said_with_its_last_words(there: StandIn, session: LocalSession) -> None:
+def test_a_run_that_fails_at_its_start_is_said_with_its_last_words(there: FakeHost, session: LocalSession) -> None:
     train(session)
     (there.folder / "said").write_text("no GPU was found\nvoxyard train: give up\n")
     (there.folder / "state-demo-1").write_text("exited")
     (there.folder / "code").write_text("2")
     with pytest.raises(HostFailedError, match=r"failed \(exit code 2\)(.|\n)*voxyard train: give up"):
-        runs.wait_until_it_trains(session, "gpu-01", "demo-1")
+        runs.wait_until_training(session, "gpu-01", "demo-1")
 
 
 def test_a_run_that_never_trains_is_given_up_on_but_goes_on(session: LocalSession) -> None:
     train(session)
     waits: list[float] = []
-    clock = runs.Clock(wait=lambda seconds: waits.append(seconds * 300), now=lambda: sum(waits))
+    clock = Clock(wait=lambda seconds: waits.append(seconds * 300), now=lambda: sum(waits))
     with pytest.raises(HostFailedError, match="no step after 30 minutes; it goes on: fab logs"):
-        runs.wait_until_it_trains(session, "gpu-01", "demo-1", clock)
+        runs.wait_until_training(session, "gpu-01", "demo-1", clock)
 
 
 def test_an_unknown_run_is_said_with_those_that_there_are(session: LocalSession) -> None:
     train(session)
     with pytest.raises(HostFailedError, match="no run demo-9; it has: demo-1"):
-        runs.find(session, "gpu-01", "demo-9")
+        runs.find_run(session, "gpu-01", "demo-9")
 
 
 @pytest.mark.parametrize(("name", "given"), [("../x", "../x"), ("x", "Big"), ("x", "a" * 49), ("x", "a b")])
 def test_a_name_that_compose_would_not_take_is_refused(name: str, given: str) -> None:
     with pytest.raises(FleetError, match="small letters"):
-        runs.new_id(name, given)
+        runs.new_run_id(name, given)
 
 
 def test_a_run_is_called_by_its_settings_and_the_time() -> None:
     now = datetime(2026, 3, 1, 14, 15, 2, tzinfo=UTC)
-    assert runs.new_id("LJ Speech, small", now=now) == "lj-speech-small-20260301-141502"
-    assert runs.new_id("x", "demo_1") == "demo_1"
+    assert runs.new_run_id("LJ Speech, small", now=now) == "lj-speech-small-20260301-141502"
+    assert runs.new_run_id("x", "demo_1") == "demo_1"
 
 
-def test_limits_of_a_run_are_verified_by_what_its_processes_hold(there: StandIn, session: LocalSession) -> None:
+def test_limits_of_a_run_are_verified_by_what_its_processes_hold(there: FakeHost, session: LocalSession) -> None:
     run = train(session)
     there.answers("top", "printf 'PID\\n41\\n42\\n'")
     apps = [(uuid(0), 41, 16000), (uuid(0), 42, 1000), (uuid(0), 99, 9000), (uuid(1), 41, 8000)]
@@ -294,6 +297,6 @@ def test_limits_of_a_run_are_verified_by_what_its_processes_hold(there: StandIn,
         runs.verify_limits(session, run)
 
 
-def test_on_a_cpu_the_runs_own_words_are_passed_on(there: StandIn, session: LocalSession) -> None:
+def test_on_a_cpu_the_runs_own_words_are_passed_on(there: FakeHost, session: LocalSession) -> None:
     (there.folder / "said").write_text("Memory limits are not enforceable on a CPU device (TensorFlow refuses them)\n")
     assert runs.verify_limits(session, train(session)) == ("limits: not enforceable on the CPU, as the run's log says",)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from fleet_doubles import RememberingSession
+from fleet_doubles import RecordingSession
 
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.rollout.context import StoppedError, Stopping
+from fleet.rollout.context import Cancellation, RolloutCancelledError
 from fleet.ssh.connection_pool import Connections, Session, on_every_host
-from tasks.base import stopping_in_order
+from tasks.base import graceful_stop
 
 HOSTS = [Host(f"gpu-{number}", "192.0.2.1", "voxyard") for number in range(6)]
 
@@ -34,7 +34,7 @@ class Doors:
             raise HostFailedError("gpu-5 cannot be reached")
         self.opened.append(host.name)
         time.sleep(0.05)
-        yield RememberingSession()
+        yield RecordingSession()
         self.closed.append(host.name)
 
 
@@ -94,14 +94,14 @@ def test_the_first_signal_stops_in_order_the_second_without_going_back_and_the_t
     number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
-    stopping = Stopping()
-    with stopping_in_order(stopping):
+    cancellation = Cancellation()
+    with graceful_stop(cancellation):
         os.kill(os.getpid(), number)
-        assert stopping.asked
-        stopping.check(going_back=True)
+        assert cancellation.asked
+        cancellation.check(rolling_back=True)
         os.kill(os.getpid(), number)
-        with pytest.raises(StoppedError):
-            stopping.check(going_back=True)
+        with pytest.raises(RolloutCancelledError):
+            cancellation.check(rolling_back=True)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     first, second = capsys.readouterr().err.splitlines()
@@ -111,10 +111,10 @@ def test_the_first_signal_stops_in_order_the_second_without_going_back_and_the_t
 
 
 def test_a_wait_ends_when_somebody_wants_to_stop() -> None:
-    stopping = Stopping()
-    threading.Timer(0.2, stopping.ask).start()
-    with pytest.raises(StoppedError):
-        stopping.wait(600)
-    stopping.wait(0.01, going_back=True)
-    with pytest.raises(StoppedError):
-        stopping.check()
+    cancellation = Cancellation()
+    threading.Timer(0.2, cancellation.ask).start()
+    with pytest.raises(RolloutCancelledError):
+        cancellation.wait(600)
+    cancellation.wait(0.01, rolling_back=True)
+    with pytest.raises(RolloutCancelledError):
+        cancellation.check()

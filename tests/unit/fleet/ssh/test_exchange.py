@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.ssh.exchange import SilentError, exchange
+from fleet.ssh.exchange import StalledError, exchange
 
 PLENTY = 60.0
 
@@ -42,15 +42,15 @@ def test_what_is_sent_is_taken_from_its_source_as_the_program_reads_it() -> None
 
 
 def test_a_program_that_takes_nothing_any_more_is_ended() -> None:
-    with pytest.raises(SilentError) as caught:
+    with pytest.raises(StalledError) as caught:
         exchange(["sleep", "60"], [bytes(1 << 20)], stall_seconds=0.1, seconds=PLENTY)
-    assert caught.value.taking
+    assert caught.value.sending
 
 
 def test_a_program_that_does_not_end_is_ended() -> None:
-    with pytest.raises(SilentError) as caught:
+    with pytest.raises(StalledError) as caught:
         exchange(["sleep", "60"], [b"x"], stall_seconds=PLENTY, seconds=0.1)
-    assert not caught.value.taking
+    assert not caught.value.sending
 
 
 def test_a_source_that_fails_ends_the_program(tmp_path: Path) -> None:

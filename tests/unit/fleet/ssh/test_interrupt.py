@@ -22,7 +22,7 @@ from fleet.inventory.hosts import Host
 from fleet.ssh.connection_pool import GroupResult, on_every_host
 from fleet.ssh.exchange import exchange
 from fleet.ssh.interrupt import reading
-from tasks.base import answering
+from tasks.base import reporting_errors
 
 ROOT = Path(__file__).resolve().parents[4]
 HANGS = 60.0  # seconds
@@ -55,7 +55,7 @@ def test_what_is_known_by_then_is_kept_and_who_had_not_answered_is_said(known: t
         known.set()
         return exchange(["sleep", "60"], (), stall_seconds=HANGS, seconds=HANGS).out
 
-    with pytest.raises(Exit) as ended, answering(), reading():
+    with pytest.raises(Exit) as ended, reporting_errors(), reading():
         found.append(on_every_host(hosts, work, parallel=1, keep=True))
     (result,) = found
     assert result.succeeded == {"quick": b"on\n"}
@@ -76,7 +76,7 @@ def test_work_in_several_steps_does_not_go_on_with_the_hosts_that_had_answered(k
     steps: list[str] = []
 
     def two_steps() -> None:
-        with answering(), reading():
+        with reporting_errors(), reading():
             on_every_host([Host("hangs", "192.0.2.1", "voxyard")], work)
             steps.append("the second")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import fake_ssh_host
 import pytest
-from fake_ssh_host import StandIn
+from fake_ssh_host import FakeHost
 from fleet_doubles import host
 
 from fleet.errors import FleetError, HostFailedError
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs("rsync", "ssh")
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     """A host that rsync reaches through a stand-in for ssh."""
     made = fake_ssh_host.make(tmp_path / "host")
     for name, value in made.variables.items():
@@ -25,7 +25,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     return made
 
 
-def test_rsync_logs_in_as_the_connections_do(there: StandIn, tmp_path: Path) -> None:
+def test_rsync_logs_in_as_the_connections_do(there: FakeHost, tmp_path: Path) -> None:
     rsync.run(host(port=2222), rsync.compare_command(host(), tmp_path, ".voxyard/x"))
     said = there.asked("ssh")
     assert said[0] == "-F"
@@ -33,7 +33,7 @@ def test_rsync_logs_in_as_the_connections_do(there: StandIn, tmp_path: Path) -> 
     assert not Path(said[1]).exists(), "its files are there no longer than it runs"
 
 
-def test_a_directory_is_pushed_whole_by_contents_and_replaces_what_was_there(there: StandIn, tmp_path: Path) -> None:
+def test_a_directory_is_pushed_whole_by_contents_and_replaces_what_was_there(there: FakeHost, tmp_path: Path) -> None:
     source = tmp_path / "a corpus; $(id)"
     (source / "wavs").mkdir(parents=True)
     (source / "wavs" / "it's 1.wav").write_bytes(b"sound")
@@ -48,7 +48,7 @@ def test_a_directory_is_pushed_whole_by_contents_and_replaces_what_was_there(the
     assert (there.place / "x/old/metadata.csv").stat().st_mode & 0o777 == 0o600
 
 
-def test_contents_are_compared_though_size_and_time_are_the_same(there: StandIn, tmp_path: Path) -> None:
+def test_contents_are_compared_though_size_and_time_are_the_same(there: FakeHost, tmp_path: Path) -> None:
     source, target = tmp_path / "here", there.place / "there"
     for folder, text in ((source, "good"), (target, "evil")):
         folder.mkdir(parents=True)
@@ -60,7 +60,7 @@ def test_contents_are_compared_though_size_and_time_are_the_same(there: StandIn,
     assert rsync.run(host(), rsync.compare_command(host(), source, ".voxyard/there")).out == ""
 
 
-def test_two_do_not_send_to_one_place_at_a_time(there: StandIn, tmp_path: Path) -> None:
+def test_two_do_not_send_to_one_place_at_a_time(there: FakeHost, tmp_path: Path) -> None:
     there.place.mkdir()
     (tmp_path / "here").mkdir()
     with (there.place / "lock").open("w") as lock:
@@ -70,7 +70,7 @@ def test_two_do_not_send_to_one_place_at_a_time(there: StandIn, tmp_path: Path) 
             rsync.run(host(), command)
 
 
-def test_a_pull_keeps_links_and_leaves_out_what_is_not_wanted(there: StandIn, tmp_path: Path) -> None:
+def test_a_pull_keeps_links_and_leaves_out_what_is_not_wanted(there: FakeHost, tmp_path: Path) -> None:
     run = there.place / "run"
     (run / "step-00000004").mkdir(parents=True)
     (run / "step-00000004" / "meta.json").write_text("{}")
@@ -91,7 +91,7 @@ def test_a_pull_keeps_links_and_leaves_out_what_is_not_wanted(there: StandIn, tm
         ("sh: 1: flock: not found", "apt-get install util-linux"),
     ],
 )
-def test_why_it_failed_is_said(there: StandIn, tmp_path: Path, said: str, expected: str) -> None:
+def test_why_it_failed_is_said(there: FakeHost, tmp_path: Path, said: str, expected: str) -> None:
     there.refuse(said)
     with pytest.raises(HostFailedError, match=expected):
         rsync.run(host(), rsync.compare_command(host(), tmp_path, ".voxyard/x"))

@@ -324,7 +324,7 @@ def test_an_interrupt_while_a_connection_ends_leaves_nothing_of_it(
         masters.append(master)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fleet.ssh.connection._end", interrupted)
+    monkeypatch.setattr("fleet.ssh.connection._terminate", interrupted)
     with pytest.raises(KeyboardInterrupt), connected(server.host()) as session:
         session.run([Command("there", "true")])
     (master,) = masters
