@@ -1,15 +1,20 @@
-"""Rooms of scripts/fleet: one way leads to the hosts, few change a host, the rest only thinks."""
+"""Structure of scripts/: package dependencies, side effects in few modules, unique class names, no import circles."""
 
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
-FLEET = Path(__file__).resolve().parents[3] / "scripts/fleet"
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
+FLEET = SCRIPTS / "fleet"
 
 
 def trees() -> dict[str, ast.Module]:
-    """Every file by its place below scripts/fleet."""
+    """Syntax tree of every file, by its path below scripts/fleet."""
     found = {str(path.relative_to(FLEET)): path for path in FLEET.rglob("*.py")}
     return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in found.items()}
 
@@ -25,7 +30,7 @@ def imports(tree: ast.Module) -> set[str]:
 
 
 def modules(tree: ast.Module) -> set[str]:
-    """Modules that a file imports of the rooms: `from fleet.rollout import commands` is fleet.rollout.commands."""
+    """Fleet modules and names that a file imports: `from fleet.rollout import commands` is fleet.rollout.commands."""
     return {
         f"{node.module}.{alias.name}"
         for node in ast.walk(tree)
@@ -35,7 +40,7 @@ def modules(tree: ast.Module) -> set[str]:
     }
 
 
-# Package → those that it may import; every package may import what lies at the top (lock, audit log) and `ssh`.
+# Package → packages that it may import; all may import the top-level modules (lock, audit log) and `ssh`.
 ROOMS: dict[str, set[str]] = {
     "inventory": set(),
     "ssh": {"inventory", "facts"},
@@ -50,7 +55,7 @@ ROOMS: dict[str, set[str]] = {
 TOP = {"inventory", "facts", "ssh"}
 
 
-def test_the_arrows_between_rooms_go_one_way() -> None:
+def test_packages_import_only_what_the_table_allows() -> None:
     for name, tree in trees().items():
         room = name.partition("/")[0] if "/" in name else None
         used = {
@@ -62,14 +67,14 @@ def test_the_arrows_between_rooms_go_one_way() -> None:
         assert used - {room} <= (TOP if room is None else ROOMS[room] | {"ssh"}), name
 
 
-def test_openssh_is_the_one_transport() -> None:
+def test_openssh_is_the_only_transport() -> None:
     network = {"fabric", "paramiko", "invoke", "socket"}
     assert {name for name, tree in trees().items() if network & imports(tree)} == set()
-    logs_in = {name for name, tree in trees().items() if "fleet.ssh.route.way_to" in modules(tree)}
-    assert logs_in == {"ssh/connection.py", "ssh/rsync.py"}
+    importers = {name for name, tree in trees().items() if "fleet.ssh.route.route_to" in modules(tree)}
+    assert importers == {"ssh/connection.py", "ssh/rsync.py"}
 
 
-def test_releases_are_brought_by_one_file_and_services_started_by_another() -> None:
+def test_transfer_start_publish_and_prune_have_one_module_each() -> None:
     used = {
         (name, node.attr)
         for name, tree in trees().items()
@@ -77,14 +82,14 @@ def test_releases_are_brought_by_one_file_and_services_started_by_another() -> N
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "commands"
     }
-    brought = {"load_image", "pull_image", "write_release", "write_secrets", "receive_artefact"}
-    assert {name for name, command in used if command in brought} == {"rollout/transfer.py"}
+    transfers = {"load_image", "pull_image", "write_release", "write_secrets", "receive_artefact"}
+    assert {name for name, command in used if command in transfers} == {"rollout/transfer.py"}
     assert {name for name, command in used if command == "start"} == {"rollout/restart.py"}
     assert {name for name, command in used if command == "set_current"} == {"rollout/apply.py"}
     assert {name for name, command in used if command == "remove"} == {"rollout/prune.py"}
 
 
-def test_few_start_programs_here() -> None:
+def test_few_modules_start_local_programs() -> None:
     found = {name for name, tree in trees().items() if "subprocess" in imports(tree)}
     assert found <= {
         "images/image.py",
@@ -97,3 +102,98 @@ def test_few_start_programs_here() -> None:
         "ssh/login_failure.py",
         "inventory/secrets.py",
     }
+
+
+def public_classes(root: Path) -> dict[str, list[str]]:
+    """Files below `root` that define a public top-level class, by the name of the class."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(str(path.relative_to(root)))
+    return dict(found)
+
+
+def import_graph(root: Path) -> dict[str, set[str]]:
+    """Modules below `root` and the modules below it that they import.
+
+    Imports inside functions and under TYPE_CHECKING count. A package stands for its __init__.py.
+    """
+    files = {}
+    for path in root.rglob("*.py"):
+        parts = path.relative_to(root).with_suffix("").parts
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    graph = {}
+    for name, path in files.items():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        imported = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+                source = ".".join([*base, *([node.module] if node.module else [])])
+                for alias in node.names:
+                    submodule = f"{source}.{alias.name}"
+                    imported.add(submodule if submodule in files else source)
+        graph[name] = (imported & files.keys()) - {name}
+    return graph
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that import each other, directly or through others."""
+
+    def reached(start: str) -> set[str]:
+        found, pending = set[str](), [start]
+        while pending:
+            for name in graph[pending.pop()] - found:
+                found.add(name)
+                pending.append(name)
+        return found
+
+    reachable = {name: reached(name) for name in graph}
+    groups = {
+        tuple(sorted(other for other in reachable[name] if name in reachable[other]))
+        for name in graph
+        if name in reachable[name]
+    }
+    return [list(group) for group in sorted(groups)]
+
+
+def test_public_class_names_are_unique() -> None:
+    classes = public_classes(SCRIPTS)
+    assert len(classes) > 50
+    assert {name: files for name, files in classes.items() if len(files) > 1} == {}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = import_graph(SCRIPTS)
+    assert "fleet.ssh.connection" in graph["fleet.ssh.connection_pool"]
+    assert circles(graph) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "from rooms import one",
+        "from rooms.one import NAME",
+        "import rooms.one",
+        "from . import one",
+        "from .one import NAME",
+        "def f():\n    from rooms.one import NAME",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rooms.one import NAME",
+    ],
+)
+def test_a_circle_is_found_however_it_is_written(tmp_path: Path, body: str) -> None:
+    folder = tmp_path / "rooms"
+    folder.mkdir()
+    files = {"__init__": "", "one": "from rooms.two import NAME", "two": "import rooms.three", "three": body}
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    assert circles(import_graph(tmp_path)) == [["rooms.one", "rooms.three", "rooms.two"]]
+
+
+def test_a_class_name_that_is_used_twice_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("class Release:\n    pass\n\n\nclass _Row:\n    pass\n", encoding="utf-8")
+    (tmp_path / "two.py").write_text("class Release:\n    pass\n\n\nclass _Row:\n    pass\n", encoding="utf-8")
+    assert public_classes(tmp_path) == {"Release": ["one.py", "two.py"]}
