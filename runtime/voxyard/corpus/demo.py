@@ -78,8 +78,7 @@ def make_demo(
         (unfinished / "wavs").mkdir()
         for number in range(count):
             text, name = texts[(number + seed) % len(texts)], f"demo-{number:04d}"
-            spoken, rate = espeak.speak(text, pitch=45 + seed % 10)
-            sound = _trimmed(spoken)
+            sound, rate = read_aloud(text, seed)
             _write_wav(unfinished / "wavs" / f"{name}.wav", sound, rate)
             lines.append(f"{name}|{text}|{text}")
             samples += len(sound)
@@ -88,6 +87,12 @@ def make_demo(
         (unfinished / "metadata.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         (unfinished / MARK).write_text(json.dumps({"clips": count, "seed": seed}) + "\n", encoding="utf-8")
     return Demo(directory, count, samples / SAMPLE_RATE)
+
+
+def read_aloud(text: str, seed: int = 0) -> tuple[NDArray[np.int16], int]:
+    """A text in the voice of the demo corpus: samples (n,) and their rate. Raises CorpusError without espeak-ng."""
+    spoken, rate = espeak.speak(text, pitch=45 + seed % 10)
+    return _trimmed(spoken), rate
 
 
 def _only_demo(directory: Path) -> bool:

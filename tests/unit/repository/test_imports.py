@@ -30,6 +30,7 @@ ROOMS: dict[str, set[str]] = {  # room → the rooms that it may import
 }
 SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms that it may import
     "fleet": {"host", "settings", "service", "speech", "bark", "trainer"},
+    "demo": {"corpus", "trainer"},
     "tasks": set(),
     "fabfile.py": set(),
     "install_torch.py": set(),

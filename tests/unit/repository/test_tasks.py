@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import socket
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -44,18 +44,22 @@ def test_help_lists_every_task_and_is_what_make_alone_does() -> None:
     assert all(len(line.split()) > 3 for line in listed.splitlines())
 
 
-def test_the_demo_installs_neither_test_packages_nor_torch() -> None:
+def test_the_demo_installs_no_test_packages() -> None:
     commands = _make("-n", "-B", "demo")
-    assert "'.[trainer,cpu]'" in commands
+    assert "'.[trainer,cpu,demo]'" in commands
     assert "stamps/dev" not in commands
-    assert "torch" not in commands
-    assert "voxyard corpus demo" in commands
+    assert "install_torch.py" in commands
+    assert "--build none" in _make("-n", "-B", "demo", "TORCH=none")
 
 
-def test_the_demo_takes_a_corpus_of_the_users_own() -> None:
-    commands = _make("-n", "-B", "demo", "CORPUS=/my recordings")
-    assert "voxyard corpus demo" not in commands
-    assert 'voxyard corpus prepare "/my recordings"' in commands
+def test_the_demo_gets_only_what_was_asked_for() -> None:
+    plain = _make("-n", "demo").partition("scripts/demo")[2].replace("\\\n", " ")
+    assert plain.split() == []
+    asked = ["CORPUS=/my recordings", "MINUTES=9", "METRICS=9411", "SENTENCE=Good morning."]
+    given = _make("-n", "demo", *asked).partition("scripts/demo")[2].replace("\\\n", " ")
+    assert shlex.split(given) == [
+        "--corpus", "/my recordings", "--minutes", "9", "--metrics", "9411", "--sentence", "Good morning.",
+    ]  # fmt: skip
 
 
 def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
@@ -108,15 +112,6 @@ def test_the_build_of_torch_is_passed_on_only_where_it_was_said() -> None:
     assert "--build" not in _make("-n", "setup")
 
 
-def test_the_demo_takes_a_free_port_for_its_metrics_unless_one_is_given() -> None:
-    port = re.search(r"--metrics-port \$\((\S+) -c ('.*?')\)", _make("-n", "-B", "demo"))
-    assert port is not None
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        found = subprocess.run([sys.executable, "-c", port[2].strip("'")], capture_output=True, text=True, check=True)
-        assert 0 < int(found.stdout) != taken.getsockname()[1]
-    assert "--metrics-port 9411 " in _make("-n", "-B", "demo", "METRICS=9411")
-
-
 def test_the_references_say_what_the_code_says() -> None:
     """T12: the tables of commands and settings come from their one definition."""
     assert _script("readme").main(["--check"]) == 0, "make docs"
@@ -163,7 +158,7 @@ def test_every_package_is_pinned_to_one_version(name: str) -> None:
     optional = extras["optional-dependencies"]
     wanted = [*extras["dependencies"], *optional["exporter"], *optional["trainer"], *optional["cpu"], *optional["test"]]
     if name == "constraints.txt":
-        wanted += [*optional["fleet"], *optional["dev"]]
+        wanted += [*optional["fleet"], *optional["demo"], *optional["dev"]]
     names = {re.split(r"[<>=\[]", each)[0].lower() for each in wanted}
     assert names - {"voxyard"} <= pinned
 

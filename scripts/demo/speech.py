@@ -1,0 +1,61 @@
+"""The service's part of the demo: a tiny Bark model of random weights speaks through OpenAI's client."""
+
+from __future__ import annotations
+
+import importlib.util
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from demo.processes import ChildCommand, command
+
+TEXT = "Good morning. This voice is noise, and all the rest is real."
+_PART = "Bark and the speech service were left out:"
+
+
+def left_out() -> str | None:
+    """Sentence about the packages that are missing, or None."""
+    if not _is_there("torch"):
+        return f"{_PART} torch is not installed (make demo TORCH=auto installs it)."
+    if missing := [name for name in ("openai", "fastapi", "uvicorn", "transformers") if not _is_there(name)]:
+        return f"{_PART} not installed: {', '.join(missing)} (make demo installs it)."
+    return None
+
+
+def tiny_weights(voxyard: str, model: Path) -> ChildCommand:
+    """The command that writes the model."""
+    return command(voxyard, "weights", "tiny", model)
+
+
+def serve(voxyard: str, model: Path, data: Path, port: int) -> ChildCommand:
+    """The command of the service."""
+    return command(
+        voxyard, "serve", "--model", model, "--device", "cpu", "--workers", 1, "--data-dir", data, "--port", port
+    )
+
+
+def speak(python: str, port: int, out: Path) -> ChildCommand:
+    """The command that speaks through OpenAI's client."""
+    script = _near(Path(__file__).with_name("openai_client.py"))
+    return command(python, script, "--base-url", f"http://127.0.0.1:{port}/v1", "--text", TEXT, "--out", out)
+
+
+def ready(port: int) -> Callable[[], bool]:
+    """A function that is True once a worker of the service has its model."""
+
+    def asked() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+                return True
+        except OSError:  # refused, or 503
+            return False
+
+    return asked
+
+
+def _is_there(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _near(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
