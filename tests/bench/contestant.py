@@ -56,14 +56,9 @@ class Voxyard:
     """The trainer: its stages alone, one after the other on one device, and overlapped."""
 
     def __init__(self, config: Any) -> None:
-        from voxyard.trainer.corpora import open_corpora
-        from voxyard.trainer.devices.tensorflow_setup import prepare
+        from voxyard.trainer.api import open_run
 
-        corpora = open_corpora(config)
-        devices = prepare(config)
-        from voxyard.trainer.loop import Run
-
-        self.run = Run(config, devices, corpora)
+        self.run = open_run(config)
         plans = list(self.run.sampler.batches(0, self.run.sampler.steps_per_epoch))
         self.arrays = [self.run.assemble(plan).arrays for plan in plans[:32]]
         self.next = 0

@@ -27,8 +27,12 @@ from boards.lint import UNUSED
 from boards.promql import Selector, expanded, selectors, variables
 from voxyard.service.http.metrics import Disk, ServiceMetrics
 from voxyard.speech.pool.metrics import PoolMetrics
-from voxyard.telemetry.configuration import HASH_VARIABLE, ExpectedConfigurations, tell_configuration
-from voxyard.telemetry.expected import ExpectedWorkloads
+from voxyard.telemetry.configuration import (
+    HASH_VARIABLE,
+    ExpectedConfigurations,
+    ExpectedWorkloads,
+    export_configuration,
+)
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import Snapshot
 from voxyard.telemetry.workloads import TrainMetrics
@@ -39,7 +43,7 @@ BOARDS = documents(GRAFANA / "dashboards")
 BY_UID = {str(board.body["uid"]): board for board in BOARDS}
 RULE_FILES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yaml"))
 EXPORTING = {
-    "service/http/metrics.py", "speech/pool/metrics.py", "telemetry/configuration.py", "telemetry/expected.py",
+    "service/http/metrics.py", "speech/pool/metrics.py", "telemetry/configuration.py",
     "telemetry/gpu_collector.py", "telemetry/phases.py", "telemetry/workloads.py",
 }  # fmt: skip
 """The modules whose metrics `_exported` collects."""
@@ -171,7 +175,7 @@ def _exported(tmp_path: Path) -> dict[str, str]:
     pool, service = CollectorRegistry(), CollectorRegistry()
     PoolMetrics(pool)
     ServiceMetrics(service, documents=dict, disk=lambda: Disk(0, 0))
-    tell_configuration(service, "bark", {HASH_VARIABLE: "0123456789ab"})
+    export_configuration(service, "bark", {HASH_VARIABLE: "0123456789ab"})
     collected: list[Metric] = [
         *GpuCollector(_NoDriver()).collect(),  # type: ignore[arg-type]
         *ExpectedWorkloads(plan).collect(),

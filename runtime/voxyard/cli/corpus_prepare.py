@@ -25,7 +25,7 @@ def prepare(flags: dict[str, object], source: Path, destination: Path, features:
     """Write a corpus as shards, the fast way to train from."""
     with answering("corpus prepare"):
         from voxyard.corpus import prepare as write_shards
-        from voxyard.trainer import prepare_features
+        from voxyard.trainer.api import prepare_features
         from voxyard.trainer.corpora import feature_settings
 
         loaded = load_settings(flags, config).config

@@ -32,11 +32,11 @@ def train(flags: dict[str, object], config: Path | None, describe: bool, as_json
     with answering("train"):
         loaded = load_settings(flags, config)
         if describe:
-            from voxyard.trainer import describe as describe_sizes
+            from voxyard.trainer.api import describe as describe_sizes
 
             print(describe_sizes())
             return 0
-        from voxyard.trainer import train as run
+        from voxyard.trainer.api import train as run
 
         report = run(loaded.config)
         print(json.dumps(report.to_json(), indent=2) if as_json else report.render())
@@ -54,7 +54,7 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None, as_json
     with answering("synthesize"):
         import dataclasses
 
-        from voxyard.trainer import synthesize as speak
+        from voxyard.trainer.api import synthesize as speak
 
         spoken = speak(checkpoint, text, out, mel)
         if as_json:

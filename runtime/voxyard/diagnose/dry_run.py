@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from voxyard.corpus.demo import make_demo, sentences
 from voxyard.diagnose.errors import DiagnoseError
+from voxyard.trainer.api import open_run
 from voxyard.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -54,15 +55,13 @@ def rows_of(config: TrainConfig, devices: Devices) -> int:
     return devices.batch_size * config.training.grad_accum * replicas
 
 
-def build_dry_run(config: TrainConfig, devices: Devices, directory: Path, corpora: Corpora | None = None) -> Run:
-    """The run on devices that are set up, with its model built; no checkpoint is read or written.
+def build_dry_run(
+    config: TrainConfig, directory: Path, *, devices: Devices | None = None, corpora: Corpora | None = None
+) -> Run:
+    """The run of `config` with its model built; no checkpoint is read or written.
 
-    `corpora` are those that `config` names, where they are open already.
-    Raises TrainerError or CorpusError as the trainer does.
+    `devices` and `corpora` are those of `config`, where they are set up already. Raises as trainer.api.open_run does.
     """
-    from voxyard.trainer.corpora import open_corpora
-    from voxyard.trainer.loop import Run
-
     aside = {"checkpoint_dir": directory / "none", "resume": True, "init_from": None}
     config = config.model_copy(update={"training": config.training.model_copy(update=aside)})
-    return Run(config, devices, open_corpora(config) if corpora is None else corpora)
+    return open_run(config, devices=devices, corpora=corpora)

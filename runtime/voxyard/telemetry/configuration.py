@@ -1,12 +1,14 @@
-"""Running and expected configuration as `_info` series, compared by a rule of Prometheus."""
+"""Running configuration, and expected configurations and workloads of a host, as series that alert rules compare."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -22,8 +24,10 @@ EXPECTED_FILE = "expected.json"
 _LABELS = ("workload", "config", "release")
 
 
-def tell_configuration(registry: CollectorRegistry, workload: str, environment: Mapping[str, str] = os.environ) -> None:
-    """`voxyard_configuration_info` of this process, where a deployment says in the environment what it started."""
+def export_configuration(
+    registry: CollectorRegistry, workload: str, environment: Mapping[str, str] = os.environ
+) -> None:
+    """Registers `voxyard_configuration_info` of this process, where its environment has the hash of a deployment."""
     config = environment.get(HASH_VARIABLE)
     if config:
         info = Gauge(
@@ -54,35 +58,86 @@ def expected_configurations(path: Path) -> tuple[tuple[str, str, str], ...]:
     return tuple((workload, config, release) for workload, config in sorted(services.items()))
 
 
-class ExpectedConfigurations(Collector):
-    """`voxyard_configuration_expected_info`, read again when a deployment has replaced the file."""
+def expected_workloads(plan: Path) -> tuple[tuple[str, str], ...]:
+    """(workload, role) of each entry under `workloads` in a host's plan. Raises TelemetryError with what is wrong."""
+    import yaml  # megabytes that an exporter without a plan need not hold
 
-    def __init__(self, state: Path) -> None:
-        """`state` is the directory in which a deployment leaves the file; neither need be there yet."""
-        self._file = WatchedFile(state / EXPECTED_FILE)
-        self._expected: tuple[tuple[str, str, str], ...] = ()
+    try:
+        document = yaml.safe_load(plan.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise TelemetryError(f"host plan {plan}: {error}") from error
+    if not isinstance(document, dict):
+        raise TelemetryError(f"host plan {plan}: expected keys such as `workloads:`, found {type(document).__name__}")
+    entries = document.get("workloads") or []
+    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+        raise TelemetryError(f"host plan {plan}: workloads: expected a list of entries with `workload` and `role`")
+    return tuple(sorted({(entry["workload"], entry["role"]) for entry in entries}))
+
+
+class _FileCollector(Collector):
+    """A metric of value 1 for each row of label values in a file, which is read again when it is replaced."""
+
+    def __init__(self, file: Path, name: str, description: str, labels: tuple[str, ...]) -> None:
+        self._file = WatchedFile(file)
+        self._name, self._description, self._labels = name, description, labels
+        self._rows: tuple[tuple[str, ...], ...] = ()
+
+    @abstractmethod
+    def _read(self, path: Path) -> tuple[tuple[str, ...], ...]:
+        """The rows of the file."""
 
     def collect(self) -> Iterator[Metric]:
-        """One series a service; none where the file is missing or cannot be read."""
-        self._read_again()
-        family = GaugeMetricFamily(
-            "voxyard_configuration_expected_info",
-            "1, with the configuration that the last good deployment left for a workload of this host.",
-            labels=_LABELS,
-        )
-        for labels in self._expected:
-            family.add_metric(labels, 1)
+        """One series a row."""
+        if self._file.replaced():
+            self._rows = self._read(self._file.path)
+        family = GaugeMetricFamily(self._name, self._description, labels=self._labels)
+        for row in self._rows:
+            family.add_metric(row, 1)
         yield family
 
     def describe(self) -> Iterator[Metric]:
         """Nothing: the registry need not collect to learn names."""
         yield from ()
 
-    def _read_again(self) -> None:
-        if not self._file.replaced():
-            return
+
+class ExpectedConfigurations(_FileCollector):
+    """`voxyard_configuration_expected_info`; no series where the file is missing or cannot be read."""
+
+    def __init__(self, state: Path) -> None:
+        """`state` is the directory in which a deployment leaves the file; neither need be there yet."""
+        super().__init__(
+            state / EXPECTED_FILE,
+            "voxyard_configuration_expected_info",
+            "1, with the configuration that the last good deployment left for a workload of this host.",
+            _LABELS,
+        )
+
+    def _read(self, path: Path) -> tuple[tuple[str, ...], ...]:
         try:
-            self._expected = expected_configurations(self._file.path)
+            return expected_configurations(path)
         except TelemetryError as error:
-            self._expected = ()
             log.warning("the expected configuration of this host is unknown: %s", error)
+            return ()
+
+
+class ExpectedWorkloads(_FileCollector):
+    """`voxyard_workload_expected`, from the host plan: a workload that died takes its own metrics with it."""
+
+    def __init__(self, plan: Path) -> None:
+        """Raises TelemetryError where the plan cannot be read now; a later one that is broken changes nothing."""
+        super().__init__(
+            plan, "voxyard_workload_expected", "1 for what this host's plan says should run.", ("workload", "role")
+        )
+        self._file.replaced()  # what is read now is not new later
+        self._rows = expected_workloads(plan)
+
+    def _read(self, path: Path) -> tuple[tuple[str, ...], ...]:
+        try:
+            return expected_workloads(path)
+        except TelemetryError as error:
+            log.warning("the host plan that was read before stays in force: %s", error)
+            return self._rows
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("workload", "role"))

@@ -14,8 +14,7 @@ from typing import NoReturn, Self
 
 from prometheus_client import CollectorRegistry
 
-from voxyard.telemetry.configuration import ExpectedConfigurations, tell_configuration
-from voxyard.telemetry.expected import ExpectedWorkloads
+from voxyard.telemetry.configuration import ExpectedConfigurations, ExpectedWorkloads, export_configuration
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler
 from voxyard.telemetry.server import MetricsServer, serve
@@ -63,7 +62,7 @@ class Exporter:
             registry.register(ExpectedWorkloads(config.plan))
         if config.state is not None:
             registry.register(ExpectedConfigurations(config.state))
-        tell_configuration(registry, "exporter")
+        export_configuration(registry, "exporter")
         self.server: MetricsServer = serve(
             registry, config.host, config.port, flags="--", web=web, health=self._health, ready=self._ready
         )

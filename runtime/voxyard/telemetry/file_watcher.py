@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class WatchedFile:
-    """Tells a replaced file by its time and its number, without reading it; it need not be there."""
+    """Detects a replaced file by its modification time and inode, without reading it; it need not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -14,10 +14,10 @@ class WatchedFile:
 
     def replaced(self) -> bool:
         """True where it changed, came or went since the last call; at the first call it has."""
-        before, self._stamp = self._stamp, self._look()
+        before, self._stamp = self._stamp, self._stamp_now()
         return self._stamp != before
 
-    def _look(self) -> tuple[int, int]:
+    def _stamp_now(self) -> tuple[int, int]:
         try:
             found = self.path.stat()
         except OSError:

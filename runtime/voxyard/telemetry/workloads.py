@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric
 
 from voxyard.host import Gpu
-from voxyard.telemetry.configuration import tell_configuration
+from voxyard.telemetry.configuration import export_configuration
 from voxyard.telemetry.phases import Phase, Phases
 
 STEP_BUCKETS = (
@@ -80,7 +80,7 @@ class WorkloadGpus:
     """GPUs that a workload of this process holds, in which role, and what is expected of them."""
 
     def __init__(self, registry: CollectorRegistry, workload: str) -> None:
-        tell_configuration(registry, workload)
+        export_configuration(registry, workload)
         self._workload = workload
         self._held: list[tuple[str, str, str, str]] = []
         self._assigned = _workload(registry, "workload_gpu_assigned", "1 while a workload holds this GPU in this role.")

@@ -13,13 +13,13 @@ from typing import Any
 
 import keras
 
+from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer import checkpoint
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora
 from voxyard.trainer.devices.tensorflow_setup import Devices, resolve_precision, resolve_xla
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.gpu_watch import GpuWatch
 from voxyard.trainer.input import BatchAssembler, batch_bytes
 from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.observer import Observer

@@ -12,6 +12,7 @@ from voxyard.corpus.directories import whole_directory
 from voxyard.corpus.ljspeech import Recordings, Split
 from voxyard.corpus.shard_writer import Prepared, write_shards
 from voxyard.corpus.shards import EVAL, Shards, only_shards
+from voxyard.trainer.api import prepare_features
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Subset, feature_settings
 from voxyard.trainer.errors import TrainerError
@@ -25,8 +26,6 @@ def precompute(config: TrainConfig, destination: Path, *, clips: int | None = No
     The evaluation split comes too where the whole corpus is written. All of it or nothing. Starts TensorFlow.
     Raises CorpusError, or TrainerError where there is no corpus.
     """
-    from voxyard.trainer import prepare_features
-
     source = config.data.train_data
     if source is None:
         raise TrainerError("no corpus: give --train-data DIR")

@@ -66,7 +66,7 @@ def checks(tones: Path, tmp_path: Path) -> ValidationChecks:
 @pytest.fixture
 def built(checks: ValidationChecks) -> ValidationChecks:
     """The same, with the model built."""
-    checks.run = build_dry_run(checks.config, checks.devices, checks.directory)
+    checks.run = build_dry_run(checks.config, checks.directory, devices=checks.devices)
     return checks
 
 
@@ -81,8 +81,8 @@ def test_a_model_on_its_device_gives_finite_losses(checks: ValidationChecks) -> 
 def test_a_weight_on_another_device_fails_the_check(checks: ValidationChecks, monkeypatch: pytest.MonkeyPatch) -> None:
     import voxyard.diagnose.validate.checks as module
 
-    def elsewhere(*arguments: Any) -> Any:
-        run = build_dry_run(*arguments)
+    def elsewhere(*arguments: Any, **named: Any) -> Any:
+        run = build_dry_run(*arguments, **named)
         with tf.device(DATA):
             stray = tf.constant(1.0)
         variable = run.step.model.trainable_variables[0]
@@ -172,7 +172,7 @@ def test_a_corpus_is_generated_where_none_is_named(tmp_path: Path) -> None:
 def test_a_rehearsal_leaves_nothing_behind(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with scratch() as directory:
-        build_dry_run(config(tones), devices("single"), directory)
+        build_dry_run(config(tones), directory, devices=devices("single"))
         assert not (directory / "none").exists()
     assert (list(tmp_path.iterdir()), directory.exists()) == ([], False)
 

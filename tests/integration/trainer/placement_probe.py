@@ -15,8 +15,7 @@ import tensorflow as tf
 tf.debugging.set_log_device_placement(True)
 
 from voxyard.trainer import DataConfig, TelemetryConfig, TrainConfig, TrainingConfig
-from voxyard.trainer.corpora import open_corpora
-from voxyard.trainer.devices.tensorflow_setup import prepare
+from voxyard.trainer.api import open_run
 
 
 def main(corpus: Path, steps: int, out: Path) -> None:
@@ -26,11 +25,7 @@ def main(corpus: Path, steps: int, out: Path) -> None:
         training=TrainingConfig(device="cpu", batch_size=8, checkpoint_dir=Path(tempfile.mkdtemp())),
         telemetry=TelemetryConfig(tensorboard=False),
     )
-    corpora = open_corpora(config)
-    devices = prepare(config)
-    from voxyard.trainer.loop import Run
-
-    run = Run(config, devices, corpora)
+    run = open_run(config)
     with run.pipeline(0, 2 + steps) as pipeline, tempfile.TemporaryDirectory() as directory:
         for number in range(2 + steps):
             if number == 2:

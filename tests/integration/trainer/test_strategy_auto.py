@@ -13,7 +13,8 @@ import pytest
 from runs import command, environment
 
 from voxyard.corpus import open_source, prepare
-from voxyard.trainer import TrainConfig, prepare_features
+from voxyard.trainer import TrainConfig
+from voxyard.trainer.api import prepare_features
 from voxyard.trainer.corpora import feature_settings
 from voxyard.trainer.precompute import precompute
 

@@ -17,8 +17,7 @@ from voxyard.host.readings import DeviceMemory, Reading
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import Census
 from voxyard.telemetry import workloads
-from voxyard.telemetry.configuration import ExpectedConfigurations
-from voxyard.telemetry.expected import ExpectedWorkloads
+from voxyard.telemetry.configuration import ExpectedConfigurations, ExpectedWorkloads
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot, Xid
 from voxyard.telemetry.workloads import Registry, TrainMetrics, WorkloadGpus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from voxyard.diagnose.gpu_meter import NO_GPU, GpuFigures
+from voxyard.diagnose.gpu_figures import NO_GPU, GpuFigures
 from voxyard.diagnose.profile.advice import advise
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.facts import AdviceFacts, CorpusFacts, HostFacts, LoadFacts

@@ -15,7 +15,7 @@ from profiles import COLD, made_up
 
 from voxyard import cli
 from voxyard.diagnose.errors import DiagnoseError
-from voxyard.diagnose.gpu_meter import GpuFigures, GpuUse
+from voxyard.diagnose.gpu_figures import GpuFigures, GpuUse
 from voxyard.diagnose.profile import html_report, text_report
 from voxyard.diagnose.profile import run as profile_module
 from voxyard.diagnose.profile.describe import flags_of

@@ -9,7 +9,7 @@ import pytest
 from tones import Corpus
 
 from voxyard.diagnose.errors import DiagnoseError
-from voxyard.diagnose.gpu_meter import NO_GPU, GpuFigures, GpuUse
+from voxyard.diagnose.gpu_figures import NO_GPU, GpuFigures, GpuUse
 from voxyard.diagnose.profile.stages import figures
 from voxyard.diagnose.stress.run import MachineClock, Stress, Utilization, train_under_load
 from voxyard.diagnose.stress.targets import StressResult, check_targets, low_use
@@ -140,7 +140,7 @@ class ResourceExhaustedError(Exception):
 def test_running_out_of_memory_is_exit_code_1_and_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def exhausted(*_: object) -> None:
+    def exhausted(*_: object, **__: object) -> None:
         raise ResourceExhaustedError("OOM when allocating tensor")
 
     devices = Devices(

@@ -13,16 +13,16 @@ from fake_driver import FakeDriver
 WATCH = """
 import json, time
 from voxyard.host import HostError, gpus
-from voxyard.trainer.gpu_watch import GpuWatch
+from voxyard.telemetry.gpu_watch import GpuWatch
 roles = {roles}
 try:
     watch = GpuWatch(list(zip(roles, gpus())), interval=0.01)
     if {ended}:
         watch._sampler._ended.set()
     with watch:
-        while len(watch._readings) < {readings}:
+        while len(watch.readings) < {readings}:
             time.sleep(0.001)
-    print(json.dumps([watch.utilization(), watch.power_watts(), len(watch._readings)]))
+    print(json.dumps([watch.utilization(), watch.power_watts(), len(watch.readings)]))
 except HostError as error:
     print(json.dumps(str(error)))
 """

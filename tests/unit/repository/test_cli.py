@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-import voxyard.trainer
+import voxyard.trainer.api
 from voxyard import __version__, cli
 from voxyard.cli.base import LazyGroup
 from voxyard.trainer import TrainConfig, TrainerError
@@ -70,7 +70,7 @@ def _train_as(monkeypatch: pytest.MonkeyPatch, seen: list[TrainConfig], error: B
             raise error
         return FakeReport()
 
-    monkeypatch.setattr(voxyard.trainer, "train", train)
+    monkeypatch.setattr(voxyard.trainer.api, "train", train)
 
 
 def test_flags_reach_the_trainer_and_its_report_is_the_output(
@@ -188,9 +188,9 @@ def test_an_interrupted_command_ends_with_130(voxyard_command: Command, monkeypa
 
 def test_control_c_leaves_no_traceback() -> None:
     code = (
-        "import sys, time, voxyard.trainer\n"
+        "import sys, time, voxyard.trainer.api\n"
         "def train(config):\n    print('training', flush=True)\n    while True: time.sleep(0.05)\n"
-        "voxyard.trainer.train = train\nsys.argv = ['voxyard', 'train']\n"
+        "voxyard.trainer.api.train = train\nsys.argv = ['voxyard', 'train']\n"
         "from voxyard.cli import main\nmain()\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -202,7 +202,7 @@ def test_control_c_leaves_no_traceback() -> None:
 
 
 SMALL_RESULT = (
-    "import sys, voxyard.trainer\nvoxyard.trainer.describe = lambda: 'tiny'\n"
+    "import sys, voxyard.trainer.api\nvoxyard.trainer.api.describe = lambda: 'tiny'\n"
     "sys.argv = ['voxyard', 'train', '--describe']\nfrom voxyard.cli import main\nmain()\n"
 )
 
@@ -255,7 +255,7 @@ def test_sizes_are_described_without_training(voxyard_command: Command, monkeypa
     """T1: `voxyard train --describe`."""
     seen: list[TrainConfig] = []
     _train_as(monkeypatch, seen)
-    monkeypatch.setattr(voxyard.trainer, "describe", lambda: "tiny 6 M")
+    monkeypatch.setattr(voxyard.trainer.api, "describe", lambda: "tiny 6 M")
     ended = voxyard_command("train", "--describe")
     assert (ended.code, ended.out, seen) == (0, "tiny 6 M\n", [])
 
@@ -277,7 +277,7 @@ def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.
         asked.append((checkpoint, text, out, mel))
         return Spoken(out, 1.5, 22050, 100, mel)
 
-    monkeypatch.setattr(voxyard.trainer, "synthesize", synthesize)
+    monkeypatch.setattr(voxyard.trainer.api, "synthesize", synthesize)
     arguments = ["synthesize", "--checkpoint", "run", "--text", "Hello.", "--out", str(tmp_path / "x.wav")]
     ended = voxyard_command(*arguments)
     assert asked == [(Path("run"), "Hello.", tmp_path / "x.wav", None)]
@@ -354,7 +354,7 @@ def test_warnings_are_marked_and_notes_are_plain(voxyard_command: Command, monke
         logging.getLogger("somebody.else").info("noise")
         return FakeReport()
 
-    monkeypatch.setattr(voxyard.trainer, "train", train)
+    monkeypatch.setattr(voxyard.trainer.api, "train", train)
     lines = ["WARNING: the disk is nearly full", "Model training starting now"]
     assert voxyard_command("train").err.splitlines() == lines
     assert "only when asked" in voxyard_command("-v", "train").err

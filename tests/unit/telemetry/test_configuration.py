@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from scenario import GpuState, Scenario
 
 from voxyard.telemetry import TelemetryError
-from voxyard.telemetry.configuration import ExpectedConfigurations, expected_configurations, tell_configuration
+from voxyard.telemetry.configuration import ExpectedConfigurations, expected_configurations, export_configuration
 from voxyard.telemetry.workloads import TrainMetrics, WorkloadGpus
 
 SERVICES = {"exporter": "0123456789ab", "bark": "ba9876543210"}
@@ -96,8 +96,8 @@ def test_a_broken_file_tells_nothing_and_is_said_once(
 
 def test_a_process_tells_what_it_was_started_with_or_nothing() -> None:
     deployed, by_hand = CollectorRegistry(), CollectorRegistry()
-    tell_configuration(deployed, "bark", {"VOXYARD_CONFIG_HASH": "ba9876543210", "VOXYARD_RELEASE": "r1"})
-    tell_configuration(by_hand, "bark", {"VOXYARD_RELEASE": "r1"})
+    export_configuration(deployed, "bark", {"VOXYARD_CONFIG_HASH": "ba9876543210", "VOXYARD_RELEASE": "r1"})
+    export_configuration(by_hand, "bark", {"VOXYARD_RELEASE": "r1"})
     assert told(deployed) == {("bark", "ba9876543210", "r1")}
     assert told(by_hand) == set()
 

@@ -25,7 +25,7 @@ from voxyard.diagnose.bundle.subprocess_run import ended_by_sigterm, voxyard
 from voxyard.diagnose.bundle.summary import page
 from voxyard.diagnose.dry_run import FEWEST_CLIPS, scratch
 from voxyard.diagnose.errors import DiagnoseError
-from voxyard.diagnose.gpu_meter import NO_GPU
+from voxyard.diagnose.gpu_figures import NO_GPU
 from voxyard.diagnose.host_facts import driver_version, system
 from voxyard.host.nvml import every_gpu
 from voxyard.host.topology import MATRIX_COMMAND, P2P_COMMAND, nvidia_smi, parse

@@ -18,7 +18,7 @@ from voxyard.settings import settings_of
 from voxyard.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
-    from voxyard.diagnose.gpu_meter import GpuFigures
+    from voxyard.diagnose.gpu_figures import GpuFigures
     from voxyard.diagnose.profile.cost_model import Costs
     from voxyard.diagnose.profile.measure import LoadTiming, StageBenchmark
     from voxyard.trainer.loop import Run

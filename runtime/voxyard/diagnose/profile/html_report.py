@@ -16,7 +16,7 @@ from voxyard.diagnose.profile.stages import NAMES, Stage
 from voxyard.diagnose.profile.text_report import UNREPORTED, ms
 
 if TYPE_CHECKING:
-    from voxyard.diagnose.gpu_meter import GpuUse
+    from voxyard.diagnose.gpu_figures import GpuUse
     from voxyard.diagnose.profile.advice import Recommendation
     from voxyard.diagnose.profile.result import Profile
     from voxyard.diagnose.profile.verdict import Annotation

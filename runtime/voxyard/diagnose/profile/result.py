@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from voxyard.diagnose.gpu_meter import GpuFigures
+from voxyard.diagnose.gpu_figures import GpuFigures
 from voxyard.diagnose.profile.advice import Recommendation
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.reads import Reads

@@ -8,21 +8,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from voxyard.corpus.cold import ColdSource
+from voxyard.diagnose.dry_run import build_dry_run
 from voxyard.diagnose.errors import DiagnoseError
-from voxyard.diagnose.gpu_meter import GpuFigures, GpuMeter
+from voxyard.diagnose.gpu_figures import READ_SECONDS, GpuFigures, gpu_figures
 from voxyard.diagnose.profile.advice import advise
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.describe import advice_facts_of, setup_of
 from voxyard.diagnose.profile.facts import AdviceFacts, Probed
+from voxyard.diagnose.profile.measure import LoadTiming, OverlappedRun, StageBenchmark
 from voxyard.diagnose.profile.reads import Reads
 from voxyard.diagnose.profile.result import Overlapped, Profile
 from voxyard.diagnose.profile.stages import Stage, figures, with_shares
 from voxyard.diagnose.profile.timeline import gaps, measured_part
 from voxyard.diagnose.profile.verdict import DeviceUse, judge
+from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.corpora import open_corpora
+from voxyard.trainer.devices.auto_settings import apply_auto_settings
 
 if TYPE_CHECKING:
-    from voxyard.diagnose.profile.measure import LoadTiming, OverlappedRun, StageBenchmark
     from voxyard.trainer.loop import Run
 
 FEWEST_STEPS = 5
@@ -51,29 +56,14 @@ def profile(
             "--strategy auto times the strategies by itself (`voxyard train`); a profile is of one of them: give "
             "--strategy single, mirrored, or split (--data-gpu ID --model-gpu ID)"
         )
-    from voxyard.corpus.cold import ColdSource
-    from voxyard.trainer.corpora import open_corpora
-    from voxyard.trainer.devices.auto_settings import apply_auto_settings
-    from voxyard.trainer.devices.tensorflow_setup import prepare
-
     config = apply_auto_settings(config)
     corpora = open_corpora(config)
     source = ColdSource(corpora.training)
-    devices = prepare(config)  # before anything else touches TensorFlow
-    from voxyard.diagnose.profile.measure import StageBenchmark
-    from voxyard.trainer.loop import Run
-
     with tempfile.TemporaryDirectory(prefix="voxyard-profile-") as directory:
-        run = Run(_beside_the_run(config, Path(directory)), devices, replace(corpora, training=source))
+        run = build_dry_run(config, Path(directory), corpora=replace(corpora, training=source))
         found = _measured(config, run, StageBenchmark(run, steps, source), gpu_monitoring, progress)
     source.forget()
     return found
-
-
-def _beside_the_run(config: TrainConfig, directory: Path) -> TrainConfig:
-    """The same training with no checkpoints of its own, neither to begin with nor to leave behind."""
-    aside = {"checkpoint_dir": directory / "none", "resume": True, "init_from": None}
-    return config.model_copy(update={"training": config.training.model_copy(update=aside)})
 
 
 def _measured(
@@ -91,9 +81,9 @@ def _measured(
     costs = _costs(run, loading, measured)
     probed = _probe(benchmark, loading, costs, progress)
     progress(f"overlapped: {benchmark.settling} steps of warm-up, {steps} measured")
-    with GpuMeter(run.devices.cards, wanted=gpu_monitoring) as meter:
+    with GpuWatch(run.devices.cards, interval=READ_SECONDS, enabled=gpu_monitoring) as watch:
         overlap = benchmark.overlapped()
-    gpus = meter.figures()
+    gpus = gpu_figures(watch)
     overlapped = _overlapped(run, overlap, costs)
     stages = with_shares(measured, _notes(run, loading))
     use = _use(run, gpus, overlapped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from voxyard.diagnose.gpu_meter import GpuUse
+from voxyard.diagnose.gpu_figures import GpuUse
 from voxyard.diagnose.profile.stages import NAMES
 
 if TYPE_CHECKING:

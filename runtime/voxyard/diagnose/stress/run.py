@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from voxyard.corpus.cold import ColdSource
 from voxyard.diagnose.dry_run import build_dry_run, rows_of, scratch, with_corpus
 from voxyard.diagnose.errors import DiagnoseError
-from voxyard.diagnose.gpu_meter import NO_GPU, GpuFigures, GpuMeter
+from voxyard.diagnose.gpu_figures import NO_GPU, READ_SECONDS, GpuFigures, gpu_figures
 from voxyard.diagnose.stress.targets import LowUse, StressResult, TargetReport, check_targets, low_use
+from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.report import CpuClock, MemoryGrowth
 
@@ -109,9 +110,9 @@ def stress(
 def idle(devices: Devices, seconds: float = IDLE_SECONDS) -> Utilization:
     """Utilisation of the machine while this program does nothing."""
     clock = MachineClock()
-    with GpuMeter(devices.cards) as meter:
+    with GpuWatch(devices.cards, interval=READ_SECONDS) as watch:
         time.sleep(seconds)
-    return Utilization(clock.use(), meter.figures())
+    return Utilization(clock.use(), gpu_figures(watch))
 
 
 def train_under_load(
@@ -130,7 +131,7 @@ def train_under_load(
     try:
         corpora = open_corpora(config)
         source = ColdSource(corpora.training)
-        run = build_dry_run(config, devices, directory, replace(corpora, training=source))
+        run = build_dry_run(config, directory, devices=devices, corpora=replace(corpora, training=source))
         progress("tracing and compiling (not timed)")
         StageBenchmark(run, FEWEST_STEPS, source).prime()
         progress(f"training for {seconds:g} s")
@@ -154,7 +155,7 @@ def load_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
     """The run's pipeline and step for so many seconds, and at least a few steps, as its loop would do it."""
     on_gpu, fills, number = run.devices.kind == "gpu", 0, 0
     memory = MemoryGrowth(0, 2 * FEWEST_STEPS)
-    with GpuMeter(run.devices.cards) as meter, run.pipeline(0, None) as pipeline:
+    with GpuWatch(run.devices.cards, interval=READ_SECONDS) as watch, run.pipeline(0, None) as pipeline:
         warm_up = pipeline.warm_up()
         machine, cpu, before = MachineClock(), CpuClock(), None
         begin = last = time.perf_counter()
@@ -174,7 +175,7 @@ def load_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
         if before is not None:
             before["total"].numpy()
         used, process, most = machine.use(), cpu.use(), pipeline.buffer[1]
-    gpus = meter.figures()
+    gpus = gpu_figures(watch)
     clock = run.clock
     load = StressResult(
         kind=run.devices.kind,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from voxyard.diagnose.gpu_meter import NO_GPU
+from voxyard.diagnose.gpu_figures import NO_GPU
 from voxyard.host.page_cache import NOTHING, Pages
 from voxyard.trainer.report import Target
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from voxyard.diagnose.errors import DiagnoseError
-from voxyard.diagnose.gpu_meter import NO_GPU
+from voxyard.diagnose.gpu_figures import NO_GPU
 from voxyard.diagnose.profile.result import Profile
 from voxyard.diagnose.profile.run import profile
 from voxyard.host import HostError

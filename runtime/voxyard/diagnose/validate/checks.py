@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from voxyard.diagnose.dry_run import build_dry_run, rows_of, with_corpus
-from voxyard.diagnose.gpu_meter import NO_GPU
+from voxyard.diagnose.gpu_figures import NO_GPU
 from voxyard.diagnose.host_facts import driver_fault, driver_version
 from voxyard.diagnose.validate.gpu_memory import MIB, GpuMemoryUse, Used, measure, misplaced, used_on_every_gpu
 from voxyard.diagnose.validate.result import CheckError, Found
@@ -148,7 +148,7 @@ class ValidationChecks:
     def model(self) -> Found:
         """The model built where it will train, and its losses on a batch of the corpus, without training."""
         self.config = with_corpus(self.config, rows_of(self.config, self.devices), self.directory)
-        self.run = run = build_dry_run(self.config, self.devices, self.directory)
+        self.run = run = build_dry_run(self.config, self.directory, devices=self.devices)
         step = run.step
         for variable in (*step.model.variables, *step.optimizer.variables):
             for part, device in zip(_parts(variable), self.devices.replicas, strict=True):

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from voxyard.corpus import CorpusError
+from voxyard.corpus.cold import ColdSource
 from voxyard.host import HostError
+from voxyard.trainer.api import open_run
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.corpora import Corpora, open_corpora
 from voxyard.trainer.errors import TrainerError
 
 
@@ -34,16 +37,9 @@ def main() -> int:
 
 
 def _time(config: TrainConfig) -> dict[str, Any]:
-    from voxyard.corpus.cold import ColdSource
-    from voxyard.trainer.corpora import Corpora, open_corpora
-    from voxyard.trainer.devices.tensorflow_setup import prepare
-
     corpora = open_corpora(config)
     source = ColdSource(corpora.training)
-    devices = prepare(config)  # before anything else touches TensorFlow
-    from voxyard.trainer.loop import Run
-
-    run = Run(config, devices, Corpora(source, None, corpora.coverage))
+    run = open_run(config, corpora=Corpora(source, None, corpora.coverage))
     plans = run.sampler.batches(run.first_step, run.end_step)
     with source.cold_read(clip for plan in plans for clip in plan.clips) as cold:  # every candidate reads from the disk
         report = run.execute()

@@ -24,7 +24,7 @@ from fleet.release.gpu_assignment import Assignment, assign
 from fleet.release.release import LoginInfo, Release, ReleaseInputs, plan_document, read_inputs, render, wanted_images
 from voxyard.service.config import ServiceSection
 from voxyard.settings import load
-from voxyard.telemetry.expected import expected_workloads
+from voxyard.telemetry.configuration import expected_workloads
 from voxyard.trainer.config import TrainConfig
 
 COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"

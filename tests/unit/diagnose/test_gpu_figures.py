@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 from fake_driver import FakeDriver
 
-from voxyard.diagnose.gpu_meter import GpuMeter
+from voxyard.diagnose.gpu_figures import gpu_figures
 from voxyard.host import Gpu
+from voxyard.telemetry.gpu_watch import GpuWatch
 
-METER = """
+WATCH = """
 import json, time
-from voxyard.diagnose.gpu_meter import GpuMeter
+from voxyard.diagnose.gpu_figures import gpu_figures
 from voxyard.host import gpus
-with GpuMeter(list(zip(["data", "model"], gpus())), interval=0.02) as meter:
+from voxyard.telemetry.gpu_watch import GpuWatch
+with GpuWatch(list(zip(["data", "model"], gpus())), interval=0.02) as watch:
     time.sleep(0.4)
-found = meter.figures()
+found = gpu_figures(watch)
 print(json.dumps([found.document(), found.utilization("data"), found.utilization("model")]))
 """
 CARD = Gpu(0, "GPU-0", "a card", "00000000:17:00.0", 24564, 24000, (8, 9))
@@ -28,7 +30,7 @@ CARD = Gpu(0, "GPU-0", "a card", "00000000:17:00.0", 24564, 24000, (8, 9))
 def measure(driver: FakeDriver, **first: str) -> Any:
     cards = [driver.gpu("17:00.0", **first), driver.gpu("65:00.0")]
     done = subprocess.run(
-        [sys.executable, "-c", METER], env=driver.environment(cards), capture_output=True, text=True, check=True
+        [sys.executable, "-c", WATCH], env=driver.environment(cards), capture_output=True, text=True, check=True
     )
     return json.loads(done.stdout)
 
@@ -51,14 +53,14 @@ def test_what_a_card_does_not_report_is_not_measured(driver: FakeDriver) -> None
 
 def test_without_a_gpu_there_is_a_reason_and_no_number() -> None:
     """D1."""
-    with GpuMeter(()) as meter:
+    with GpuWatch(()) as watch:
         pass
-    found = meter.figures()
+    found = gpu_figures(watch)
     assert (found.missing, found.gpus, found.utilization("model")) == ("not measured: no GPU", (), None)
 
 
 def test_monitoring_can_be_turned_off() -> None:
     """D1: --no-gpu-monitoring touches no driver."""
-    with GpuMeter([("model", CARD)], wanted=False) as meter:
+    with GpuWatch([("model", CARD)], enabled=False) as watch:
         pass
-    assert meter.figures().missing == "not measured: --no-gpu-monitoring"
+    assert gpu_figures(watch).missing == "not measured: --no-gpu-monitoring"

@@ -1,0 +1,69 @@
+"""Python interface of the trainer: train, synthesize, open a run. Calls load TensorFlow, the import does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from voxyard.trainer import checkpoint as checkpoints
+from voxyard.trainer.autotune.tuner import choose_strategy
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.corpora import Corpora, open_corpora
+from voxyard.trainer.devices.auto_settings import apply_auto_settings
+from voxyard.trainer.devices.tensorflow_import import import_tensorflow
+from voxyard.trainer.devices.tensorflow_setup import Devices, prepare
+
+if TYPE_CHECKING:
+    from voxyard.corpus import Example
+    from voxyard.trainer.loop import Run
+    from voxyard.trainer.report import Report
+    from voxyard.trainer.synthesis import SynthesizedFile
+
+
+def train(config: TrainConfig) -> Report:
+    """Trains as `config` says and reports; one run a process, since TensorFlow's devices are set once.
+
+    Raises TrainerError, CorpusError or HostError with what was found, what was expected and what to do.
+    """
+    config = choose_strategy(apply_auto_settings(config))
+    corpora = open_corpora(config)
+    devices = prepare(config)
+    with checkpoints.exclusive(config.training.checkpoint_dir):
+        return open_run(config, devices=devices, corpora=corpora).execute()
+
+
+def open_run(config: TrainConfig, *, devices: Devices | None = None, corpora: Corpora | None = None) -> Run:
+    """The run of `config` with its model built and its newest checkpoint restored, ready to be executed.
+
+    Opens the corpora and sets TensorFlow's devices up, in this order, unless they are given. `strategy` auto and
+    `auto` must be resolved. Raises TrainerError, CorpusError or HostError.
+    """
+    corpora = open_corpora(config) if corpora is None else corpora
+    devices = prepare(config) if devices is None else devices  # before anything else touches TensorFlow
+    from voxyard.trainer.loop import Run
+
+    return Run(config, devices, corpora)
+
+
+def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None = None) -> SynthesizedFile:
+    """Speaks `text` with the model of a checkpoint into the WAV file `out` (see voxyard.trainer.synthesis)."""
+    import_tensorflow()
+    from voxyard.trainer import synthesis
+
+    return synthesis.synthesize(checkpoint, text, out, mel)
+
+
+def prepare_features(config: TrainConfig) -> Callable[[Example], Mapping[str, Any]]:
+    """The features of one clip as the data device computes them, for `corpus prepare --features`."""
+    import_tensorflow()
+    from voxyard.trainer.synthesis import features_of_clip
+
+    return features_of_clip(config)
+
+
+def describe() -> str:
+    """The table of model sizes: parameters and memory."""
+    from voxyard.trainer.model import sizes
+
+    return sizes.describe()
