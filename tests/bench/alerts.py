@@ -217,7 +217,7 @@ def _hour_of_the_day(host: SimulatedHost) -> None:
     queued = host.dice.randint(5, 400) if day and host.now % (2 * HOUR) < 5400 else 0
     speak(host, queued)
     if _at(hour, 11.0) and host.pool is not None:
-        host.pool.metrics.trouble("2", "out of memory")
+        host.pool.metrics.failure("2", "out of memory")
     if _at(hour, 13.0):
         host.gpus[7].ecc_corrected += 3
     host.gpus[MODEL].temperature = 62 + 18 * host.gpus[MODEL].utilization

@@ -31,9 +31,9 @@ from voxyard.bark.config import BarkConfig
 from voxyard.bark.pipeline import step_refilled
 from voxyard.corpus import demo
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.pool import Pool
-from voxyard.speech.pool.worker import Intake
+from voxyard.speech.pool.worker import PoolChunkSource
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import SAMPLE_RATE, Request
 
@@ -95,7 +95,7 @@ class SimulatedRows:
 def bark(actual: Sequence[float]) -> SimulatedEngine:
     """Bark's causal stages with chunks of these seconds; alone, a chunk takes its own seconds."""
 
-    def speak(source: Intake, rows: int) -> Iterator[Spell | None]:
+    def speak(source: PoolChunkSource, rows: int) -> Iterator[Spell | None]:
         clock = [0.0]
         first = SimulatedRows(rows, lambda work: actual[work.chunk] * SEMANTIC, BarkConfig().check_every, clock)
         second = SimulatedRows(rows, lambda work: actual[work.chunk] * COARSE, WINDOW, clock)
@@ -145,7 +145,7 @@ def overhead(seconds: float, count: int) -> dict[str, float]:
     requests = [Request(number, text) for number in range(count)]
     engine = TonesEngine(settings)
     pooled, direct = [], []
-    with Pool(EngineSpec("engines:tones", settings), [Device("cpu0")], limits=Limits(batch=1)) as pool:
+    with Pool(EngineSpec("engines:tones", settings), [Device("cpu0")], limits=PoolLimits(max_chunks=1)) as pool:
         list(pool.submit(requests[:2]).results())  # the worker has started
         for _ in range(ROUNDS):
             begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Summary of a model directory for an operator: usable or not, its size, the memory that it takes."""
+"""Report on a model directory: usable or not, size, memory of a worker."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Memory of a worker with weights of one precision, in MiB; `need` is with one row and the reserve."""
+class WorkerMemory:
+    """WorkerMemory of a worker with weights of one precision, in MiB; `need` is with one row and the reserve."""
 
     precision: str
     weights: int
@@ -33,8 +33,8 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Survey:
-    """Contents of a directory. Where it is not usable, only what could be read is given."""
+class ModelReport:
+    """Report on a model directory; of an unusable one only the problems."""
 
     directory: str
     problems: tuple[str, ...]
@@ -46,19 +46,19 @@ class Survey:
     pickled: bool = False
     random_weights: bool = False
     tokens: int | None = None  # word pieces of the tokenizer
-    memory: tuple[Memory, ...] = ()
+    memory: tuple[WorkerMemory, ...] = ()
 
     @property
     def usable(self) -> bool:
-        """True where Bark can speak with it."""
+        """True where the engine can load it."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """As plain values for JSON."""
         return {"usable": self.usable, **asdict(self)}
 
     def render(self) -> str:
-        """A table for people."""
+        """As a table for people."""
         if not self.usable:
             return "\n".join((f"{self.directory} is no usable Bark model:", *(f"  {each}" for each in self.problems)))
         lines = [
@@ -86,26 +86,26 @@ class _Tensor:
 
     @property
     def is_parameter(self) -> bool:
-        """No mask, no running sum, and none of the fine stage's heads: they are its embeddings once more."""
+        """False for masks, running sums and the fine stage's heads, which are its embeddings once more."""
         extra = self.name.startswith("fine_acoustics.lm_heads.") or ".codebook." in self.name
         return "float" in self.kind and not extra
 
 
-def survey(directory: Path) -> Survey:
-    """Look at a directory. Reads headers of safetensors; of pickles the tensors' descriptions, and runs nothing."""
+def inspect_model(directory: Path) -> ModelReport:
+    """Inspect a directory: reads headers of safetensors, and the tensors' descriptions of pickles; runs no code."""
     problems = checkpoint.check(directory)
     if problems:
-        return Survey(str(directory), problems)
+        return ModelReport(str(directory), problems)
     try:
         tokens = tokenizer.read(directory).get_vocab_size()
         tensors = [each for each in _tensors(directory) if each.is_parameter]
         stage, second = _stage(directory, "semantic_config"), _stage(directory, "coarse_acoustics_config")
     except BarkError as problem:
-        return Survey(str(directory), (str(problem),))
+        return ModelReport(str(directory), (str(problem),))
     layers, width = stage["num_layers"], stage["hidden_size"]
     codec = sum(each.numbers for each in tensors if each.name.startswith("codec_model."))
     parameters = sum(each.numbers for each in tensors)
-    return Survey(
+    return ModelReport(
         str(directory),
         (),
         size=SIZES.get((layers, width), "other"),
@@ -122,7 +122,7 @@ def survey(directory: Path) -> Survey:
 
 def _memory(
     parameters: int, codec: int, causal: tuple[dict[str, int], dict[str, int]], precision: str, element: int
-) -> Memory:
+) -> WorkerMemory:
     """The codec stays in float32 whatever the precision is."""
     stage = causal[0]
     width, block = stage["hidden_size"], stage["block_size"]
@@ -135,7 +135,7 @@ def _memory(
     )
     taken = footprint.weights + footprint.activations + footprint.row
     whole = (footprint.weights, footprint.activations, footprint.row, taken / (1 - RESERVE))
-    return Memory(precision, *(math.ceil(each / MIB) for each in whole))
+    return WorkerMemory(precision, *(math.ceil(each / MIB) for each in whole))
 
 
 def _stage(directory: Path, name: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The command that speaks a document through the pool: text in, a sound file out."""
+"""Command `voxyard speak`: a document through the worker pool into an audio file."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from voxyard.speech.audio.sound_file import SoundFile
     from voxyard.speech.pool.job import Progress
     from voxyard.speech.pool.pool import Pool
-    from voxyard.speech.synthesize import Narration
+    from voxyard.speech.synthesize import SynthesisResult
 
 log = logging.getLogger("voxyard.cli")
 
 EXTRA = "bark"
 FRONTEND = "voxyard.bark.frontend:frontend"
 PLAIN_LINE_SECONDS = 5.0
-MAX_CHARACTERS = 20_000_000  # of a document: some three weeks of speech
+MAX_CHARACTERS = 20_000_000  # of a document: about three weeks of speech
 
 
 class SpeakConfig(Section):
@@ -48,7 +48,7 @@ class SpeakConfig(Section):
 @click.command("speak", cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("file", type=PATH)
 @click.option(
-    "--out", type=PATH, required=True, metavar="FILE", help="Sound file: .wav, .mp3, .opus, .ogg, .flac, .aac or .pcm."
+    "--out", type=PATH, required=True, metavar="FILE", help="Audio file: .wav, .mp3, .opus, .ogg, .flac, .aac or .pcm."
 )
 @click.option(
     "--config",
@@ -60,10 +60,10 @@ class SpeakConfig(Section):
 @JSON
 @options(SpeakConfig)
 def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, as_json: bool) -> int:
-    """Speak a document on all GPUs: text in, a sound file out.
+    """Speak a document on all GPUs, into an audio file.
 
-    FILE is a text, PDF or Word file; - reads text from standard input. The sound is written in text order while later
-    chunks are still being spoken. Ctrl-C ends it in order and says what was written.
+    FILE is a text, PDF or Word file; - reads text from standard input. The audio is written in text order while later
+    chunks are still being spoken. Ctrl-C stops cleanly and reports what was written.
     """
     with answering("speak", extra=EXTRA, needs="torch"):
         settings = load(SpeakConfig, flags=flags, file=config).config
@@ -77,46 +77,46 @@ def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> in
     from voxyard.speech.frontend import open_frontend
     from voxyard.speech.open_pool import open_pool
     from voxyard.speech.script import prepare
-    from voxyard.speech.synthesize import Narration, narrate
+    from voxyard.speech.synthesize import SynthesisResult, synthesize
 
-    format_of(out)  # before anything expensive
+    format_of(out)  # fails before anything expensive
     frontend = open_frontend(FRONTEND, settings.bark.model_dump(mode="json"))
     text = _read(file)
-    asked = settings.speak
-    script = prepare(text, frontend, voice=asked.voice, seed=asked.seed, language=asked.language)
+    section = settings.speak
+    script = prepare(text, frontend, voice=section.voice, seed=section.seed, language=section.language)
     for note in frontend.notes:
         log.warning("%s", note)
-    narration = Narration(len(script.chunks))
+    result = SynthesisResult(len(script.chunks))
     with ExitStack() as stack:
-        registry = _metrics(stack, asked)
+        registry = _metrics(stack, section)
         pool = stack.enter_context(
             open_pool(frontend.engine, settings.speech, settings.bark.device, workload="bark", registry=registry)
         )
         workers = len(pool.workers())
         log.info(
-            "%d chunks, about %s of sound, %d %s",
-            narration.total,
+            "%d chunks, about %s of audio, %d %s",
+            result.total,
             _clock(script.estimated_seconds),
             workers,
             "worker" if workers == 1 else "workers",
         )
         sound = open_sound(out)
         try:
-            with _shown(narration, pool) as progress:
-                narrate(script, pool, sound.write, settings.speech.pauses(), narration, progress)
-            if narration.failures and asked.on_failure == "fail":
-                first = narration.failures[0]
-                more = f"; {len(narration.failures) - 1} more failed" if len(narration.failures) > 1 else ""
-                _left(narration, sound, f"{first}{more}; silence stands in its place", CHECK_FAILED)
+            with _progress_display(result, pool) as progress:
+                synthesize(script, pool, sound.write, settings.speech.pauses(), result, progress)
+            if result.failures and section.on_failure == "fail":
+                first = result.failures[0]
+                more = f"; {len(result.failures) - 1} more failed" if len(result.failures) > 1 else ""
+                _refuse_partial(result, sound, f"{first}{more}; replaced by silence", CHECK_FAILED)
             sound.commit()
         except KeyboardInterrupt:
-            _left(narration, sound, "interrupted", INTERRUPTED)
+            _refuse_partial(result, sound, "interrupted", INTERRUPTED)
         except (EncodeError, click.exceptions.Exit):
-            raise  # what is left has been said
+            raise  # already reported
         except BaseException:
-            log.error("voxyard speak: %s", _partial(narration, sound))
+            log.error("voxyard speak: %s", _partial(result, sound))
             raise
-    print(json.dumps({"out": str(out), **narration.to_json()}, indent=2) if as_json else _summary(out, narration))
+    print(json.dumps({"out": str(out), **result.to_json()}, indent=2) if as_json else _summary(out, result))
     return 0
 
 
@@ -128,33 +128,33 @@ def _read(file: Path) -> str:
     return extract_file(file, max_characters=MAX_CHARACTERS).text
 
 
-def _left(narration: Narration, sound: SoundFile, why: str, code: int) -> NoReturn:
-    refuse("speak", f"{why}\n{_partial(narration, sound)}", code)
+def _refuse_partial(result: SynthesisResult, sound: SoundFile, why: str, code: int) -> NoReturn:
+    refuse("speak", f"{why}\n{_partial(result, sound)}", code)
 
 
-def _partial(narration: Narration, sound: SoundFile) -> str:
-    """Close the unfinished file, and say what is in it."""
+def _partial(result: SynthesisResult, sound: SoundFile) -> str:
+    """Close the unfinished file; a message on its content."""
     kept = sound.abandon()
-    if not sound.samples:  # of the sound itself: an interrupt may come between a chunk and its count
+    if not sound.samples:  # an interrupt may come between a chunk and its count
         kept.unlink(missing_ok=True)
         return "nothing was written"
-    chunks = max(1, narration.chunks)
+    chunks = max(1, result.chunks)
     return (
-        f"{kept} holds the first {chunks} of {narration.total} chunks, {_clock(sound.seconds)}; "
-        "the same command with the same --seed speaks all of it again"
+        f"{kept} holds the first {chunks} of {result.total} chunks, {_clock(sound.seconds)}; "
+        "the same command with the same --seed speaks the whole document again"
     )
 
 
-def _metrics(stack: ExitStack, asked: SpeakSection) -> CollectorRegistry | None:
-    if not asked.metrics_port:
+def _metrics(stack: ExitStack, section: SpeakSection) -> CollectorRegistry | None:
+    if not section.metrics_port:
         return None
     from voxyard.telemetry.server import serve
     from voxyard.telemetry.workloads import Registry
 
     registry = Registry()
-    server = serve(registry, asked.metrics_host, asked.metrics_port)
+    server = serve(registry, section.metrics_host, section.metrics_port)
     stack.callback(server.close)
-    log.info("Metrics on http://%s:%d/metrics", asked.metrics_host, server.port)
+    log.info("Metrics on http://%s:%d/metrics", section.metrics_host, server.port)
     return registry
 
 
@@ -173,64 +173,64 @@ def _terminable() -> Iterator[None]:
 
 
 @contextmanager
-def _shown(narration: Narration, pool: Pool) -> Iterator[Callable[[Progress], None]]:
-    """A bar on a terminal, else a line every few seconds."""
+def _progress_display(result: SynthesisResult, pool: Pool) -> Iterator[Callable[[Progress], None]]:
+    """Progress bar on a terminal, else a log line every few seconds."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    began = told = time.monotonic()
+    began = logged = time.monotonic()
     with Bar(
         TextColumn("speaking"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rest]}"),
+        TextColumn("{task.fields[status]}"),
         console=console,
         disable=not console.is_terminal,
     ) as bar:
-        task = bar.add_task("speaking", total=narration.total, rest="the workers load their model")
+        task = bar.add_task("speaking", total=result.total, status="the workers load their model")
 
         def show(progress: Progress) -> None:
-            nonlocal told
+            nonlocal logged
             waiting = pool.waiting
-            rest = f"waiting for {waiting}" if waiting else _rest(progress, time.monotonic() - began)
-            bar.update(task, completed=progress.done, rest=rest)
-            if not console.is_terminal and time.monotonic() - told >= PLAIN_LINE_SECONDS:
-                told = time.monotonic()
-                log.info("%d of %d chunks, %s", progress.done, progress.total, rest)
+            status = f"waiting for {waiting}" if waiting else _status(progress, time.monotonic() - began)
+            bar.update(task, completed=progress.done, status=status)
+            if not console.is_terminal and time.monotonic() - logged >= PLAIN_LINE_SECONDS:
+                logged = time.monotonic()
+                log.info("%d of %d chunks, %s", progress.done, progress.total, status)
 
         yield show
 
 
-def _rest(progress: Progress, seconds: float) -> str:
+def _status(progress: Progress, seconds: float) -> str:
     if not progress.done:
         return "the workers load their model"
     factor = f"real-time factor {seconds / progress.audio_seconds:.2f}, " if progress.audio_seconds else ""
     left = seconds * (1 - progress.share) / progress.share if progress.share else 0.0
-    return f"{_clock(progress.audio_seconds)} of sound, {factor}{_clock(left)} left"
+    return f"{_clock(progress.audio_seconds)} of audio, {factor}{_clock(left)} left"
 
 
-def _summary(out: Path, narration: Narration) -> str:
-    factor = narration.real_time_factor
+def _summary(out: Path, result: SynthesisResult) -> str:
+    factor = result.real_time_factor
     lines = [
-        f"{out}: {narration.chunks} chunks, {_clock(narration.audio_seconds)} of sound in {_clock(narration.seconds)}"
+        f"{out}: {result.chunks} chunks, {_clock(result.audio_seconds)} of audio in {_clock(result.seconds)}"
         + (f", real-time factor {factor:.2f}" if factor is not None else "")
     ]
-    lines += [f"silence instead: {failure}" for failure in narration.failures]
-    if narration.reduced:
+    lines += [f"replaced by silence: {failure}" for failure in result.failures]
+    if result.reduced:
         lines.append(
-            f"{narration.reduced} chunks were spoken in smaller batches, as memory ran out: another run may differ "
-            "in its last digits; a smaller --batch-size avoids that"
+            f"{result.reduced} chunks were spoken in smaller batches after out-of-memory errors: another run's audio "
+            "may differ slightly; a smaller --batch-size avoids that"
         )
-    if narration.objections:
-        found = ", ".join(f"{fault}: {count}" for fault, count in sorted(narration.objections.items()))
-        lines.append(f"chunks that sound wrong ({found})")
+    if result.faults:
+        found = ", ".join(f"{fault}: {count}" for fault, count in sorted(result.faults.items()))
+        lines.append(f"chunks with quality faults ({found})")
     return "\n".join(lines)
 
 
 def _clock(seconds: float) -> str:
-    """As a person says it: 9.4 s, 3:07 min, 1:02:09 h."""
+    """Human-readable duration: 9.4 s, 3:07 min, 1:02:09 h."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""The command that lists Bark's voices."""
+"""Command `voxyard voices`: names and languages of Bark's presets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from voxyard.cli.base import CONTEXT, JSON, WRONG_USE, answering, refuse
 @click.option("--language", metavar="CODE", help="Only the voices of one language, such as en or de.")
 @JSON
 def voices(language: str | None, as_json: bool) -> None:
-    """List the voices that Bark has by name; a voice file (.npz) of one's own is named by its path.
+    """List Bark's voice presets; a voice file (.npz) of your own is named by its path.
 
-    With --json: {"voices": [{"name", "language"}, …]}; the language is null where the name does not say.
+    With --json: {"voices": [{"name", "language"}, …]}; the language is null where the name does not contain one.
     """
     with answering("voices", extra="bark"):
         from voxyard.bark import voices as presets
@@ -23,7 +23,7 @@ def voices(language: str | None, as_json: bool) -> None:
         code = language and language.strip().lower()
         if code and code not in presets.LANGUAGES:
             known = ", ".join(presets.LANGUAGES)
-            refuse("voices", f"Bark speaks no language {language!r}; it has voices in {known}", WRONG_USE)
+            refuse("voices", f"Bark has no voices for the language {language!r}, expected one of {known}", WRONG_USE)
         listed = [(name, presets.language(name)) for name in presets.names()]
     chosen = [(name, spoken) for name, spoken in listed if not code or spoken == code]
     if as_json:

@@ -35,7 +35,7 @@ class Work:
     @property
     def drained(self) -> bool:
         """True where the documents' chunks that were with a worker have come back."""
-        return self._drain is not None and self._drain.over
+        return self._drain is not None and self._drain.finished
 
     def awaited(self) -> str:
         """The chunks that are waited for, in words; empty where there are none."""
@@ -45,5 +45,5 @@ class Work:
         return ", ".join(
             f"{each.chunks} {'chunk' if each.chunks == 1 else 'chunks'} of worker {each.device} "
             f"(in work for {now - each.since:.0f} s)"
-            for each in self._drain.awaited
+            for each in self._drain.pending
         )

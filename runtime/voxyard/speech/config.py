@@ -5,7 +5,7 @@ from __future__ import annotations
 from voxyard.settings import Section, setting
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.pool.job import OnFailure
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 
 DEFAULT_WORKERS = 4
 
@@ -60,13 +60,13 @@ class SpeechSection(Section):
     sentence_pause: float = setting(0.25, "Silence between two sentences.", unit="s", ge=0, le=10)
     paragraph_pause: float = setting(0.6, "Silence between two paragraphs.", unit="s", ge=0, le=10)
 
-    def limits(self) -> Limits:
+    def limits(self) -> PoolLimits:
         """The scheduler's numbers."""
-        return Limits(
-            batch=None if self.enable_parallel_tts else 1,
-            chunk_seconds=self.chunk_timeout,
-            start_seconds=self.start_timeout,
-            silent_seconds=self.heartbeat_timeout,
+        return PoolLimits(
+            max_chunks=None if self.enable_parallel_tts else 1,
+            chunk_timeout=self.chunk_timeout,
+            start_timeout=self.start_timeout,
+            heartbeat_timeout=self.heartbeat_timeout,
         )
 
     def pauses(self) -> Pauses:

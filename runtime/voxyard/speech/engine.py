@@ -22,34 +22,33 @@ class Ready:
 
 
 class ChunkSource(Protocol):
-    """An engine's supply: it takes a next chunk whenever it has room for one."""
+    """Supply of chunks: the engine takes one whenever a row is free."""
 
     def take(self, room: int, *, wait: bool) -> Sequence[Request]:
-        """Up to `room` chunks that are there now; with `wait` at least one, or none as no more will come."""
+        """Up to `room` chunks that are there now; with `wait` at least one, or none when no more will come."""
 
 
 Answer = tuple[Request, Result | Unspeakable]
 
 
 class Engine(Protocol):
-    """Speaks chunks in one process; knows the model and no process.
+    """Speaks chunks in one process; knows the model and nothing of processes.
 
-    What it raises fails all that it has in hand, and the worker goes on, with two exceptions: MemoryError means that
-    the device has no room for so many rows, and EngineLostError or an error of CUDA that only a new process can get
-    over ends the process.
+    An exception fails all chunks that it has, and the worker continues, with two exceptions: after MemoryError the
+    worker continues with fewer rows, and EngineLostError or a CUDA error that is fatal for the process ends the worker.
     """
 
     def prepare(self) -> Ready:
         """Load the model and make room for a batch."""
 
     def speak(self, source: ChunkSource) -> Iterator[Answer]:
-        """An answer for every chunk of the source, each as soon as it is done, until no more come."""
+        """Answer every chunk of the source as soon as it is done, until no more come."""
 
     def shrink(self, rows: int) -> None:
-        """Use the memory of batches of so many rows from here on: the device had no room for more."""
+        """Use the memory of batches of so many rows from here on: the device has no memory for more."""
 
     def close(self) -> None:
-        """Give everything back; the process ends."""
+        """Free everything; the process ends."""
 
 
 class EngineLostError(Exception):
@@ -80,7 +79,7 @@ class EngineSpec:
 
 
 def is_lost(error: BaseException) -> bool:
-    """True where only a new process gets over the error: most errors of CUDA stick to the process's context."""
+    """True where the error is fatal for the process: most CUDA errors corrupt its context."""
     if isinstance(error, EngineLostError):
         return True
     kinds = {kind.__name__ for kind in type(error).__mro__}

@@ -1,4 +1,4 @@
-"""Engine front end, without its model: how it reads text, which voices it has, what to load in a worker."""
+"""Engine front end in the parent process, without the model: token counts, voices, and the engine to load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Frontend(Protocol):
 
     @property
     def max_seconds(self) -> float:
-        """Longest sound that the engine makes in one go, with room for an estimate that is too low."""
+        """Longest audio of one chunk, with a margin for estimates that are too low."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -51,7 +51,7 @@ class Frontend(Protocol):
 
 
 def open_frontend(factory: str, settings: Mapping[str, object]) -> Frontend:
-    """The front of the engine that a setting names as `package.module:factory`.
+    """The front end of the engine that a setting names as `package.module:factory`.
 
     Raises:
         SpeechError: there is no such module or factory.

@@ -11,7 +11,7 @@ from voxyard.host import Gpu
 from voxyard.host.nvml import every_gpu
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.placement import Refusal, admission, devices
+from voxyard.speech.placement import Refusal, admission, choose_devices
 from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
@@ -33,15 +33,15 @@ def open_pool(
 ) -> Iterator[Pool]:
     """The pool of this host on `device` (cpu, cuda or auto); its workers end with the block.
 
-    With a registry it tells its metrics there as `voxyard_<workload>_*`, and which GPUs it holds: each from its first
-    worker on. `warm` workers are kept with the model loaded though there is no work.
+    With a registry it exports metrics `voxyard_<workload>_*` there, and the GPUs that it uses, each from its first
+    worker on. `warm` workers keep the model loaded even without work.
 
     Raises:
         SpeechError: no device can ever take a worker.
         HostError: the GPUs cannot be read.
     """
-    chosen = devices(device, gpus, section)
-    limits = replace(section.limits(), warm=min(warm, len(chosen)))
+    chosen = choose_devices(device, gpus, section)
+    limits = replace(section.limits(), warm_workers=min(warm, len(chosen)))
     admit = admission(gpus, section)
     with _observed(workload, chosen, gpus, registry) as (observer, claim):
 
@@ -62,7 +62,7 @@ def open_pool(
 def _observed(
     workload: str, chosen: Sequence[Device], gpus: Callable[[], Sequence[Gpu]], registry: CollectorRegistry | None
 ) -> Iterator[tuple[PoolObserver, Callable[[Device], None]]]:
-    """Observer of the pool, and the function that is told which device it holds."""
+    """Observer of the pool, and a function that records a device as used by it."""
     if registry is None:
         yield PoolObserver(), lambda _: None
         return

@@ -1,4 +1,4 @@
-"""Worker placement: usable GPUs with room for one, no more than the settings allow."""
+"""Worker placement: GPUs with the memory for a worker, up to the configured number."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.worker_process import Device
 
-Cause = Literal["memory", "fault", "missing", "driver"]
+RefusalCause = Literal["memory", "fault", "missing", "driver"]
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Reason why a GPU cannot take a worker yet, for a metric and in words that name the GPU."""
+    """Reason why a GPU cannot take a worker yet: cause for a metric, message for people."""
 
-    cause: Cause
-    sentence: str
+    cause: RefusalCause
+    message: str
 
 
-def devices(wanted: str, gpus: Callable[[], Sequence[Gpu]], section: SpeechSection) -> tuple[Device, ...]:
+def choose_devices(wanted: str, gpus: Callable[[], Sequence[Gpu]], section: SpeechSection) -> tuple[Device, ...]:
     """The devices for `--device`: cpu, cuda, or auto, which takes the GPUs of a host that has any.
 
-    On CPUs there are as many workers as the user asks for; without a word of the user's no more than cores.
+    On CPUs there are as many workers as the user asks for; by default no more than cores.
 
     Raises:
         SpeechError: no GPU can take a worker.
@@ -52,18 +52,18 @@ def gpu_devices(gpus: Sequence[Gpu], section: SpeechSection) -> tuple[Device, ..
     if not gpus:
         raise SpeechError("no GPU can take a worker: there is no GPU; take --device cpu")
     needed = section.worker_memory_mib
-    refusals = {gpu.index: _never(gpu, needed) for gpu in gpus}
+    refusals = {gpu.index: _permanent_refusal(gpu, needed) for gpu in gpus}
     usable = [gpu for gpu in gpus if refusals[gpu.index] is None]
     if not usable:
         found = "; ".join(f"GPU {index}: {why}" for index, why in refusals.items())
         raise SpeechError(f"no GPU can take a worker: {found}; lower --worker-memory, or take --device cpu")
     usable.sort(key=lambda gpu: refusal(gpu, needed) is not None)
-    return tuple(Device(f"{gpu.index}", gpu.uuid or str(gpu.index)) for gpu in usable[: _most(section)])
+    return tuple(Device(f"{gpu.index}", gpu.uuid or str(gpu.index)) for gpu in usable[: _max_workers(section)])
 
 
 def cpu_devices(section: SpeechSection) -> tuple[Device, ...]:
     """A device without a GPU for each worker that the settings ask for."""
-    return tuple(Device(f"cpu{number}") for number in range(_most(section)))
+    return tuple(Device(f"cpu{number}") for number in range(_max_workers(section)))
 
 
 def refusal(gpu: Gpu, needed_mib: int, holders: Callable[[int], Sequence[Process]] = lambda _: ()) -> Refusal | None:
@@ -106,7 +106,7 @@ def admission(
     return admit
 
 
-def _never(gpu: Gpu, needed_mib: int) -> str | None:
+def _permanent_refusal(gpu: Gpu, needed_mib: int) -> str | None:
     """Reason why a GPU can never take a worker; None where it can."""
     if gpu.problem is not None:
         return gpu.problem
@@ -115,5 +115,5 @@ def _never(gpu: Gpu, needed_mib: int) -> str | None:
     return None
 
 
-def _most(section: SpeechSection) -> int:
+def _max_workers(section: SpeechSection) -> int:
     return section.max_parallel_tts_workers if section.enable_parallel_tts else 1

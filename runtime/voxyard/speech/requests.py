@@ -1,4 +1,4 @@
-"""Requests to an engine and its results: the pool knows nothing else of speech."""
+"""Requests to an engine and its results; the pool knows nothing else of speech."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Boundary = Literal["clause", "sentence", "paragraph"]  # what ends with a chunk:
 class Request:
     """One chunk to speak.
 
-    The same numbers give the same sound, so a chunk that runs again because its worker died keeps all of them;
-    `attempt` counts tries for quality, which are the engine's. `seconds` is an estimate of the sound's length.
+    Equal requests give equal audio, so a chunk that runs again because its worker died keeps all fields; `attempt`
+    counts the engine's attempts for quality. `seconds` is an estimate of the audio's length.
     """
 
     chunk: int
@@ -40,16 +40,16 @@ class Result:
     chunk: int
     audio: Audio
     sample_rate: int = SAMPLE_RATE
-    facts: Mapping[str, object] = field(default_factory=dict)  # what the engine has to say of it
+    facts: Mapping[str, object] = field(default_factory=dict)  # measurements by the engine
 
     @property
     def seconds(self) -> float:
-        """Length of the sound."""
+        """Duration of the audio."""
         return len(self.audio) / self.sample_rate
 
 
 @dataclass(frozen=True)
 class Unspeakable:
-    """One chunk that cannot be spoken, while its mates can."""
+    """One chunk that cannot be spoken, while others of its batch can."""
 
     reason: str

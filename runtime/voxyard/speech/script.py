@@ -1,4 +1,4 @@
-"""A document made ready to be spoken: its chunks, and what the pool is asked for."""
+"""Script of a document: its chunks, and the requests to the pool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Script:
 
     @property
     def estimated_seconds(self) -> float:
-        """Length of the sound, as the text lets expect."""
+        """Estimated duration of the audio."""
         return sum(chunk.estimated_seconds for chunk in self.chunks)
 
 
@@ -42,9 +42,8 @@ def prepare(text: str, frontend: Frontend, *, voice: str | None, seed: int, lang
         max_seconds=frontend.max_seconds,
         language=language or frontend.language(voice),
     )
-    spoken = (
-        chunk for chunk in chunks if chunk.tokens
-    )  # signs without a token, as a lone zero-width space, are silent
+    # characters without a token, as a lone zero-width space, are silent
+    spoken = (chunk for chunk in chunks if chunk.tokens)
     chunks = tuple(replace(chunk, index=index) for index, chunk in enumerate(spoken))
     if not chunks:
         raise SpeechError("there is nothing to say: the text is empty or blank")

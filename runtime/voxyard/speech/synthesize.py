@@ -18,21 +18,21 @@ from voxyard.speech.script import Script
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio
 
-LOOK = 0.5  # seconds between two reports of the progress
-IN_ORDER = 600.0  # seconds of sound from which on chunks are spoken in text order: what waits for its turn is in memory
+PROGRESS_SECONDS = 0.5  # between two progress reports
+IN_ORDER_SECONDS = 600.0  # longer texts are spoken in text order: audio that waits for its turn is kept in memory
 
 
 @dataclass
-class Narration:
-    """State of a narration; filled while `narrate` runs, so that an interrupt can report it."""
+class SynthesisResult:
+    """Result of a synthesis; filled while `synthesize` runs, so that an interrupt can report it."""
 
     total: int
-    chunks: int = 0  # joined and handed on
+    chunks: int = 0  # joined and written
     audio_seconds: float = 0.0  # with the pauses
     seconds: float = 0.0  # since it began
-    failures: list[ChunkFailedError] = field(default_factory=list)  # silence stands in their places
-    reduced: int = 0  # chunks of batches that an out-of-memory error had made smaller
-    objections: dict[str, int] = field(default_factory=dict)  # what the engine's quality gate could not mend
+    failures: list[ChunkFailedError] = field(default_factory=list)  # of chunks replaced by silence
+    reduced: int = 0  # chunks spoken in batches that an out-of-memory error had made smaller
+    faults: dict[str, int] = field(default_factory=dict)  # of the engine's quality check, after its retries
 
     @property
     def real_time_factor(self) -> float | None:
@@ -40,7 +40,7 @@ class Narration:
         return self.seconds / self.audio_seconds if self.audio_seconds else None
 
     def to_json(self) -> dict[str, Any]:
-        """For a program to read."""
+        """As plain values for JSON."""
         return {
             "chunks": self.chunks,
             "total_chunks": self.total,
@@ -49,72 +49,72 @@ class Narration:
             "real_time_factor": self.real_time_factor,
             "failed": [{"index": each.index, "text": each.text, "reason": each.reason} for each in self.failures],
             "reduced_batches": self.reduced > 0,
-            "quality": self.objections,
+            "quality": self.faults,
         }
 
 
-def narrate(
+def synthesize(
     script: Script,
     pool: Pool,
     write: Callable[[Audio], None],
     pauses: Pauses,
-    narration: Narration,
+    result: SynthesisResult,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> None:
-    """Speak the script and hand its sound on piece by piece; `narration` tells at any moment how far it is.
+    """Speak the script and write its audio piece by piece; `result` holds the state at any moment.
 
-    A chunk that fails becomes silence of its length and is named in `narration.failures`; whether that is good
-    enough is the caller's to say. What `write` raises ends the job.
+    A chunk that fails becomes silence of its estimated length and is listed in `result.failures`: the caller decides
+    if that is acceptable. An exception of `write` ends the job.
 
     Raises:
         JobEndedError: the pool has ended.
     """
     began = time.monotonic()
-    job = pool.submit(script.requests, listening=script.estimated_seconds > IN_ORDER, on_failure="silence")
+    job = pool.submit(script.requests, listening=script.estimated_seconds > IN_ORDER_SECONDS, on_failure="silence")
     endings = [chunk.ending for chunk in script.chunks]
 
     def spoken() -> Iterator[tuple[Result, Boundary]]:
         for outcome in job.outcomes():
             if outcome.result is None:
-                raise outcome.failure or RuntimeError(f"chunk {outcome.index} has neither sound nor failure")
-            _note(narration, outcome)
+                raise outcome.failure or RuntimeError(f"chunk {outcome.index} has neither audio nor failure")
+            _add(result, outcome)
             yield outcome.result, endings[outcome.index]
 
     try:
-        with _watching(job, progress):
+        with _progress_reports(job, progress):
             for piece in join(spoken(), pauses):
                 write(piece.audio)
-                narration.chunks += 1
-                narration.audio_seconds += len(piece.audio) / piece.sample_rate
-                narration.seconds = time.monotonic() - began
+                result.chunks += 1
+                result.audio_seconds += len(piece.audio) / piece.sample_rate
+                result.seconds = time.monotonic() - began
     finally:
-        narration.seconds = time.monotonic() - began
+        result.seconds = time.monotonic() - began
         job.cancel()
 
 
-def _note(narration: Narration, outcome: Outcome) -> None:
+def _add(result: SynthesisResult, outcome: Outcome) -> None:
     if outcome.failure is not None:
-        narration.failures.append(outcome.failure)
-    narration.reduced += outcome.reduced
+        result.failures.append(outcome.failure)
+    result.reduced += outcome.reduced
     faults = outcome.result.facts.get("faults", ()) if outcome.result is not None else ()
     for fault in faults if isinstance(faults, (list, tuple)) else ():
-        narration.objections[fault] = narration.objections.get(fault, 0) + 1
+        result.faults[fault] = result.faults.get(fault, 0) + 1
 
 
 @contextmanager
-def _watching(job: Job, progress: Callable[[Progress], None]) -> Iterator[None]:
-    """Reports how far the job is, also while its first chunk is still being spoken."""
-    over = threading.Event()
+def _progress_reports(job: Job, progress: Callable[[Progress], None]) -> Iterator[None]:
+    """Report the job's progress, also while its first chunk is still being spoken."""
+    stopped = threading.Event()
 
-    def look() -> None:
-        while not over.wait(LOOK):
+    def report() -> None:
+        while not stopped.wait(PROGRESS_SECONDS):
             progress(job.progress)
 
-    thread = threading.Thread(target=look, name="progress", daemon=True)
+    thread = threading.Thread(target=report, name="progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        stopped.set()
         thread.join()
         progress(job.progress)

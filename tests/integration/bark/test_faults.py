@@ -20,7 +20,7 @@ from voxyard.bark.weights import tiny
 from voxyard.bark.weights.tokenizer import read
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import ChunkFailedError, Outcome
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
@@ -28,7 +28,7 @@ from voxyard.speech.requests import Request
 COUNT, SEED, BROKEN_WORD = 12, 7, "with"
 CHUNKS = [Request(number, f"Is it number {number}? " * (1 + number % 3), seed=SEED) for number in range(COUNT)]
 RESTLESS_CHUNKS = [dataclasses.replace(each, seed=RESTLESS) for each in CHUNKS]
-QUICK = Limits(back_off=0.01, back_off_most=0.05, silent_seconds=6.0)
+QUICK = PoolLimits(backoff=0.01, max_backoff=0.05, heartbeat_timeout=6.0)
 
 
 def damage(model: Path, name: str, row: int | None = None) -> None:
@@ -59,7 +59,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pool_of(model: Path, orders: Path, workers: int) -> Pool:
     named = {"model": str(model), "device": "cpu", "batch_size": 2, "quality": "retry", "orders": str(orders)}
     devices = [Device(f"cpu{number}") for number in range(workers)]
-    return Pool(EngineSpec("bark_faults:create", named), devices, limits=QUICK, beat=0.2)
+    return Pool(EngineSpec("bark_faults:create", named), devices, limits=QUICK, heartbeat_seconds=0.2)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
 from voxyard.bark.config import BarkConfig
-from voxyard.bark.inspect import survey
+from voxyard.bark.inspect import inspect_model
 from voxyard.bark.stages import footprint
 from voxyard.bark.weights.checkpoint import BarkCheckpoint, check, load
 from voxyard.cli.weights import weights
@@ -58,7 +58,7 @@ def test_the_memory_is_what_the_engine_will_count(tiny_model: Path, precision: s
     loaded = load(tiny_model, precision=precision)  # type: ignore[arg-type]
     counted = footprint(loaded, BarkConfig(model=tiny_model, batch_size=1))
 
-    (said,) = (each for each in survey(tiny_model).memory if each.precision == precision)
+    (said,) = (each for each in inspect_model(tiny_model).memory if each.precision == precision)
 
     bytes_ = counted.weights, counted.activations, counted.row
     assert (said.weights, said.activations, said.row) == tuple(-(-each // MIB) for each in bytes_)
@@ -69,7 +69,7 @@ def test_pickled_weights_count_as_many_parameters(tiny_model: Path, tmp_path: Pa
     torch.save(load_file(copy / "model.safetensors"), copy / "pytorch_model.bin")
     (copy / "model.safetensors").unlink()
 
-    found, before = survey(copy), survey(tiny_model)
+    found, before = inspect_model(copy), inspect_model(tiny_model)
 
     assert found.pickled
     assert (found.parameters, found.precision) == (before.parameters, before.precision)
@@ -84,7 +84,7 @@ def test_the_published_sizes_are_known(tiny_model: Path, tmp_path: Path, shape: 
     config["semantic_config"] |= dict(zip(("num_layers", "hidden_size"), shape, strict=True))
     (copy / "config.json").write_text(json.dumps(config))
 
-    assert survey(copy).size == size
+    assert inspect_model(copy).size == size
 
 
 def test_check_names_all_that_is_missing_and_ends_with_1(tiny_model: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import ChunkFailedError
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request, Result
@@ -26,7 +26,7 @@ def engine(tiny_model: Path) -> EngineSpec:
 
 
 def pool(engine: EngineSpec, workers: int) -> Pool:
-    return Pool(engine, [Device(f"cpu{number}") for number in range(workers)], limits=Limits(back_off=0.01))
+    return Pool(engine, [Device(f"cpu{number}") for number in range(workers)], limits=PoolLimits(backoff=0.01))
 
 
 def sounds(results: Iterable[Result]) -> list[bytes]:
@@ -65,7 +65,9 @@ def test_a_worker_killed_in_mid_batch_changes_no_byte(engine: EngineSpec, expect
 def test_a_worker_with_a_gpu_that_torch_does_not_see_speaks_nothing_and_says_why(tiny_model: Path) -> None:
     as_shipped = EngineSpec("voxyard.bark.engine:create", {"model": str(tiny_model)})
 
-    with Pool(as_shipped, [Device("0", "GPU-that-torch-does-not-see")], limits=Limits(starts=1)) as speaking:
+    with Pool(
+        as_shipped, [Device("0", "GPU-that-torch-does-not-see")], limits=PoolLimits(max_failed_starts=1)
+    ) as speaking:
         job = speaking.submit([Request(0, "Good morning.")])
         assert job.wait(120)
         with pytest.raises(ChunkFailedError) as failed:

@@ -67,8 +67,8 @@ class FaultyHost:
         """Chunks that failed on every worker."""
         assert self._host.pool is not None
         for _ in range(GIVEN_UP):
-            self._host.pool.metrics.gave_up("timeout", silence=False)
-            self._host.pool.metrics.trouble("2", "timeout")
+            self._host.pool.metrics.chunk_failed("timeout", silence=False)
+            self._host.pool.metrics.failure("2", "timeout")
 
     def stall(self) -> None:
         """The run makes no step any more, and its last loss was not a number."""

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from voxyard.host import Gpu
 from voxyard.host.readings import DeviceMemory, Reading
 from voxyard.speech.pool.metrics import PoolMetrics
-from voxyard.speech.pool.scheduler import Census
+from voxyard.speech.pool.scheduler import PoolStats
 from voxyard.telemetry import workloads
 from voxyard.telemetry.configuration import ExpectedConfigurations, ExpectedWorkloads
 from voxyard.telemetry.gpu_collector import GpuCollector
@@ -127,8 +127,8 @@ class SimulatedPool:
             chunks = max(1, round(seconds / self.chunk_seconds * dice.uniform(0.8, 1.2)))
             self.metrics.worked(gpu, self.chunk_seconds * chunks)
             for _ in range(chunks):
-                self.metrics.spoken(gpu, 8.0, self.chunk_seconds)
-        self.metrics.census(Census(len(self.gpus), self.running, busy, self.waiting, busy))
+                self.metrics.chunk_spoken(gpu, 8.0, self.chunk_seconds)
+        self.metrics.stats(PoolStats(len(self.gpus), self.running, busy, self.waiting, busy))
 
 
 class SimulatedHost:

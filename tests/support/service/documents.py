@@ -119,7 +119,7 @@ class ThreadPool:
                 self.going.wait()
                 if job.number in self.cancelled or self.ended is not None:
                     break
-                job.put(self._outcome(job, index))
+                job.add(self._outcome(job, index))
 
     def _outcome(self, job: Job, index: int) -> Outcome:
         request = job.requests[index]

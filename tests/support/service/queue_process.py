@@ -18,7 +18,7 @@ from voxyard.service.documents.queue import Desk
 from voxyard.service.documents.store import Store
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 
@@ -30,7 +30,7 @@ def main(data: Path, marks: Path, documents: int, chunks: int) -> None:
     store = Store(data / "store.sqlite")
     shelf = Shelf(data / "audio", quota=2**30)
     engine = EngineSpec("documents:marking", {"marks": str(marks), "rows": ROWS, "samples": SAMPLES, "seconds": 0.04})
-    with Pool(engine, [Device(f"cpu {number}") for number in range(WORKERS)], limits=Limits(back_off=0.01)) as pool:
+    with Pool(engine, [Device(f"cpu {number}") for number in range(WORKERS)], limits=PoolLimits(backoff=0.01)) as pool:
         desk = Desk(store, shelf, pool, ServiceSection(active_documents=3), Pauses())
         desk.start()
         for number in range(documents):

@@ -26,21 +26,21 @@ from voxyard.service.http.components import open_frame
 from voxyard.service.state import Services
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.placement import Refusal
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool
-from voxyard.speech.pool.scheduler import Census
+from voxyard.speech.pool.scheduler import PoolStats
 from voxyard.speech.pool.worker_process import Device
 
 
 class Watch(PoolObserver):
-    """The pool's last census, and how many chunks were spoken."""
+    """The pool's last counts, and how many chunks were spoken."""
 
     def __init__(self) -> None:
         self.queue, self.chunks = 0, 0
 
-    def census(self, census: Census) -> None:
-        self.queue = census.waiting + census.leased
+    def stats(self, stats: PoolStats) -> None:
+        self.queue = stats.waiting + stats.leased
 
     def spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
         self.chunks += 1
@@ -66,8 +66,8 @@ def running(
     pool = Pool(
         frontend.engine,
         [Device(f"cpu {number}", "") for number in range(workers)],
-        limits=Limits(back_off=0.01, back_off_most=0.05),
-        beat=0.2,
+        limits=PoolLimits(backoff=0.01, max_backoff=0.05),
+        heartbeat_seconds=0.2,
         observer=watch,
         admit=admit,
     )

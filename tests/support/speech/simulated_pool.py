@@ -9,12 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from voxyard.speech.pool.ipc import Begin as Go
-from voxyard.speech.pool.ipc import FromWorker, Speak, ToWorker
-from voxyard.speech.pool.limits import Limits
-from voxyard.speech.pool.queue import Key
-from voxyard.speech.pool.scheduler import Begin, GiveUp, Kill, Scheduler, Send, Start
-from voxyard.speech.pool.worker import Intake
+from voxyard.speech.pool.ipc import BeginDecoding, FromWorker, SpeakChunk, ToWorker
+from voxyard.speech.pool.limits import PoolLimits
+from voxyard.speech.pool.queue import ChunkKey
+from voxyard.speech.pool.scheduler import BeginWork, FailChunk, KillWorker, Scheduler, SendChunk, StartWorker
+from voxyard.speech.pool.worker import PoolChunkSource
 from voxyard.speech.requests import Request
 
 BEAT = 5.0
@@ -25,22 +24,24 @@ LOOK = 0.5  # seconds after which a worker with a free row looks for more
 class Fate:
     """Fate of chunks on the simulated machine; `None` where all goes well."""
 
-    poison: frozenset[Key] = frozenset()  # the engine refuses
-    deranging: frozenset[Key] = frozenset()  # the engine raises
-    deadly: frozenset[Key] = frozenset()  # the process ends
+    poison: frozenset[ChunkKey] = frozenset()  # the engine refuses
+    deranging: frozenset[ChunkKey] = frozenset()  # the engine raises
+    deadly: frozenset[ChunkKey] = frozenset()  # the process ends
     rows_that_fit: Mapping[int, int] = field(default_factory=dict)  # by slot: more is out of memory
     death_share: float = 0.0  # of chunks during which the process is killed
     hang_share: float = 0.0  # of chunks during which it is stopped
 
 
 Spell = tuple[float, Sequence[Request]]  # seconds, and the chunks that are done after them
-SimulatedEngine = Callable[[Intake, int], Iterator[Spell | None]]  # source, rows; None: it waits for a first chunk
+SimulatedEngine = Callable[
+    [PoolChunkSource, int], Iterator[Spell | None]
+]  # source, rows; None: it waits for a first chunk
 
 
-def servers(duration: Callable[[Key], float]) -> SimulatedEngine:
+def servers(duration: Callable[[ChunkKey], float]) -> SimulatedEngine:
     """An engine whose rows each speak a chunk in its own time, whatever their mates do."""
 
-    def speak(source: Intake, rows: int) -> Iterator[Spell | None]:
+    def speak(source: PoolChunkSource, rows: int) -> Iterator[Spell | None]:
         left: dict[Request, float] = {}
         while True:
             for request in source.take(rows - len(left), wait=False):
@@ -58,9 +59,9 @@ def servers(duration: Callable[[Key], float]) -> SimulatedEngine:
     return speak
 
 
-def key_of(request: Request) -> Key:
+def key_of(request: Request) -> ChunkKey:
     """The chunk that a simulated request is for."""
-    return Key(request.seed, request.chunk)
+    return ChunkKey(request.seed, request.chunk)
 
 
 class _Wire:
@@ -70,7 +71,7 @@ class _Wire:
         self.send = say
         self.inbox: deque[ToWorker] = deque()
 
-    def says_something(self) -> bool:
+    def has_message(self) -> bool:
         return bool(self.inbox)
 
     def receive(self) -> ToWorker:
@@ -84,7 +85,7 @@ class _Process:
     slot: int
     generation: int
     wire: _Wire
-    intake: Intake
+    intake: PoolChunkSource
     engine: Iterator[Spell | None] | None = None
     tries: int = 0  # how often its engine began
     waits: bool = False
@@ -98,10 +99,10 @@ class SimulatedPool:
         self,
         slots: int,
         *,
-        limits: Limits | None = None,
+        limits: PoolLimits | None = None,
         rows: int = 1,
         start: Callable[[int], float] = lambda _: 0.0,
-        duration: Callable[[Key], float] = lambda _: 1.0,
+        duration: Callable[[ChunkKey], float] = lambda _: 1.0,
         engine: SimulatedEngine | None = None,
         fate: Fate | None = None,
         refuse: Callable[[int, float], bool] = lambda _slot, _now: False,
@@ -109,11 +110,11 @@ class SimulatedPool:
     ) -> None:
         self.scheduler = Scheduler(slots, limits)
         self.now = 0.0
-        self.spoken: list[tuple[float, int, Key]] = []
-        self.sent: list[tuple[float, int, Key]] = []
+        self.spoken: list[tuple[float, int, ChunkKey]] = []
+        self.sent: list[tuple[float, int, ChunkKey]] = []
         self.held: list[tuple[int, int]] = []  # slot, chunks that it has with each that it gets
         self.rows: list[tuple[int, int]] = []  # slot, rows that it begins with
-        self.given_up: dict[Key, str] = {}
+        self.given_up: dict[ChunkKey, str] = {}
         self.kills: list[tuple[int, str]] = []
         self.refusals: list[tuple[float, int]] = []
         self._rows, self._start = rows, start
@@ -138,7 +139,7 @@ class SimulatedPool:
         """Until that time, or until no chunk is left."""
         self._act()
         while self._events and self._events[0][0] <= until:
-            census = self.scheduler.census()
+            census = self.scheduler.stats()
             if until == float("inf") and census.waiting + census.leased == 0:
                 return
             self.now, _, what = heapq.heappop(self._events)
@@ -149,50 +150,50 @@ class SimulatedPool:
         while actions := self.scheduler.actions(self.now):
             for action in actions:
                 self._carry_out(action)
-        look = self.scheduler.next_look(self.now)
+        look = self.scheduler.next_deadline(self.now)
         if look is not None:
             self.at(self.now + look + 1e-6, lambda: None)
 
-    def _carry_out(self, action: Start | Begin | Send | Kill | GiveUp) -> None:
+    def _carry_out(self, action: StartWorker | BeginWork | SendChunk | KillWorker | FailChunk) -> None:
         match action:
-            case Start(slot, generation) if self._refuse(slot, self.now):
+            case StartWorker(slot, generation) if self._refuse(slot, self.now):
                 self.refusals.append((self.now, slot))
-                self.scheduler.refused(slot, generation, self.now)
-            case Start(slot, generation):
-                wire = _Wire(lambda _: self.scheduler.asked(slot, generation, self.now))
-                self._processes[slot] = process = _Process(slot, generation, wire, Intake(wire))  # type: ignore[arg-type]
+                self.scheduler.start_refused(slot, generation, self.now)
+            case StartWorker(slot, generation):
+                wire = _Wire(lambda _: self.scheduler.chunk_wanted(slot, generation, self.now))
+                self._processes[slot] = process = _Process(slot, generation, wire, PoolChunkSource(wire))  # type: ignore[arg-type]
                 self._beat(process)
                 self.at(self.now + self._start(slot), lambda: self._open(process))
-            case Begin(slot, _, rows):
+            case BeginWork(slot, _, rows):
                 self.rows.append((slot, rows))
                 process = self._processes[slot]
-                process.wire.inbox.append(Go(rows))
+                process.wire.inbox.append(BeginDecoding(rows))
                 process.tries += 1
                 self.at(self.now, lambda number=process.tries: self._begin(process, number, rows))  # type: ignore[misc]
-            case Send(slot, _, lease, _, chunk, held):
+            case SendChunk(slot, _, lease, _, chunk, held):
                 self.sent.append((self.now, slot, chunk))
                 self.held.append((slot, held))
                 process = self._processes[slot]
-                process.wire.inbox.append(Speak(lease, Request(chunk.index, "", seed=chunk.job)))
+                process.wire.inbox.append(SpeakChunk(lease, Request(chunk.index, "", seed=chunk.job)))
                 self._strike(process)
                 if process.waits:
                     process.waits = False
                     self.at(self.now, lambda number=process.tries: self._step(process, number))  # type: ignore[misc]
-            case Kill(slot, _, reason):
+            case KillWorker(slot, _, reason):
                 self._processes[slot].alive = False
                 self.kills.append((slot, reason))
-            case GiveUp(chunk, _, reason):
+            case FailChunk(chunk, _, reason):
                 assert chunk not in self.given_up, f"{chunk} was given up twice"
                 self.given_up[chunk] = reason
 
     def _open(self, process: _Process) -> None:
         if process.alive:
-            self.scheduler.opened(process.slot, process.generation, self._rows, self.now)
+            self.scheduler.engine_ready(process.slot, process.generation, self._rows, self.now)
 
     def _beat(self, process: _Process) -> None:
         if process.alive:
             self.scheduler.heartbeat(process.slot, process.generation, self.now)
-            census = self.scheduler.census()
+            census = self.scheduler.stats()
             if census.waiting + census.leased:
                 self.at(self.now + BEAT, lambda: self._beat(process))
 
@@ -230,17 +231,17 @@ class SimulatedPool:
             if key in self._fate.deadly:
                 self._die(process)
                 return
-            lease = process.intake.answered(request)
+            lease = process.intake.complete(request)
             if key in self._fate.poison:
                 reason = f"cannot speak chunk {key.index}"
-                self.scheduler.unspeakable(process.slot, process.generation, lease, reason, self.now)
-            elif self.scheduler.spoken(process.slot, process.generation, lease, self.now):
+                self.scheduler.chunk_unspeakable(process.slot, process.generation, lease, reason, self.now)
+            elif self.scheduler.chunk_done(process.slot, process.generation, lease, self.now):
                 self.spoken.append((self.now, process.slot, key))
         self._step(process, number)
 
     def _raise(self, process: _Process, number: int, reason: str, *, memory: bool = False) -> None:
         if process.alive and process.tries == number:
-            self.scheduler.raised(process.slot, process.generation, reason, self.now, memory=memory)
+            self.scheduler.engine_raised(process.slot, process.generation, reason, self.now, out_of_memory=memory)
 
     def _strike(self, process: _Process) -> None:
         """Perhaps the process is killed or stopped while it has the chunk it just got."""
@@ -257,4 +258,4 @@ class SimulatedPool:
     def _die(self, process: _Process) -> None:
         if process.alive:
             process.alive = False
-            self.scheduler.died(process.slot, process.generation, "killed by signal 9", self.now)
+            self.scheduler.process_ended(process.slot, process.generation, "killed by signal 9", self.now)

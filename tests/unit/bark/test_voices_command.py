@@ -32,7 +32,7 @@ def test_a_language_that_bark_does_not_speak_is_refused() -> None:
     ended = CliRunner().invoke(voices, ["--language", "xx"])
 
     assert ended.exit_code == 2
-    assert "Bark speaks no language 'xx'; it has voices in de, en" in ended.stderr
+    assert "Bark has no voices for the language 'xx', expected one of de, en" in ended.stderr
     assert ended.stdout == ""
 
 

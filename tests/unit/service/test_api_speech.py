@@ -332,11 +332,11 @@ def test_while_no_gpu_is_free_requests_are_told_so_and_documents_wait(tmp_path: 
         with pytest.raises(openai.InternalServerError) as caught:
             speak(served)
         assert caught.value.status_code == 503
-        assert full.sentence in str(caught.value)
+        assert full.message in str(caught.value)
         (worker,) = httpx.get(f"{served.url}/v1/workers", timeout=60).json()["workers"]
-        assert (worker["state"], worker["reason"]) == ("waiting", full.sentence)
+        assert (worker["state"], worker["reason"]) == ("waiting", full.message)
         work = Work(desk, served.app.state.turnstile, pool)
-        assert readiness(pool, desk, work) == (False, f"no worker has its model loaded ({full.sentence})")
+        assert readiness(pool, desk, work) == (False, f"no worker has its model loaded ({full.message})")
         state = httpx.get(f"{served.url}/v1/documents/{document['id']}", timeout=60).json()["state"]
         assert state in ("pending", "processing")
 

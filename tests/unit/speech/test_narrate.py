@@ -14,12 +14,12 @@ from engines import sound
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import Progress
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 from voxyard.speech.script import Script
-from voxyard.speech.synthesize import Narration, narrate
+from voxyard.speech.synthesize import SynthesisResult, synthesize
 from voxyard.speech.text.chunks import Chunk
 
 PAUSES = Pauses(sentence=0.1, fade=0)
@@ -28,7 +28,7 @@ PAUSES = Pauses(sentence=0.1, fade=0)
 @contextlib.contextmanager
 def pool(tmp_path: Path, **settings: Any) -> Iterator[Pool]:
     engine = EngineSpec("engines:tones", {"marks": str(tmp_path), "rows": 2, **settings})
-    with Pool(engine, [Device("cpu0"), Device("cpu1")], limits=Limits(back_off=0.01), beat=0.2) as made:
+    with Pool(engine, [Device("cpu0"), Device("cpu1")], limits=PoolLimits(backoff=0.01), heartbeat_seconds=0.2) as made:
         yield made
 
 
@@ -39,29 +39,29 @@ def script(count: int = 9) -> Script:
 
 
 def test_the_pieces_are_the_chunks_in_text_order_with_their_pauses(tmp_path: Path) -> None:
-    spoken, narration = script(), Narration(9)
+    spoken, result = script(), SynthesisResult(9)
     written: list[np.ndarray[Any, np.dtype[np.float32]]] = []
     with pool(tmp_path) as speaking:
-        narrate(spoken, speaking, written.append, PAUSES, narration)
+        synthesize(spoken, speaking, written.append, PAUSES, result)
 
     pause = np.zeros(2400, np.float32)
     sounds = [sound(request) for request in spoken.requests]
     expected = [sounds[0], *(np.concatenate([pause, each]) for each in sounds[1:])]
     assert [len(each) for each in written] == [len(each) for each in expected]
     np.testing.assert_array_equal(np.concatenate(written), np.concatenate(expected))
-    assert narration.chunks == 9
-    assert narration.audio_seconds == pytest.approx(sum(map(len, expected)) / 24_000)
-    assert narration.failures == []
+    assert result.chunks == 9
+    assert result.audio_seconds == pytest.approx(sum(map(len, expected)) / 24_000)
+    assert result.failures == []
 
 
 def test_a_chunk_that_fails_is_named_and_the_others_are_spoken(tmp_path: Path) -> None:
-    narration = Narration(9)
+    result = SynthesisResult(9)
     written: list[np.ndarray[Any, np.dtype[np.float32]]] = []
     with pool(tmp_path, poison=[4]) as speaking:
-        narrate(script(), speaking, written.append, PAUSES, narration)
+        synthesize(script(), speaking, written.append, PAUSES, result)
 
-    assert [(each.index, each.text) for each in narration.failures] == [(4, script().requests[4].text)]
-    assert narration.chunks == 9
+    assert [(each.index, each.text) for each in result.failures] == [(4, script().requests[4].text)]
+    assert result.chunks == 9
     assert not written[4].any()
     assert len(written[4]) == 2400 + 24_000  # the pause, and the second that was estimated
 
@@ -70,17 +70,17 @@ def test_what_the_writer_raises_ends_the_job(tmp_path: Path) -> None:
     def full(_: object) -> None:
         raise OSError("no space")
 
-    narration = Narration(9)
+    result = SynthesisResult(9)
     with pool(tmp_path) as speaking, pytest.raises(OSError, match="no space"):
-        narrate(script(), speaking, full, PAUSES, narration)
+        synthesize(script(), speaking, full, PAUSES, result)
 
-    assert narration.chunks == 0
+    assert result.chunks == 0
 
 
 def test_the_progress_ends_with_everything_done(tmp_path: Path) -> None:
     seen: list[Progress] = []
     with pool(tmp_path) as speaking:
-        narrate(script(), speaking, lambda _: None, PAUSES, Narration(9), seen.append)
+        synthesize(script(), speaking, lambda _: None, PAUSES, SynthesisResult(9), seen.append)
 
     assert seen[-1].done == seen[-1].total == 9
     assert seen[-1].share == 1.0

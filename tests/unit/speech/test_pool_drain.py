@@ -12,15 +12,15 @@ from simulated_pool import SimulatedPool
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import JobEndedError, Outcome
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.pool import Pool
-from voxyard.speech.pool.queue import Key
-from voxyard.speech.pool.scheduler import Scheduler, Send, Start
+from voxyard.speech.pool.queue import ChunkKey
+from voxyard.speech.pool.scheduler import Scheduler, SendChunk, StartWorker
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 
 PATIENCE = 60.0  # seconds
-QUICK = Limits(back_off=0.01, back_off_most=0.05)
+QUICK = PoolLimits(backoff=0.01, max_backoff=0.05)
 MakePool = Callable[..., Pool]
 
 
@@ -29,9 +29,11 @@ def pool(tmp_path: Path) -> Iterator[MakePool]:
     """Makes pools of fake engines that take `seconds` for a batch; closes them."""
     made: list[Pool] = []
 
-    def make(workers: int = 1, *, limits: Limits = QUICK, **settings: Any) -> Pool:
+    def make(workers: int = 1, *, limits: PoolLimits = QUICK, **settings: Any) -> Pool:
         engine = EngineSpec("engines:tones", {"marks": str(tmp_path), "rows": 2, **settings})
-        made.append(Pool(engine, [Device(f"gpu {number}") for number in range(workers)], limits=limits, beat=0.2))
+        made.append(
+            Pool(engine, [Device(f"gpu {number}") for number in range(workers)], limits=limits, heartbeat_seconds=0.2)
+        )
         return made[-1]
 
     yield make
@@ -60,14 +62,14 @@ def test_what_the_workers_have_is_delivered_and_nothing_more_is_handed_out(pool:
     until(lambda: busy(speaking) == 2)
 
     drain = speaking.drain()
-    until(lambda: drain.awaited)
-    assert {each.device for each in drain.awaited} <= {"gpu 0", "gpu 1"}
+    until(lambda: drain.pending)
+    assert {each.device for each in drain.pending} <= {"gpu 0", "gpu 1"}
     assert drain.wait(PATIENCE)
 
     spoken = len(heard)
     assert all(outcome.result is not None for outcome in heard)
     assert 2 <= spoken < 20
-    assert drain.awaited == ()
+    assert drain.pending == ()
     until(lambda: busy(speaking) == 0)
     time.sleep(0.3)  # in which an idle worker would have got the next ones
     assert (len(heard), job.finished) == (spoken, False)
@@ -83,7 +85,7 @@ def test_a_batch_is_awaited_to_its_last_chunk(pool: MakePool) -> None:
 
     drain = speaking.drain()
 
-    assert not drain.over
+    assert not drain.finished
     assert drain.wait(PATIENCE)
     assert [outcome.index for outcome in heard] == [0, 1, 2, 3]
 
@@ -101,7 +103,7 @@ def test_a_pool_without_work_is_drained_at_once_and_takes_up_nothing(pool: MakeP
 def test_a_closed_pool_is_drained(pool: MakePool) -> None:
     speaking = pool()
     speaking.close()
-    assert speaking.drain().over
+    assert speaking.drain().finished
 
 
 def test_jobs_that_somebody_waits_for_are_spoken_on(pool: MakePool) -> None:
@@ -131,7 +133,7 @@ def test_a_cancelled_job_is_not_awaited(pool: MakePool) -> None:
 
 
 def test_a_worker_that_dies_with_its_chunks_is_not_awaited_and_not_replaced(pool: MakePool) -> None:
-    speaking = pool(limits=Limits(back_off=0.01, warm=1), seconds=0.5, faults={"between": ["kill", 1]})
+    speaking = pool(limits=PoolLimits(backoff=0.01, warm_workers=1), seconds=0.5, faults={"between": ["kill", 1]})
     job = speaking.submit(requests(2))
     until(lambda: busy(speaking))
 
@@ -154,41 +156,41 @@ def test_after_a_drain_a_worker_that_still_speaks_is_ended_at_once(pool: MakePoo
     speaking.close(PATIENCE)
 
     assert time.monotonic() - began < PATIENCE / 2  # it was not given the minute of the idle ones
-    assert drain.over
+    assert drain.finished
 
 
-def opened(scheduler: Scheduler, slot: int, *, asks: int) -> tuple[Send, ...]:
+def opened(scheduler: Scheduler, slot: int, *, asks: int) -> tuple[SendChunk, ...]:
     """The slot's first process opens and asks; what it gets."""
-    scheduler.opened(slot, 1, 2, 1.0)
+    scheduler.engine_ready(slot, 1, 2, 1.0)
     for _ in range(asks):
-        scheduler.asked(slot, 1, 1.0)
-    return tuple(action for action in scheduler.actions(1.0) if isinstance(action, Send))
+        scheduler.chunk_wanted(slot, 1, 1.0)
+    return tuple(action for action in scheduler.actions(1.0) if isinstance(action, SendChunk))
 
 
 def test_a_drain_starts_no_worker_and_sends_nothing_of_what_is_held() -> None:
-    scheduler = Scheduler(2, Limits(warm=2, silent_seconds=1000.0))
+    scheduler = Scheduler(2, PoolLimits(warm_workers=2, heartbeat_timeout=1000.0))
     scheduler.submit(0, [1.0] * 8, 0.0)
-    assert [type(action) for action in scheduler.actions(0.0)] == [Start, Start]
+    assert [type(action) for action in scheduler.actions(0.0)] == [StartWorker, StartWorker]
     sent = opened(scheduler, 0, asks=2)
     assert len(sent) == 2
 
     scheduler.drain(below=1)
     assert opened(scheduler, 1, asks=2) == ()
-    assert [(place.number, len(leases)) for place, leases in scheduler.awaited()] == [(0, 2)]
+    assert [(place.number, len(leases)) for place, leases in scheduler.pending()] == [(0, 2)]
 
     for each in sent:
-        assert scheduler.spoken(0, 1, each.lease, 3.0)
-    assert scheduler.awaited() == ()
-    scheduler.died(1, 1, "it was killed", 4.0)
+        assert scheduler.chunk_done(0, 1, each.lease, 3.0)
+    assert scheduler.pending() == ()
+    scheduler.process_ended(1, 1, "it was killed", 4.0)
     assert scheduler.actions(100.0) == ()
-    assert scheduler.census().waiting == 6
+    assert scheduler.stats().waiting == 6
 
     scheduler.submit(1, [1.0], 101.0, priority=1)
-    scheduler.asked(0, 1, 101.0)
+    scheduler.chunk_wanted(0, 1, 101.0)
     (other,) = scheduler.actions(101.0)
-    assert isinstance(other, Send)
-    assert other.chunk == Key(1, 0)
-    assert scheduler.awaited() == ()
+    assert isinstance(other, SendChunk)
+    assert other.chunk == ChunkKey(1, 0)
+    assert scheduler.pending() == ()
 
 
 def test_a_chunk_that_comes_back_while_the_pool_drains_is_held() -> None:
@@ -197,21 +199,21 @@ def test_a_chunk_that_comes_back_while_the_pool_drains_is_held() -> None:
     simulated.run(until=0.5)
     sent = len(simulated.sent)
     simulated.scheduler.drain(below=1)
-    simulated.scheduler.raised(0, 1, "it cannot say so", 1.0)
-    assert simulated.scheduler.awaited() == ()
+    simulated.scheduler.engine_raised(0, 1, "it cannot say so", 1.0)
+    assert simulated.scheduler.pending() == ()
     simulated.run(until=500.0)
     assert sent == 2
     assert (len(simulated.sent), simulated.spoken, simulated.given_up) == (sent, [], {})
 
 
 def test_no_second_worker_is_started_for_a_chunk_that_is_held() -> None:
-    scheduler = Scheduler(2, Limits())
+    scheduler = Scheduler(2, PoolLimits())
     scheduler.submit(0, [1.0], 0.0)
     scheduler.actions(0.0)
     (sent,) = opened(scheduler, 0, asks=1)
     scheduler.drain(below=1)
 
-    scheduler.unspeakable(0, 1, sent.lease, "it cannot say so", 2.0)
+    scheduler.chunk_unspeakable(0, 1, sent.lease, "it cannot say so", 2.0)
 
     assert scheduler.actions(2.0) == ()
-    assert scheduler.census().waiting == 1
+    assert scheduler.stats().waiting == 1

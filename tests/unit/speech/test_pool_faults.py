@@ -17,13 +17,13 @@ from engines import sound
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, Outcome
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 
-QUICK = Limits(back_off=0.01, back_off_most=0.05)
-IMPATIENT = Limits(back_off=0.01, back_off_most=0.05, silent_seconds=3.0)
+QUICK = PoolLimits(backoff=0.01, max_backoff=0.05)
+IMPATIENT = PoolLimits(backoff=0.01, max_backoff=0.05, heartbeat_timeout=3.0)
 MakePool = Callable[..., Pool]
 
 
@@ -32,10 +32,10 @@ def pool(tmp_path: Path) -> Iterator[MakePool]:
     """Makes pools of fake engines; closes them."""
     made: list[Pool] = []
 
-    def make(workers: int = 2, *, limits: Limits = QUICK, factory: str = "tones", **settings: Any) -> Pool:
+    def make(workers: int = 2, *, limits: PoolLimits = QUICK, factory: str = "tones", **settings: Any) -> Pool:
         devices = [Device(f"gpu {number}", str(number)) for number in range(workers)]
         engine = EngineSpec(f"engines:{factory}", {"marks": str(tmp_path), **settings})
-        made.append(Pool(engine, devices, limits=limits, beat=0.2))
+        made.append(Pool(engine, devices, limits=limits, heartbeat_seconds=0.2))
         return made[-1]
 
     yield make
@@ -122,7 +122,7 @@ def test_a_worker_stopped_in_the_middle_of_a_result_does_not_stop_the_others(poo
 
 
 def test_an_engine_that_hangs_with_a_beating_heart_is_ended_at_its_deadline(pool: MakePool) -> None:
-    limits = Limits(back_off=0.01, chunk_seconds=2.0)
+    limits = PoolLimits(backoff=0.01, chunk_timeout=2.0)
     asked = requests(12)
     assert_spoken(outcomes(pool(2, limits=limits, rows=1, faults={"speak": ["hang", 1]}), asked), asked)
 
@@ -243,7 +243,7 @@ def test_closing_ends_every_process_and_tells_those_who_wait(pool: MakePool) -> 
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_killed_and_stopped_at_random_lose_and_double_nothing(pool: MakePool, seed: int) -> None:
     dice = random.Random(seed)
-    limits = Limits(back_off=0.01, back_off_most=0.05, silent_seconds=2.0, deaths=50, starts=50)
+    limits = PoolLimits(backoff=0.01, max_backoff=0.05, heartbeat_timeout=2.0, max_deaths=50, max_failed_starts=50)
     speaking = pool(3, limits=limits, seconds=0.1, samples=10_000, rows=dice.randint(1, 6))
     first, second = requests(60), requests(30)
     jobs = [speaking.submit(first), speaking.submit(second, priority=1, listening=True)]

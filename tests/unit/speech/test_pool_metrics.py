@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
@@ -23,7 +23,7 @@ def registry() -> CollectorRegistry:
 
 def run(registry: CollectorRegistry, count: int, **settings: object) -> None:
     engine = EngineSpec("engines:tones", settings)
-    with Pool(engine, [Device("3", "3")], limits=Limits(back_off=0.01), observer=PoolMetrics(registry)) as pool:
+    with Pool(engine, [Device("3", "3")], limits=PoolLimits(backoff=0.01), observer=PoolMetrics(registry)) as pool:
         job = pool.submit([Request(number, "text") for number in range(count)])
         assert job.wait(60)
         list(job.outcomes())

@@ -17,8 +17,8 @@ from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.open_pool import open_pool
-from voxyard.speech.placement import Refusal, admission, cpu_devices, devices, gpu_devices
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.placement import Refusal, admission, choose_devices, cpu_devices, gpu_devices
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
@@ -59,7 +59,7 @@ def test_more_workers_need_an_explicit_number() -> None:
 def test_without_parallel_speech_there_is_one_worker_and_one_chunk_at_a_time() -> None:
     section = SpeechSection(enable_parallel_tts=False)
     assert len(gpu_devices([gpu(0), gpu(1)], section)) == len(cpu_devices(section)) == 1
-    assert section.limits().batch == 1
+    assert section.limits().max_chunks == 1
 
 
 def test_a_gpu_with_a_problem_is_left_out_and_one_whose_memory_is_held_comes_last() -> None:
@@ -85,7 +85,7 @@ def test_a_worker_starts_only_where_its_memory_is_free_at_that_moment() -> None:
     with Pool(
         EngineSpec("engines:tones"),
         [Device("0", "GPU-0"), Device("1", "GPU-1")],
-        limits=Limits(back_off=0.01),
+        limits=PoolLimits(backoff=0.01),
         admit=admit,
     ) as pool:
         job = pool.submit([Request(number, "text") for number in range(12)])
@@ -124,9 +124,9 @@ def test_a_gpu_that_is_not_free_at_the_start_speaks_once_it_is() -> None:
     admit = admission(lambda: cards, SpeechSection(), nobody)
     metrics, why = PoolMetrics(registry), {"gpu": "0", "reason": "memory"}
     only = Device("0", "GPU-0")
-    with Pool(TONES, [only], limits=Limits(back_off=0.01, back_off_most=0.01), observer=metrics, admit=admit) as pool:
+    with Pool(TONES, [only], limits=PoolLimits(backoff=0.01, max_backoff=0.01), observer=metrics, admit=admit) as pool:
         job = pool.submit([Request(number, "text") for number in range(3)])
-        until(lambda: pool.workers()[0].processes > 2 * Limits().starts)
+        until(lambda: pool.workers()[0].processes > 2 * PoolLimits().max_failed_starts)
 
         assert not job.finished
         assert pool.waiting == pool.workers()[0].reason == "GPU 0: 100 MiB are free, a worker needs 6144 MiB"
@@ -163,16 +163,16 @@ def test_auto_takes_the_gpus_of_a_host_that_has_any_and_cpu_never_asks_for_them(
 
     section = SpeechSection(max_parallel_tts_workers=3)
 
-    assert [each.name for each in devices("auto", lambda: [gpu(0), gpu(1)], section)] == ["0", "1"]
-    assert [each.name for each in devices("auto", list, section)] == ["cpu0", "cpu1", "cpu2"]
-    assert [each.name for each in devices("cpu", none_asked, section)] == ["cpu0", "cpu1", "cpu2"]
+    assert [each.name for each in choose_devices("auto", lambda: [gpu(0), gpu(1)], section)] == ["0", "1"]
+    assert [each.name for each in choose_devices("auto", list, section)] == ["cpu0", "cpu1", "cpu2"]
+    assert [each.name for each in choose_devices("cpu", none_asked, section)] == ["cpu0", "cpu1", "cpu2"]
     with pytest.raises(SpeechError, match=r"there is no GPU; take --device cpu$"):
-        devices("cuda", list, section)
+        choose_devices("cuda", list, section)
 
 
 def test_cpus_get_more_workers_than_cores_only_where_the_user_says_so() -> None:
     unsaid = load(Everything, environ={}).config.speech
     said = load(Everything, flags={"speech.max_parallel_tts_workers": 64}, environ={}).config.speech
 
-    assert len(devices("cpu", list, unsaid)) == min(4, os.cpu_count() or 1)
-    assert len(devices("cpu", list, said)) == 64
+    assert len(choose_devices("cpu", list, unsaid)) == min(4, os.cpu_count() or 1)
+    assert len(choose_devices("cpu", list, said)) == 64

@@ -7,16 +7,16 @@ import random
 import pytest
 from simulated_pool import LOOK, Fate, SimulatedPool
 
-from voxyard.speech.pool.limits import Limits, workers_wanted
-from voxyard.speech.pool.queue import Key
-from voxyard.speech.pool.scheduler import Begin, GiveUp, Scheduler, Send, Start
+from voxyard.speech.pool.limits import PoolLimits, workers_wanted
+from voxyard.speech.pool.queue import ChunkKey
+from voxyard.speech.pool.scheduler import BeginWork, FailChunk, Scheduler, SendChunk, StartWorker
 
 
-def keys(count: int, job: int = 0) -> list[Key]:
-    return [Key(job, index) for index in range(count)]
+def keys(count: int, job: int = 0) -> list[ChunkKey]:
+    return [ChunkKey(job, index) for index in range(count)]
 
 
-def spoken(pool: SimulatedPool) -> list[Key]:
+def spoken(pool: SimulatedPool) -> list[ChunkKey]:
     return sorted(key for _, _, key in pool.spoken)
 
 
@@ -26,7 +26,7 @@ def test_a_small_document_starts_few_workers_and_a_large_one_all(chunks: int, wo
 
 
 def test_four_chunks_are_not_kept_for_a_second_worker_that_still_starts() -> None:
-    pool = SimulatedPool(2, rows=4, limits=Limits(warm=2), start=lambda slot: 100.0 * slot)
+    pool = SimulatedPool(2, rows=4, limits=PoolLimits(warm_workers=2), start=lambda slot: 100.0 * slot)
     pool.scheduler.submit(0, [1.0] * 4, 0.0)
 
     pool.run()
@@ -67,7 +67,7 @@ def test_a_row_that_is_free_gets_the_next_chunk_while_its_mates_speak_on() -> No
 
 
 def test_one_chunk_at_a_time_where_the_limit_says_so() -> None:
-    pool = SimulatedPool(1, rows=8, limits=Limits(batch=1))
+    pool = SimulatedPool(1, rows=8, limits=PoolLimits(max_chunks=1))
     pool.scheduler.submit(0, [1.0] * 3, 0.0)
 
     pool.run()
@@ -88,7 +88,7 @@ def test_a_killed_workers_chunks_are_spoken_by_others() -> None:
     pool = SimulatedPool(3, rows=4, duration=lambda _: 10.0)
     pool.scheduler.submit(0, [1.0] * 20, 0.0)
 
-    pool.at(5.0, lambda: pool.scheduler.died(0, 1, "killed by signal 9", 5.0))
+    pool.at(5.0, lambda: pool.scheduler.process_ended(0, 1, "killed by signal 9", 5.0))
     pool.run()
 
     assert spoken(pool) == keys(20)
@@ -96,8 +96,8 @@ def test_a_killed_workers_chunks_are_spoken_by_others() -> None:
 
 
 def test_a_worker_that_died_starts_again_after_a_pause_that_grows() -> None:
-    limits = Limits(back_off=2.0, back_off_most=5.0)
-    assert [limits.wait(times) for times in (1, 2, 3, 100)] == [2.0, 4.0, 5.0, 5.0]
+    limits = PoolLimits(backoff=2.0, max_backoff=5.0)
+    assert [limits.backoff_after(times) for times in (1, 2, 3, 100)] == [2.0, 4.0, 5.0, 5.0]
 
 
 def test_a_hung_worker_is_killed_and_its_batch_spoken_elsewhere() -> None:
@@ -108,21 +108,21 @@ def test_a_hung_worker_is_killed_and_its_batch_spoken_elsewhere() -> None:
 
     assert spoken(pool) == keys(40)
     assert pool.kills
-    assert all("no sign of life" in reason for _, reason in pool.kills)
+    assert all("no heartbeat" in reason for _, reason in pool.kills)
 
 
 def test_a_chunk_that_takes_too_long_costs_the_worker_its_process() -> None:
-    pool = SimulatedPool(1, limits=Limits(chunk_seconds=50), duration=lambda _: 60.0)
+    pool = SimulatedPool(1, limits=PoolLimits(chunk_timeout=50), duration=lambda _: 60.0)
     pool.scheduler.submit(0, [1.0], 0.0)
 
     pool.run()
 
-    assert "longer than 50 s" in pool.given_up[Key(0, 0)]
+    assert "longer than 50 s" in pool.given_up[ChunkKey(0, 0)]
     assert len(pool.kills) == 2
 
 
 def test_a_worker_that_hands_in_chunk_after_chunk_is_not_late() -> None:
-    pool = SimulatedPool(1, rows=2, limits=Limits(chunk_seconds=50), duration=lambda key: 45.0 + key.index)
+    pool = SimulatedPool(1, rows=2, limits=PoolLimits(chunk_timeout=50), duration=lambda key: 45.0 + key.index)
     pool.scheduler.submit(0, [1.0] * 6, 0.0, listening=True)
 
     pool.run()
@@ -131,45 +131,45 @@ def test_a_worker_that_hands_in_chunk_after_chunk_is_not_late() -> None:
     assert not pool.kills
 
 
-def asking(scheduler: Scheduler, slot: int, times: int) -> tuple[Send, ...]:
+def asking(scheduler: Scheduler, slot: int, times: int) -> tuple[SendChunk, ...]:
     """Chunks that a worker gets that asks so often."""
     for _ in range(times):
-        scheduler.asked(slot, 1, 0.0)
-    return tuple(action for action in scheduler.actions(0.0) if isinstance(action, Send))
+        scheduler.chunk_wanted(slot, 1, 0.0)
+    return tuple(action for action in scheduler.actions(0.0) if isinstance(action, SendChunk))
 
 
 def test_a_result_that_comes_after_the_lease_was_given_to_another_is_dropped() -> None:
     scheduler = Scheduler(1)
     scheduler.submit(0, [1.0, 1.0], 0.0)
     scheduler.actions(0.0)
-    scheduler.opened(0, 1, 2, 0.0)
+    scheduler.engine_ready(0, 1, 2, 0.0)
     sent, _ = asking(scheduler, 0, 2)
 
-    scheduler.died(0, 1, "killed by signal 9", 0.6)
+    scheduler.process_ended(0, 1, "killed by signal 9", 0.6)
 
-    assert not scheduler.spoken(0, 1, sent.lease, 0.7)
+    assert not scheduler.chunk_done(0, 1, sent.lease, 0.7)
 
 
 def test_a_worker_that_raised_begins_anew_and_has_to_ask_again() -> None:
     scheduler = Scheduler(1)
     scheduler.submit(0, [1.0, 1.0, 1.0], 0.0)
     scheduler.actions(0.0)
-    scheduler.opened(0, 1, 2, 0.0)
+    scheduler.engine_ready(0, 1, 2, 0.0)
     first, other = asking(scheduler, 0, 2)
-    assert scheduler.spoken(0, 1, first.lease, 0.5)
+    assert scheduler.chunk_done(0, 1, first.lease, 0.5)
 
-    scheduler.asked(0, 1, 0.9)
-    scheduler.raised(0, 1, "a stumble", 1.0)
+    scheduler.chunk_wanted(0, 1, 0.9)
+    scheduler.engine_raised(0, 1, "a stumble", 1.0)
 
-    assert scheduler.actions(1.0) == (Begin(0, 1, 2),)
+    assert scheduler.actions(1.0) == (BeginWork(0, 1, 2),)
     (second,) = asking(scheduler, 0, 1)
-    assert not scheduler.spoken(0, 1, other.lease, 1.1)
-    assert scheduler.spoken(0, 1, second.lease, 1.2)
-    assert not scheduler.spoken(0, 1, second.lease, 1.3)
+    assert not scheduler.chunk_done(0, 1, other.lease, 1.1)
+    assert scheduler.chunk_done(0, 1, second.lease, 1.2)
+    assert not scheduler.chunk_done(0, 1, second.lease, 1.3)
 
 
 def test_who_has_the_fewest_gets_the_next_chunk() -> None:
-    pool = SimulatedPool(2, rows=16, limits=Limits(warm=2), duration=lambda _: 10.0)
+    pool = SimulatedPool(2, rows=16, limits=PoolLimits(warm_workers=2), duration=lambda _: 10.0)
     pool.scheduler.submit(0, [1.0], 0.0)
     pool.run(until=1.0)
 
@@ -190,26 +190,26 @@ def test_out_of_memory_halves_the_rows_until_they_fit() -> None:
     assert not pool.given_up
 
 
-def test_an_idle_worker_without_room_for_one_row_rests_and_does_not_begin_for_ever() -> None:
+def test_an_idle_worker_without_room_for_one_row_cools_down_and_does_not_begin_for_ever() -> None:
     scheduler = Scheduler(1)
     scheduler.submit(0, [1.0], 0.0)
     scheduler.actions(0.0)
-    scheduler.opened(0, 1, 1, 0.0)
+    scheduler.engine_ready(0, 1, 1, 0.0)
     told = []
     for second in (1.0, 2.0):
-        scheduler.raised(0, 1, "no room for the cache", second, memory=True)
+        scheduler.engine_raised(0, 1, "no room for the cache", second, out_of_memory=True)
         told += [type(action).__name__ for action in scheduler.actions(second)]
 
-    assert told == ["Begin", "Begin", "Kill"]
+    assert told == ["BeginWork", "BeginWork", "KillWorker"]
     assert scheduler.slots[0].phase == "resting"
-    assert scheduler.census().waiting == 1
+    assert scheduler.stats().waiting == 1
 
 
 def test_a_process_that_follows_another_begins_with_the_rows_that_were_left() -> None:
     pool = SimulatedPool(1, rows=8, fate=Fate(rows_that_fit={0: 4}), duration=lambda _: 10.0)
     pool.scheduler.submit(0, [1.0] * 16, 0.0)
 
-    pool.at(20.0, lambda: pool.scheduler.died(0, 1, "killed by signal 9", 20.0))
+    pool.at(20.0, lambda: pool.scheduler.process_ended(0, 1, "killed by signal 9", 20.0))
     pool.run()
 
     assert pool.rows == [(0, 8), (0, 4), (0, 4)]
@@ -227,21 +227,21 @@ def test_a_worker_without_room_for_one_chunk_rests_and_the_others_go_on() -> Non
 
 
 def test_what_a_worker_had_when_its_engine_raised_runs_one_by_one() -> None:
-    pool = SimulatedPool(1, rows=3, fate=Fate(deranging=frozenset({Key(0, 0)})))
+    pool = SimulatedPool(1, rows=3, fate=Fate(deranging=frozenset({ChunkKey(0, 0)})))
     pool.scheduler.submit(0, [1.0] * 4, 0.0, listening=True)
 
     pool.run()
 
     assert [held for _, held in pool.held] == [1, 2, 3, 1, 1, 1, 1, 1]
     assert spoken(pool) == keys(4)[1:]
-    assert list(pool.given_up) == [Key(0, 0)]
+    assert list(pool.given_up) == [ChunkKey(0, 0)]
 
 
 def test_one_worker_runs_the_suspects_one_by_one_while_the_others_go_on_refilling() -> None:
-    pool = SimulatedPool(2, rows=4, limits=Limits(warm=2), duration=lambda _: 4.0)
+    pool = SimulatedPool(2, rows=4, limits=PoolLimits(warm_workers=2), duration=lambda _: 4.0)
     pool.scheduler.submit(0, [1.0] * 60, 0.0)
 
-    pool.at(2.0, lambda: pool.scheduler.died(0, 1, "killed by signal 9", 2.0))
+    pool.at(2.0, lambda: pool.scheduler.process_ended(0, 1, "killed by signal 9", 2.0))
     pool.run()
 
     suspects = {key for when, slot, key in pool.sent if slot == 0 and when < 2.0}
@@ -252,30 +252,30 @@ def test_one_worker_runs_the_suspects_one_by_one_while_the_others_go_on_refillin
 
 
 def test_a_chunk_that_is_refused_costs_its_mates_nothing() -> None:
-    pool = SimulatedPool(1, rows=4, fate=Fate(poison=frozenset({Key(0, 0)})))
+    pool = SimulatedPool(1, rows=4, fate=Fate(poison=frozenset({ChunkKey(0, 0)})))
     pool.scheduler.submit(0, [1.0] * 5, 0.0, listening=True)
 
     pool.run()
 
-    assert sorted(key for _, _, key in pool.sent) == sorted([*keys(5), Key(0, 0)])
+    assert sorted(key for _, _, key in pool.sent) == sorted([*keys(5), ChunkKey(0, 0)])
     assert spoken(pool) == keys(5)[1:]
-    assert "cannot speak chunk 0" in pool.given_up[Key(0, 0)]
+    assert "cannot speak chunk 0" in pool.given_up[ChunkKey(0, 0)]
 
 
 def test_a_chunk_that_fails_is_tried_on_another_worker_and_then_given_up() -> None:
-    pool = SimulatedPool(2, fate=Fate(poison=frozenset({Key(0, 2)})))
+    pool = SimulatedPool(2, fate=Fate(poison=frozenset({ChunkKey(0, 2)})))
     pool.scheduler.submit(0, [1.0] * 5, 0.0)
 
     pool.run()
 
-    tries = [slot for _, slot, key in pool.sent if key == Key(0, 2)]
+    tries = [slot for _, slot, key in pool.sent if key == ChunkKey(0, 2)]
     assert sorted(tries) == [0, 1]
-    assert "cannot speak chunk 2" in pool.given_up[Key(0, 2)]
+    assert "cannot speak chunk 2" in pool.given_up[ChunkKey(0, 2)]
     assert spoken(pool) == [key for key in keys(5) if key.index != 2]
 
 
 def test_the_second_worker_is_started_for_the_second_try() -> None:
-    pool = SimulatedPool(2, fate=Fate(poison=frozenset({Key(0, 0)})))
+    pool = SimulatedPool(2, fate=Fate(poison=frozenset({ChunkKey(0, 0)})))
     pool.scheduler.submit(0, [1.0], 0.0)
 
     pool.run()
@@ -284,17 +284,17 @@ def test_the_second_worker_is_started_for_the_second_try() -> None:
 
 
 def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_spoken() -> None:
-    pool = SimulatedPool(2, rows=4, fate=Fate(deadly=frozenset({Key(0, 3)})))
+    pool = SimulatedPool(2, rows=4, fate=Fate(deadly=frozenset({ChunkKey(0, 3)})))
     pool.scheduler.submit(0, [1.0] * 24, 0.0)
 
     pool.run()
 
-    assert list(pool.given_up) == [Key(0, 3)]
+    assert list(pool.given_up) == [ChunkKey(0, 3)]
     assert spoken(pool) == [key for key in keys(24) if key.index != 3]
 
 
 def test_a_worker_that_cannot_start_is_given_up_after_three_tries() -> None:
-    pool = SimulatedPool(2, limits=Limits(start_seconds=10, silent_seconds=1000), start=lambda _: 1e9)
+    pool = SimulatedPool(2, limits=PoolLimits(start_timeout=10, heartbeat_timeout=1000), start=lambda _: 1e9)
     pool.scheduler.submit(0, [1.0] * 12, 0.0)
 
     pool.run()
@@ -311,7 +311,11 @@ def test_a_cancelled_job_is_spoken_no_further() -> None:
     pool.at(15.0, lambda: pool.scheduler.cancel(0))
     pool.run()
 
-    assert [key for _, _, key in pool.spoken] == [Key(0, 0), Key(1, 0), Key(1, 1)]  # one is dropped that it had
+    assert [key for _, _, key in pool.spoken] == [
+        ChunkKey(0, 0),
+        ChunkKey(1, 0),
+        ChunkKey(1, 1),
+    ]  # one is dropped that it had
 
 
 def test_a_pause_of_the_owner_is_nobodys_silence() -> None:
@@ -329,7 +333,7 @@ def test_nothing_is_lost_or_doubled_in_a_random_schedule(seed: int) -> None:
     dice = random.Random(seed)
     slots = dice.randint(1, 8)
     counts = [dice.randint(1, 60) for _ in range(dice.randint(1, 3))]
-    everything = [Key(job, index) for job, count in enumerate(counts) for index in range(count)]
+    everything = [ChunkKey(job, index) for job, count in enumerate(counts) for index in range(count)]
     poison = frozenset(dice.sample(everything, k=min(len(everything), dice.choice([0, 0, 1, 3]))))
     deranging = frozenset(dice.sample(everything, k=min(len(everything), dice.choice([0, 0, 1]))))
     fate = Fate(
@@ -341,7 +345,7 @@ def test_nothing_is_lost_or_doubled_in_a_random_schedule(seed: int) -> None:
     )
     pool = SimulatedPool(
         slots,
-        limits=Limits(deaths=50),  # kills from outside must not look like a chunk's own doing, however many
+        limits=PoolLimits(max_deaths=50),  # kills from outside must not look like a chunk's own doing, however many
         rows=dice.randint(1, 8),
         start=lambda _: dice.uniform(0, 30),
         duration=lambda _: dice.uniform(0.5, 2.0),
@@ -367,12 +371,12 @@ def test_a_gpu_that_has_no_room_for_an_hour_fails_no_chunk() -> None:
     assert spoken(pool) == keys(6)
     assert pool.given_up == {}
     assert [when for when, _ in pool.refusals[:4]] == pytest.approx([0.0, 1.0, 3.0, 7.0], abs=0.01)
-    assert len(pool.refusals) < 3600 / pool.scheduler.limits.back_off_most + 10
-    assert pool.makespan < 3600 + pool.scheduler.limits.back_off_most + 10
+    assert len(pool.refusals) < 3600 / pool.scheduler.limits.max_backoff + 10
+    assert pool.makespan < 3600 + pool.scheduler.limits.max_backoff + 10
 
 
 def test_while_one_gpu_has_no_room_the_others_speak_also_what_failed_there_once() -> None:
-    unlucky = Key(0, 1)
+    unlucky = ChunkKey(0, 1)
     pool = SimulatedPool(2, fate=Fate(poison=frozenset({unlucky})), refuse=lambda slot, _: slot == 0)
     pool.scheduler.submit(0, [1.0] * 6, 0.0)
 
@@ -380,7 +384,7 @@ def test_while_one_gpu_has_no_room_the_others_speak_also_what_failed_there_once(
 
     assert spoken(pool) == [key for key in keys(6) if key != unlucky]
     assert set(pool.given_up) == {unlucky}
-    assert pool.scheduler.census().expected == 1
+    assert pool.scheduler.stats().expected == 1
 
 
 def test_a_refusal_between_failed_starts_does_not_count_as_one() -> None:
@@ -388,14 +392,16 @@ def test_a_refusal_between_failed_starts_does_not_count_as_one() -> None:
     scheduler.submit(0, [1.0], 0.0)
     for number in range(9):
         (start,) = scheduler.actions(100.0 * number)
-        assert isinstance(start, Start)
+        assert isinstance(start, StartWorker)
         if number % 4 == 3:
-            scheduler.died(0, start.generation, "there is no model here", 100.0 * number)
+            scheduler.process_ended(0, start.generation, "there is no model here", 100.0 * number)
         else:
-            scheduler.refused(0, start.generation, 100.0 * number)
+            scheduler.start_refused(0, start.generation, 100.0 * number)
 
     assert scheduler.slots[0].failed_starts == 2
     (start,) = scheduler.actions(1000.0)
-    scheduler.died(0, start.generation, "there is no model here", 1000.0)  # type: ignore[union-attr]
+    scheduler.process_ended(0, start.generation, "there is no model here", 1000.0)  # type: ignore[union-attr]
     (given_up,) = scheduler.actions(1000.0)
-    assert given_up == GiveUp(Key(0, 0), "no worker", "no worker could be started: worker 0: there is no model here")
+    assert given_up == FailChunk(
+        ChunkKey(0, 0), "no worker", "no worker could be started: worker 0: there is no model here"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voxyard.speech.pool.queue import ChunkQueue, Entry, Key
+from voxyard.speech.pool.queue import ChunkKey, ChunkQueue, QueuedChunk
 
 
 def queue(*jobs: tuple[list[float], int, bool]) -> ChunkQueue:
@@ -10,7 +10,7 @@ def queue(*jobs: tuple[list[float], int, bool]) -> ChunkQueue:
     for number, (seconds, priority, listening) in enumerate(jobs):
         made.add_job(number, priority=priority, listening=listening)
         for index, estimate in enumerate(seconds):
-            made.put(Entry(Key(number, index), estimate))
+            made.put(QueuedChunk(ChunkKey(number, index), estimate))
     return made
 
 
@@ -21,7 +21,7 @@ def drained(waiting: ChunkQueue) -> list[tuple[int, int]]:
     return order
 
 
-def first(waiting: ChunkQueue) -> Entry:
+def first(waiting: ChunkQueue) -> QueuedChunk:
     entry = waiting.take(lambda _: True)
     assert entry is not None
     return entry
@@ -43,7 +43,7 @@ def test_listening_may_begin_and_end_while_chunks_wait() -> None:
     after = first(waiting).key
     waiting.listen(0, False)
 
-    assert (before, after) == (Key(0, 1), Key(0, 0))
+    assert (before, after) == (ChunkKey(0, 1), ChunkKey(0, 0))
     assert drained(waiting) == [(0, 3), (0, 2)]
 
 
@@ -60,7 +60,7 @@ def test_what_a_worker_may_not_run_stays_in_its_place() -> None:
 
     taken = [waiting.take(lambda entry: entry.key.index != 0) for _ in range(3)]
 
-    assert [entry and entry.key for entry in taken] == [Key(0, 1), Key(0, 2), None]
+    assert [entry and entry.key for entry in taken] == [ChunkKey(0, 1), ChunkKey(0, 2), None]
     waiting.listen(0, True)
     assert drained(waiting) == [(0, 0)]
 

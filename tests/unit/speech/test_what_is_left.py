@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from voxyard.cli.speak import _partial, _shown
+from voxyard.cli.speak import _partial, _progress_display
 from voxyard.speech.audio.sound_file import open_sound
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.placement import Refusal
@@ -16,19 +16,19 @@ from voxyard.speech.pool.job import Progress
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
-from voxyard.speech.synthesize import Narration
+from voxyard.speech.synthesize import SynthesisResult
 
 
 def test_sound_that_was_written_and_not_yet_counted_is_kept(tmp_path: Path) -> None:
     sound = open_sound(tmp_path / "a.wav")
     sound.write(np.zeros(24_000, np.float32))
-    said = _partial(Narration(6), sound)
+    said = _partial(SynthesisResult(6), sound)
     assert f"{tmp_path / 'a.part.wav'} holds the first 1 of 6 chunks" in said
     assert (tmp_path / "a.part.wav").exists()
 
 
 def test_a_file_without_sound_is_removed(tmp_path: Path) -> None:
-    assert _partial(Narration(6), open_sound(tmp_path / "a.wav")) == "nothing was written"
+    assert _partial(SynthesisResult(6), open_sound(tmp_path / "a.wav")) == "nothing was written"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -37,14 +37,14 @@ def test_while_no_gpu_is_free_the_command_says_what_it_waits_for(
 ) -> None:
     monkeypatch.setattr("voxyard.cli.speak.PLAIN_LINE_SECONDS", 0.0)
     caplog.set_level("INFO", logger="voxyard.cli")
-    narration, nothing_yet = Narration(6), Progress(6, 0, 0, 0.0, 0.0, 30.0)
+    result, nothing_yet = SynthesisResult(6), Progress(6, 0, 0, 0.0, 0.0, 30.0)
     full = Refusal("memory", "GPU 0: 100 MiB are free, a worker needs 6144 MiB")
 
     with Pool(EngineSpec("engines:tones"), [Device("0", "GPU-0")], admit=lambda _: full) as pool:
         pool.submit([Request(0, "text")])
         while pool.waiting is None:
             time.sleep(0.005)
-        with _shown(narration, pool) as show:
+        with _progress_display(result, pool) as show:
             show(nothing_yet)
 
     assert caplog.messages[-1] == "0 of 6 chunks, waiting for GPU 0: 100 MiB are free, a worker needs 6144 MiB"

@@ -18,8 +18,20 @@ import pytest
 
 from voxyard.speech.engine import Answer, ChunkSource, EngineLostError, EngineSpec, is_lost
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.pool.ipc import Answered, Beat, Begin, FromWorker, Lost, Open, Opened, Raised, Speak, Stop, Want
-from voxyard.speech.pool.worker_process import Device, Gone, WorkerProcess
+from voxyard.speech.pool.ipc import (
+    BeginDecoding,
+    ChunkDone,
+    ChunkWanted,
+    EngineFailed,
+    EngineRaised,
+    EngineReady,
+    FromWorker,
+    Heartbeat,
+    OpenEngine,
+    SpeakChunk,
+    StopWorker,
+)
+from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
 from voxyard.speech.requests import Request, Result, Unspeakable
 
 
@@ -33,29 +45,29 @@ class Line:
         self.connection.send(message)
 
     def hear(self, *passed_over: type[FromWorker]) -> FromWorker:
-        """The next message that is no sign of life."""
+        """The next message that is no heartbeat."""
         while True:
             assert self.connection.poll(60), "the worker says nothing"
             message: FromWorker = self.connection.recv()
-            if not isinstance(message, (Beat, *passed_over)):
+            if not isinstance(message, (Heartbeat, *passed_over)):
                 return message
 
     def says_more(self) -> bool:
         """True where anything but signs of life comes in half a second."""
         end = time.monotonic() + 0.5
         while self.connection.poll(max(0.0, end - time.monotonic())):
-            if not isinstance(self.connection.recv(), Beat):
+            if not isinstance(self.connection.recv(), Heartbeat):
                 return True
         return False
 
     def hear_answer(self) -> FromWorker:
         """The next message but what it wants."""
-        return self.hear(Want)
+        return self.hear(ChunkWanted)
 
     def ask(self, *numbers: int) -> None:
         """Chunks under leases of ten times their number."""
         for number in numbers:
-            self.say(Speak(10 * number, Request(number, "text")))
+            self.say(SpeakChunk(10 * number, Request(number, "text")))
 
 
 @pytest.fixture
@@ -75,57 +87,57 @@ def line() -> Iterator[Line]:
 
 
 def opened(line: Line, factory: str = "engines:tones", **settings: Any) -> Line:
-    line.say(Open(EngineSpec(factory, settings), 0.1))
-    assert isinstance(line.hear(), Opened)
-    line.say(Begin(4))
+    line.say(OpenEngine(EngineSpec(factory, settings), 0.1))
+    assert isinstance(line.hear(), EngineReady)
+    line.say(BeginDecoding(4))
     return line
 
 
 def test_it_asks_for_a_chunk_for_each_row_and_again_for_each_row_that_is_free(line: Line) -> None:
     opened(line, rows=2)
-    assert [line.hear(), line.hear()] == [Want(), Want()]
+    assert [line.hear(), line.hear()] == [ChunkWanted(), ChunkWanted()]
 
     line.ask(1, 2)
     said = [line.hear() for _ in range(4)]
 
-    answers = [each for each in said if isinstance(each, Answered)]
+    answers = [each for each in said if isinstance(each, ChunkDone)]
     assert [each.lease for each in answers] == [10, 20]
-    assert said.count(Want()) == 2
+    assert said.count(ChunkWanted()) == 2
     assert not line.says_more()
 
 
 def test_equal_chunks_are_answered_each_under_its_lease(line: Line) -> None:
     opened(line)
     for lease in (5, 6):
-        line.say(Speak(lease, Request(0, "text")))
+        line.say(SpeakChunk(lease, Request(0, "text")))
 
-    leases = {message.lease for _ in range(2) if isinstance(message := line.hear_answer(), Answered)}
+    leases = {message.lease for _ in range(2) if isinstance(message := line.hear_answer(), ChunkDone)}
 
     assert leases == {5, 6}
 
 
 def test_what_was_under_way_when_it_raised_is_passed_over(line: Line) -> None:
     opened(line, deranging=[0]).ask(0)
-    assert isinstance(line.hear_answer(), Raised)
+    assert isinstance(line.hear_answer(), EngineRaised)
 
     line.ask(1)  # before the pool knew
-    line.say(Begin(4))
+    line.say(BeginDecoding(4))
     line.ask(2)
 
     answer = line.hear_answer()
-    assert isinstance(answer, Answered)
+    assert isinstance(answer, ChunkDone)
     assert answer.lease == 20
 
 
 def test_it_gives_signs_of_life_while_it_speaks(line: Line) -> None:
     opened(line, seconds=1.0).ask(0)
-    while isinstance(message := line.connection.recv(), Want):
+    while isinstance(message := line.connection.recv(), ChunkWanted):
         pass
-    assert isinstance(message, Beat)
+    assert isinstance(message, Heartbeat)
 
 
 def test_it_closes_its_engine_and_ends_when_told_to_stop(line: Line, tmp_path: Path) -> None:
-    opened(line, marks=str(tmp_path), faults={"close": ["memory", 0]}).say(Stop())
+    opened(line, marks=str(tmp_path), faults={"close": ["memory", 0]}).say(StopWorker())
     assert line.process.wait(60) == 0
 
 
@@ -143,13 +155,13 @@ def test_it_ends_in_mid_batch_when_its_pool_is_gone(line: Line, tmp_path: Path) 
 def test_what_an_engine_raises_is_told_and_the_next_chunk_is_spoken(line: Line) -> None:
     opened(line, deranging=[0]).ask(0)
     failed = line.hear_answer()
-    line.say(Begin(4))
+    line.say(BeginDecoding(4))
     line.ask(1)
 
-    assert isinstance(failed, Raised)
-    assert not failed.memory
+    assert isinstance(failed, EngineRaised)
+    assert not failed.out_of_memory
     assert "chunk 0 upsets the engine" in failed.reason
-    assert isinstance(line.hear_answer(), Answered)
+    assert isinstance(line.hear_answer(), ChunkDone)
 
 
 def test_a_chunk_that_its_engine_refuses_is_told_with_the_reason_and_the_next_is_spoken(line: Line) -> None:
@@ -157,8 +169,8 @@ def test_a_chunk_that_its_engine_refuses_is_told_with_the_reason_and_the_next_is
 
     refused, spoken = line.hear_answer(), line.hear_answer()
 
-    assert isinstance(refused, Answered)
-    assert isinstance(spoken, Answered)
+    assert isinstance(refused, ChunkDone)
+    assert isinstance(spoken, ChunkDone)
     assert refused.answer == Unspeakable("voice None cannot say chunk 0")
     assert isinstance(spoken.answer, Result)
 
@@ -166,30 +178,30 @@ def test_a_chunk_that_its_engine_refuses_is_told_with_the_reason_and_the_next_is
 def test_a_full_device_is_told_apart_and_fewer_rows_are_used_from_then_on(line: Line, tmp_path: Path) -> None:
     opened(line, marks=str(tmp_path), faults={"speak": ["memory", 1]}).ask(0)
     failed = line.hear_answer()
-    line.say(Begin(2))
+    line.say(BeginDecoding(2))
 
-    assert isinstance(failed, Raised)
-    assert failed.memory
+    assert isinstance(failed, EngineRaised)
+    assert failed.out_of_memory
     line.ask(0)
     answer = line.hear_answer()
-    assert isinstance(answer, Answered)
+    assert isinstance(answer, ChunkDone)
     assert isinstance(answer.answer, Result)
     assert answer.answer.facts["rows"] == 2
 
 
 def test_a_process_may_begin_with_fewer_rows_than_its_engine_has(line: Line) -> None:
-    line.say(Open(EngineSpec("engines:tones", {"rows": 4}), 0.1))
-    assert isinstance(line.hear(), Opened)
+    line.say(OpenEngine(EngineSpec("engines:tones", {"rows": 4}), 0.1))
+    assert isinstance(line.hear(), EngineReady)
 
-    line.say(Begin(1))
+    line.say(BeginDecoding(1))
 
-    assert line.hear() == Want()
+    assert line.hear() == ChunkWanted()
     assert not line.says_more()
 
 
 def test_an_error_that_sticks_ends_the_process_with_its_reason(line: Line, tmp_path: Path) -> None:
     opened(line, marks=str(tmp_path), faults={"speak": ["cuda", 1]}).ask(0)
-    assert line.hear_answer() == Lost("RuntimeError: CUDA error: device-side assert triggered")
+    assert line.hear_answer() == EngineFailed("RuntimeError: CUDA error: device-side assert triggered")
     assert line.process.wait(60) == 3
 
 
@@ -197,9 +209,9 @@ def test_an_error_that_sticks_ends_the_process_with_its_reason(line: Line, tmp_p
     ("answer", "complaint"),
     [
         ("too_few", "ended with 1 chunks unanswered"),
-        ("too_many", "answers chunk 0, which it does not have"),
-        ("swapped", r"answers chunk \d with chunk \d"),
-        ("no_numbers", "no numbers"),
+        ("too_many", "answered chunk 0, which it does not have"),
+        ("swapped", r"answered chunk \d with chunk \d"),
+        ("no_numbers", "NaN or infinite"),
         ("doubles", "float64"),
         ("stereo", r"\(2, 5\)"),
     ],
@@ -207,9 +219,9 @@ def test_an_error_that_sticks_ends_the_process_with_its_reason(line: Line, tmp_p
 def test_answers_that_nobody_could_join_are_refused(line: Line, answer: str, complaint: str) -> None:
     opened(line, "test_worker:odd", answer=answer).ask(0, 1)
 
-    message = line.hear(Want, Answered)
+    message = line.hear(ChunkWanted, ChunkDone)
 
-    assert isinstance(message, Raised)
+    assert isinstance(message, EngineRaised)
     assert re.search(complaint, message.reason)
 
 
@@ -276,9 +288,9 @@ def test_the_device_is_in_the_environment_before_anything_is_imported() -> None:
     said: list[object] = []
     process = WorkerProcess(Device("gpu", "GPU-77"), EngineSpec("engines:tones"), 0.1, said.append)
 
-    process.send(Stop())
+    process.send(StopWorker())
 
     assert process.join(60)
-    readies = [message.ready for message in said if isinstance(message, Opened)]
+    readies = [message.ready for message in said if isinstance(message, EngineReady)]
     assert readies[0].facts["gpus"] == "GPU-77"
-    assert said[-1] == Gone("its process ended with status 0")
+    assert said[-1] == ProcessEnded("its process ended with status 0")

@@ -1,4 +1,4 @@
-"""Messages to the pool's thread, from its workers' readers and from its callers."""
+"""Commands to the pool's thread, from the readers of its workers' pipes and from its callers."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 from voxyard.speech.pool.ipc import FromWorker
 from voxyard.speech.pool.job import Job
-from voxyard.speech.pool.worker_process import Gone
+from voxyard.speech.pool.worker_process import ProcessEnded
 
 
 @dataclass(frozen=True)
-class Said:
-    """A worker's process has said something, or has ended."""
+class WorkerMessage:
+    """A message of a worker process, or its end."""
 
     slot: int
     generation: int
-    message: FromWorker | Gone
+    message: FromWorker | ProcessEnded
 
 
 @dataclass(frozen=True)
-class Submitted:
-    """A job is to be spoken."""
+class SubmitJob:
+    """Speak a job."""
 
     job: Job
     priority: int
@@ -28,14 +28,14 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class Cancelled:
-    """The job was cancelled."""
+class CancelJob:
+    """Drop a job that its caller has cancelled."""
 
     job: int
 
 
 @dataclass(frozen=True)
-class Listening:
+class SetListening:
     """A listener of the job's audio has come or gone."""
 
     job: int
@@ -43,15 +43,15 @@ class Listening:
 
 
 @dataclass(frozen=True)
-class Draining:
-    """No more chunks of jobs of a priority below this are to be handed out."""
+class DrainPool:
+    """Hand out no more chunks of jobs of a priority below this."""
 
     below: float
 
 
 @dataclass(frozen=True)
-class Closing:
-    """The pool is to end."""
+class ClosePool:
+    """End the pool."""
 
 
-Letter = Said | Submitted | Cancelled | Listening | Draining | Closing
+Command = WorkerMessage | SubmitJob | CancelJob | SetListening | DrainPool | ClosePool

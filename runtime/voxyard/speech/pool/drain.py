@@ -1,4 +1,4 @@
-"""Draining a pool: the chunks that its workers still have, and that they have returned them."""
+"""Drain of a pool: workers that still have chunks, until all of these are delivered."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Awaited:
-    """A worker that is waited for."""
+class PendingWorker:
+    """A worker that the drain waits for."""
 
     device: str
-    chunks: int  # that it has not handed in yet
+    chunks: int  # that it has not answered yet
     since: float  # when it got the first of them, by time.monotonic
 
 
@@ -19,25 +19,25 @@ class Drain:
     """Progress of draining the pool. Made by `Pool.drain`; may be read from any thread."""
 
     def __init__(self) -> None:
-        self._awaited: tuple[Awaited, ...] = ()
-        self._over = threading.Event()
+        self._pending: tuple[PendingWorker, ...] = ()
+        self._finished = threading.Event()
 
     @property
-    def awaited(self) -> tuple[Awaited, ...]:
-        """The workers that are waited for, as of the pool's last look; empty also before its first."""
-        return self._awaited
+    def pending(self) -> tuple[PendingWorker, ...]:
+        """The workers that are waited for, as of the pool's last update; empty also before its first."""
+        return self._pending
 
     @property
-    def over(self) -> bool:
+    def finished(self) -> bool:
         """True where every chunk that was with a worker has come to an end, and has been delivered."""
-        return self._over.is_set()
+        return self._finished.is_set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it is over; whether it is."""
-        return self._over.wait(seconds)
+        """Wait until the drain has finished; False after a timeout."""
+        return self._finished.wait(seconds)
 
-    def tell(self, awaited: tuple[Awaited, ...]) -> None:
-        """For the pool: what it waits for now."""
-        self._awaited = awaited
-        if not awaited:
-            self._over.set()
+    def update(self, pending: tuple[PendingWorker, ...]) -> None:
+        """Called by the pool with the workers that it waits for now."""
+        self._pending = pending
+        if not pending:
+            self._finished.set()

@@ -1,4 +1,4 @@
-"""Message protocol between the pool and a worker's process, over their pipe."""
+"""Message protocol between the pool and a worker process, over their pipe."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from voxyard.speech.requests import Request, Result, Unspeakable
 
 
 @dataclass(frozen=True)
-class Open:
-    """To the worker, first: the engine, and the seconds between signs of life."""
+class OpenEngine:
+    """To the worker, first: the engine, and the seconds between heartbeats."""
 
     engine: EngineSpec
-    beat: float
+    heartbeat_seconds: float
 
 
 @dataclass(frozen=True)
-class Begin:
-    """To the worker, once it is open and each time it raised: ask for chunks. What it had before is taken back."""
+class BeginDecoding:
+    """To the worker, after EngineReady and after each EngineRaised: ask for chunks; earlier ones are taken back."""
 
     rows: int  # the engine's batch may not be larger from here on
 
 
 @dataclass(frozen=True)
-class Speak:
+class SpeakChunk:
     """To the worker: a chunk that it has asked for."""
 
     lease: int
@@ -32,49 +32,49 @@ class Speak:
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopWorker:
     """To the worker: take no more, close the engine and end."""
 
 
 @dataclass(frozen=True)
-class Beat:
-    """From the worker: a sign of life."""
+class Heartbeat:
+    """From the worker: its process is alive."""
 
 
 @dataclass(frozen=True)
-class Opened:
-    """From the worker: the engine is ready."""
+class EngineReady:
+    """From the worker: the engine has loaded its model."""
 
     ready: Ready
 
 
 @dataclass(frozen=True)
-class Want:
+class ChunkWanted:
     """From the worker: it has room for one more chunk."""
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
-    """From the worker: a chunk is done, or is refused."""
+class ChunkDone:
+    """From the worker: a chunk is spoken, or cannot be."""
 
     lease: int
     answer: Result | Unspeakable
 
 
 @dataclass(frozen=True)
-class Raised:
-    """From the worker: the engine raised, with all it had in hand; it waits for Begin."""
+class EngineRaised:
+    """From the worker: the engine raised, with all its chunks; the worker waits for BeginDecoding."""
 
     reason: str
-    memory: bool
+    out_of_memory: bool
 
 
 @dataclass(frozen=True)
-class Lost:
+class EngineFailed:
     """From the worker, last: why its process ends."""
 
     reason: str
 
 
-FromWorker = Beat | Opened | Want | Answered | Raised | Lost
-ToWorker = Open | Begin | Speak | Stop
+FromWorker = Heartbeat | EngineReady | ChunkWanted | ChunkDone | EngineRaised | EngineFailed
+ToWorker = OpenEngine | BeginDecoding | SpeakChunk | StopWorker

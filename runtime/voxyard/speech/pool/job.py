@@ -36,8 +36,8 @@ class Outcome:
     result: Result | None
     failure: ChunkFailedError | None = None
     worker: str = ""  # the device's name
-    seconds: float = 0.0  # from the moment its worker got the batch
-    reduced: bool = False  # out of memory had changed the batch's shape, and so perhaps the last digits
+    seconds: float = 0.0  # since its worker got it
+    reduced: bool = False  # spoken in a batch made smaller by an out-of-memory error; last digits may differ
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Progress:
 
 
 class Job:
-    """Filled by the pool, emptied by whoever waits for it. Made by `Pool.submit`."""
+    """Chunks of one text in the pool, and their outcomes for a reader. Made by `Pool.submit`."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Job:
         self.on_failure = on_failure
         self._cancel, self._listen, self._deliver = cancel, listen, deliver
         self._outcomes: dict[int, Outcome] = {}
-        self._next = 0  # the first chunk that nobody has read
+        self._next = 0  # the first chunk that was not read
         self._done = self._failed = 0
         self._audio_seconds = self._estimated_done = 0.0
         self._estimated_total = sum(request.seconds for request in self.requests)
@@ -98,15 +98,15 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """True where every chunk has its outcome, or none will come."""
+        """True where every chunk has its outcome, or the job has ended without."""
         with self._changed:
             return self._ended is not None or self._done == len(self.requests)
 
     def outcomes(self, first: int = 0) -> Iterator[Outcome]:
-        """The outcomes from chunk `first` on in text order, each as soon as it is there; each can be read once.
+        """Outcomes from chunk `first` on in text order, each as soon as it is there; each can be read once.
 
         Raises:
-            JobEndedError: the job was cancelled, its pool ended, or the outcome has gone to another reader.
+            JobEndedError: the job was cancelled, its pool ended, or another reader has read the outcome.
         """
         for index in range(first, len(self.requests)):
             yield self._take(index)
@@ -114,7 +114,7 @@ class Job:
     def _take(self, index: int) -> Outcome:
         with self._changed:
             if self._deliver is not None or index < self._next:
-                raise JobEndedError(f"chunk {index} of job {self.number} has gone to another reader")
+                raise JobEndedError(f"chunk {index} of job {self.number} was read by another reader")
             self._changed.wait_for(lambda: index in self._outcomes or self._ended is not None)
             if index not in self._outcomes:
                 raise self._ended or JobEndedError(f"chunk {index} of job {self.number} was not spoken")
@@ -122,7 +122,7 @@ class Job:
             return self._outcomes.pop(index)
 
     def results(self) -> Iterator[Result]:
-        """Every chunk's sound in text order.
+        """Result of every chunk in text order.
 
         Raises:
             ChunkFailedError: the text has reached a chunk that failed; the others are spoken to the end.
@@ -134,14 +134,14 @@ class Job:
             yield outcome.result
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it is finished; whether it is."""
+        """Wait until it is finished; False after a timeout."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._ended is not None or self._done == len(self.requests), timeout=seconds
             )
 
     def listen(self, listening: bool = True) -> None:
-        """Somebody waits for the sound (or does no longer): the earliest chunks go first."""
+        """Set whether somebody listens to the audio: then the earliest chunks go first."""
         self._listen(listening)
 
     def cancel(self) -> None:
@@ -149,8 +149,8 @@ class Job:
         self._cancel()
         self.end(JobEndedError(f"job {self.number} was cancelled"))
 
-    def put(self, outcome: Outcome) -> None:
-        """For the pool: a chunk has come to an end."""
+    def add(self, outcome: Outcome) -> None:
+        """Called by the pool: add the outcome of a chunk."""
         with self._changed:
             if self._deliver is None:
                 self._outcomes[outcome.index] = outcome
@@ -163,7 +163,7 @@ class Job:
             self._deliver(outcome)
 
     def end(self, reason: SpeechError) -> None:
-        """For the pool: nothing more will come."""
+        """Called by the pool: no more outcomes will come."""
         with self._changed:
             if self._ended is None and self._done < len(self.requests):
                 self._ended = reason

@@ -1,4 +1,4 @@
-"""The pool's metrics for Prometheus, under the name of what speaks."""
+"""Prometheus metrics of a pool, prefixed with its engine's name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from voxyard.speech.placement import Cause
+from voxyard.speech.placement import RefusalCause
 from voxyard.speech.pool.observer import PoolObserver
-from voxyard.speech.pool.scheduler import Census
+from voxyard.speech.pool.scheduler import PoolStats
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -47,22 +47,22 @@ class PoolMetrics(PoolObserver):
             registry=registry,
         )  # fmt: skip
 
-    def census(self, census: Census) -> None:
+    def stats(self, stats: PoolStats) -> None:
         """Workers and chunks."""
-        self._depth.set(census.waiting)
-        self._workers.set(census.running)
-        self._busy.set(census.busy)
-        self._expected.set(census.expected)
+        self._depth.set(stats.waiting)
+        self._workers.set(stats.running)
+        self._busy.set(stats.busy)
+        self._expected.set(stats.expected)
 
-    def batch(self, device: str, chunks: int) -> None:
+    def chunk_sent(self, device: str, chunks: int) -> None:
         """A chunk was handed out."""
         self._batch.observe(chunks)
 
-    def waited(self, seconds: float) -> None:
+    def chunk_waited(self, seconds: float) -> None:
         """A chunk left the queue."""
         self._wait.observe(seconds)
 
-    def spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
+    def chunk_spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
         """A chunk is done."""
         self._chunks.labels("spoken", device).inc()
         self._audio.labels(device).inc(audio_seconds)
@@ -72,16 +72,16 @@ class PoolMetrics(PoolObserver):
         """A worker has worked."""
         self._synthesis.labels(device).inc(seconds)
 
-    def trouble(self, device: str, cause: str) -> None:
+    def failure(self, device: str, cause: str) -> None:
         """Counts a failure of a batch or a worker."""
         self._failures.labels(cause.replace(" ", "_"), device).inc()
 
-    def waits(self, device: str, cause: Cause | None) -> None:
+    def device_waits(self, device: str, cause: RefusalCause | None) -> None:
         """Sets the cause for which a GPU's worker waits; None where it may start."""
-        for each in get_args(Cause):
+        for each in get_args(RefusalCause):
             self._waiting.labels(device, each).set(each == cause)
 
-    def gave_up(self, cause: str, *, silence: bool) -> None:
+    def chunk_failed(self, cause: str, *, silence: bool) -> None:
         """A chunk failed on every worker it was given to, so no one GPU is named."""
         self._chunks.labels("silenced" if silence else "failed", "").inc()
 

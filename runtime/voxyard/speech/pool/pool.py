@@ -15,21 +15,19 @@ from typing import Self
 from voxyard.speech.engine import EngineSpec, Ready
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
-from voxyard.speech.pool import ipc
-from voxyard.speech.pool.commands import Cancelled, Closing, Draining, Letter, Listening, Said, Submitted
-from voxyard.speech.pool.drain import Awaited, Drain
-from voxyard.speech.pool.ipc import Answered, Beat, Lost, Opened, Raised, Speak, Stop, ToWorker, Want
+from voxyard.speech.pool import commands, ipc
+from voxyard.speech.pool.drain import Drain, PendingWorker
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, OnFailure, Outcome
-from voxyard.speech.pool.limits import Limits
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.observer import PoolObserver
-from voxyard.speech.pool.scheduler import Begin, GiveUp, Kill, Scheduler, Send, Start
-from voxyard.speech.pool.worker_process import Device, Gone, WorkerProcess
-from voxyard.speech.pool.worker_slot import Slot, State
+from voxyard.speech.pool.scheduler import BeginWork, FailChunk, KillWorker, Scheduler, SendChunk, StartWorker
+from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
+from voxyard.speech.pool.worker_slot import State, WorkerSlot
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
 
 _log = logging.getLogger(__name__)
 
-LOOK = 1.0  # seconds after which the pool looks around, whatever the scheduler says
+POLL_SECONDS = 1.0  # longest wait for a command
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class WorkerState:
     pid: int | None
     processes: int  # started so far
     ready: Ready | None
-    reason: str = ""  # why it does not run: its device has no room yet, or its last start failed
+    reason: str = ""  # why it does not run: its device has no memory yet, or its last start failed
 
 
 @dataclass(slots=True)
@@ -52,9 +50,9 @@ class _Worker:
     process: WorkerProcess | None = None
     generation: int = 0
     ready: Ready | None = None
-    refusal: Refusal | None = None  # its device's, at the latest try to start
-    sent: dict[int, tuple[Send, float]] = field(default_factory=dict)  # by lease, and when
-    told: float = 0.0  # up to when its work has been told to the observer
+    refusal: Refusal | None = None  # of its device, at the latest attempt to start
+    sent: dict[int, tuple[SendChunk, float]] = field(default_factory=dict)  # by lease, and when
+    reported: float = 0.0  # until when its work has been reported to the observer
 
 
 class Pool:
@@ -70,25 +68,25 @@ class Pool:
         engine: EngineSpec,
         devices: Sequence[Device],
         *,
-        limits: Limits | None = None,
-        beat: float = 1.0,
+        limits: PoolLimits | None = None,
+        heartbeat_seconds: float = 1.0,
         observer: PoolObserver | None = None,
         admit: Callable[[Device], Refusal | None] = lambda _: None,
     ) -> None:
         if not devices:
             raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
-        self._engine, self._beat, self._admit = engine, beat, admit
+        self._engine, self._heartbeat_seconds, self._admit = engine, heartbeat_seconds, admit
         self._observer = PoolObserver() if observer is None else observer
         self._scheduler = Scheduler(len(devices), limits)
         self._workers = [_Worker(device) for device in devices]
         self._jobs: dict[int, Job] = {}
         self._submitted: dict[int, float] = {}
         self._numbers = itertools.count()
-        self._mail: queue.SimpleQueue[Letter] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[commands.Command] = queue.SimpleQueue()
         self._ended: SpeechError | None = None
         self._drain: Drain | None = None
-        self._draining = False  # the pool's thread has read it
-        self._entry = threading.Lock()  # between submit and the end of the loop: no job falls between
+        self._draining = False  # set by the pool's thread
+        self._submission = threading.Lock()  # no job is lost between submit and the end of the loop
         self._thread = threading.Thread(target=self._run, name="speech pool", daemon=True)
         self._thread.start()
 
@@ -120,14 +118,14 @@ class Pool:
             number,
             requests,
             on_failure,
-            cancel=lambda: self._mail.put(Cancelled(number)),
-            listen=lambda listening: self._mail.put(Listening(number, listening)),
+            cancel=lambda: self._commands.put(commands.CancelJob(number)),
+            listen=lambda listening: self._commands.put(commands.SetListening(number, listening)),
             deliver=deliver,
         )
-        with self._entry:
+        with self._submission:
             if self._ended is not None:
                 raise self._ended
-            self._mail.put(Submitted(job, priority, listening))
+            self._commands.put(commands.SubmitJob(job, priority, listening))
         return job
 
     @property
@@ -138,15 +136,15 @@ class Pool:
     def workers(self) -> tuple[WorkerState, ...]:
         """The workers, as they are now."""
         pairs = zip(self._workers, self._scheduler.slots, strict=True)
-        return tuple(_seen(worker, slot) for worker, slot in pairs)
+        return tuple(_worker_state(worker, slot) for worker, slot in pairs)
 
     @property
     def waiting(self) -> str | None:
-        """Reason why all its workers wait, in words; None while one of them runs, or may start."""
-        able = [worker for worker in self.workers() if worker.state != "off"]
-        if not able or any(worker.state != "waiting" for worker in able):
+        """Message on why all its workers wait for their devices; None while one of them runs or may start."""
+        enabled = [worker for worker in self.workers() if worker.state != "off"]
+        if not enabled or any(worker.state != "waiting" for worker in enabled):
             return None
-        return "; ".join(worker.reason for worker in able)
+        return "; ".join(worker.reason for worker in enabled)
 
     def drain(self, *, below: float = math.inf) -> Drain:
         """Hand out no more chunks of jobs of a priority below this: what workers have of them is still delivered.
@@ -154,21 +152,21 @@ class Pool:
         The rest of these jobs, and new ones, wait until the pool is closed. A chunk that goes wrong is not tried
         again. A second call changes nothing, and gives the same.
         """
-        with self._entry:
+        with self._submission:
             if self._drain is None:
                 self._drain = Drain()
                 if self._ended is None:
-                    self._mail.put(Draining(below))
+                    self._commands.put(commands.DrainPool(below))
                 else:
-                    self._drain.tell(())
+                    self._drain.update(())
             return self._drain
 
     def close(self, seconds: float = 5.0) -> None:
-        """Stop the workers: in order where they are idle within so many seconds, else by force.
+        """Stop the workers: cleanly where they are idle within so many seconds, else they are killed.
 
-        After a drain, workers that still speak have had their time, and are ended at once.
+        After a drain, workers that still speak have had their time, and are killed at once.
         """
-        self._mail.put(Closing())
+        self._commands.put(commands.ClosePool())
         self._thread.join()
         deadline = time.monotonic() + seconds
         processes = []
@@ -179,7 +177,7 @@ class Pool:
             if self._drain is not None and slot.leases:
                 worker.process.kill()
             else:
-                worker.process.send(Stop())
+                worker.process.send(ipc.StopWorker())
         for process in processes:
             if not process.join(max(0.0, deadline - time.monotonic())):
                 process.kill()
@@ -193,168 +191,168 @@ class Pool:
             while self._step():
                 pass
         except BaseException as error:
-            reason = SpeechError(f"the pool broke down, which is a fault of its own: {type(error).__name__}: {error}")
+            reason = SpeechError(f"internal error in the pool: {type(error).__name__}: {error}")
             raise
         finally:
-            with self._entry:
+            with self._submission:
                 self._ended = reason
-            while not self._mail.empty():
-                mail = self._mail.get()
-                if isinstance(mail, Submitted):
-                    mail.job.end(reason)
+            while not self._commands.empty():
+                command = self._commands.get()
+                if isinstance(command, commands.SubmitJob):
+                    command.job.end(reason)
             if self._drain is not None:
-                self._drain.tell(())
+                self._drain.update(())
             for job in self._jobs.values():
-                job.end(JobEndedError(f"job {job.number} has not been spoken to its end: {reason}"))
+                job.end(JobEndedError(f"job {job.number} was not spoken to its end: {reason}"))
 
     def _step(self) -> bool:
-        """Wait for mail, deal with it and what follows from it; False when it is time to end."""
+        """Wait for commands, carry them out with the actions that follow; False when the pool is to end."""
         before = time.monotonic()
-        look = self._scheduler.next_look(before)
-        timeout = LOOK if look is None else min(look, LOOK)
+        deadline = self._scheduler.next_deadline(before)
+        timeout = POLL_SECONDS if deadline is None else min(deadline, POLL_SECONDS)
         try:
-            mail = [self._mail.get(timeout=timeout)]
+            received = [self._commands.get(timeout=timeout)]
         except queue.Empty:
-            mail = []
-        paused = time.monotonic() - before > timeout + self._scheduler.limits.silent_seconds / 2
-        while not self._mail.empty():
-            mail.append(self._mail.get())
-        for each in mail:
-            if isinstance(each, Closing):
+            received = []
+        paused = time.monotonic() - before > timeout + self._scheduler.limits.heartbeat_timeout / 2
+        while not self._commands.empty():
+            received.append(self._commands.get())
+        for each in received:
+            if isinstance(each, commands.ClosePool):
                 return False
-            self._read(each, time.monotonic())
+            self._execute(each, time.monotonic())
         if paused:
             self._scheduler.resumed(time.monotonic())
         acted = self._act()
         if self._draining and self._drain is not None:
-            self._drain.tell(self._awaited())
-        if acted or any(not (isinstance(each, Said) and isinstance(each.message, Beat)) for each in mail):
-            self._observer.census(self._scheduler.census())
+            self._drain.update(self._pending_workers())
+        if acted or not all(_is_heartbeat(each) for each in received):
+            self._observer.stats(self._scheduler.stats())
         return True
 
-    def _awaited(self) -> tuple[Awaited, ...]:
+    def _pending_workers(self) -> tuple[PendingWorker, ...]:
         return tuple(
-            Awaited(self._workers[place.number].device.name, len(leases), min(lease.since for lease in leases))
-            for place, leases in self._scheduler.awaited()
+            PendingWorker(self._workers[worker.number].device.name, len(leases), min(lease.since for lease in leases))
+            for worker, leases in self._scheduler.pending()
         )
 
-    def _read(self, mail: Letter, now: float) -> None:
-        match mail:
-            case Said():
-                self._hear(mail, now)
-            case Submitted(job, priority, listening):
+    def _execute(self, command: commands.Command, now: float) -> None:
+        match command:
+            case commands.WorkerMessage():
+                self._worker_message(command, now)
+            case commands.SubmitJob(job, priority, listening):
                 estimates = [request.seconds for request in job.requests]
                 self._jobs[job.number] = job
                 self._submitted[job.number] = now
                 self._scheduler.submit(job.number, estimates, now, priority=priority, listening=listening)
                 self._forget_finished(job)
-            case Cancelled(number):
+            case commands.CancelJob(number):
                 self._scheduler.cancel(number)
                 self._jobs.pop(number, None)
                 self._submitted.pop(number, None)
-            case Listening(number, listening):
+            case commands.SetListening(number, listening):
                 self._scheduler.listen(number, listening)
-            case Draining(below):
+            case commands.DrainPool(below):
                 self._scheduler.drain(below)
                 self._draining = True
 
-    def _hear(self, said: Said, now: float) -> None:
-        """Handles a message of a worker's process. The scheduler ignores those of a former process of the slot."""
-        slot, generation, worker = said.slot, said.generation, self._workers[said.slot]
+    def _worker_message(self, report: commands.WorkerMessage, now: float) -> None:
+        """Handle a message of a worker's process. The scheduler ignores those of a former process of the slot."""
+        slot, generation, worker = report.slot, report.generation, self._workers[report.slot]
         current = worker.generation == generation
-        match said.message:
-            case Beat():
+        match report.message:
+            case ipc.Heartbeat():
                 self._scheduler.heartbeat(slot, generation, now)
-            case Opened(ready):
+            case ipc.EngineReady(ready):
                 if current:
                     worker.ready = ready
-                self._scheduler.opened(slot, generation, ready.batch_limit, now)
-            case Want():
-                self._scheduler.asked(slot, generation, now)
-            case Answered():
-                self._answered(slot, generation, said.message, now)
-            case Raised(reason, memory):
+                self._scheduler.engine_ready(slot, generation, ready.batch_limit, now)
+            case ipc.ChunkWanted():
+                self._scheduler.chunk_wanted(slot, generation, now)
+            case ipc.ChunkDone():
+                self._chunk_done(slot, generation, report.message, now)
+            case ipc.EngineRaised(reason, out_of_memory):
                 if current:
                     self._worked(worker, now)
                     worker.sent.clear()
-                self._observer.trouble(worker.device.name, "out of memory" if memory else "raised")
-                self._scheduler.raised(slot, generation, reason, now, memory=memory)
-            case Gone(reason):
+                self._observer.failure(worker.device.name, "out of memory" if out_of_memory else "raised")
+                self._scheduler.engine_raised(slot, generation, reason, now, out_of_memory=out_of_memory)
+            case ProcessEnded(reason):
                 if current and worker.process is not None:
                     _log.warning("worker %s: %s", worker.device.name, reason)
-                    self._observer.trouble(worker.device.name, "died")
+                    self._observer.failure(worker.device.name, "died")
                     self._without_process(worker)
-                self._scheduler.died(slot, generation, reason, now)
-            case Lost():
-                pass  # its end follows, with this reason
+                self._scheduler.process_ended(slot, generation, reason, now)
+            case ipc.EngineFailed():
+                pass  # ProcessEnded follows, with this reason
 
-    def _answered(self, slot: int, generation: int, said: Answered, now: float) -> None:
+    def _chunk_done(self, slot: int, generation: int, message: ipc.ChunkDone, now: float) -> None:
         worker = self._workers[slot]
-        if worker.generation != generation or said.lease not in worker.sent:
+        if worker.generation != generation or message.lease not in worker.sent:
             return  # from a former process, or taken back
         self._worked(worker, now)
-        sent, since = worker.sent.pop(said.lease)
-        if isinstance(said.answer, Unspeakable):
-            self._observer.trouble(worker.device.name, "raised")
-            self._scheduler.unspeakable(slot, generation, said.lease, said.answer.reason, now)
-        elif self._scheduler.spoken(slot, generation, said.lease, now):
-            self._hand_over(worker, sent, since, said.answer, now)
+        sent, since = worker.sent.pop(message.lease)
+        if isinstance(message.answer, Unspeakable):
+            self._observer.failure(worker.device.name, "raised")
+            self._scheduler.chunk_unspeakable(slot, generation, message.lease, message.answer.reason, now)
+        elif self._scheduler.chunk_done(slot, generation, message.lease, now):
+            self._deliver(worker, sent, since, message.answer, now)
 
     def _act(self) -> bool:
-        """Do what follows; whether that was anything."""
+        """Carry out the scheduler's actions; True where there were any."""
         acted = False
         while actions := self._scheduler.actions(now := time.monotonic()):
             acted = True
             for action in actions:
                 match action:
-                    case Start(slot, generation):
+                    case StartWorker(slot, generation):
                         self._start(slot, generation, now)
-                    case Send():
+                    case SendChunk():
                         self._send(action, now)
-                    case Begin(slot, _, rows):
-                        self._say(self._workers[slot], ipc.Begin(rows))
-                    case Kill(slot, _, reason):
+                    case BeginWork(slot, _, rows):
+                        self._message(self._workers[slot], ipc.BeginDecoding(rows))
+                    case KillWorker(slot, _, reason):
                         self._kill(self._workers[slot], reason)
-                    case GiveUp():
-                        self._give_up(action)
+                    case FailChunk():
+                        self._fail_chunk(action)
         return acted
 
     def _start(self, slot: int, generation: int, now: float) -> None:
         worker = self._workers[slot]
         worker.generation, worker.ready = generation, None
         worker.refusal = refusal = self._admit(worker.device)
-        self._observer.waits(worker.device.name, None if refusal is None else refusal.cause)
+        self._observer.device_waits(worker.device.name, None if refusal is None else refusal.cause)
         if refusal is not None:
-            _log.warning("worker %s waits: %s", worker.device.name, refusal.sentence)
-            self._scheduler.refused(slot, generation, time.monotonic())  # a driver may take its time to answer
+            _log.warning("worker %s waits for its device: %s", worker.device.name, refusal.message)
+            self._scheduler.start_refused(slot, generation, time.monotonic())  # a driver may take its time to answer
             return
         try:
             worker.process = WorkerProcess(
                 worker.device,
                 self._engine,
-                self._beat,
-                lambda message: self._mail.put(Said(slot, generation, message)),
+                self._heartbeat_seconds,
+                lambda message: self._commands.put(commands.WorkerMessage(slot, generation, message)),
             )
         except OSError as error:
-            reason = f"its process does not start: {error}"
+            reason = f"its process cannot be started: {error}"
             _log.warning("worker %s: %s", worker.device.name, reason)
-            self._scheduler.died(slot, generation, reason, now)
+            self._scheduler.process_ended(slot, generation, reason, now)
 
-    def _send(self, send: Send, now: float) -> None:
+    def _send(self, send: SendChunk, now: float) -> None:
         worker, chunk = self._workers[send.slot], send.chunk
         self._worked(worker, now)
         worker.sent[send.lease] = send, now
-        self._say(worker, Speak(send.lease, self._jobs[chunk.job].requests[chunk.index]))
-        self._observer.batch(worker.device.name, send.held)
-        self._observer.waited(now - self._submitted[chunk.job])
+        self._message(worker, ipc.SpeakChunk(send.lease, self._jobs[chunk.job].requests[chunk.index]))
+        self._observer.chunk_sent(worker.device.name, send.held)
+        self._observer.chunk_waited(now - self._submitted[chunk.job])
 
-    def _say(self, worker: _Worker, message: ToWorker) -> None:
+    def _message(self, worker: _Worker, message: ipc.ToWorker) -> None:
         if worker.process is not None:
             worker.process.send(message)
 
     def _kill(self, worker: _Worker, reason: str) -> None:
-        _log.warning("worker %s is ended: %s", worker.device.name, reason)
-        self._observer.trouble(worker.device.name, "killed")
+        _log.warning("worker %s is killed: %s", worker.device.name, reason)
+        self._observer.failure(worker.device.name, "killed")
         if worker.process is not None:
             worker.process.kill()
         self._without_process(worker)
@@ -363,53 +361,57 @@ class Pool:
         worker.process, worker.ready, worker.sent = None, None, {}
 
     def _worked(self, worker: _Worker, now: float) -> None:
-        """Tell the time since the last telling, in which the worker had chunks or had none."""
+        """Report the time in which the worker had chunks since the last report."""
         if worker.sent:
-            self._observer.worked(worker.device.name, now - worker.told)
-        worker.told = now
+            self._observer.worked(worker.device.name, now - worker.reported)
+        worker.reported = now
 
-    def _hand_over(self, worker: _Worker, sent: Send, since: float, result: Result, now: float) -> None:
+    def _deliver(self, worker: _Worker, sent: SendChunk, since: float, result: Result, now: float) -> None:
         chunk, job = sent.chunk, self._jobs[sent.chunk.job]
         reduced = worker.ready is not None and sent.rows < worker.ready.batch_limit
         seconds = now - since
         if chunk.index == 0:
             self._observer.first_audio(now - self._submitted[chunk.job])
-        self._observer.spoken(worker.device.name, result.seconds, seconds)
+        self._observer.chunk_spoken(worker.device.name, result.seconds, seconds)
         request = job.requests[chunk.index]
-        job.put(Outcome(chunk.index, request, result, None, worker.device.name, seconds, reduced))
+        job.add(Outcome(chunk.index, request, result, None, worker.device.name, seconds, reduced))
         self._forget_finished(job)
 
-    def _give_up(self, action: GiveUp) -> None:
+    def _fail_chunk(self, action: FailChunk) -> None:
         job = self._jobs.get(action.chunk.job)
         if job is None:
             return
         request = job.requests[action.chunk.index]
         failure = ChunkFailedError(action.chunk.index, request.text, action.reason)
         silence = job.on_failure == "silence"
-        _log.error("job %d: %s%s", job.number, failure, "; it becomes silence" if silence else "")
-        self._observer.gave_up(action.cause, silence=silence)
-        job.put(Outcome(action.chunk.index, request, _silence(request) if silence else None, failure))
+        _log.error("job %d: %s%s", job.number, failure, "; replaced by silence" if silence else "")
+        self._observer.chunk_failed(action.cause, silence=silence)
+        job.add(Outcome(action.chunk.index, request, _silence(request) if silence else None, failure))
         self._forget_finished(job)
 
     def _forget_finished(self, job: Job) -> None:
-        # A job that its caller has just cancelled stays until that is read here: what is planned may still name it.
+        # A job that its caller has just cancelled stays until CancelJob is read: planned actions may still name it.
         if job.progress.done == len(job.requests):
             self._scheduler.cancel(job.number)
             self._jobs.pop(job.number, None)
             self._submitted.pop(job.number, None)
 
 
-def _seen(worker: _Worker, slot: Slot) -> WorkerState:
-    refusal = worker.refusal  # read once: the pool's thread goes on
+def _worker_state(worker: _Worker, slot: WorkerSlot) -> WorkerState:
+    refusal = worker.refusal  # read once: the pool's thread may change it
     pid = worker.process.pid if worker.process else None
     if refusal is not None:
-        return WorkerState(worker.device.name, "waiting", pid, slot.generation, None, refusal.sentence)
-    reason = "" if slot.running else slot.reason
+        return WorkerState(worker.device.name, "waiting", pid, slot.generation, None, refusal.message)
+    reason = "" if slot.running else slot.failure
     return WorkerState(worker.device.name, slot.state, pid, slot.generation, worker.ready, reason)
 
 
+def _is_heartbeat(command: commands.Command) -> bool:
+    return isinstance(command, commands.WorkerMessage) and isinstance(command.message, ipc.Heartbeat)
+
+
 def _silence(request: Request) -> Result:
-    """As much silence as the text would have taken."""
+    """Silence of the text's estimated length."""
     import numpy as np
 
     samples = round(max(0.0, request.seconds) * SAMPLE_RATE)

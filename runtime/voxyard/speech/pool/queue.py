@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Key:
+class ChunkKey:
     """A chunk of a job: `index` counts from 0 in text order."""
 
     job: int
@@ -17,65 +17,65 @@ class Key:
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """A chunk on its way: how long it is thought to be, and what has happened to it."""
+class QueuedChunk:
+    """A chunk of a job with its estimated length and its failures so far."""
 
-    key: Key
+    key: ChunkKey
     seconds: float  # of audio, estimated
-    since: float = 0.0  # when it was put into the queue for the first time
-    alone: bool = False  # was in a batch that failed: its next run shows whether it was the cause
+    since: float = 0.0  # when it was first put into the queue
+    alone: bool = False  # was in a batch that failed: runs alone next, which shows if it was the cause
     failed_on: set[int] = field(default_factory=set)  # slots
-    failures: list[str] = field(default_factory=list)  # reasons, runs of its own only
+    failures: list[str] = field(default_factory=list)  # reasons, of runs alone only
     deaths: int = 0  # worker processes that ended while they had only this chunk
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Waiting chunks of one job. Two heaps over the same entries; one that was taken stays in the other, unseen."""
+    """Waiting chunks of one job. Two heaps over the same chunks; one that was taken stays in the other, ignored."""
 
     number: int
     priority: int
     listening: bool
-    entries: dict[int, Entry] = field(default_factory=dict)
+    chunks: dict[int, QueuedChunk] = field(default_factory=dict)
     longest: list[tuple[float, int]] = field(default_factory=list)
     earliest: list[int] = field(default_factory=list)
 
     def rank(self) -> tuple[int, bool, int]:
         return -self.priority, not self.listening, self.number
 
-    def put(self, entry: Entry) -> None:
-        index = entry.key.index
-        self.entries[index] = entry
-        heapq.heappush(self.longest, (-entry.seconds, index))
+    def put(self, chunk: QueuedChunk) -> None:
+        index = chunk.key.index
+        self.chunks[index] = chunk
+        heapq.heappush(self.longest, (-chunk.seconds, index))
         heapq.heappush(self.earliest, index)
 
-    def take(self, wants: Callable[[Entry], bool]) -> Entry | None:
-        """The first entry in the order in force that is wanted."""
-        passed: list[Entry] = []
+    def take(self, may_run: Callable[[QueuedChunk], bool]) -> QueuedChunk | None:
+        """The first chunk, in the order in force, that may run."""
+        skipped: list[QueuedChunk] = []
         taken = None
-        while taken is None and self.entries:
+        while taken is None and self.chunks:
             index = heapq.heappop(self.earliest) if self.listening else heapq.heappop(self.longest)[1]
-            entry = self.entries.pop(index, None)
-            if entry is None:
+            chunk = self.chunks.pop(index, None)
+            if chunk is None:
                 continue
-            if wants(entry):
-                taken = entry
+            if may_run(chunk):
+                taken = chunk
             else:
-                passed.append(entry)
-        for entry in passed:  # back into the heap it was taken from; in the other one it still is
-            self.entries[entry.key.index] = entry
+                skipped.append(chunk)
+        for chunk in skipped:  # back into the heap it was taken from; in the other one it still is
+            self.chunks[chunk.key.index] = chunk
             if self.listening:
-                heapq.heappush(self.earliest, entry.key.index)
+                heapq.heappush(self.earliest, chunk.key.index)
             else:
-                heapq.heappush(self.longest, (-entry.seconds, entry.key.index))
+                heapq.heappush(self.longest, (-chunk.seconds, chunk.key.index))
         return taken
 
 
 class ChunkQueue:
     """Chunks that wait for a worker.
 
-    Jobs of higher priority come first, of equal priority those that somebody listens to, then the older ones. Inside
-    a job the longest chunk comes first, or the earliest where somebody listens.
+    Order of jobs: priority, then those with a listener, then age. Order inside a job: the longest chunk first, or
+    text order where there is a listener.
     """
 
     def __init__(self) -> None:
@@ -83,18 +83,18 @@ class ChunkQueue:
         self._below = -math.inf  # jobs of a priority below this are held
 
     def __len__(self) -> int:
-        return sum(len(job.entries) for job in self._jobs.values())
+        return sum(len(job.chunks) for job in self._jobs.values())
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[QueuedChunk]:
         for job in self._jobs.values():
-            yield from job.entries.values()
+            yield from job.chunks.values()
 
     def add_job(self, job: int, *, priority: int = 0, listening: bool = False) -> None:
         """A job whose chunks will be put; jobs are numbered in the order they come."""
         self._jobs[job] = _Waiting(job, priority, listening)
 
     def remove_job(self, job: int) -> None:
-        """Forget a job and what waits of it."""
+        """Remove a job and its waiting chunks."""
         self._jobs.pop(job, None)
 
     def hold(self, below: float) -> None:
@@ -108,32 +108,32 @@ class ChunkQueue:
     @property
     def free(self) -> int:
         """Number of chunks that wait and are not held."""
-        return sum(len(job.entries) for job in self._jobs.values() if job.priority >= self._below)
+        return sum(len(job.chunks) for job in self._jobs.values() if job.priority >= self._below)
 
     def listen(self, job: int, listening: bool) -> None:
-        """Sets whether somebody waits for the job's chunks in text order."""
+        """Set whether somebody waits for the job's chunks in text order."""
         if job in self._jobs:
             self._jobs[job].listening = listening
 
-    def put(self, entry: Entry) -> None:
+    def put(self, chunk: QueuedChunk) -> None:
         """A chunk waits (again); a chunk of a job that was removed is dropped."""
-        job = self._jobs.get(entry.key.job)
+        job = self._jobs.get(chunk.key.job)
         if job is not None:
-            job.put(entry)
+            job.put(chunk)
 
-    def take_all(self) -> tuple[Entry, ...]:
-        """Everything that waits; nothing does afterwards."""
+    def take_all(self) -> tuple[QueuedChunk, ...]:
+        """Remove and return every waiting chunk."""
         everything = tuple(self)
         for job in self._jobs.values():
-            job.entries.clear()
+            job.chunks.clear()
         return everything
 
-    def take(self, may: Callable[[Entry], bool]) -> Entry | None:
-        """The next chunk for a worker that `may` run it."""
+    def take(self, may_run: Callable[[QueuedChunk], bool]) -> QueuedChunk | None:
+        """The next chunk for which `may_run` holds; None where there is none."""
         for job in sorted(self._jobs.values(), key=_Waiting.rank):
             if job.priority < self._below:
                 break
-            entry = job.take(may)
-            if entry is not None:
-                return entry
+            chunk = job.take(may_run)
+            if chunk is not None:
+                return chunk
         return None

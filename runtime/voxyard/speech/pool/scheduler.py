@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from voxyard.speech.pool.limits import FEW, Limits, workers_wanted
-from voxyard.speech.pool.queue import ChunkQueue, Entry, Key
-from voxyard.speech.pool.worker_slot import Lease, Slot
+from voxyard.speech.pool.limits import FEW, PoolLimits, workers_wanted
+from voxyard.speech.pool.queue import ChunkKey, ChunkQueue, QueuedChunk
+from voxyard.speech.pool.worker_slot import Lease, WorkerSlot
 
 _log = logging.getLogger(__name__)
 
-Cause = Literal["raised", "out of memory", "died", "hung", "late", "no worker"]
+FailureCause = Literal["raised", "out of memory", "died", "hung", "late", "no worker"]
 
 
 @dataclass(frozen=True)
-class Start:
+class StartWorker:
     """Start a process for this slot; its messages carry `generation`."""
 
     slot: int
@@ -29,8 +29,8 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Begin:
-    """Let the slot's process ask for chunks, as it is open, or anew, as it raised: what it had is taken back."""
+class BeginWork:
+    """Let the slot's process ask for chunks, once it is ready or after it raised; what it had is taken back."""
 
     slot: int
     generation: int
@@ -38,20 +38,20 @@ class Begin:
 
 
 @dataclass(frozen=True)
-class Send:
+class SendChunk:
     """Hand a chunk to the slot's process."""
 
     slot: int
     generation: int
     lease: int
     rows: int  # that the worker decodes together now
-    chunk: Key
+    chunk: ChunkKey
     held: int  # chunks that the worker has with it
 
 
 @dataclass(frozen=True)
-class Kill:
-    """End the slot's process at once: it hung, was late, or is to give its memory back."""
+class KillWorker:
+    """Kill the slot's process: it hung, was late, or has to free its memory."""
 
     slot: int
     generation: int
@@ -59,54 +59,53 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class GiveUp:
+class FailChunk:
     """A chunk failed for good."""
 
-    chunk: Key
-    cause: Cause
+    chunk: ChunkKey
+    cause: FailureCause
     reason: str
 
 
-Action = Start | Begin | Send | Kill | GiveUp
+Action = StartWorker | BeginWork | SendChunk | KillWorker | FailChunk
 
 
 @dataclass(frozen=True)
-class Census:
-    """Workers and chunks at a moment."""
+class PoolStats:
+    """Counts of workers and chunks."""
 
     expected: int  # workers that may run: not those that wait for their device
     running: int
     busy: int
-    waiting: int
-    leased: int
+    waiting: int  # chunks in the queue
+    leased: int  # chunks with a worker
 
 
 class Scheduler:
-    """Chunks, leases and slots (a slot is the place of one worker, with one process after the other)."""
+    """Decides which worker gets which chunk, which workers run, and which chunks are spoken again or fail."""
 
-    def __init__(self, slots: int, limits: Limits | None = None) -> None:
-        self.limits = Limits() if limits is None else limits
-        self.slots = [Slot(number) for number in range(slots)]
+    def __init__(self, slots: int, limits: PoolLimits | None = None) -> None:
+        self.limits = PoolLimits() if limits is None else limits
+        self.slots = [WorkerSlot(number) for number in range(slots)]
         self._queue = ChunkQueue()
         self._numbers = itertools.count()
         self._actions: list[Action] = []
         self._jobs: set[int] = set()
         self._draining = False
-        self._last = 0.0
 
-    # What the owner reports.
+    # Reports of the owner.
 
     def submit(
         self, job: int, seconds: Sequence[float], now: float, *, priority: int = 0, listening: bool = False
     ) -> None:
-        """A job: the estimated seconds of its chunks in text order. Jobs are numbered in the order they come."""
+        """Add a job: estimated seconds of its chunks in text order. Jobs are numbered in the order they come."""
         self._jobs.add(job)
         self._queue.add_job(job, priority=priority, listening=listening)
         for index, estimate in enumerate(seconds):
-            self._queue.put(Entry(Key(job, index), estimate, since=now))
+            self._queue.put(QueuedChunk(ChunkKey(job, index), estimate, since=now))
 
     def listen(self, job: int, listening: bool) -> None:
-        """Sets whether somebody waits for the job's audio."""
+        """Set whether somebody waits for the job's audio."""
         self._queue.listen(job, listening)
 
     def cancel(self, job: int) -> None:
@@ -119,253 +118,257 @@ class Scheduler:
         self._draining = True
         self._queue.hold(below)
 
-    def opened(self, slot: int, generation: int, batch_limit: int, now: float) -> None:
+    def engine_ready(self, slot: int, generation: int, batch_limit: int, now: float) -> None:
         """The process has loaded its engine, which decodes so many chunks together."""
-        place = self._current(slot, generation)
-        if place is not None and place.state == "starting":
-            place.opened(batch_limit, now)
-            self._actions.append(Begin(slot, generation, place.rows))
+        worker = self._current(slot, generation)
+        if worker is not None and worker.state == "starting":
+            worker.engine_ready(batch_limit, now)
+            self._actions.append(BeginWork(slot, generation, worker.rows))
 
     def heartbeat(self, slot: int, generation: int, now: float) -> None:
         """The process is alive."""
-        place = self._current(slot, generation)
-        if place is not None:
-            place.seen = now
+        worker = self._current(slot, generation)
+        if worker is not None:
+            worker.last_seen = now
 
-    def asked(self, slot: int, generation: int, now: float) -> None:
+    def chunk_wanted(self, slot: int, generation: int, now: float) -> None:
         """The worker has room for one more chunk."""
-        place = self._current(slot, generation)
-        if place is not None:
-            place.ask(now)
+        worker = self._current(slot, generation)
+        if worker is not None:
+            worker.request_chunk(now)
 
-    def spoken(self, slot: int, generation: int, lease: int, now: float) -> bool:
+    def chunk_done(self, slot: int, generation: int, lease: int, now: float) -> bool:
         """A chunk is done. False where its result must be dropped: nobody waits for it, or not from this worker."""
-        place = self._current(slot, generation)
-        done = None if place is None else place.hand_in(lease, now)
-        if place is None or done is None:
+        worker = self._current(slot, generation)
+        done = None if worker is None else worker.return_lease(lease, now)
+        if worker is None or done is None:
             return False
-        place.succeeded()
-        return done.entry.key.job in self._jobs
+        worker.chunk_spoken()
+        return done.chunk.key.job in self._jobs
 
-    def unspeakable(self, slot: int, generation: int, lease: int, reason: str, now: float) -> None:
+    def chunk_unspeakable(self, slot: int, generation: int, lease: int, reason: str, now: float) -> None:
         """The engine cannot speak this chunk, and goes on with the others."""
-        place = self._current(slot, generation)
-        done = None if place is None else place.hand_in(lease, now)
-        if place is not None and done is not None and done.entry.key.job in self._jobs:
-            self._count(done.entry, place, "raised", reason)
+        worker = self._current(slot, generation)
+        done = None if worker is None else worker.return_lease(lease, now)
+        if worker is not None and done is not None and done.chunk.key.job in self._jobs:
+            self._record_failure(done.chunk, worker, "raised", reason)
 
-    def raised(self, slot: int, generation: int, reason: str, now: float, *, memory: bool = False) -> None:
-        """The engine raised; with `memory` because its device is full."""
-        place = self._current(slot, generation)
-        if place is None:
+    def engine_raised(
+        self, slot: int, generation: int, reason: str, now: float, *, out_of_memory: bool = False
+    ) -> None:
+        """The engine raised; with `out_of_memory` because its device is full."""
+        worker = self._current(slot, generation)
+        if worker is None:
             return
-        place.seen = now
-        leases = place.release()
-        if memory and place.rows > 1:
-            tried = place.rows
-            place.halve()
-            _log.warning("worker %d: out of memory with %d rows, goes on with %d", slot, tried, place.rows)
+        worker.last_seen = now
+        leases = worker.release()
+        if out_of_memory and worker.rows > 1:
+            tried = worker.rows
+            worker.halve_batch()
+            _log.warning("worker %d: out of memory with %d rows, continuing with %d", slot, tried, worker.rows)
             for lease in leases:
-                self._queue.put(lease.entry)
+                self._queue.put(lease.chunk)
         else:
-            self._back(leases, place, "out of memory" if memory else "raised", reason)
-            if memory and self._rest(place, reason, now, idle=not leases):
+            self._requeue(leases, worker, "out of memory" if out_of_memory else "raised", reason)
+            if out_of_memory and self._cool_down(worker, reason, now, idle=not leases):
                 return
-        self._actions.append(Begin(slot, generation, place.rows))
+        self._actions.append(BeginWork(slot, generation, worker.rows))
 
-    def died(self, slot: int, generation: int, reason: str, now: float, *, cause: Cause = "died") -> None:
-        """The process has ended, whatever the reason."""
-        place = self._current(slot, generation)
-        if place is None:
+    def process_ended(
+        self, slot: int, generation: int, reason: str, now: float, *, cause: FailureCause = "died"
+    ) -> None:
+        """The process has ended, for any reason."""
+        worker = self._current(slot, generation)
+        if worker is None:
             return
-        if place.state == "starting":
-            place.failed_start(reason, now, self.limits)
+        if worker.state == "starting":
+            worker.start_failed(reason, now, self.limits)
         else:
-            place.fell(now, self.limits)
-        self._back(place.release(), place, cause, reason)
+            worker.process_ended(now, self.limits)
+        self._requeue(worker.release(), worker, cause, reason)
 
-    def refused(self, slot: int, generation: int, now: float) -> None:
+    def start_refused(self, slot: int, generation: int, now: float) -> None:
         """The process was not started: its device has not enough free memory yet."""
-        place = self._current(slot, generation)
-        if place is not None:
-            place.refused(now, self.limits)
+        worker = self._current(slot, generation)
+        if worker is not None:
+            worker.start_refused(now, self.limits)
 
     def resumed(self, now: float) -> None:
-        """The owner itself was suspended: missed signs of life do not count."""
-        for place in self.slots:
-            place.seen = now
+        """The owner itself was suspended: missed heartbeats do not count."""
+        for worker in self.slots:
+            worker.last_seen = now
 
-    # What the owner has to do.
+    # Actions of the owner.
 
     def actions(self, now: float) -> tuple[Action, ...]:
         """Actions that follow from all reports up to now; each is returned once."""
-        self._look_for_the_late(now)
-        self._start(now)
-        self._grant(now)
-        self._give_up_without_workers()
-        told, self._actions = tuple(self._actions), []
-        return told
+        self._kill_overdue(now)
+        self._start_workers(now)
+        self._hand_out(now)
+        self._fail_without_workers()
+        actions, self._actions = tuple(self._actions), []
+        return actions
 
-    def next_look(self, now: float) -> float | None:
-        """Seconds until time alone makes something happen; None where only a report can."""
+    def next_deadline(self, now: float) -> float | None:
+        """Seconds until the next timeout or start; None where only a report can change anything."""
         waiting = self._queue.free > 0
-        due = (place.due(now, self.limits, waiting=waiting) for place in self.slots)
-        moments = [moment for moment in due if moment is not None]
-        return max(0.0, min(moments) - now) if moments else None
+        found = (worker.next_deadline(now, self.limits, waiting=waiting) for worker in self.slots)
+        deadlines = [deadline for deadline in found if deadline is not None]
+        return max(0.0, min(deadlines) - now) if deadlines else None
 
-    def census(self) -> Census:
+    def stats(self) -> PoolStats:
         """Counts of chunks and workers by state."""
-        return Census(
-            expected=sum(place.phase != "waiting" for place in self.slots),
-            running=sum(place.running for place in self.slots),
-            busy=sum(bool(place.leases) for place in self.slots),
+        return PoolStats(
+            expected=sum(worker.phase != "waiting" for worker in self.slots),
+            running=sum(worker.running for worker in self.slots),
+            busy=sum(bool(worker.leases) for worker in self.slots),
             waiting=len(self._queue),
             leased=self._leased(),
         )
 
-    def awaited(self) -> tuple[tuple[Slot, tuple[Lease, ...]], ...]:
-        """While it drains: who still has chunks of jobs of which no more are handed out, and his leases of them."""
+    def pending(self) -> tuple[tuple[WorkerSlot, tuple[Lease, ...]], ...]:
+        """While it drains: workers that still have chunks of the drained jobs, with their leases of these."""
         found = []
-        for place in self.slots:
-            jobs = ((lease, lease.entry.key.job) for lease in place.leases.values())
+        for worker in self.slots:
+            jobs = ((lease, lease.chunk.key.job) for lease in worker.leases.values())
             leases = tuple(lease for lease, job in jobs if job in self._jobs and self._queue.holds(job))
             if leases:
-                found.append((place, leases))
+                found.append((worker, leases))
         return tuple(found)
 
     def _leased(self) -> int:
-        return sum(len(place.leases) for place in self.slots)
+        return sum(len(worker.leases) for worker in self.slots)
 
-    def _current(self, slot: int, generation: int) -> Slot | None:
-        """The slot, if the message is from the process that it has now."""
-        place = self.slots[slot]
-        return place if place.generation == generation and place.has_process else None
+    def _current(self, slot: int, generation: int) -> WorkerSlot | None:
+        """The slot, if the report is about the process that it has now."""
+        worker = self.slots[slot]
+        return worker if worker.generation == generation and worker.has_process else None
 
-    def _look_for_the_late(self, now: float) -> None:
-        for place in self.slots:
-            found = place.overdue(now, self.limits)
+    def _kill_overdue(self, now: float) -> None:
+        for worker in self.slots:
+            found = worker.overdue(now, self.limits)
             if found is not None:
                 cause, reason = found
-                self._actions.append(Kill(place.number, place.generation, reason))
-                self.died(place.number, place.generation, reason, now, cause=cause)
+                self._actions.append(KillWorker(worker.number, worker.generation, reason))
+                self.process_ended(worker.number, worker.generation, reason, now, cause=cause)
 
-    def _start(self, now: float) -> None:
-        warm = 0 if self._draining else self.limits.warm
+    def _start_workers(self, now: float) -> None:
+        warm = 0 if self._draining else self.limits.warm_workers
         wanted = max(warm, workers_wanted(self._queue.free + self._leased(), len(self.slots)))
-        running = [place for place in self.slots if place.has_process]
-        if any(not any(self._may(entry, place) for place in running) for entry in self._troubled()):
+        running = [worker for worker in self.slots if worker.has_process]
+        if any(not any(self._may_run(chunk, worker) for worker in running) for chunk in self._failed_before()):
             wanted = max(wanted, len(running) + 1)
-        for place in self.slots:
+        for worker in self.slots:
             if len(running) >= wanted:
                 break
-            if place.may_start(now):
-                place.start(now, self.limits)
-                running.append(place)
-                self._actions.append(Start(place.number, place.generation))
+            if worker.may_start(now):
+                worker.start(now, self.limits)
+                running.append(worker)
+                self._actions.append(StartWorker(worker.number, worker.generation))
 
-    def _grant(self, now: float) -> None:
-        """Chunks for those who ask, one after the other: the next is for the worker that has the fewest."""
-        most = self._most()
-        apart = self._set_apart()
-        asking = [place for place in self.slots if place.phase == "open" and place.wanted]
+    def _hand_out(self, now: float) -> None:
+        """Give chunks to the workers that asked, one at a time, each to the worker that has the fewest."""
+        most = self._max_chunks()
+        reserved = self._reserved_workers()
+        asking = [worker for worker in self.slots if worker.phase == "open" and worker.requested]
         while asking and self._queue.free:
-            place = min(asking, key=lambda each: (len(each.leases), each.number))
-            entry = self._next(place, apart) if len(place.leases) < most else None
-            if entry is None:
-                asking.remove(place)
+            worker = min(asking, key=lambda each: (len(each.leases), each.number))
+            chunk = self._next_chunk(worker, reserved) if len(worker.leases) < most else None
+            if chunk is None:
+                asking.remove(worker)
                 continue
-            lease = Lease(next(self._numbers), entry, now)
-            place.give(lease, now)
+            lease = Lease(next(self._numbers), chunk, now)
+            worker.lease_chunk(lease, now)
             self._actions.append(
-                Send(place.number, place.generation, lease.number, place.rows, entry.key, len(place.leases))
+                SendChunk(worker.number, worker.generation, lease.number, worker.rows, chunk.key, len(worker.leases))
             )
-            if not place.wanted:
-                asking.remove(place)
+            if not worker.requested:
+                asking.remove(worker)
 
-    def _most(self) -> int:
-        """Chunks that a worker may have now: as many as leave their share to those that still start and then ask."""
-        most = self.limits.batch or len(self._queue) + self._leased()
+    def _max_chunks(self) -> int:
+        """Most chunks of a worker now: workers that are starting, or have not asked yet, keep their share."""
+        most = self.limits.max_chunks or len(self._queue) + self._leased()
         unfinished = self._queue.free + self._leased()
-        processes = sum(place.has_process for place in self.slots)
-        if unfinished <= FEW or all(place.asked for place in self.slots if place.has_process):
+        processes = sum(worker.has_process for worker in self.slots)
+        if unfinished <= FEW or all(worker.has_requested for worker in self.slots if worker.has_process):
             return most
         return min(most, -(-unfinished // max(1, processes)))
 
-    def _next(self, place: Slot, apart: set[int]) -> Entry | None:
+    def _next_chunk(self, worker: WorkerSlot, reserved: set[int]) -> QueuedChunk | None:
         """Next chunk for the worker, or None. A chunk that has to run alone waits until a worker has nothing else."""
-        if not place.leases:
-            first = place.number in apart
-            found = self._queue.take(lambda entry: entry.alone == first and self._may(entry, place))
-            return found or self._queue.take(lambda entry: self._may(entry, place))
-        if place.number in apart or place.alone:
+        if not worker.leases:
+            alone = worker.number in reserved
+            found = self._queue.take(lambda chunk: chunk.alone == alone and self._may_run(chunk, worker))
+            return found or self._queue.take(lambda chunk: self._may_run(chunk, worker))
+        if worker.number in reserved or worker.alone:
             return None
-        return self._queue.take(lambda entry: not entry.alone and self._may(entry, place))
+        return self._queue.take(lambda chunk: not chunk.alone and self._may_run(chunk, worker))
 
-    def _set_apart(self) -> set[int]:
-        """The workers for chunks that have to run alone: those that have such a one, else those that have least."""
-        apart = set()
-        for entry in self._queue:
-            if entry.alone and not self._queue.holds(entry.key.job):
-                can = [place for place in self.slots if place.has_process and self._may(entry, place)]
+    def _reserved_workers(self) -> set[int]:
+        """Workers for chunks that have to run alone: those that have one already, else those with the fewest chunks."""
+        reserved = set()
+        for chunk in self._queue:
+            if chunk.alone and not self._queue.holds(chunk.key.job):
+                can = [worker for worker in self.slots if worker.has_process and self._may_run(chunk, worker)]
                 if can:
-                    apart.add(min(can, key=lambda each: (not each.alone, len(each.leases), each.number)).number)
-        return apart
+                    reserved.add(min(can, key=lambda each: (not each.alone, len(each.leases), each.number)).number)
+        return reserved
 
-    def _may(self, entry: Entry, place: Slot) -> bool:
+    def _may_run(self, chunk: QueuedChunk, worker: WorkerSlot) -> bool:
         """True where the chunk may run there: not where it failed, as long as there is another worker."""
-        if place.number not in entry.failed_on:
+        if worker.number not in chunk.failed_on:
             return True
-        return not any(other.usable and other.number not in entry.failed_on for other in self.slots)
+        return not any(other.usable and other.number not in chunk.failed_on for other in self.slots)
 
-    def _troubled(self) -> list[Entry]:
-        return [entry for entry in self._queue if entry.failed_on and not self._queue.holds(entry.key.job)]
+    def _failed_before(self) -> list[QueuedChunk]:
+        return [chunk for chunk in self._queue if chunk.failed_on and not self._queue.holds(chunk.key.job)]
 
-    def _back(self, leases: Sequence[Lease], place: Slot, cause: Cause, reason: str) -> None:
-        """Requeues the leases of a failed worker: several chunks run again one by one, a single one has failed once."""
+    def _requeue(self, leases: Sequence[Lease], worker: WorkerSlot, cause: FailureCause, reason: str) -> None:
+        """Requeue the leases of a failed worker: several chunks run again one by one, a single one has failed once."""
         for lease in leases:
-            entry = lease.entry
-            if entry.key.job not in self._jobs:
+            chunk = lease.chunk
+            if chunk.key.job not in self._jobs:
                 continue
-            entry.alone = True
+            chunk.alone = True
             if len(leases) == 1:
-                self._count(entry, place, cause, reason)
+                self._record_failure(chunk, worker, cause, reason)
             else:
-                self._queue.put(entry)
+                self._queue.put(chunk)
 
-    def _count(self, entry: Entry, place: Slot, cause: Cause, reason: str) -> None:
-        entry.failed_on.add(place.number)
-        entry.failures.append(f"worker {place.number}: {reason}")
+    def _record_failure(self, chunk: QueuedChunk, worker: WorkerSlot, cause: FailureCause, reason: str) -> None:
+        chunk.failed_on.add(worker.number)
+        chunk.failures.append(f"worker {worker.number}: {reason}")
         if cause in ("died", "hung"):
-            entry.deaths += 1
-        failed = len(entry.failures) - entry.deaths
-        if failed >= self.limits.failures or entry.deaths >= self.limits.deaths:
-            self._actions.append(GiveUp(entry.key, cause, "; ".join(entry.failures)))
+            chunk.deaths += 1
+        failed = len(chunk.failures) - chunk.deaths
+        if failed >= self.limits.max_failures or chunk.deaths >= self.limits.max_deaths:
+            self._actions.append(FailChunk(chunk.key, cause, "; ".join(chunk.failures)))
         else:
-            _log.warning("chunk %d of job %d will be tried again: %s", entry.key.index, entry.key.job, reason)
-            self._queue.put(entry)
+            _log.warning("chunk %d of job %d is retried: %s", chunk.key.index, chunk.key.job, reason)
+            self._queue.put(chunk)
 
-    def _rest(self, place: Slot, reason: str, now: float, *, idle: bool) -> bool:
-        """Stops a worker after two single chunks in a row for which its device had no memory, if others run.
+    def _cool_down(self, worker: WorkerSlot, reason: str, now: float, *, idle: bool) -> bool:
+        """Stop a worker after two single chunks in a row for which its device had no memory, if others run.
 
-        An idle worker without room for one row rests too, with or without others: it would only begin again.
+        An idle worker without memory for one row cools down even if it is the only one: it would only fail again.
         """
-        place.memory_failures += 1
-        others = any(other.has_process for other in self.slots if other is not place)
-        resting = place.memory_failures >= 2 and (others or idle)
-        if resting:
+        worker.memory_failures += 1
+        others = any(other.has_process for other in self.slots if other is not worker)
+        cools_down = worker.memory_failures >= 2 and (others or idle)
+        if cools_down:
             _log.warning(
-                "worker %d rests for %.0f s, its device has no room for one chunk: %s",
-                place.number,
-                self.limits.rest_seconds,
+                "worker %d cools down for %.0f s, its device has no memory for one chunk: %s",
+                worker.number,
+                self.limits.cool_down_seconds,
                 reason,
             )
-            self._actions.append(Kill(place.number, place.generation, "out of memory"))
-            place.rest(now, self.limits)
-        return resting
+            self._actions.append(KillWorker(worker.number, worker.generation, "out of memory"))
+            worker.cool_down(now, self.limits)
+        return cools_down
 
-    def _give_up_without_workers(self) -> None:
-        if any(place.state != "off" for place in self.slots):
+    def _fail_without_workers(self) -> None:
+        if any(worker.state != "off" for worker in self.slots):
             return
-        reason = "; ".join(f"worker {place.number}: {place.reason}" for place in self.slots)
-        for entry in self._queue.take_all():
-            self._actions.append(GiveUp(entry.key, "no worker", f"no worker could be started: {reason}"))
+        reason = "; ".join(f"worker {worker.number}: {worker.failure}" for worker in self.slots)
+        for chunk in self._queue.take_all():
+            self._actions.append(FailChunk(chunk.key, "no worker", f"no worker could be started: {reason}"))

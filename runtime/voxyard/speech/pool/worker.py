@@ -1,6 +1,6 @@
 """Worker process: one engine, one pipe, regular heartbeats. Run as `python -m voxyard.speech.pool.worker FD`.
 
-CUDA_VISIBLE_DEVICES stands in its environment before the interpreter starts, so before anything can import torch.
+CUDA_VISIBLE_DEVICES is in its environment before the interpreter starts, so before anything can import torch.
 """
 
 from __future__ import annotations
@@ -14,16 +14,28 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from voxyard.speech.engine import Engine, is_lost
-from voxyard.speech.pool.ipc import Answered, Beat, Begin, FromWorker, Lost, Open, Opened, Raised, Speak, Stop, Want
+from voxyard.speech.pool.ipc import (
+    BeginDecoding,
+    ChunkDone,
+    ChunkWanted,
+    EngineFailed,
+    EngineRaised,
+    EngineReady,
+    FromWorker,
+    Heartbeat,
+    OpenEngine,
+    SpeakChunk,
+    StopWorker,
+)
 from voxyard.speech.requests import Request, Result
 
 _log = logging.getLogger(__name__)
 
-OVER = 3  # exit status of a process whose engine cannot go on
-ORPHAN = 4  # of one whose pool is gone
+ENGINE_FAILED = 3  # exit status of a process whose engine cannot go on
+POOL_GONE = 4  # of one whose pool has ended
 
 
-class Wire:
+class PoolConnection:
     """The worker's end of the pipe, for two threads."""
 
     def __init__(self, connection: Connection) -> None:
@@ -31,168 +43,172 @@ class Wire:
         self._sending = threading.Lock()
 
     def send(self, message: FromWorker) -> None:
-        """Say it. Without a pool at the other end there is nothing left to do: the process ends and frees its GPU."""
+        """Send a message; ends the process where the pool has ended, which frees its GPU."""
         try:
             with self._sending:
                 self._connection.send(message)
         except OSError:
-            os._exit(ORPHAN)
+            os._exit(POOL_GONE)
 
-    def says_something(self) -> bool:
-        """True where there is a message, or the pool is gone."""
+    def has_message(self) -> bool:
+        """True where a message can be received; ends the process where the pool has ended."""
         try:
             return self._connection.poll()
         except OSError:
-            os._exit(ORPHAN)
+            os._exit(POOL_GONE)
 
     def receive(self) -> object:
-        """The next message; ends the process where the pool is gone."""
+        """The next message; ends the process where the pool has ended."""
         try:
             return self._connection.recv()
         except (EOFError, OSError):
-            os._exit(ORPHAN)
+            os._exit(POOL_GONE)
 
 
-class Intake:
-    """The engine's source in a worker: it asks the pool for a chunk for each row that is free.
+class PoolChunkSource:
+    """The engine's source in a worker: it asks the pool for one chunk for each free row.
 
-    Nothing is kept ahead: a chunk that waits behind a busy worker is missing where a row is free, and delays a drain.
+    Nothing is prefetched: a chunk that waited behind a busy worker would be missing elsewhere, and delay a drain.
     """
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._here: deque[Speak] = deque()  # not taken yet
-        self._asked = 0
+    def __init__(self, pool: PoolConnection) -> None:
+        self._pool = pool
+        self._received: deque[SpeakChunk] = deque()  # not taken yet
+        self._requested = 0
         self._stopped = False
-        self.taken: dict[Request, deque[int]] = {}  # leases; equal requests have equal answers
+        self.leases: dict[Request, deque[int]] = {}  # of taken chunks; equal requests have equal answers
 
     def take(self, room: int, *, wait: bool) -> Sequence[Request]:
         """Up to `room` chunks, as an engine takes them."""
-        for _ in range(0 if self._stopped else room - len(self._here) - self._asked):
-            self._wire.send(Want())
-            self._asked += 1
-        while self._wire.says_something() or (wait and not self._here and not self._stopped):
+        for _ in range(0 if self._stopped else room - len(self._received) - self._requested):
+            self._pool.send(ChunkWanted())
+            self._requested += 1
+        while self._pool.has_message() or (wait and not self._received and not self._stopped):
             self._read()
-        got = [self._here.popleft() for _ in range(min(room, len(self._here)))]
-        for speak in got:
-            self.taken.setdefault(speak.request, deque()).append(speak.lease)
-        return [speak.request for speak in got]
+        taken = [self._received.popleft() for _ in range(min(room, len(self._received)))]
+        for speak in taken:
+            self.leases.setdefault(speak.request, deque()).append(speak.lease)
+        return [speak.request for speak in taken]
 
-    def answered(self, request: Request) -> int:
-        """The lease of a chunk that the engine has answered.
+    def complete(self, request: Request) -> int:
+        """Lease of a chunk that the engine has answered; it is returned.
 
         Raises:
             ValueError: it has no such chunk.
         """
-        leases = self.taken.get(request)
+        leases = self.leases.get(request)
         if leases is None:
-            raise ValueError(f"the engine answers chunk {request.chunk}, which it does not have")
+            raise ValueError(f"the engine answered chunk {request.chunk}, which it does not have")
         lease = leases.popleft()
         if not leases:
-            del self.taken[request]
+            del self.leases[request]
         return lease
 
     def begin(self) -> int | None:
-        """Wait until the pool says so, and with how many rows; None where it says stop. What was here is forgotten."""
-        self._here.clear()
-        self.taken.clear()
-        self._asked = 0
+        """Wait for BeginDecoding: its rows; None after StopWorker. Earlier chunks and requests are dropped."""
+        self._received.clear()
+        self.leases.clear()
+        self._requested = 0
         while not self._stopped:
-            message = self._wire.receive()
-            if isinstance(message, Begin):
+            message = self._pool.receive()
+            if isinstance(message, BeginDecoding):
                 return message.rows
-            self._stopped = isinstance(message, Stop)
+            self._stopped = isinstance(message, StopWorker)
         return None
 
     def _read(self) -> None:
-        match message := self._wire.receive():
-            case Speak():
-                self._asked -= 1
-                self._here.append(message)
-            case Stop():
+        match message := self._pool.receive():
+            case SpeakChunk():
+                self._requested -= 1
+                self._received.append(message)
+            case StopWorker():
                 self._stopped = True
-                self._here.clear()
+                self._received.clear()
             case _:
-                raise TypeError(f"the pool says {message!r}, expected Speak or Stop")
+                raise TypeError(f"the pool sent {message!r}, expected SpeakChunk or StopWorker")
 
 
-def serve(wire: Wire) -> int:
-    """Load the engine, speak what the pool has until told to stop; the exit status."""
-    first = wire.receive()
-    if not isinstance(first, Open):
-        raise TypeError(f"the pool's first message is {first!r}, expected Open")
-    threading.Thread(target=_beat, args=(wire, first.beat), name="heartbeat", daemon=True).start()
+def serve(connection: PoolConnection) -> int:
+    """Load the engine and speak the pool's chunks until StopWorker; the exit status."""
+    first = connection.receive()
+    if not isinstance(first, OpenEngine):
+        raise TypeError(f"the pool's first message is {first!r}, expected OpenEngine")
+    threading.Thread(
+        target=_send_heartbeats, args=(connection, first.heartbeat_seconds), name="heartbeat", daemon=True
+    ).start()
     try:
         engine = first.engine.create()
         ready = engine.prepare()
-    except Exception as error:  # noqa: BLE001 — whatever an engine raises, the pool is told why
-        wire.send(Lost(f"the engine does not open: {_said(error)}"))
-        return OVER
-    wire.send(Opened(ready))
-    intake = Intake(wire)
-    while (rows := intake.begin()) is not None:
-        trouble = _speak(engine, intake, wire, rows if rows < ready.batch_limit else None)
-        if trouble is None:
+    except Exception as error:  # noqa: BLE001 — any exception of an engine is reported to the pool
+        connection.send(EngineFailed(f"the engine cannot be opened: {_described(error)}"))
+        return ENGINE_FAILED
+    connection.send(EngineReady(ready))
+    source = PoolChunkSource(connection)
+    while (rows := source.begin()) is not None:
+        failure = _speak(engine, source, connection, rows if rows < ready.batch_limit else None)
+        if failure is None:
             break
-        wire.send(trouble)
-        if isinstance(trouble, Lost):
-            return OVER
+        connection.send(failure)
+        if isinstance(failure, EngineFailed):
+            return ENGINE_FAILED
     engine.close()
     return 0
 
 
-def _speak(engine: Engine, intake: Intake, wire: Wire, shrink: int | None) -> Raised | Lost | None:
-    """Hand in one answer after the other until the pool says stop; or what went wrong, for the pool to hear.
+def _speak(
+    engine: Engine, source: PoolChunkSource, connection: PoolConnection, shrink: int | None
+) -> EngineRaised | EngineFailed | None:
+    """Send each answer until the pool stops the worker; returns a failure as a message.
 
-    Only words leave: the error, and what its frames hold of the device's memory, are gone when the next try begins.
+    The message holds text only: the exception, whose frames hold device memory, is freed before the next attempt.
     """
     try:
         if shrink is not None:
             engine.shrink(shrink)
-        for request, answer in engine.speak(intake):
-            lease = intake.answered(request)
+        for request, answer in engine.speak(source):
+            lease = source.complete(request)
             if isinstance(answer, Result):
                 _check(answer, request)
-            wire.send(Answered(lease, answer))
-        if intake.taken:
-            raise ValueError(f"the engine ended with {len(intake.taken)} chunks unanswered")
+            connection.send(ChunkDone(lease, answer))
+        if source.leases:
+            raise ValueError(f"the engine ended with {len(source.leases)} chunks unanswered")
     except MemoryError as error:
-        return Raised(_said(error), memory=True)
-    except Exception as error:  # noqa: BLE001 — whatever an engine raises, the pool is told why
+        return EngineRaised(_described(error), out_of_memory=True)
+    except Exception as error:  # noqa: BLE001 — any exception of an engine is reported to the pool
         if is_lost(error):
-            return Lost(_said(error))
+            return EngineFailed(_described(error))
         _log.debug("the engine raised", exc_info=True)
-        return Raised(_said(error), memory=False)
+        return EngineRaised(_described(error), out_of_memory=False)
     return None
 
 
 def _check(result: Result, request: Request) -> None:
-    """Refuses invalid audio (chunk, type, shape, NaN), so that it never reaches a file."""
+    """Refuse invalid audio (chunk, type, shape, NaN), so that it never reaches a file."""
     import numpy as np
 
     audio = result.audio
     if result.chunk != request.chunk:
-        raise ValueError(f"the engine answers chunk {request.chunk} with chunk {result.chunk}")
+        raise ValueError(f"the engine answered chunk {request.chunk} with chunk {result.chunk}")
     if audio.dtype != np.float32 or audio.ndim != 1:
-        raise ValueError(f"the engine's sound is {audio.dtype} {audio.shape}, expected float32 (samples,)")
+        raise ValueError(f"the engine's audio is {audio.dtype} {audio.shape}, expected float32 (samples,)")
     if not np.isfinite(audio).all():
-        raise ValueError(f"the sound of chunk {request.chunk} has samples that are no numbers")
+        raise ValueError(f"the audio of chunk {request.chunk} has samples that are NaN or infinite")
 
 
-def _beat(wire: Wire, every: float) -> None:
+def _send_heartbeats(connection: PoolConnection, every: float) -> None:
     pause = threading.Event()
     while not pause.wait(every):
-        wire.send(Beat())
+        connection.send(Heartbeat())
 
 
-def _said(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serve the pool at the other end of the file descriptor."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s worker %(process)d: %(message)s")
-    return serve(Wire(Connection(int(arguments[0]))))
+    return serve(PoolConnection(Connection(int(arguments[0]))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The pool's side of a worker's process: start it, talk to it, end it."""
+"""The pool's side of a worker process: start it, send and receive messages, end it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pickle import UnpicklingError
 
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.pool.ipc import FromWorker, Lost, Open, ToWorker
+from voxyard.speech.pool.ipc import EngineFailed, FromWorker, OpenEngine, ToWorker
 
 _log = logging.getLogger(__name__)
 
@@ -30,8 +30,8 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Gone:
-    """The process has ended."""
+class ProcessEnded:
+    """A worker process has ended."""
 
     reason: str
 
@@ -39,12 +39,16 @@ class Gone:
 class WorkerProcess:
     """One process and its pipe.
 
-    What it says is handed to `report`, by a thread of its own, and at last Gone. A stopped process can neither keep
-    its pool from reading (each pipe has its reader) nor from writing (and its writer).
+    `report` gets each of its messages, from a thread of its own, and at last ProcessEnded. A stopped process blocks
+    neither the pool's reads nor its writes: each pipe has a reader thread and a writer thread.
     """
 
     def __init__(
-        self, device: Device, engine: EngineSpec, beat: float, report: Callable[[FromWorker | Gone], None]
+        self,
+        device: Device,
+        engine: EngineSpec,
+        heartbeat_seconds: float,
+        report: Callable[[FromWorker | ProcessEnded], None],
     ) -> None:
         ours, theirs = socket.socketpair()
         try:
@@ -64,7 +68,7 @@ class WorkerProcess:
         self._connection = Connection(ours.detach())
         self._report = report
         self._outgoing: queue.SimpleQueue[ToWorker | None] = queue.SimpleQueue()
-        self._outgoing.put(Open(engine, beat))
+        self._outgoing.put(OpenEngine(engine, heartbeat_seconds))
         self._reader = threading.Thread(target=self._read, name=f"reader of {self.pid}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"writer to {self.pid}", daemon=True)
         self._reader.start()
@@ -76,16 +80,16 @@ class WorkerProcess:
         return self._process.pid
 
     def send(self, message: ToWorker) -> None:
-        """Say it as soon as the process listens."""
+        """Send a message as soon as the process reads."""
         self._outgoing.put(message)
 
     def kill(self) -> None:
-        """End it at once; stopped processes too."""
+        """Kill it at once; stopped processes too."""
         if self._process.poll() is None:
             self._process.kill()
 
     def join(self, seconds: float) -> bool:
-        """Wait until it has ended and everything it said is reported; whether that was so in time."""
+        """Wait until it has ended and all its messages are reported; False after a timeout."""
         self._reader.join(seconds)
         return not self._reader.is_alive()
 
@@ -94,21 +98,21 @@ class WorkerProcess:
         try:
             while True:
                 message = self._connection.recv()
-                if isinstance(message, Lost):
+                if isinstance(message, EngineFailed):
                     last = message.reason
                 self._report(message)
         except (EOFError, OSError):
-            pass  # it has ended, or is about to: the exit status says how
+            pass  # it has ended, or is about to: the exit status tells the cause
         except (UnpicklingError, AttributeError, ImportError, IndexError, ValueError) as error:
             last = f"its message cannot be read: {type(error).__name__}: {error}"
         status = self._end()
         self._outgoing.put(None)
         self._writer.join()
         self._connection.close()
-        self._report(Gone(last or _how(status)))
+        self._report(ProcessEnded(last or _cause(status)))
 
     def _end(self) -> int:
-        """Its exit status; a process that closed its pipe and lives on is killed."""
+        """Its exit status; a process that closed its pipe without ending is killed."""
         try:
             return self._process.wait(1.0)
         except subprocess.TimeoutExpired:
@@ -120,11 +124,11 @@ class WorkerProcess:
             try:
                 self._connection.send(message)
             except OSError:
-                _log.debug("process %d has ended before it was told %s", self.pid, type(message).__name__)
+                _log.debug("process %d ended before it read %s", self.pid, type(message).__name__)
 
 
 def given_gpu() -> bool:
-    """True where the pool gave this process, a worker's, a GPU."""
+    """True where this worker process was given a GPU by its pool."""
     return bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
@@ -138,10 +142,10 @@ def _environment(device: Device) -> dict[str, str]:
     }
 
 
-def _how(status: int) -> str:
+def _cause(status: int) -> str:
     if status >= 0:
         return f"its process ended with status {status}"
     try:
-        return f"its process was ended by {signal.Signals(-status).name}"
+        return f"its process was killed by {signal.Signals(-status).name}"
     except ValueError:
-        return f"its process was ended by signal {-status}"
+        return f"its process was killed by signal {-status}"

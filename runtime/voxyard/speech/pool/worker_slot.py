@@ -1,46 +1,47 @@
-"""Worker slot: one device, in which one worker process follows the other."""
+"""Worker slot: the scheduler's state of one device and its worker process; a slot has one process after another."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-from voxyard.speech.pool.limits import Limits
-from voxyard.speech.pool.queue import Entry
+from voxyard.speech.pool.limits import PoolLimits
+from voxyard.speech.pool.queue import QueuedChunk
 
+# Values of /v1/workers; "resting": stopped for a while, as its device had no memory
 State = Literal["down", "waiting", "starting", "ready", "busy", "resting", "off"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lease:
-    """One chunk in the hands of one worker, which may have several."""
+    """A chunk that a worker holds until it answers, dies or times out; it may have several."""
 
     number: int
-    entry: Entry
+    chunk: QueuedChunk
     since: float  # seconds of the scheduler's clock
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class WorkerSlot:
     """State of a worker in the scheduler. Times are seconds of its clock."""
 
     number: int
     phase: Literal["down", "waiting", "starting", "open", "resting", "off"] = "down"
     generation: int = 0  # counts its processes
     leases: dict[int, Lease] = field(default_factory=dict)  # by number
-    wanted: int = 0  # further chunks that it has asked for
-    asked: bool = False  # whether it has, since it began
-    limit: int = 1  # rows, as its engine said
-    cap: int | None = None  # what out of memory left of it; holds for later processes too
-    seen: float = 0.0
-    progress: float = 0.0  # when it last handed in a chunk, or got one after having none
-    not_before: float = 0.0
+    requested: int = 0  # further chunks that it has asked for
+    has_requested: bool = False  # since its engine last began
+    batch_limit: int = 1  # rows, of its engine
+    batch_cap: int | None = None  # rows after out-of-memory errors; holds for later processes too
+    last_seen: float = 0.0
+    last_progress: float = 0.0  # when it last answered a chunk, or got one after having none
+    not_before: float = 0.0  # earliest next start
     start_deadline: float = 0.0
     failed_starts: int = 0  # in a row
-    refusals: int = 0  # of its device, in a row: it had no room for a process
-    ends: int = 0  # of processes since the last chunk that was spoken
-    memory_failures: int = 0  # single chunks without room since then
-    reason: str = ""  # of the last failed start
+    refusals: int = 0  # in a row: its device had no memory for a process
+    process_ends: int = 0  # since the last chunk that was spoken
+    memory_failures: int = 0  # single chunks out of memory since then
+    failure: str = ""  # of the last failed start
 
     @property
     def state(self) -> State:
@@ -51,12 +52,12 @@ class Slot:
 
     @property
     def has_process(self) -> bool:
-        """True where there is a process, loading or not."""
+        """True where there is a process, ready or still loading."""
         return self.phase in ("starting", "open")
 
     @property
     def running(self) -> bool:
-        """True where its process can speak or does."""
+        """True where its process has loaded its engine."""
         return self.phase == "open"
 
     @property
@@ -66,106 +67,106 @@ class Slot:
 
     @property
     def alone(self) -> bool:
-        """True where it has a chunk that no other may run beside."""
-        return any(lease.entry.alone for lease in self.leases.values())
+        """True where it has a chunk that has to run alone."""
+        return any(lease.chunk.alone for lease in self.leases.values())
 
     @property
     def rows(self) -> int:
         """Chunks that its engine decodes together."""
-        return self.limit if self.cap is None else min(self.limit, self.cap)
+        return self.batch_limit if self.batch_cap is None else min(self.batch_limit, self.batch_cap)
 
     def may_start(self, now: float) -> bool:
-        """True where it has no process and has waited long enough for one."""
+        """True where it has no process and its backoff is over."""
         return self.phase in ("down", "waiting", "resting") and now >= self.not_before
 
-    def start(self, now: float, limits: Limits) -> None:
-        """A new process is started."""
+    def start(self, now: float, limits: PoolLimits) -> None:
+        """Record that a new process is started."""
         if self.phase == "resting":
-            self.cap, self.memory_failures = None, 0
+            self.batch_cap, self.memory_failures = None, 0
         self.phase = "starting"
         self.generation += 1
-        self.seen, self.start_deadline = now, now + limits.start_seconds
+        self.last_seen, self.start_deadline = now, now + limits.start_timeout
 
-    def opened(self, batch_limit: int, now: float) -> None:
-        """Its process can speak."""
-        self.phase, self.limit, self.seen = "open", max(1, batch_limit), now
+    def engine_ready(self, batch_limit: int, now: float) -> None:
+        """Record that the process has loaded its engine."""
+        self.phase, self.batch_limit, self.last_seen = "open", max(1, batch_limit), now
         self.failed_starts = self.refusals = 0
 
-    def succeeded(self) -> None:
-        """It has spoken a chunk."""
-        self.ends = self.memory_failures = 0
+    def chunk_spoken(self) -> None:
+        """Record a chunk that was spoken."""
+        self.process_ends = self.memory_failures = 0
 
-    def ask(self, now: float) -> None:
-        """It has room for one more chunk."""
-        self.seen, self.asked = now, True
-        self.wanted += 1
+    def request_chunk(self, now: float) -> None:
+        """Record that it has room for one more chunk."""
+        self.last_seen, self.has_requested = now, True
+        self.requested += 1
 
-    def give(self, lease: Lease, now: float) -> None:
-        """It gets a chunk that it has asked for."""
+    def lease_chunk(self, lease: Lease, now: float) -> None:
+        """Record a chunk that it gets, as it has asked for one."""
         if not self.leases:
-            self.progress = now
+            self.last_progress = now
         self.leases[lease.number] = lease
-        self.wanted -= 1
+        self.requested -= 1
 
-    def hand_in(self, lease: int, now: float) -> Lease | None:
-        """It has answered a chunk; None where it has no such lease (any more)."""
+    def return_lease(self, lease: int, now: float) -> Lease | None:
+        """Lease of a chunk that it has answered; None where it has no such lease (any more)."""
         found = self.leases.pop(lease, None)
         if found is not None:
-            self.seen = self.progress = now
+            self.last_seen = self.last_progress = now
         return found
 
     def release(self) -> tuple[Lease, ...]:
-        """Take back all it has, and all it has asked for."""
-        left = tuple(self.leases.values())
-        self.leases, self.wanted, self.asked = {}, 0, False
-        return left
+        """Take back all its leases and requests."""
+        leases = tuple(self.leases.values())
+        self.leases, self.requested, self.has_requested = {}, 0, False
+        return leases
 
-    def halve(self) -> None:
-        """Halves the batch: the device had no memory for so many rows."""
-        self.cap = max(1, self.rows // 2)
+    def halve_batch(self) -> None:
+        """Halve the batch: the device had no memory for so many rows."""
+        self.batch_cap = max(1, self.rows // 2)
 
-    def refused(self, now: float, limits: Limits) -> None:
-        """The device has no memory for a process yet, which is no failed start: it is retried without a limit."""
+    def start_refused(self, now: float, limits: PoolLimits) -> None:
+        """Record that its device has no memory for a process yet: no failed start, retried without a limit."""
         self.refusals += 1
-        self.phase, self.not_before = "waiting", now + limits.wait(self.refusals)
+        self.phase, self.not_before = "waiting", now + limits.backoff_after(self.refusals)
 
-    def failed_start(self, reason: str, now: float, limits: Limits) -> None:
-        """Its process could not load the engine."""
+    def start_failed(self, reason: str, now: float, limits: PoolLimits) -> None:
+        """Record that the process could not load its engine."""
         self.failed_starts += 1
-        self.reason = reason
-        self.phase = "off" if self.failed_starts >= limits.starts else "down"
-        self.not_before = now + limits.wait(self.failed_starts)
+        self.failure = reason
+        self.phase = "off" if self.failed_starts >= limits.max_failed_starts else "down"
+        self.not_before = now + limits.backoff_after(self.failed_starts)
 
-    def fell(self, now: float, limits: Limits) -> None:
-        """Its open process has ended."""
-        self.ends += 1
-        self.phase, self.not_before = "down", now + limits.wait(self.ends)
+    def process_ended(self, now: float, limits: PoolLimits) -> None:
+        """Record that the process has ended after its engine was ready."""
+        self.process_ends += 1
+        self.phase, self.not_before = "down", now + limits.backoff_after(self.process_ends)
 
-    def rest(self, now: float, limits: Limits) -> None:
-        """Its process is ended for the sake of the device's memory."""
-        self.phase, self.not_before = "resting", now + limits.rest_seconds
+    def cool_down(self, now: float, limits: PoolLimits) -> None:
+        """Stop the worker for a while to free device memory."""
+        self.phase, self.not_before = "resting", now + limits.cool_down_seconds
 
-    def overdue(self, now: float, limits: Limits) -> tuple[Literal["hung", "late"], str] | None:
-        """Reason why its process has to be ended; None where it does not."""
+    def overdue(self, now: float, limits: PoolLimits) -> tuple[Literal["hung", "late"], str] | None:
+        """Cause and reason why its process has to be killed; None where it need not be."""
         if not self.has_process:
             return None
-        if now - self.seen >= limits.silent_seconds:
-            return "hung", f"gave no sign of life for {now - self.seen:.0f} s"
+        if now - self.last_seen >= limits.heartbeat_timeout:
+            return "hung", f"sent no heartbeat for {now - self.last_seen:.0f} s"
         if self.phase == "starting" and now >= self.start_deadline:
-            return "late", f"did not load its engine within {limits.start_seconds:.0f} s"
-        if self.leases and now >= self.progress + limits.chunk_seconds:
-            return "late", f"took longer than {limits.chunk_seconds:.0f} s for a chunk"
+            return "late", f"did not load its engine within {limits.start_timeout:.0f} s"
+        if self.leases and now >= self.last_progress + limits.chunk_timeout:
+            return "late", f"took longer than {limits.chunk_timeout:.0f} s for a chunk"
         return None
 
-    def due(self, now: float, limits: Limits, *, waiting: bool) -> float | None:
-        """Next time at which time alone changes something here; None where there is none."""
+    def next_deadline(self, now: float, limits: PoolLimits, *, waiting: bool) -> float | None:
+        """Time of its next timeout or start; None where there is none."""
         if self.phase in ("down", "waiting", "resting"):
-            return self.not_before if self.not_before > now and (waiting or limits.warm) else None
+            return self.not_before if self.not_before > now and (waiting or limits.warm_workers) else None
         if not self.has_process:
             return None
-        moments = [self.seen + limits.silent_seconds]
+        deadlines = [self.last_seen + limits.heartbeat_timeout]
         if self.phase == "starting":
-            moments.append(self.start_deadline)
+            deadlines.append(self.start_deadline)
         if self.leases:
-            moments.append(self.progress + limits.chunk_seconds)
-        return min(moments)
+            deadlines.append(self.last_progress + limits.chunk_timeout)
+        return min(deadlines)
