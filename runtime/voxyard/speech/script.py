@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.requests import Request
-from voxyard.speech.text.chunks import Chunk, split
+from voxyard.speech.text.chunks import TextChunk, split
 
 
 @dataclass(frozen=True)
 class Script:
     """The chunks of a document with their requests, in text order."""
 
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[TextChunk, ...]
     requests: tuple[Request, ...]
 
     @property

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from voxyard.speech.text.boundaries import LONGEST_WORD
-from voxyard.speech.text.chunks import Chunk, split
+from voxyard.speech.text.chunks import TextChunk, split
 
 WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 LANGUAGES = [None, "en", "de", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "zh", "ar"]
@@ -43,7 +43,7 @@ def pieces(text: str) -> int:
     return sum((len(found) + 5) // 6 for found in WORD_OR_SIGN.findall(text))
 
 
-def given_back(text: str, chunks: tuple[Chunk, ...]) -> str:
+def given_back(text: str, chunks: tuple[TextChunk, ...]) -> str:
     """The text from chunks and the blanks between them; anything else between them fails."""
     whole, at = "", 0
     for chunk in chunks:

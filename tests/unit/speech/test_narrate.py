@@ -20,7 +20,7 @@ from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 from voxyard.speech.script import Script
 from voxyard.speech.synthesize import SynthesisResult, synthesize
-from voxyard.speech.text.chunks import Chunk
+from voxyard.speech.text.chunks import TextChunk
 
 PAUSES = Pauses(sentence=0.1, fade=0)
 
@@ -34,7 +34,7 @@ def pool(tmp_path: Path, **settings: Any) -> Iterator[Pool]:
 
 def script(count: int = 9) -> Script:
     texts = [f"sentence {number} " * (1 + number % 3) for number in range(count)]
-    chunks = tuple(Chunk(n, text, 0, len(text), "sentence", 1.0, 2) for n, text in enumerate(texts))
+    chunks = tuple(TextChunk(n, text, 0, len(text), "sentence", 1.0, 2) for n, text in enumerate(texts))
     return Script(chunks, tuple(Request(n, text, seed=7) for n, text in enumerate(texts)))
 
 

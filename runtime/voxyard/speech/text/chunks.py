@@ -29,7 +29,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class Chunk:
+class TextChunk:
     """A piece of a document: `text` is its characters [start, end), without blanks at either end.
 
     Between two chunks stand blanks only. `estimated_seconds` is a guess (see `voxyard.speech.text.duration`), `tokens`
@@ -53,7 +53,7 @@ def split(
     max_tokens: int = MAX_TOKENS,
     max_seconds: float = MAX_SECONDS,
     language: str | None = None,
-) -> tuple[Chunk, ...]:
+) -> tuple[TextChunk, ...]:
     """Chunks in text order; none where the text is blank.
 
     Sentences are packed up to the limits. One that is too long is cut after a clause, else a word, else a joint in a
@@ -76,7 +76,7 @@ def split(
     paragraph_ends = {spans[-1][1] for spans in paragraphs if spans}
     joined = splitter.join_short([span for spans in paragraphs for span in spans])
     return tuple(
-        Chunk(
+        TextChunk(
             index,
             text[start:end],
             start,
