@@ -153,3 +153,25 @@ def test_pictures_show_the_mels_and_the_path() -> None:
     pictures = ours.pictures(ours.build(), ours.features(raw_batch([(20, 5), (12, 7)], 24, 8)))
     assert pictures["mel_recorded_above_predicted"].shape == (2 * 160, 40, 3)
     assert pictures["alignment"].shape == (2 * 7, 40, 3)
+
+
+def test_synthesize_speaks_with_the_weights_of_the_best_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T18: of a run's directory the best, not the newest; and its weights, not those that the model was made with."""
+    ours = TextToSpeech(configured(), ("a",), shape=SMALL)
+    meta = {"config": configured().model_dump(mode="json"), "speakers": ["a"]}
+    mels = {}
+    for step in (1, 2):
+        keras.utils.set_random_seed(step)
+        model = ours.build()
+        mels[step] = ours.mel(model, "Good morning")
+        state = {name: value.numpy() for name, value in named_weights(model).items()}
+        path = checkpoint.save(tmp_path / "run", step, state, meta, keep=2)
+        if step == 1:
+            checkpoint.mark_best(tmp_path / "run", path)
+    monkeypatch.setattr(trained, "load_trainable", lambda _config, _speakers: ours)
+    said = trained.synthesize(tmp_path / "run", "Good morning", tmp_path / "x.wav", tmp_path / "x.npy")
+    assert said.step == 1
+    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), mels[1], rtol=1e-5, atol=1e-5)
+    assert mels[1].shape != mels[2].shape or not np.allclose(mels[1], mels[2], atol=1e-3)

@@ -224,3 +224,24 @@ print(sum(path.stat().st_blocks for path in Path(sys.argv[2]).iterdir()))
     assert "No space left on device" in said
     assert f"--cache-file {disk}/cache" in said
     assert blocks == "0"
+
+
+def test_a_clip_that_was_cut_short_is_decoded_again(three: Corpus, tmp_path: Path) -> None:
+    """A clip counts as there only when all of it has been written, speaker included."""
+
+    class CutShort:
+        def __init__(self, example: Example) -> None:
+            self.pcm, self.tokens = example.pcm, example.tokens
+
+        @property
+        def speaker(self) -> int:
+            raise KeyboardInterrupt  # between two writes
+
+    source, plain = _opened(three), three.open()
+    cached = CachedSource(source, tmp_path / "cache")  # type: ignore[arg-type]
+    source.read = lambda i: CutShort(plain.read(i))  # type: ignore[method-assign, assignment, return-value]
+    with pytest.raises(KeyboardInterrupt):
+        cached.read(1)
+    del source.read
+    assert cached.read(1).pcm.tolist() == plain.read(1).pcm.tolist()
+    assert source.reads == [1]

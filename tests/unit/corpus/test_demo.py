@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 from tones import open_corpus, tone
 
 from voxyard.corpus import CorpusError, check, espeak, make_demo
@@ -107,3 +108,20 @@ def test_where_nothing_can_be_written_a_sentence_says_so() -> None:
     """T7."""
     with pytest.raises(CorpusError, match="/proc/none"):
         make_demo(Path("/proc/none/at/all"), clips=1)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_each_sound_is_that_of_its_own_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """The double says how long a text is by how long it sounds."""
+
+    def speak(text: str, *, pitch: int) -> tuple[NDArray[np.int16], int]:
+        return np.full(1000 * len(text), 9000, np.int16), 22050
+
+    monkeypatch.setattr(espeak, "speak", speak)
+    make_demo(tmp_path / "demo", clips=12, seed=seed)
+    lines = (tmp_path / "demo/metadata.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 12
+    assert len({len(line.split("|")[1]) for line in lines}) > 3
+    for line in lines:
+        name, text, _ = line.split("|")
+        assert soundfile.info(str(tmp_path / "demo/wavs" / f"{name}.wav")).frames == 1000 * len(text)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from syncs import watch_syncs
 
 from voxyard.trainer import checkpoint
 from voxyard.trainer.checkpoint import CheckpointError
@@ -128,3 +129,13 @@ def test_starting_anew_sets_the_old_checkpoints_aside(tmp_path):
 def test_a_directory_without_checkpoints_is_a_clear_error(tmp_path):
     with pytest.raises(CheckpointError, match="holds no checkpoint"):
         checkpoint.open_any(tmp_path)
+
+
+def test_a_checkpoint_is_on_the_disk_before_and_after_its_rename(tmp_path, monkeypatch):
+    """Both files are synced under the unfinished name, and the directory once the name is right."""
+    synced = watch_syncs(monkeypatch)
+    path = checkpoint.save(tmp_path, 7, STATE, {}, keep=1)
+    unfinished = tmp_path / f".{path.name}.unfinished"
+    assert {each.parent for each in synced[:-1]} == {unfinished}
+    assert len(synced) == 3
+    assert synced[-1] == tmp_path
