@@ -9,7 +9,7 @@ import pytest
 
 from voxyard.corpus.examples import Example
 from voxyard.trainer.sampler import Bucket
-from voxyard.trainer.validation import Validation
+from voxyard.trainer.validation import HeldOutValidation
 
 HOP = 256
 
@@ -41,5 +41,5 @@ class Step:
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
 def test_every_clip_counts_once(rows: int) -> None:
-    held_out: Any = Validation(Clips(), (Bucket(32, 8),), rows=rows, hop_length=HOP, max_bad_share=0.0)
+    held_out: Any = HeldOutValidation(Clips(), (Bucket(32, 8),), rows=rows, hop_length=HOP, max_bad_share=0.0)
     assert held_out.run(Step()) == {"total": pytest.approx(2.0)}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syncs import watch_syncs
 
 from voxyard.diagnose.bundle import collect as bundles
 from voxyard.diagnose.bundle import subprocess_run
@@ -268,9 +269,13 @@ def test_what_nvidia_smi_says_is_kept_even_when_it_fails(
 # -- whole or not at all ------------------------------------------------------------------------------------------
 
 
-def test_the_archive_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_the_archive_is_for_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = watch_syncs(monkeypatch)
     with whole_file(tmp_path / "d.tar.gz") as write:
         size = write({"a.txt": b"a"})
+    assert [path.name.startswith(".d.tar.gz.") for path in synced] == [True]  # before it got its name
+    with tarfile.open(tmp_path / "d.tar.gz") as tar:
+        assert [(entry.name, entry.mode) for entry in tar.getmembers()] == [("d/a.txt", 0o600)]
     assert ((tmp_path / "d.tar.gz").stat().st_mode & 0o777, size > 0) == (0o600, True)
     assert [path.name for path in tmp_path.iterdir()] == ["d.tar.gz"]
 

@@ -162,6 +162,13 @@ def test_short_and_common_values_do_not_tear_up_other_texts() -> None:
     assert redactor.text("abc none true 16384 /work/dir") == "abc none true 16384 /work/dir"
 
 
+def test_a_secret_that_is_part_of_another_does_not_tear_it_up() -> None:
+    """The longest goes first: otherwise the rest of it would stay readable."""
+    redactor = Redactor()
+    redactor.learn("hunter22", "hunter22-and-the-rest", "prefix-hunter22")
+    assert redactor.text("a hunter22-and-the-rest b prefix-hunter22 c") == f"a {REMOVED} b {REMOVED} c"
+
+
 def test_a_command_line_loses_the_values_of_secret_flags() -> None:
     shown = Redactor().arguments(["train", "--api-token", SECRET, f"--password={SECRET}", "--seed", "3", "--hf-token"])
     assert shown == ["train", "--api-token", REMOVED, f"--password={REMOVED}", "--seed", "3", "--hf-token"]

@@ -63,6 +63,7 @@ def test_the_other_targets_are_told_with_their_standing() -> None:
     assert found["data ÷ compute time"] == ("40%", "kept")
     assert found["bound of a split"] == ("1.40×", "missed")
     assert rows(replace(GOOD, resident_memory_growth=0.2))["memory stable"][1] == "missed"
+    assert rows(replace(GOOD, resident_memory_growth=-0.2))["memory stable"][1] == "missed"  # it is being reclaimed
     assert rows(replace(GOOD, cpu_use=0.9))["CPU use"][1] == "above"
     assert rows(replace(GOOD, data_stage_seconds=0.06))["data ÷ compute time"][1] == "missed"
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from voxyard.settings import Loaded, Setting, SettingsError, load, settings_of
+from voxyard.settings import Loaded, Section, Setting, SettingsError, load, setting, settings_of
 from voxyard.trainer.config import TrainConfig
 
 SETTINGS = {each.key: each for each in settings_of(TrainConfig)}
@@ -73,26 +73,26 @@ def test_the_highest_source_that_gives_a_key_wins(tmp_path: Path, giving: dict[s
         for rank, source in enumerate(SOURCES)
     }
     loaded = _loaded(tmp_path, given_by)
-    for key, setting in SETTINGS.items():
+    for key, each in SETTINGS.items():
         ranks = [rank for rank, source in enumerate(SOURCES) if source in giving.get(key, ())]
-        expected = VALUES[key][max(ranks)] if ranks else setting.default()
+        expected = VALUES[key][max(ranks)] if ranks else each.default()
         expected = Path(str(expected)) if key == "data.train_data" and ranks else expected
-        found = _value(loaded.config, setting)
+        found = _value(loaded.config, each)
         assert (type(found), found) == (type(expected), expected)
         assert _came_from(loaded.origins[key]) == (SOURCES[max(ranks)] if ranks else "default")
 
 
 def test_every_setting_can_be_given_by_flag_variable_and_file(tmp_path: Path) -> None:
     """T12: every flag has a key, and every key a variable."""
-    for key, setting in SETTINGS.items():
-        value = _some_value(setting)
+    for key, each in SETTINGS.items():
+        value = _some_value(each)
         by_flag = load(TrainConfig, flags={key: value if isinstance(value, bool) else str(value)}, environ={})
-        by_variable = load(TrainConfig, environ={setting.variable: _as_text(value)})
+        by_variable = load(TrainConfig, environ={each.variable: _as_text(value)})
         by_file = load(TrainConfig, environ={}, file=_write(tmp_path / "one.yaml", {key: value}))
-        found = [_value(each.config, setting) for each in (by_flag, by_variable, by_file)]
+        found = [_value(one.config, each) for one in (by_flag, by_variable, by_file)]
         assert found[0] == found[1] == found[2]
-        assert found[0] != setting.default()
-        assert by_variable.origins[key] == setting.variable
+        assert found[0] != each.default()
+        assert by_variable.origins[key] == each.variable
 
 
 def _some_value(setting: Setting) -> object:
@@ -210,3 +210,39 @@ def test_a_tilde_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
     loaded = load(TrainConfig, environ={"VOXYARD_TRAIN_CHECKPOINT_DIR": "~/runs"})
     assert loaded.config.training.checkpoint_dir == Path("/home/someone/runs")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "expected"),
+    [
+        ("training", "max_minutes", None),  # None is one of its values
+        ("training", "strategy_steps", 30),  # None is not: the default
+    ],
+)
+def test_a_key_with_nothing_behind_it_takes_back_what_the_host_plan_says(
+    tmp_path: Path, section: str, key: str, expected: object
+) -> None:
+    plan, file = tmp_path / "plan.yaml", tmp_path / "train.yaml"
+    plan.write_text(f"{section}:\n  {key}: 55\n")
+    file.write_text(f"{section}:\n  {key}:\n")
+    loaded = load(TrainConfig, file=file, host_plan=plan, environ={})
+    assert getattr(getattr(loaded.config, section), key) == expected
+    assert getattr(getattr(load(TrainConfig, host_plan=plan, environ={}).config, section), key) == 55
+
+
+class Oven(Section):
+    """A setting that may be off, and is on by default."""
+
+    heat: int | None = setting(180, "Heat.")
+
+
+class Kitchen(Section):
+    """One section."""
+
+    oven: Oven = Oven()
+
+
+def test_a_key_with_nothing_behind_it_is_none_where_none_is_meant(tmp_path: Path) -> None:
+    file = tmp_path / "kitchen.yaml"
+    file.write_text("oven:\n  heat:\n")
+    assert load(Kitchen, file=file, environ={}).config.oven.heat is None

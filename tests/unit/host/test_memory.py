@@ -1,0 +1,34 @@
+"""Memory that a process may still take: the host's, or what its cgroup leaves of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from voxyard.host.memory import available_bytes
+
+
+def host(root: Path, available_kib: int, limit: str | None = None, used: int = 0) -> Path:
+    (root / "proc").mkdir()
+    (root / "proc/meminfo").write_text(f"MemTotal: 99999999 kB\nMemAvailable: {available_kib} kB\n")
+    if limit is not None:
+        group = root / "sys/fs/cgroup"
+        group.mkdir(parents=True)
+        (group / "memory.max").write_text(f"{limit}\n")
+        (group / "memory.current").write_text(f"{used}\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "available"),
+    [
+        (None, 0, 8000 * 1024),  # no cgroup
+        ("max", 500, 8000 * 1024),  # one without a limit
+        ("5000000", 1_000_000, 4_000_000),  # a container's limit is less than what the host has
+        ("99000000000", 0, 8000 * 1024),  # or more
+        ("1000", 2000, 0),  # never negative
+    ],
+)
+def test_the_least_of_host_and_cgroup_counts(tmp_path: Path, limit: str | None, used: int, available: int) -> None:
+    assert available_bytes(host(tmp_path, 8000, limit, used)) == available

@@ -1,0 +1,59 @@
+"""A reader's memory: what a card does not support is asked again later, samples stay within 100%."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from voxyard.host import readings
+from voxyard.host.nvml import UNSUPPORTED
+from voxyard.host.readings import GpuReader, Sample
+
+NOT_SUPPORTED = min(UNSUPPORTED)
+
+
+class Card:
+    """Answers samples, or that it has none, as it is told."""
+
+    def __init__(self) -> None:
+        self.supported, self.asked, self.value, self.time = True, 0, 50, 0
+
+    def attempt(self, function: str, *arguments: object) -> tuple[int, Any]:
+        self.asked += 1
+        if not self.supported:
+            return NOT_SUPPORTED, None
+        self.time += 1
+        value = SimpleNamespace(**{readings._VALUE_MEMBERS[0]: self.value})
+        return 0, (0, [SimpleNamespace(timeStamp=self.time, sampleValue=value)])
+
+    def refusal(self, function: str, code: int) -> str:
+        return f"{function}: {code}"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr("voxyard.host.readings.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_a_sample_above_100_percent_is_100_percent(clock: list[float]) -> None:
+    card: Any = Card()
+    card.value = 117
+    assert GpuReader(card, None)._samples() == (Sample(1, 1.0),)
+
+
+def test_support_that_comes_back_is_noticed(clock: list[float]) -> None:
+    """A card whose MIG mode is switched off measures its utilization again."""
+    card: Any = Card()
+    reader = GpuReader(card, None)
+    card.supported = False
+    assert reader._samples() is None
+    card.supported = True
+    assert reader._samples() is None
+    assert card.asked == 1, "asked again at once"
+    clock[0] += readings.ASK_AGAIN_SECONDS + 1
+    assert reader._samples() == (Sample(1, 0.5),)
+    assert reader._unsupported == {}
