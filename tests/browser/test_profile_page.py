@@ -54,8 +54,8 @@ def test_it_says_what_is_slow_and_shows_it_without_a_network(open_page: Open) ->
     for name in ("What works beside one another", "The timeline of 10 typical steps", "The 40 measured steps"):
         expect(page.get_by_role("img", name=name)).to_be_visible()
     assert page.locator(".hists svg").count() == 4
-    assert page.locator("#look rect.train").count() == 10
-    assert page.locator("#look rect.wait").count() == 10
+    assert page.locator("#timeline rect.train").count() == 10
+    assert page.locator("#timeline rect.wait").count() == 10
     expect(page.get_by_text("not measured: no GPU")).to_have_count(4)
     picture(page, "profile-load")
 
@@ -71,9 +71,9 @@ def test_bars_are_as_long_as_their_times(open_page: Open) -> None:
     page = open_page(_slow_disk())
     wide = {name: float(page.locator(f"#lanes rect.{name}").get_attribute("width") or 0) for name in ("load", "train")}
     assert wide["load"] / wide["train"] == pytest.approx(4.0, rel=0.01)
-    look = [float(bar.get_attribute("width") or 0) for bar in page.locator("#look rect.wait").all()]
-    trained = [float(bar.get_attribute("width") or 0) for bar in page.locator("#look rect.train").all()]
-    assert sum(look) / sum(trained) == pytest.approx(3.0, rel=0.05)
+    waited = [float(bar.get_attribute("width") or 0) for bar in page.locator("#timeline rect.wait").all()]
+    trained = [float(bar.get_attribute("width") or 0) for bar in page.locator("#timeline rect.train").all()]
+    assert sum(waited) / sum(trained) == pytest.approx(3.0, rel=0.05)
 
 
 def test_a_command_is_copied_as_it_is_typed(open_page: Open) -> None:

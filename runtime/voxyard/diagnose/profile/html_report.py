@@ -6,12 +6,12 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.profile import svg_charts
-from voxyard.diagnose.profile.html_assets import SCRIPT, STYLE
 from voxyard.diagnose.profile.stages import NAMES, Stage
 from voxyard.diagnose.profile.text_report import UNREPORTED, ms
 
@@ -48,19 +48,24 @@ def render(profile: Profile) -> str:
 
     Its policy allows its own style and script by their hashes, and nothing else: the page cannot ask the network.
     """
-    policy = f"default-src 'none'; style-src '{_hash(STYLE)}'; script-src '{_hash(SCRIPT)}'; base-uri 'none'"
+    style, script = (_asset(name) for name in ("page.css", "page.js"))
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
     sections = (_verdict, _lanes, _timeline, _advice, _stages, _gpus, _about)
     body = "\n".join("\n".join(section(profile)) for section in sections)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(_headline(profile))} · voxyard profile</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escape(_headline(profile))} · voxyard profile</title>\n<style>{style}</style>\n</head>\n<body>\n"
         f'<header class="masthead"><span class="wordmark">voxyard profile</span>'
         f'<span class="soft">{escape(profile.setup.model)} · {escape(profile.setup.corpus)} · '
         f"{escape(profile.setup.strategy)}</span></header>\n<main>\n{body}\n</main>\n"
-        f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
+        f"<script>{script}</script>\n</body>\n</html>\n"
     )
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
@@ -163,8 +168,8 @@ def _timeline(profile: Profile) -> Iterator[str]:
     yield '<li class="features">features and copy</li>'
     yield '<li class="train">training</li><li class="wait">waits for data</li></ul>'
     yield '<div class="wide" role="region" aria-label="Timeline" tabindex="0">'
-    yield svg_charts.closer_look(over.timeline, profile.setup.workers, split=split)
-    count = min(svg_charts.LOOK_AT, len(over.timeline.steps))
+    yield svg_charts.typical_steps(over.timeline, profile.setup.workers, split=split)
+    count = min(svg_charts.TYPICAL_STEPS, len(over.timeline.steps))
     yield f"</div><figcaption>{count} typical steps in a row. {escape(_idle_words(profile))}</figcaption></figure>"
     yield '<figure><div class="wide" role="region" aria-label="All steps" tabindex="0">'
     yield svg_charts.all_steps(over.timeline.steps)

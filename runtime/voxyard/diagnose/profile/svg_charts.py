@@ -11,8 +11,8 @@ from voxyard.diagnose.profile.text_report import ms
 from voxyard.diagnose.profile.timeline import Span, StepSpan, Timeline
 
 WIDTH = 960
-LOOK_AT = 10
-"""Steps of the closer look."""
+TYPICAL_STEPS = 10
+"""Steps of the detailed timeline."""
 _LEFT = 132  # of the plots with labelled lanes
 _BINS = 24
 
@@ -63,9 +63,9 @@ def lanes(rows: Sequence[tuple[str, Sequence[tuple[str, str, float]]]], step: fl
     )  # fmt: skip
 
 
-def closer_look(timeline: Timeline, workers: int, *, split: bool) -> str:
+def typical_steps(timeline: Timeline, workers: int, *, split: bool) -> str:
     """The timeline of some typical steps: reading threads, data device, model device."""
-    steps = typical(timeline.steps, LOOK_AT)
+    steps = typical(timeline.steps, TYPICAL_STEPS)
     begin, end = steps[0].asked, steps[-1].done
     scale = (WIDTH - _LEFT - 8) / (end - begin)
 
@@ -96,7 +96,7 @@ def closer_look(timeline: Timeline, workers: int, *, split: bool) -> str:
         drawn.append(bar("train", (step.got, step.done), 148, 40, f"training: {ms(step.done - step.got)} ms"))
     waits = sum(step.wait for step in steps) / (end - begin)
     return svg(
-        "look", f"The timeline of {len(steps)} typical steps",
+        "timeline", f"The timeline of {len(steps)} typical steps",
         f"Three lanes over {ms(end - begin)} ms: reading threads, data device, model device. In this window the model "
         f"device waits for data {waits:.0%} of the time.", 222, drawn,
     )  # fmt: skip
@@ -235,8 +235,8 @@ def _reading(reads: Sequence[Span], workers: int, begin: float, end: float, scal
     right = _LEFT + (end - begin) * scale
     points += [f"{right:.2f},{y - busy * height:.2f}", f"{right:.2f},{y:.2f}"]
     return (
-        f'<rect class="ground" x="{_LEFT}" y="28" width="{right - _LEFT:.2f}" height="40"/>'
+        f'<rect class="lane-back" x="{_LEFT}" y="28" width="{right - _LEFT:.2f}" height="40"/>'
         f'<polygon class="load" points="{" ".join(points)}"/>'
-        f'<rect class="ground" x="{_LEFT}" y="88" width="{right - _LEFT:.2f}" height="40"/>'
-        f'<rect class="ground" x="{_LEFT}" y="148" width="{right - _LEFT:.2f}" height="40"/>'
+        f'<rect class="lane-back" x="{_LEFT}" y="88" width="{right - _LEFT:.2f}" height="40"/>'
+        f'<rect class="lane-back" x="{_LEFT}" y="148" width="{right - _LEFT:.2f}" height="40"/>'
     )
