@@ -18,7 +18,7 @@ OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
 
 
 def driver_version() -> str | None:
-    """The NVIDIA driver's version; None where it does not say. Raises HostError where it does not answer."""
+    """The NVIDIA driver's version; None where it is not reported. Raises HostError where the driver does not answer."""
     with Session() as session:
         answer = session.ask("nvmlSystemGetDriverVersion")
     return None if answer is None else str(answer)

@@ -1,4 +1,4 @@
-"""Linux's page cache: which pages of a file lie in memory, and how to have them read from the disk again."""
+"""Linux's page cache: counts the cached pages of a file, and drops them so that the disk is read again."""
 
 from __future__ import annotations
 

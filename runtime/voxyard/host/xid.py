@@ -1,4 +1,4 @@
-"""Xid errors: the driver's own reports of what went wrong on a GPU, as events."""
+"""Xid errors: the driver's error events of a GPU."""
 
 from __future__ import annotations
 

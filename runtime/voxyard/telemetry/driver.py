@@ -89,15 +89,15 @@ class Card:
         return self.known is not None or self.lost or self.caller.hung or not self.wanted
 
     def read(self) -> Reading | None:
-        """One pass, in its own thread; None where it is none of those that are to be read.
+        """Reads the GPU, in its own thread; None where it is not to be read.
 
-        Raises GpuLostError, also where it does not say who it is, and SessionLostError.
+        Raises GpuLostError, also where it cannot be identified, and SessionLostError.
         """
         if self.gpu is None:
-            self._look()
+            self._identify()
         return None if self._reader is None else self._reader.read()
 
-    def _look(self) -> None:
+    def _identify(self) -> None:
         session = self._driver.session
         self.handle = session.handle(self.index)
         gpu = session.gpu(self.index, self.handle)

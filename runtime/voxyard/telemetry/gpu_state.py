@@ -58,7 +58,7 @@ class Busy:
         self._last_us = self._last_seen = self.ratio = None
 
     def _integrate(self, samples: tuple[Sample, ...]) -> None:
-        if self._last_us is None:  # what the driver kept from before we looked
+        if self._last_us is None:  # samples from before the first pass
             self._last_us = samples[-1].time_us
         for sample in samples:
             if sample.time_us > self._last_us:
@@ -68,7 +68,7 @@ class Busy:
 
 @dataclass(slots=True, eq=False)
 class KnownGpu:
-    """One GPU, as long as we look: one that was seen once is missed when it goes, whatever session it was seen in."""
+    """State of one GPU across sessions: once seen, it counts as down when it is lost."""
 
     gpu: Gpu
     busy: Busy = field(default_factory=Busy)
@@ -76,42 +76,42 @@ class KnownGpu:
     reading: Reading | None = None  # None: it is down
     silent: int = 0  # passes in a row in which it refused everything
 
-    def met(self, gpu: Gpu) -> None:
+    def identify(self, gpu: Gpu) -> None:
         """Updates its identity; whether it measures anything is another matter."""
         self.gpu = replace(gpu, problem=self.gpu.problem)
 
     def take(self, reading: Reading, now: float) -> None:
-        """One pass in which it did not go: up, unless it refused everything for too long, or never answered yet."""
+        """Takes the reading of a pass: it is up, unless it refused everything for too long, or never answered yet."""
         self.silent = 0 if reading.refusal is None else self.silent + 1
         if reading.refusal is None:
-            self.answers()
+            self.mark_up()
             self.busy.take(reading, now)
             self.reading = reading
         elif self.reading is not None and self.silent < SILENT_PASSES:
             self.reading = reading
         else:
-            self.goes(f"it refuses every call ({reading.refusal})")
+            self.mark_down(f"it refuses every call ({reading.refusal})")
 
-    def answers(self) -> None:
-        """It is up, whatever was the matter."""
+    def mark_up(self) -> None:
+        """Marks it as up again."""
         if self.gpu.problem is not None:
             log.info("GPU %d (%s) answers again", self.gpu.index, self.gpu.uuid)
             self.gpu = replace(self.gpu, problem=None)
 
-    def goes(self, problem: str) -> None:
-        """It is down, for this reason."""
+    def mark_down(self, problem: str) -> None:
+        """Marks it as down, for this reason."""
         if self.gpu.problem != problem:
             log.warning("GPU %d (%s) does not answer any more: %s", self.gpu.index, self.gpu.uuid, problem)
             self.gpu = replace(self.gpu, problem=problem)
         self.pause()
 
-    def saw(self, number: int) -> None:
-        """The driver reported this Xid error."""
+    def count_xid(self, number: int) -> None:
+        """Counts an Xid error."""
         before = self.xids[number].count if number in self.xids else 0
         self.xids[number] = Xid(before + 1, time.time())
         log.warning("GPU %d (%s): Xid %d", self.gpu.index, self.gpu.uuid, number)
 
     def pause(self) -> None:
-        """Nothing is known of it from here on."""
+        """Drops its reading and interrupts the integral of its utilization."""
         self.reading = None
         self.busy.interrupt()

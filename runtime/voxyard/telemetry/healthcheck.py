@@ -21,7 +21,7 @@ def probe(host: str, port: int, name: str = "exporter") -> str:
     """Health of the service that listens on host:port, over HTTP or, where it speaks that, HTTPS.
 
     The certificate is not verified: this asks whether it answers, on an address of this machine. Raises TelemetryError,
-    exit code 1, where it is not well or does not answer.
+    exit code 1, where it is unhealthy or does not answer.
     """
     address = _EVERYWHERE.get(host, host)
     try:
@@ -34,7 +34,7 @@ def probe(host: str, port: int, name: str = "exporter") -> str:
     except (OSError, http.client.HTTPException) as error:
         raise TelemetryError(f"no {name} answers on {address}:{port} ({error})", exit_code=1) from error
     if status != 200:
-        raise TelemetryError(f"the {name} on {address}:{port} is not well: {said}", exit_code=1)
+        raise TelemetryError(f"the {name} on {address}:{port} is unhealthy: {said}", exit_code=1)
     return said
 
 

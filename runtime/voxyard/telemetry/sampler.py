@@ -98,7 +98,7 @@ class GpuSampler:
         self._links: Mapping[tuple[str, str], str] | None = None
         self._problem: str | None = None  # why there is no session that can be used
         self._last_success: float | None = None
-        self._said: str | None = None
+        self._logged: str | None = None
         self._answered = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="voxyard-gpu-sampler", daemon=True)
         self.snapshot: Snapshot | None = None
@@ -162,7 +162,7 @@ class GpuSampler:
         problem = self._problem or self._hang()
         if self._over() or (self._open is None and problem is None):
             return  # nothing is known before the session is open
-        self._tell(problem)
+        self._log_problem(problem)
         success = problem is None or any(known.reading is not None for known in self._known.values())
         if success:
             self._last_success = time.time()
@@ -245,7 +245,7 @@ class GpuSampler:
             if card.caller.answered:
                 self._take(card)
             elif function := self._hung(card.caller):
-                self._miss(card, f"it hangs: {function} has not returned for {HUNG_SECONDS:.0f} s")
+                self._mark_down(card, f"it hangs: {function} has not returned for {HUNG_SECONDS:.0f} s")
         if self._driver.answered and not self._opening:
             try:
                 events, links = self._collected(self._driver)
@@ -254,7 +254,7 @@ class GpuSampler:
             else:
                 self._events += events
                 self._links = self._links if links is None else links
-        self._events = [event for event in self._events if not self._hand_on(*event)]
+        self._events = [event for event in self._events if not self._record_xid(*event)]
         claimed = [card.known for card in self._cards]
         unusable = self._problem is not None or (self._open is None and self._hung(self._driver))
         listed = self._open is not None and all(card.decided for card in self._cards)
@@ -268,22 +268,22 @@ class GpuSampler:
             reading = self._collected(card.caller)
         except GpuLostError as error:
             card.lost = True
-            self._miss(card, str(error))
+            self._mark_down(card, str(error))
             return
         except SessionLostError as error:
             self._problem = str(error)
             return
-        known = self._who(card)
+        known = self._identify(card)
         if late and self._open is not None:  # part of it was measured before it hung: the next pass has all of it
             self._open.since = time.monotonic()
         elif known is not None and reading is not None:
             known.take(reading, time.monotonic())
 
-    def _who(self, card: Card) -> KnownGpu | None:
+    def _identify(self, card: Card) -> KnownGpu | None:
         """The GPU of this card; where it did not say its name, the one that was there before and is not elsewhere."""
         if card.known is None and card.gpu is not None and card.wanted:
             card.known = self._known.setdefault(card.gpu.uuid, KnownGpu(card.gpu))
-            card.known.met(card.gpu)
+            card.known.identify(card.gpu)
             self._nameless.pop(card.index, None)
         if card.known is not None:
             return card.known
@@ -291,20 +291,20 @@ class GpuSampler:
         before = (known for known in self._known.values() if known.gpu.index == card.index and known not in elsewhere)
         return next(before, None)
 
-    def _miss(self, card: Card, problem: str) -> None:
-        known = self._who(card)
+    def _mark_down(self, card: Card, problem: str) -> None:
+        known = self._identify(card)
         if known is not None:
-            known.goes(problem)
+            known.mark_down(problem)
         elif self._only is None:
             if card.index not in self._nameless or self._nameless[card.index].problem != problem:
                 log.warning("GPU %d does not answer: %s", card.index, problem)
             self._nameless[card.index] = lost_gpu(card.index, problem)
 
-    def _hand_on(self, handle: int, xid: int) -> bool:
+    def _record_xid(self, handle: int, xid: int) -> bool:
         """Records an Xid at its GPU; False where no GPU has this handle."""
         for card in self._cards:
             if card.known is not None and handle_key(card.handle) == handle:
-                card.known.saw(xid)
+                card.known.count_xid(xid)
                 return True
         return False
 
@@ -363,10 +363,10 @@ class GpuSampler:
             xids=dict(known.xids),
         )
 
-    def _tell(self, problem: str | None) -> None:
-        if problem != self._said:
+    def _log_problem(self, problem: str | None) -> None:
+        if problem != self._logged:
             log.warning("%s", problem) if problem else log.info("the NVIDIA driver answers again")
-        self._said = problem
+        self._logged = problem
 
     def _close(self) -> None:
         """Lets go of the session, unless one of its calls does not return in time."""

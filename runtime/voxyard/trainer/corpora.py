@@ -1,4 +1,4 @@
-"""Corpora of a run: what is trained on, what is held out, how long everything is. No TensorFlow."""
+"""Corpora of a run: training and validation clips, with their lengths. No TensorFlow."""
 
 from __future__ import annotations
 

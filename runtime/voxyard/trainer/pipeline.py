@@ -1,4 +1,4 @@
-"""The pipeline: input → features → ring, started together, warmed up together, closed together."""
+"""Pipeline of a run: input → features → ring; starts, warms up and closes them together."""
 
 from __future__ import annotations
 

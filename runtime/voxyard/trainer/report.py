@@ -1,4 +1,4 @@
-"""Report: what a run measured, held against the targets of feature T19. No TensorFlow."""
+"""Report of a run: its measurements against the targets of feature T19. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("voxyard.trainer")
 
 REPORT = "report"  # .json and .txt, in a run's --checkpoint-dir
 VARIATION_WINDOW = 200  # steps
-NEAR = 0.9  # of its ceiling: a device that does nearly all that its work allows
+NEAR = 0.9  # of its ceiling: a device that is nearly as busy as its work allows
 
 
 class StepClock:
@@ -75,7 +75,7 @@ class StepClock:
 
     @property
     def variation_within_buckets(self) -> float:
-        """The same with each step relative to the mean of its bucket: what is left when lengths are not to blame."""
+        """The same with each step relative to the mean of its bucket: the variation that does not come from lengths."""
         groups: dict[object, list[float]] = {}
         for shape, seconds in self._recent:
             groups.setdefault(shape, []).append(seconds)
@@ -83,7 +83,7 @@ class StepClock:
 
 
 class CpuClock:
-    """CPU use of this process between its making and `use()`."""
+    """CPU use of this process between the creation of the clock and `use()`."""
 
     def __init__(self) -> None:
         self._begin = time.perf_counter(), _cpu_seconds()
@@ -103,7 +103,7 @@ class MemoryGrowth:
         self.growth: float | None = None
 
     def sample(self, step: int) -> None:
-        """Reads the memory, from then on that it counts."""
+        """Reads the resident memory after a step."""
         if step < self._from:
             return
         now = resident_bytes()
@@ -115,14 +115,14 @@ class MemoryGrowth:
 
 @dataclass(frozen=True)
 class Target:
-    """A figure and what it is held against: the bounds for minimum, good and excellent, in that order."""
+    """A figure and its bounds for minimum, good and excellent, in that order."""
 
     name: str
     value: float | None
     bounds: tuple[float, float, float]
     higher_is_better: bool = True
     note: str = ""
-    ceiling: float | None = None  # the most that can be reached; who is near it has missed nothing
+    ceiling: float | None = None  # the most that can be reached; a value near it misses nothing
 
     @property
     def verdict(self) -> str:
@@ -140,7 +140,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Report:
-    """The end of a run, for people (`render`) and for programs (`to_json`)."""
+    """Result of a run, for people (`render`) and for programs (`to_json`)."""
 
     run: str
     strategy: str

@@ -1,4 +1,4 @@
-"""The ring: a bounded buffer of batches on the model device, filled by one producer thread while the model trains."""
+"""Ring: a bounded buffer of batches on the model device, filled by one producer thread while the model trains."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class SynthesizedFile:
     sample_rate: int
     step: int
     mel: Path | None
-    texts: Coverage | None = None  # what became of the text's characters, where the model says that
+    texts: Coverage | None = None  # dropped and folded characters of the text, where the model reports them
 
 
 def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> SynthesizedFile:

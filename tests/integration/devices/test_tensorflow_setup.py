@@ -155,7 +155,7 @@ def test_the_log_names_devices_mapping_and_limits(driver: FakeDriver) -> None:
     assert "Multi-GPU configuration completed successfully" in log
 
 
-def test_without_ids_the_log_says_single_and_growth(driver: FakeDriver) -> None:
+def test_without_ids_the_log_reports_single_and_growth(driver: FakeDriver) -> None:
     """T15 and T3."""
     seen = recorded(driver, {})
     log = "\n".join(seen["log"])

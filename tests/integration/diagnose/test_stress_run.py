@@ -84,7 +84,7 @@ def diagnosed(tones: Path, tmp_path: Path, *flags: object, **variables: str) -> 
     return json.loads(done.stdout), files
 
 
-def test_the_archive_tells_the_verdict_that_the_profiler_gave(tones: Path, tmp_path: Path) -> None:
+def test_the_archive_reports_the_verdict_that_the_profiler_gave(tones: Path, tmp_path: Path) -> None:
     """A throttled reader is diagnosed as data loading, in every place of the archive where a verdict stands."""
     said, files = diagnosed(tones, tmp_path, *SLOW_READER, SLOW_READ="0.05")
     profile = json.loads(files["profile.json"])
@@ -104,7 +104,7 @@ def test_the_archive_tells_the_verdict_that_the_profiler_gave(tones: Path, tmp_p
     assert [name for name, data in files.items() if SECRET.encode() in data] == []
 
 
-def test_a_training_that_breaks_is_a_part_that_says_why(tones: Path, tmp_path: Path) -> None:
+def test_a_training_that_breaks_is_a_part_with_the_reason(tones: Path, tmp_path: Path) -> None:
     said, files = diagnosed(tones, tmp_path, "--model-module", "toy:broken")
     missing = {part["name"]: part["missing"] for part in said["parts"]}
     for part in ("profile", "8 training steps"):

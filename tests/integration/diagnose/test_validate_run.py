@@ -169,7 +169,7 @@ def test_a_corpus_is_generated_where_none_is_named(tmp_path: Path) -> None:
     assert with_corpus(made, 4, tmp_path) is made
 
 
-def test_a_rehearsal_leaves_nothing_behind(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_leaves_nothing_behind(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with scratch() as directory:
         build_dry_run(config(tones), directory, devices=devices("single"))
@@ -255,7 +255,7 @@ print(json.dumps(run_checks(checks_of(config, Path("unused"))[:1]).document()["c
         ),
     ],
 )
-def test_prerequisites_are_judged_by_what_the_driver_says(
+def test_prerequisites_are_judged_by_what_the_driver_reports(
     driver: FakeDriver,
     gpus: int,
     data: dict[str, Any],

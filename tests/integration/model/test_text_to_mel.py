@@ -63,7 +63,7 @@ def test_what_stands_in_the_padding_changes_nothing(model: TextToMel, batch: Raw
     same(model(changed), model(batch), [(i, i) for i in range(3)])
 
 
-def test_what_stands_in_the_clip_changes_what_is_said(model: TextToMel, batch: Raw) -> None:
+def test_the_features_of_the_clip_change_the_output(model: TextToMel, batch: Raw) -> None:
     """T7: the counterpart; a model that ignored its input would pass all tests above."""
     for name, value in (("tokens", batch["tokens"] % (SYMBOLS - 1) + 1), ("speaker", 1 - batch["speaker"])):
         said = model(dict(batch) | {name: value})

@@ -28,7 +28,7 @@ def configured(**training: Any) -> TrainConfig:
     return TrainConfig(model=ModelConfig(), training=TrainingConfig(**training))
 
 
-def test_the_features_are_what_the_batch_specification_says() -> None:
+def test_the_features_match_the_batch_specification() -> None:
     """T20: our model keeps to the protocol, which its checkpoints and other models rely on."""
     ours = TextToSpeech(configured(), ("a", "b"), shape=SMALL)
     assert isinstance(ours, Trainable)
@@ -128,7 +128,7 @@ def test_a_sentence_that_loses_a_tenth_is_refused_with_what_was_lost(text: str, 
         ours.mel(ours.build(), text)
 
 
-def test_what_a_spoken_sentence_loses_is_told(
+def test_what_a_spoken_sentence_loses_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """T24: `voxyard synthesize`, in the log and in its answer; what is refused writes nothing."""

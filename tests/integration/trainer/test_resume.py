@@ -115,7 +115,7 @@ def test_a_checkpoint_cut_in_half_is_refused_by_name_and_the_one_before_is_used(
     assert_bitwise_equal(weights(tmp_path / "run")[1], undisturbed)
 
 
-def test_a_resume_on_other_data_says_that_it_is_not_exact(toy, tmp_path, voxyard):
+def test_a_resume_on_other_data_reports_that_it_is_not_exact(toy, tmp_path, voxyard):
     assert voxyard(*toy, "--max-steps", 4).returncode == 0
     done = voxyard(*toy, "--max-steps", 6, "--seed", 5)
     assert done.returncode == 0

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from runs import command, environment, write_tones
 
 
-def test_a_split_run_says_what_users_are_told_to_look_for(toy, voxyard):
+def test_a_split_run_logs_the_lines_of_its_guide(toy, voxyard):
     """T15: the literal messages; T4: which it was that ended the waiting."""
     done = voxyard(*toy, "--max-steps", 6, "--prefetch-buffer-size", 2, "--buffer-size", 5)
     assert done.returncode == 0, done.stderr
@@ -35,7 +35,7 @@ def test_a_split_run_says_what_users_are_told_to_look_for(toy, voxyard):
     assert done.stdout.startswith("run ")
 
 
-def test_a_single_run_says_so(toy, voxyard):
+def test_a_single_run_reports_it(toy, voxyard):
     """T3: buffered mode is the default without ids."""
     single = [argument for argument in toy if argument not in ("--data-gpu", "--model-gpu", 0, 1)]
     done = voxyard(*single, "--max-steps", 3)
@@ -165,7 +165,7 @@ def assert_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
         assert word in done.stderr, done.stderr
 
 
-def test_one_clip_only_is_said_to_be_too_few_and_trains_alone(toy, voxyard, tmp_path):
+def test_one_clip_only_is_reported_to_be_too_few_and_trains_alone(toy, voxyard, tmp_path):
     one = write_tones(tmp_path / "one", 1)
     arguments = [one if argument == toy[toy.index("--train-data") + 1] else argument for argument in toy]
     assert_refused(voxyard(*arguments, "--max-steps", 3), "needs 4 clips and the corpus has 1")

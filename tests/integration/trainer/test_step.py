@@ -160,7 +160,7 @@ def test_a_batch_of_another_shape_is_an_error_when_every_bucket_is_traced():
         step.train(step.stage(batch(9)))
 
 
-def test_features_that_are_not_as_specified_are_an_error_that_says_how():
+def test_features_that_are_not_as_specified_are_an_error_that_names_the_difference():
     """T20: the batch specification is held against what the features make."""
 
     class Mistaken(Quiet):

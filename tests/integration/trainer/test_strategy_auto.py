@@ -55,7 +55,7 @@ def test_a_run_that_goes_on_keeps_its_strategy_and_times_nothing(toy, auto, voxy
     assert json.loads(done.stdout)["strategy"] == "split"
 
 
-def test_a_strategy_that_fails_is_told_and_the_others_go_on(auto, voxyard, tmp_path):
+def test_a_strategy_that_fails_is_reported_and_the_others_go_on(auto, voxyard, tmp_path):
     """Forty tones are enough for batches of 30, and too few for a mirrored 60."""
     changed = [30 if argument == 4 else argument for argument in auto]
     done = voxyard(*changed, "--max-steps", 2, "--validation-share", 0, XDG_CACHE_HOME=str(tmp_path))

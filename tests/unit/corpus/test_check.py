@@ -84,7 +84,7 @@ def test_a_long_list_of_faults_is_cut_when_printed(corpus: Corpus) -> None:
     assert len(survey.to_json()["bad"]) == 30
 
 
-def test_a_corpus_of_which_nothing_is_good_is_surveyed_all_the_same(corpus: Corpus) -> None:
+def test_a_corpus_without_a_good_clip_is_reported_too(corpus: Corpus) -> None:
     """T7."""
     corpus.write(["gone|x|x"])
     survey = check(corpus.directory)

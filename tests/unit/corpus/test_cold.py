@@ -127,12 +127,12 @@ def test_a_corpus_in_memory_is_warm() -> None:
     assert (cold.pages.state, cold.pages.trusted) == ("warm", False)
 
 
-def test_a_subset_looks_at_its_own_clips(corpus: Corpus) -> None:
+def test_a_subset_reads_its_own_clips(corpus: Corpus) -> None:
     subset = Subset(corpus.open(), np.array([2, 0]))
     assert subset.extents(0) == (Extent(corpus.wav("c")),)
 
 
-def test_what_was_looked_at_is_forgotten_for_whoever_measures_next(corpus: Corpus) -> None:
+def test_clips_that_were_read_cold_are_dropped_for_the_next_measurement(corpus: Corpus) -> None:
     source = ColdSource(corpus.open())
     with source.cold_read([0, 1]):
         sums(source)

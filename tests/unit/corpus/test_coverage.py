@@ -96,7 +96,7 @@ def test_a_voice_that_only_names_the_letters_of_a_script_does_not_read_it(texts:
      (POLISH, {"ó": 3, "ż": 2, "Ł": 1, "ł": 2, "ź": 2, "ć": 1, "ę": 1, "ś": 1, "ą": 1, "ń": 1})],
     ids=["German", "Polish"],
 )  # fmt: skip
-def test_folded_letters_are_told_with_their_number_and_not_refused(
+def test_folded_letters_are_reported_with_their_number_and_not_refused(
     spoken: Callable[..., Corpus], caplog: pytest.LogCaptureFixture, texts: tuple[str, ...], folded: dict[str, int]
 ) -> None:
     """T24: ä is learned as a, and the user hears of it; from shards too."""
@@ -136,7 +136,7 @@ def test_a_corpus_of_punctuation_alone_is_refused(spoken: Callable[..., Corpus])
 
 
 @pytest.mark.parametrize("units", ["characters", "phonemes"])
-def test_letters_written_in_another_way_are_told_as_they_stand(
+def test_letters_written_in_another_way_are_reported_as_they_stand(
     spoken: Callable[..., Corpus], caplog: pytest.LogCaptureFixture, units: str
 ) -> None:
     """T24: x² is learned as x2; phonemes are of the same letters, so nobody is sent there."""
@@ -165,7 +165,9 @@ def test_numerals_quotes_and_dashes_are_no_lost_text(
     assert caplog.text == ""
 
 
-def test_a_few_emoji_are_told_and_not_refused(spoken: Callable[..., Corpus], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_few_emoji_are_reported_and_not_refused(
+    spoken: Callable[..., Corpus], caplog: pytest.LogCaptureFixture
+) -> None:
     """T24."""
     corpus = spoken(*ENGLISH * 10, "See you soon, sailor 😀")
     shards = _prepare(corpus)
@@ -212,7 +214,7 @@ def test_nothing_may_be_dropped_where_the_share_is_0(spoken: Callable[..., Corpu
         corpus.open(max_dropped_text=0.0)
 
 
-def test_shards_of_the_time_when_nobody_counted_are_read(spoken: Callable[..., Corpus]) -> None:
+def test_shards_of_an_older_version_without_counts_are_read(spoken: Callable[..., Corpus]) -> None:
     """T8."""
     shards = _prepare(spoken(*ENGLISH))
     index = json.loads((shards / "index.json").read_text())

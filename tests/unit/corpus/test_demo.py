@@ -30,7 +30,7 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path: Path) -> None:
     assert _bytes(tmp_path / "a") != _bytes(tmp_path / "c")
 
 
-def test_what_it_says_of_itself_is_what_is_there(tmp_path: Path) -> None:
+def test_the_reported_figures_are_those_on_disk(tmp_path: Path) -> None:
     """T7."""
     seen: list[tuple[int, int]] = []
     made = make_demo(tmp_path / "demo", clips=3, progress=lambda done, total: seen.append((done, total)))
@@ -78,7 +78,7 @@ def test_a_number_of_clips_that_there_is_not_is_refused(tmp_path: Path, clips: i
 
 
 @pytest.mark.parametrize("what", ["a file of somebody's", "a file in a demo", "a recording in a demo", "a plain file"])
-def test_what_somebody_put_there_is_refused_and_untouched(tmp_path: Path, what: str) -> None:
+def test_foreign_files_are_refused_and_untouched(tmp_path: Path, what: str) -> None:
     """T7."""
     target = tmp_path / "demo"
     if what == "a plain file":
@@ -104,7 +104,7 @@ def test_a_demo_corpus_is_replaced_by_another_and_an_empty_directory_is_filled(t
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]
 
 
-def test_where_nothing_can_be_written_a_sentence_says_so() -> None:
+def test_a_directory_that_cannot_be_written_is_refused() -> None:
     """T7."""
     with pytest.raises(CorpusError, match="/proc/none"):
         make_demo(Path("/proc/none/at/all"), clips=1)

@@ -89,7 +89,7 @@ def test_speech_is_as_long_as_its_text_and_not_silent() -> None:
     assert np.abs(long.astype(int)).max() > 3000
 
 
-def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """T7."""
     espeak.restart()
     with monkeypatch.context() as without:

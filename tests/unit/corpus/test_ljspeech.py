@@ -116,7 +116,7 @@ def test_metadata_in_another_encoding_is_named(corpus: Corpus, encoding: str) ->
         corpus.open()
 
 
-def test_what_is_no_corpus_is_a_sentence_that_says_what_was_expected(tmp_path: Path) -> None:
+def test_what_is_no_corpus_is_refused_with_what_was_expected(tmp_path: Path) -> None:
     """T7: issue 2, Input."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
@@ -231,7 +231,7 @@ def test_a_broken_evaluation_clip_leaves_no_shards_behind(corpus: Corpus, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
-def test_a_corpus_without_an_evaluation_split_says_so(corpus: Corpus) -> None:
+def test_a_corpus_without_an_evaluation_split_reports_it(corpus: Corpus) -> None:
     """T7."""
     corpus.add("a")
     assert not has_eval_split(corpus.directory)

@@ -104,7 +104,7 @@ def test_one_broken_clip_of_twenty_or_more_is_always_skipped_unless_none_may_be(
     assert allowed_bad(clips, share) == allowed
 
 
-def test_symbols_that_are_left_out_are_told_once_for_the_corpus(
+def test_symbols_that_are_left_out_are_reported_once_for_the_corpus(
     corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """T7."""

@@ -184,7 +184,7 @@ def test_other_pickles_are_not_opened(shards: Path) -> None:
         ({"sample_rate": 8000, "text_units": "phonemes"}, "22050 .*characters"),
     ],
 )
-def test_shards_of_other_settings_say_what_they_were_made_with(shards: Path, wanted: Any, said: str) -> None:
+def test_shards_of_other_settings_report_what_they_were_made_with(shards: Path, wanted: Any, said: str) -> None:
     """T8."""
     with pytest.raises(CorpusError, match=said):
         open_corpus(shards, **wanted)
@@ -334,7 +334,7 @@ prepare(Path(sys.argv[1]), Path(sys.argv[2]), sample_rate=22050, text_units="cha
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "shards"]
 
 
-def test_a_full_disk_leaves_nothing_half_written_and_says_so(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_nothing_half_written_and_reports_it(corpus: Corpus, tmp_path: Path) -> None:
     """T8, on a real full file system: a tmpfs of 256 KiB in a mount namespace of its own."""
     for i in range(20):
         corpus.add(f"c{i}", seconds=0.6)  # 26 KB each

@@ -117,7 +117,7 @@ def test_a_slow_model_is_trained_on_all_devices() -> None:
     assert found.seconds_per_step == pytest.approx(0.45)
 
 
-def test_what_no_stage_time_tells_is_only_bounded() -> None:
+def test_what_no_stage_time_predicts_is_only_bounded() -> None:
     host = GPU | {"pair": (0, 1), "model_memory_share": 0.3, "recommended_batch": 48}
     facts = advice_facts(Costs(0.01, 0.05, 0.0, 0.4), data_wait_share=0.0, host=host)
     for flag in ("--precision", "--xla", "--batch-size"):
@@ -167,7 +167,7 @@ def test_a_data_gpu_with_nothing_to_do_is_set_free() -> None:
     assert "--data-gpu" not in found[0].command[0]
 
 
-def test_one_gpu_of_several_is_told_of_the_pair() -> None:
+def test_the_pair_is_advised_to_a_run_on_one_gpu_of_several() -> None:
     words = ("train", "--strategy", "single", "--model-gpu", "3")
     facts = advice_facts(Costs(0, 0.2, 0, 0.4, layout="single"), pair=None, words=words, host=GPU)
     found = _by_flag(facts, "--data-gpu")

@@ -202,7 +202,7 @@ def test_the_measured_runs_touch_nothing_of_the_users_run(
         assert "epochs" not in text
 
 
-def test_a_part_that_cannot_be_had_says_why_and_stops_nothing(tmp_path: Path) -> None:
+def test_a_part_that_cannot_be_collected_has_the_reason_and_stops_nothing(tmp_path: Path) -> None:
     def broken() -> dict[str, str]:
         raise PartError("no GPU", {"half.txt": "so far"})
 
@@ -241,7 +241,7 @@ def test_a_measurement_that_fails_leaves_its_log(
     assert profile.files == ("profile.log",)
 
 
-def test_a_machine_without_gpus_says_so(
+def test_a_machine_without_gpus_reports_it(
     wanted: BundleRequest, measured: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundles, "every_gpu", lambda: ())
@@ -252,7 +252,7 @@ def test_a_machine_without_gpus_says_so(
         assert said[name].startswith("not measured: no GPU")
 
 
-def test_what_nvidia_smi_says_is_kept_even_when_it_fails(
+def test_what_nvidia_smi_reports_is_kept_even_when_it_fails(
     wanted: BundleRequest, measured: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "bin/nvidia-smi"
@@ -377,7 +377,7 @@ def test_ctrl_c_while_a_process_is_being_started_leaves_none(tmp_path: Path, mon
     assert all(gone(int(number)) for number in numbers.read_text().split())
 
 
-def test_what_a_command_says_is_kept_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_a_commands_output_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess_run, "MOST_BYTES", 100)
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\necho out "$@"\nseq 1000 >&2\nexit 3\n')

@@ -120,7 +120,7 @@ def test_a_corpus_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
         assert found.found
 
 
-def test_a_batch_that_ran_fits_and_its_memory_is_told() -> None:
+def test_a_batch_that_ran_fits_and_its_memory_is_reported() -> None:
     on_gpu = batch_item(profile(missing=None), split(None, None))
     assert on_gpu.answer is True
     assert "model GPU 1: at most 9216 of 24576 MiB in use" in on_gpu.found

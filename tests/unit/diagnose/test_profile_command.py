@@ -132,7 +132,7 @@ def test_a_strategy_that_is_still_to_be_chosen_is_refused() -> None:
         profile(TrainConfig(training=TrainingConfig(strategy="auto")))
 
 
-def test_the_command_line_says_what_differs_from_the_defaults() -> None:
+def test_the_command_line_has_what_differs_from_the_defaults() -> None:
     config = TrainConfig(
         data=DataConfig(train_data=Path("c"), data_gpu=0, model_gpu=1, static_shapes=False, cache_dataset=True),
         training=TrainingConfig(batch_size=6, xla=True, auto=True),
@@ -165,7 +165,7 @@ def test_beside_the_data_device_stands_the_most_that_it_can_reach() -> None:
     assert "of at most 30%" in html_report.render(found)
 
 
-def test_a_run_without_a_bottleneck_says_what_bounds_it() -> None:
+def test_a_run_without_a_bottleneck_reports_what_bounds_it() -> None:
     """D2."""
     found = made_up(0.01, 0.1, 0.0, 0.4)
     assert "no bottleneck; bound by train" in text_report.render(found)
@@ -187,7 +187,7 @@ def test_any_series_makes_a_histogram_of_all_its_batches(seconds: tuple[float, .
     assert counted == len(seconds)
 
 
-def test_the_closer_look_shows_neither_the_best_nor_the_worst_steps() -> None:
+def test_typical_steps_are_neither_the_best_nor_the_worst() -> None:
     ends = [0.1 * number for number in range(10)] + [0.9 + 1.0 * number for number in range(1, 4)]
     ends += [ends[-1] + 0.2 * number for number in range(1, 10)]
     steps = [StepSpan(one, one, other) for one, other in itertools.pairwise(ends)]

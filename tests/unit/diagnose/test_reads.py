@@ -26,7 +26,7 @@ def profile(load: Pages, overlapped: Pages) -> Profile:
     )
 
 
-def test_cold_reads_are_said_with_their_share_in_every_form() -> None:
+def test_cold_reads_are_reported_with_their_share_in_every_form() -> None:
     found = profile(COLD, COLD)
     assert "reads, load alone: cold (0% of 1000 pages were cached before)" in text_report.render(found)
     assert "reads, overlapped: cold" in text_report.render(found)
@@ -36,7 +36,7 @@ def test_cold_reads_are_said_with_their_share_in_every_form() -> None:
     assert "not judged" not in text_report.render(found)
 
 
-def test_warm_reads_are_said_with_their_reason_and_nothing_is_advised_from_them() -> None:
+def test_warm_reads_are_reported_with_their_reason_and_nothing_is_advised_from_them() -> None:
     found = profile(WARM, WARM)
     for form in (text_report.render(found), html_report.render(found)):
         assert "warm (100% of 400 pages were cached before: tmpfs keeps its files in memory)" in form

@@ -55,7 +55,7 @@ def test_what_no_gpu_measured_is_not_made_up() -> None:
     assert "it can reach 40% at most" in found["data GPU"][1]
 
 
-def test_the_other_targets_are_told_with_their_standing() -> None:
+def test_the_other_targets_are_reported_with_their_standing() -> None:
     found = rows(GOOD)
     assert found["data GPU memory of its limit"] == ("85%", "kept")
     assert found["model GPU memory of its limit"] == ("99%", "above")
@@ -138,7 +138,7 @@ class ResourceExhaustedError(Exception):
     """As TensorFlow calls it."""
 
 
-def test_running_out_of_memory_is_exit_code_1_and_says_what_to_do(
+def test_running_out_of_memory_is_exit_code_1_and_reports_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def exhausted(*_: object, **__: object) -> None:

@@ -63,7 +63,7 @@ def test_what_stands_on_a_failed_check_is_not_run_and_does_not_pass() -> None:
     assert found.text().endswith("0 of 3 checks passed")
 
 
-def test_a_failed_check_says_what_it_found_and_what_to_do() -> None:
+def test_a_failed_check_reports_what_it_found_and_what_to_do() -> None:
     error = CheckError("it computes wrongly", advice="take another card", found=Found(("driver 1",), {"driver": 1}))
     (check,) = run_checks([("one", failing(error))]).checks
     assert check.lines() == ["1. ❌ one", "     driver 1", "     it computes wrongly", "     → take another card"]
@@ -84,7 +84,7 @@ def test_ctrl_c_is_no_failed_check() -> None:
         run_checks([("one", interrupted)])
 
 
-def test_which_check_begins_is_told() -> None:
+def test_progress_names_the_check_that_begins() -> None:
     told: list[str] = []
     run_checks([("one", good), ("two", good)], told.append)
     assert told == ["1/2 one", "2/2 two"]

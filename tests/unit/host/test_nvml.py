@@ -79,7 +79,7 @@ def test_bus_ids_are_one_whatever_the_width_of_their_domain() -> None:
     assert not same_bus("00000000:AF:00.0", "0000:AF:00.1")
 
 
-def test_who_holds_a_gpus_memory_is_told_by_its_index(driver: FakeDriver) -> None:
+def test_processes_that_hold_a_gpus_memory_are_found_by_its_index(driver: FakeDriver) -> None:
     holders = [Process(41, 5 << 30, "/usr/bin/python3"), Process(42, None, "/usr/bin/unknown-size")]
     scenario = Scenario([GpuState.default(0), GpuState.default(1, processes=holders)])
     program = "from voxyard.host.readings import processes_on; print(*map(processes_on, (0, 1, 7)), sep='\\n')"

@@ -57,7 +57,7 @@ def test_a_map_of_our_own_does_not_hold_its_pages(file: Path) -> None:
     assert file.read_bytes()[5:8] == b"new"
 
 
-def test_pages_that_another_program_has_mapped_are_counted_and_told(file: Path) -> None:
+def test_pages_that_another_program_has_mapped_are_counted_and_reported(file: Path) -> None:
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as strange:
         assert strange[:] == CONTENT
         found = drop([Extent(file)])
@@ -73,7 +73,7 @@ def test_only_the_neighbourhood_of_what_is_read_is_dropped(tmp_path: Path) -> No
         assert cached_pages(large) == (6 * PAGES, 8 * PAGES)
 
 
-def test_files_in_memory_are_warm_and_it_is_said_why() -> None:
+def test_files_in_memory_are_warm_and_the_reason_is_given() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         path = Path(folder) / "file"
         path.write_bytes(CONTENT)
@@ -89,7 +89,7 @@ def test_what_others_cache_is_never_called_cold(file: Path, monkeypatch: pytest.
     assert kind in str(found)
 
 
-def test_who_may_not_be_told_what_is_cached_is_told_that(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_kernel_hides_what_is_cached_the_reason_is_given(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mincore(2) calls every page cached where the asker neither owns a file nor may write it."""
     monkeypatch.setattr(page_cache, "_resident", lambda *_: PAGES)
     monkeypatch.setattr(os, "geteuid", lambda: 1 + file.stat().st_uid)
@@ -114,7 +114,7 @@ def test_up_to_a_twentieth_is_cold_and_from_all_but_a_twentieth_warm(cached: int
     assert Pages(100, cached).trusted == (state == "cold")
 
 
-def test_looks_add_up_and_say_each_reason_once() -> None:
+def test_pages_add_up_and_have_each_reason_once() -> None:
     found = Pages(10, 1, ("a",)) + Pages(30, 3, ("b", "a")) + Pages()
     assert found == Pages(40, 4, ("a", "b"))
     assert found.document() == {"state": "partly", "share_cached": 0.1, "pages": 40, "why": ["a", "b"]}

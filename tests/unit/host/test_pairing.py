@@ -105,7 +105,7 @@ def test_a_larger_nvlink_wins_and_any_nvlink_beats_a_board() -> None:
     assert roles(matrix(4, {(0, 1): "PIX", (2, 3): "PSB"})) == (2, 3)
 
 
-def test_equal_links_are_told_apart_by_numa_node_then_by_index() -> None:
+def test_equal_links_are_distinguished_by_numa_node_then_by_index() -> None:
     """D6."""
     everywhere = matrix(4, {}, default="NV18", numa=(0, 1, 1, 0))
     assert roles(everywhere) == (0, 3)
@@ -147,7 +147,7 @@ def test_a_card_that_cannot_train_is_in_no_pair(bad: dict[str, Any], why: str) -
     assert why in (why_none(TWO, gpus[:2]) or "")
 
 
-def test_mig_and_display_that_are_not_told_are_no_fault() -> None:
+def test_mig_and_display_that_are_not_reported_are_no_fault() -> None:
     assert unusable(card(0, mig=None)) is None
     assert unusable(card(0, mig=False)) is None
     assert roles(TWO, [card(0), card(1, display_active=None)]) == (0, 1)

@@ -54,7 +54,7 @@ def test_one_gpu_that_is_given_is_paired_with_the_best_other() -> None:
     assert (plan.limits.data.index, plan.limits.model.index) == (2, 0)
 
 
-def test_where_no_pair_exists_one_gpu_trains_and_the_reason_is_told() -> None:
+def test_where_no_pair_exists_one_gpu_trains_and_the_reason_is_reported() -> None:
     alone = plan_trainer((card(0),), Links())
     assert alone.limits.data is None
     assert (alone.link, alone.reason) == (None, "GPU0 trains alone: a pair needs two GPUs, and this host has one")
@@ -127,7 +127,7 @@ def test_links_and_peer_access_are_read_from_nvidia_smi(tmp_path: Path, monkeypa
     assert (links.p2p.ok(0, 2), links.p2p.ok(0, 1), links.notes) == (True, False, ())
 
 
-def test_links_that_cannot_be_read_are_said_not_to_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_that_cannot_be_read_are_reported_not_to_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvidia_smi(tmp_path, monkeypatch, matrix="", p2p="")
     links = read_links()
     assert (links.topology, links.p2p) == (None, None)

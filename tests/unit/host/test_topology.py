@@ -95,7 +95,7 @@ def test_soc_is_reported_as_sys() -> None:
     assert parse(text).link(0, 4) == "SYS"
 
 
-def test_affinity_of_the_captures_is_read_where_it_is_told() -> None:
+def test_affinity_of_the_captures_is_read_where_it_is_reported() -> None:
     a100 = capture("8xa100pcie_nvlink_interleaved_indices")
     assert numa(a100) == [[0]] * 4 + [[1]] * 4
     assert cpus(a100) == ["0-31"] * 4 + ["32-63"] * 4
@@ -111,7 +111,7 @@ def test_affinity_of_the_captures_is_read_where_it_is_told() -> None:
     assert numa(capture("dual_phb_numa_na")) == [[], []]
 
 
-def test_without_numa_nodes_the_cpus_tell_who_is_near() -> None:
+def test_without_numa_nodes_the_cpus_decide_which_gpus_are_near() -> None:
     dgx1 = capture("dgx1_v100_8gpu_nv1_nv2_mlx5")
     assert dgx1.same_numa(0, 3)
     assert not dgx1.same_numa(0, 4)

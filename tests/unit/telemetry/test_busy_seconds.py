@@ -84,7 +84,7 @@ def test_a_driver_that_stops_sampling_does_not_freeze_the_ratio() -> None:
     assert busy.seconds == 0.0
 
 
-def test_mig_measures_nothing_and_says_nothing() -> None:
+def test_mig_measures_nothing_and_reports_nothing() -> None:
     busy = Busy()
     busy.take(reading(None, ratio=None), now=1.0)
     busy.take(reading(None, ratio=None), now=2.0)

@@ -45,7 +45,7 @@ def registry(tmp_path: Path) -> CollectorRegistry:
     return made
 
 
-def test_what_should_run_is_told_and_follows_each_deployment(registry: CollectorRegistry, tmp_path: Path) -> None:
+def test_what_should_run_is_reported_and_follows_each_deployment(registry: CollectorRegistry, tmp_path: Path) -> None:
     assert told(registry) == set()
 
     write(tmp_path, SERVICES)
@@ -82,7 +82,7 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_a_broken_file_tells_nothing_and_is_said_once(
+def test_a_broken_file_reports_nothing_and_is_reported_once(
     registry: CollectorRegistry, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     write(tmp_path, SERVICES)
@@ -94,7 +94,7 @@ def test_a_broken_file_tells_nothing_and_is_said_once(
     assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 1
 
 
-def test_a_process_tells_what_it_was_started_with_or_nothing() -> None:
+def test_a_process_reports_what_it_was_started_with_or_nothing() -> None:
     deployed, by_hand = CollectorRegistry(), CollectorRegistry()
     export_configuration(deployed, "bark", {"VOXYARD_CONFIG_HASH": "ba9876543210", "VOXYARD_RELEASE": "r1"})
     export_configuration(by_hand, "bark", {"VOXYARD_RELEASE": "r1"})
@@ -111,7 +111,7 @@ def test_trainer_and_bark_tell_it_beside_their_metrics(monkeypatch: pytest.Monke
     assert told(TrainMetrics("run").registry) == {("trainer", "ba9876543210", "r1")}
 
 
-def test_the_exporter_tells_both(driver: FakeDriver, tmp_path: Path) -> None:
+def test_the_exporter_reports_both(driver: FakeDriver, tmp_path: Path) -> None:
     write(tmp_path, SERVICES)
     environment = driver.environment_of(Scenario([GpuState.default(0)]))
     environment |= {

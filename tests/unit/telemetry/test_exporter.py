@@ -100,7 +100,7 @@ def test_calls_that_hang_leave_no_stale_value_no_scrape_waiting_and_no_process(
         assert [running.process.wait(timeout=30) for running in (one, everything)] == [0, 0]
 
 
-def test_without_a_driver_it_stays_up_and_says_so(driver: FakeDriver) -> None:
+def test_without_a_driver_it_stays_up_and_reports_it(driver: FakeDriver) -> None:
     with exporter(plain(driver)) as running:
         running.until(lambda: "libnvidia-ml.so.1 is not on this machine" in running.get("/readyz")[1])
         assert (running.get("/readyz")[0], running.value("voxyard_exporter_collect_success")) == (503, 0)
@@ -116,7 +116,7 @@ def test_a_scrape_before_the_first_pass_is_an_answer(driver: FakeDriver) -> None
         assert running.get("/readyz")[0] == 503
 
 
-def test_processes_are_told_only_when_asked(driver: FakeDriver) -> None:
+def test_processes_are_reported_only_when_asked(driver: FakeDriver) -> None:
     host = Scenario([GpuState.default(0, processes=[Process(7, 1 << 30, "/opt/python")])])
     with exporter(driver.environment_of(host)) as running:
         running.until(lambda: running.value("voxyard_gpu_power_watts"))
@@ -126,7 +126,7 @@ def test_processes_are_told_only_when_asked(driver: FakeDriver) -> None:
         assert running.value("voxyard_gpu_process_memory_bytes", pid="7") == 1 << 30
 
 
-def test_what_should_run_is_told_from_the_plan_and_follows_it(driver: FakeDriver, tmp_path: Path) -> None:
+def test_what_should_run_is_reported_from_the_plan_and_follows_it(driver: FakeDriver, tmp_path: Path) -> None:
     """M11; the plan's sections for other programs are none of the exporter's business."""
     plan = tmp_path / "plan.yaml"
     entries = "[{workload: trainer, role: data, gpu: GPU-0}, {workload: trainer, role: model, gpu: GPU-1}]"
@@ -171,7 +171,7 @@ def health_check(environment: dict[str, str], port: int) -> subprocess.Completed
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
 
-def test_the_probe_tells_whether_it_is_well(driver: FakeDriver) -> None:
+def test_the_probe_reports_health(driver: FakeDriver) -> None:
     environment = driver.environment_of(two())
     with exporter(environment) as running:
         ended = run(environment, "--probe", "--port", str(running.port), "--host", "0.0.0.0")  # noqa: S104
@@ -184,7 +184,7 @@ def test_the_probe_tells_whether_it_is_well(driver: FakeDriver) -> None:
         assert "Traceback" not in ended.stderr
 
 
-def test_the_probe_speaks_tls_and_says_what_is_wrong(driver: FakeDriver, tmp_path: Path) -> None:
+def test_the_probe_speaks_tls_and_reports_what_is_wrong(driver: FakeDriver, tmp_path: Path) -> None:
     certificate = trustme.CA().issue_cert("127.0.0.1")
     certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
@@ -196,6 +196,6 @@ def test_the_probe_speaks_tls_and_says_what_is_wrong(driver: FakeDriver, tmp_pat
     ) as server:
         assert probe("127.0.0.1", server.port) == "it hangs"
         state["well"] = False
-        with pytest.raises(TelemetryError, match="not well: it hangs") as caught:
+        with pytest.raises(TelemetryError, match="unhealthy: it hangs") as caught:
             probe("", server.port)
     assert caught.value.exit_code == 1

@@ -33,7 +33,7 @@ def test_three_silent_passes_are_down_and_one_answer_is_up(passes: str, up: bool
     assert (known.gpu.problem is None) == up
 
 
-def test_nothing_old_is_told_of_a_gpu_that_is_silent_for_a_moment() -> None:
+def test_nothing_old_is_reported_of_a_gpu_that_is_silent_for_a_moment() -> None:
     known = after("as")
     assert known.reading == SILENCE
     assert known.gpu.problem is None

@@ -67,7 +67,7 @@ def test_a_lost_gpu_is_looked_for_again_when_no_call_hangs_any_more(sampling: St
         sampler.until(all_up)
 
 
-def test_a_gpu_that_hangs_from_the_start_is_told_too(sampling: Start) -> None:
+def test_a_gpu_that_hangs_from_the_start_is_reported_too(sampling: Start) -> None:
     host = eight()
     with sampling(host.hanging(3, "nvmlDeviceGetUUID"), hung=HUNG) as sampler:
         told = sampler.until(lambda told: HUNG_GPU in told["gpus"])
@@ -104,7 +104,7 @@ def test_events_that_hang_cost_the_xids_and_no_measurement(sampling: Start) -> N
     assert told["gpus"]["2"]["xids"] == {"31": 1}
 
 
-def test_other_peoples_hanging_gpu_does_not_hold_up_who_watches_his_own(sampling: Start) -> None:
+def test_a_hanging_gpu_does_not_block_a_sampler_of_other_gpus(sampling: Start) -> None:
     host = eight()
     with sampling(host.hanging(3), only=host.gpus[1].uuid) as sampler:  # a call hangs after 10 s
         told = sampler.until(lambda _: True)

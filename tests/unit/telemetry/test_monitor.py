@@ -84,7 +84,7 @@ def test_a_terminal_gets_a_table_that_fits(driver: FakeDriver, columns: int, sho
     assert ("slowed by" in text) == (columns > 100)
 
 
-def test_without_nvidias_library_it_says_so_in_one_line(driver: FakeDriver) -> None:
+def test_without_nvidias_library_there_is_a_one_line_error(driver: FakeDriver) -> None:
     environment = driver.environment_of(host())
     del environment["LD_LIBRARY_PATH"]
     ended = monitor(environment)

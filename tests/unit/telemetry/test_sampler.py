@@ -117,7 +117,7 @@ def test_a_gpu_that_refuses_every_call_is_down_with_the_code_until_it_answers(sa
     assert (told["gpus"]["1"]["problem"], told["gpus"]["1"]["reading"]["power_watts"]) == (None, 412)
 
 
-def test_a_gpu_that_says_its_name_and_measures_nothing_is_down(sampling: Start) -> None:
+def test_a_gpu_that_reports_its_name_and_measures_nothing_is_down(sampling: Start) -> None:
     """Its name and limits are in the library's memory."""
     remembered = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo_v3")
     limits = ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetMaxPcieLinkWidth")
@@ -154,7 +154,7 @@ def test_the_time_that_a_gpu_was_gone_is_not_counted_as_busy(sampling: Start) ->
     assert back["gpus"]["0"]["busy"] - back["gpus"]["1"]["busy"] > 1.2
 
 
-def test_a_gpu_that_is_lost_before_it_said_its_name_is_missed_too(sampling: Start) -> None:
+def test_a_gpu_that_is_lost_before_it_reported_its_name_is_missed_too(sampling: Start) -> None:
     host = three().losing(2)
     with sampling(host) as sampler:
         told = sampler.until(lambda told: told["gpus"].get("2"))

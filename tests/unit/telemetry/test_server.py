@@ -40,7 +40,7 @@ def test_health_and_readiness_are_asked_each_time() -> None:
         assert get(server.port, "/nothing")[0] == 404
 
 
-def test_clients_that_say_nothing_do_not_keep_others_out() -> None:
+def test_clients_that_send_nothing_do_not_keep_others_out() -> None:
     with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
         silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
         silent[0].sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
@@ -103,7 +103,7 @@ def test_a_regular_reader_sees_what_was_set_last() -> None:
 
 
 @pytest.mark.parametrize("reads", [0, 1, 2])
-def test_nobody_is_waited_for_who_does_not_come(reads: int) -> None:
+def test_the_server_does_not_wait_for_a_reader_that_never_reads(reads: int) -> None:
     with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
         for _ in range(reads):
             get(server.port, "/metrics")

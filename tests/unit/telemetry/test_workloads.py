@@ -255,7 +255,7 @@ def test_closing_frees_the_port_and_ends_the_thread() -> None:
     second.close()
 
 
-def test_a_client_that_hangs_keeps_nobody_waiting(served: MetricsServer) -> None:
+def test_a_client_that_hangs_blocks_no_other(served: MetricsServer) -> None:
     """A half-open connection delays neither another scrape nor the end of the run."""
     with socket.create_connection(("127.0.0.1", served.port)) as stuck:
         stuck.sendall(b"GET /metrics HTTP/1.1\r\n")

@@ -142,7 +142,7 @@ def test_one_gpu_trains_alone_with_its_limit() -> None:
     assert (config.data.prefetch_buffer_size, config.data.data_gpu, config.data.model_gpu) == (6, None, None)
 
 
-def test_where_only_one_of_two_can_train_it_does_and_the_log_says_why() -> None:
+def test_where_only_one_of_two_can_train_it_does_and_the_log_reports_why() -> None:
     gpus = (card(0, mig=True), card(1))
     found = settled(gpus, links=Links())
     assert "GPU0 (MIG is on" in found.lines[0]

@@ -117,7 +117,7 @@ def test_features_replace_the_corpus_and_its_cache() -> None:
     assert (data.train_data, data.cache_dataset) == (Path("/features"), False)
 
 
-def test_the_table_has_the_fastest_first_and_says_why_one_is_missing() -> None:
+def test_the_table_has_the_fastest_first_and_reports_why_one_is_missing() -> None:
     lines = list(table([("single", 10.0, "waits 3%"), ("mirrored", None, "failed: no room"), ("split", 20.0, "")]))
     assert [line.split()[0] for line in lines] == ["split", "single", "mirrored"]
     assert "100%" in lines[0]
@@ -141,7 +141,7 @@ def test_an_entry_is_cached_beside_others() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"a": 3}', '{"a": {"name": "split"}}', "\x00"])
-def test_a_file_that_is_damaged_is_told_and_timed_anew(content: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_is_damaged_is_reported_and_timed_anew(content: str, caplog: pytest.LogCaptureFixture) -> None:
     cache.path().parent.mkdir(parents=True)
     cache.path().write_text(content)
     with caplog.at_level(logging.WARNING):
@@ -151,7 +151,7 @@ def test_a_file_that_is_damaged_is_told_and_timed_anew(content: str, caplog: pyt
     assert cache.load("a") == CachedStrategy("split", {}, 1.0)
 
 
-def test_a_cache_that_cannot_be_written_is_told_and_no_error(
+def test_a_cache_that_cannot_be_written_is_reported_and_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -191,7 +191,7 @@ def test_the_age_of_an_entry_is_given_in_words(monkeypatch: pytest.MonkeyPatch) 
         (set(), "precomputed", ()),
     ],
 )
-def test_who_read_from_memory_does_not_win_against_who_read_from_the_disk(
+def test_a_candidate_that_read_from_memory_does_not_win_against_one_that_read_from_the_disk(
     of_disk: set[str], best: str, passed_over: tuple[str, ...]
 ) -> None:
     """T11: features that were just written, to a place in memory."""

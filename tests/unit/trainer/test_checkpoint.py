@@ -68,7 +68,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, dama
         checkpoint.load(newest)
 
 
-def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):
+def test_a_full_disk_leaves_the_last_good_checkpoint_and_reports_it(tmp_path):
     """T17, on a real full file system: a tmpfs of 256 KiB in a mount namespace of its own."""
     program = """
 import sys, numpy as np

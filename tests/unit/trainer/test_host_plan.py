@@ -49,7 +49,7 @@ def test_a_plan_that_fits_stays_as_it_is(plan: Path) -> None:
     assert found.notes == ()
 
 
-def test_on_a_cpu_the_plans_pair_means_two_logical_devices_and_the_notes_say_so(plan: Path) -> None:
+def test_on_a_cpu_the_plans_pair_means_two_logical_devices_and_the_notes_reports_it(plan: Path) -> None:
     found = loaded(plan, training__device="cpu")
     assert (found.config.data.data_gpu, found.config.data.model_gpu) == (0, 1)
     assert any(DATA in note and MODEL in note and "logical CPU devices 0 and 1" in note for note in found.notes)

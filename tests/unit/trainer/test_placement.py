@@ -144,14 +144,14 @@ def test_threads_of_an_operation_are_a_devices_share_of_the_cores(
     assert made.threads.intra_op == intra_op
 
 
-def test_the_cpu_is_taken_where_there_is_no_gpu_and_the_log_says_so() -> None:
+def test_the_cpu_is_taken_where_there_is_no_gpu_and_the_log_reports_it() -> None:
     made = plan(NONE)
     assert (made.kind, made.batch_size) == ("cpu", 8)
     assert any("no NVIDIA GPU found" in note for note in made.notes)
     assert not plan(NONE, device="cpu").notes
 
 
-def test_a_tensorflow_without_cuda_is_told_apart_from_a_host_without_gpus() -> None:
+def test_a_tensorflow_without_cuda_is_distinguished_from_a_host_without_gpus() -> None:
     """`auto` says why the GPUs stay idle; `gpu` and ids are refused with what to install."""
     plain = host_of(card(0), card(1), cuda_build=False)
     made = plan(plain)
@@ -276,7 +276,7 @@ def test_a_limit_above_what_is_free_is_refused_with_the_numbers() -> None:
     assert "free at present only 3000 MiB" in message
 
 
-def test_isolation_without_limits_takes_the_recommended_ones_and_says_so() -> None:
+def test_isolation_without_limits_takes_the_recommended_ones_and_reports_it() -> None:
     """T9: policy `recommended` is the default."""
     made = plan(host_of(card(0, 12288, 12000), card(1)), data=pair(0, 1), enable_memory_isolation=True)
     assert [one.limit_mib for one in made.assigned] == [4096, 16384]
@@ -310,7 +310,7 @@ def test_a_mirrored_limit_holds_on_every_replica() -> None:
     assert [one.limit_mib for one in made.assigned] == [9000, 9000]
 
 
-def test_limits_on_a_cpu_are_said_to_be_unenforceable() -> None:
+def test_limits_on_a_cpu_are_reported_to_be_unenforceable() -> None:
     """T6."""
     made = plan(NONE, data=pair(0, 1), device="cpu", enable_memory_isolation=True, data_gpu_memory=100)
     assert [one.limit_mib for one in made.assigned] == [None, None]

@@ -52,7 +52,7 @@ def test_the_data_device_is_held_against_what_it_can_reach():
     assert verdicts == ["at its ceiling", "missed"]
 
 
-def test_what_was_not_measured_is_said_not_guessed():
+def test_what_was_not_measured_is_reported_not_guessed():
     text = report(data_stage_seconds=None, resident_memory_growth=None).render()
     assert "not measured; " not in text.split("warm-up")[0]
     for line in text.splitlines():
@@ -86,7 +86,7 @@ def test_traced_steps_are_kept_out_of_the_statistics():
     assert clock.variation == pytest.approx(0, abs=1e-9)
 
 
-def test_lengths_are_told_apart_from_unrest():
+def test_variation_of_lengths_is_distinguished_from_other_variation():
     clock = StepClock()
     for _ in range(50):
         clock.step(0.1, 0, "short", traced=False)

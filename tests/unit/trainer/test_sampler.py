@@ -88,7 +88,7 @@ def test_without_buckets_each_batch_has_the_shape_of_its_longest_clip():
     assert [plan.bucket for plan in made.batches(0, 2)] == [Bucket(20, 4), Bucket(40, 2)]
 
 
-def test_buckets_that_no_batch_can_fill_are_an_error_that_says_what_to_lower():
+def test_buckets_that_no_batch_can_fill_are_an_error_that_names_what_to_lower():
     frames = np.array([10, 10, 300, 300])
     with pytest.raises(TrainerError, match="--batch-size"):
         BatchSampler(frames, frames, buckets=(Bucket(32, 400), Bucket(400, 400)), rows=3, seed=0, window=0)

@@ -93,7 +93,7 @@ def diagnose(wanted: BundleRequest, out: Path, *, progress: Callable[[str], None
     Ctrl-C and SIGTERM end what is running and leave no archive. Raises DiagnoseError where `out` cannot be written.
     """
     if wanted.steps < FEWEST_STEPS:
-        raise DiagnoseError(f"--steps {wanted.steps}: fewer than {FEWEST_STEPS} steps say nothing; 100 is the default")
+        raise DiagnoseError(f"--steps {wanted.steps}: expected {FEWEST_STEPS} or more; 100 is the default")
     with ended_by_sigterm(), whole_file(out) as write, scratch() as directory:
         archive = Archive(redactor_for(wanted))
         return bundle(

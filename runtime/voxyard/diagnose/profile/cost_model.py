@@ -1,4 +1,4 @@
-"""The pipeline as arithmetic: what a step takes, given what a batch costs in each stage alone. No TensorFlow."""
+"""Cost model of the pipeline: seconds a step from the seconds of each stage alone. No TensorFlow."""
 
 from __future__ import annotations
 

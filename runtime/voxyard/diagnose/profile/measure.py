@@ -99,7 +99,7 @@ class StageBenchmark:
         self.run, self.steps, self.source = run, steps, source
         self.cached = False
         self._unread = 0  # the first batch that no measurement has read
-        self._held: dict[Bucket, HostBatch] = {}
+        self._batches: dict[Bucket, HostBatch] = {}
         self.left_out_seconds = 0.0
         config = run.config
         mels = config.model.mels if run.corpora.training.feature_names else None
@@ -157,15 +157,15 @@ class StageBenchmark:
         )
         try:
             while (batch := loader.get()) is not None:
-                if len(self._held) < MOST_SHAPES:
-                    self._held.setdefault(batch.plan.bucket, batch)
+                if len(self._batches) < MOST_SHAPES:
+                    self._batches.setdefault(batch.plan.bucket, batch)
         finally:
             loader.close()
 
     def from_memory(self, batches: int = 5) -> float:
         """Seconds that a thread takes for a batch whose clips lie decoded in memory: what no cache can save."""
         source, hop = self.run.corpora.training, self.run.config.model.hop_length
-        plan = next(plan for plan in self._plans if plan.bucket in self._held)
+        plan = next(plan for plan in self._plans if plan.bucket in self._batches)
         examples = [source.read(clip) for clip in plan.clips if clip not in self.run.assemble.bad]
         if not examples:
             raise DiagnoseError("not one clip of a batch can be read: `voxyard corpus check` names them", exit_code=1)
@@ -202,9 +202,9 @@ class StageBenchmark:
         logger.setLevel("ERROR")  # it would warn of tracing too often
         most = self.settling + self.steps if self.run.config.data.static_shapes else 0
         for plan in islice(self.run.sampler.batches(0, None), most):
-            if plan.bucket not in self._held and len(self._held) < MOST_SHAPES:
-                self._held[plan.bucket] = self.run.assemble(plan)
-        for batch in self._held.values():
+            if plan.bucket not in self._batches and len(self._batches) < MOST_SHAPES:
+                self._batches[plan.bucket] = self.run.assemble(plan)
+        for batch in self._batches.values():
             for _ in range(2):  # the first call compiles, the second finds its memory and its kernels
                 means = self.run.step.train(self.run.step.stage(batch.arrays))
                 means["total"].numpy()
@@ -225,11 +225,11 @@ class StageBenchmark:
         }
 
     def _sequence(self) -> list[Bucket]:
-        return [plan.bucket for plan in self._plans if plan.bucket in self._held] or list(self._held)
+        return [plan.bucket for plan in self._plans if plan.bucket in self._batches] or list(self._batches)
 
     def _each(self, prepare: Callable[[HostBatch], Any], work: Callable[[Any], Any]) -> tuple[float, ...]:
         """Seconds of `work` for each planned batch, the device having finished both before and after."""
-        prepared = {bucket: prepare(batch) for bucket, batch in self._held.items()}
+        prepared = {bucket: prepare(batch) for bucket, batch in self._batches.items()}
         work(next(iter(prepared.values())))
         taken = []
         for bucket in self._sequence():
@@ -244,7 +244,7 @@ class StageBenchmark:
     def _train(self) -> tuple[float, ...]:
         """Seconds between the ends of two steps, as the loop sees them: on a GPU it reads the loss one step behind."""
         step, on_gpu = self.run.step, self.run.devices.kind == "gpu"
-        staged = {bucket: step.stage(batch.arrays) for bucket, batch in self._held.items()}
+        staged = {bucket: step.stage(batch.arrays) for bucket, batch in self._batches.items()}
         sequence = self._sequence()
         step.train(staged[sequence[0]])
         _finish()

@@ -1,4 +1,4 @@
-"""Reads: the share of the clips in the page cache before each measurement of a profile, and its consequences."""
+"""Reads of a profile: the share of the clips in the page cache before each measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options: what could be changed on this host, and what each stage would cost then. No TensorFlow."""
+"""Options: possible changes on this host, each with the stage costs after it. No TensorFlow."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def profile(
     each measurement. Raises DiagnoseError, TrainerError, CorpusError or HostError.
     """
     if steps < FEWEST_STEPS:
-        raise DiagnoseError(f"--num-steps {steps}: fewer than {FEWEST_STEPS} steps say nothing; 100 is the default")
+        raise DiagnoseError(f"--num-steps {steps}: expected {FEWEST_STEPS} or more; 100 is the default")
     if config.training.strategy == "auto":
         raise DiagnoseError(
             "--strategy auto times the strategies by itself (`voxyard train`); a profile is of one of them: give "

@@ -1,4 +1,4 @@
-"""Stages: what a batch costs in each of them, alone, and the figures that describe it. No TensorFlow."""
+"""Stages of a batch: the time of each alone, with its statistics. No TensorFlow."""
 
 from __future__ import annotations
 

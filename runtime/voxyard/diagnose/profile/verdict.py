@@ -1,4 +1,4 @@
-"""Verdict: where the bottleneck is, by the rules of feature D2. No TensorFlow."""
+"""Verdict: the bottleneck of a run, by the rules of feature D2. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAIT_SHARE = 0.05
 """Below this share of the overlapped run's time spent waiting for data, nothing is wrong."""
 LOAD_SHARE, TRANSFER_SHARE, TRAIN_SHARE = 0.20, 0.15, 0.50
 OSCILLATION = 0.30  # standard deviation ÷ mean
-HEARD = 0.10  # a smaller share of the work may vary as it likes
+NOTABLE_SHARE = 0.10  # stages with a smaller share of the work are not reported for their variation
 MODEL_USE, DATA_USE = 0.70, 0.80
 
 Rule = Literal["load", "transfer", "train", "oscillation", "model use", "data use", "reads"]
@@ -30,7 +30,7 @@ class DeviceUse:
 
 @dataclass(frozen=True)
 class Annotation:
-    """A threshold that was passed: what was found, what it is held against, and what it means."""
+    """A threshold that was passed: the value found, the threshold, and its meaning."""
 
     rule: Rule
     value: float
@@ -122,7 +122,7 @@ def _of_variation(stages: Sequence[StageTimes], variation: float, within_buckets
         said = f"oscillation: the overlapped steps vary in length{inner}"
         yield Annotation("oscillation", variation, OSCILLATION, said)
     for each in stages:
-        if each.share >= HEARD and each.figures.variation > OSCILLATION:
+        if each.share >= NOTABLE_SHARE and each.figures.variation > OSCILLATION:
             said = f"oscillation: {each.stage} alone varies in length"
             yield Annotation("oscillation", each.figures.variation, OSCILLATION, said)
 

@@ -1,7 +1,7 @@
 """Random numbers that follow from each clip's own seed: no generator state, no dependence on batch mates or replicas.
 
 A clip's augmentation and dropout are the same whichever batch, micro-batch or replica it is in, and a resumed run draws
-what the undisturbed one would have drawn, because the input room derives `clip_seed` from (seed, step).
+what the undisturbed one would have drawn, because the input derives `clip_seed` from (seed, step).
 """
 
 from __future__ import annotations

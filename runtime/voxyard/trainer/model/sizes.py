@@ -1,4 +1,4 @@
-"""The sizes of our model: what each row of the table sets, and what it costs, counted without building it."""
+"""The sizes of our model: parameters and memory of each row of the table, counted without building the model."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_a_check_says_whether_the_service_is_well(server: MetricsServer, role: s
     SICK["well"] = False
     done = check(role, server.port)
     assert done.returncode == 1
-    assert "is not well: it hangs" in done.stderr
+    assert "is unhealthy: it hangs" in done.stderr
 
 
 @pytest.mark.parametrize("role", CHECKS)
