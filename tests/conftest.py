@@ -23,7 +23,7 @@ pytest_plugins = ["driver_fixture"]  # tests/nvml
 _NO_GPU = "needs an NVIDIA GPU"
 _NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]
 _PACKAGES = {  # Debian's, by the program that a test needs
-    "gcc": "gcc", "rsync": "rsync", "ssh": "openssh-client", "ssh-agent": "openssh-client",
+    "gcc": "gcc", "prometheus": "prometheus", "rsync": "rsync", "ssh": "openssh-client", "ssh-agent": "openssh-client",
     "ssh-keygen": "openssh-client", "sshd": "openssh-server",
 }  # fmt: skip
 _SYSTEM = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"

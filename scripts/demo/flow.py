@@ -16,13 +16,14 @@ from types import FrameType
 
 from demo import monitoring, speech, training
 from demo.page import Results, write
-from demo.processes import ChildCommand, Children, DemoError
+from demo.processes import INTERRUPTS, ChildCommand, Children, DemoError
 from demo.sound import read
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCE = "The baker sings about the heavy door before the storm."
 LOOK_EVERY = 2.0  # seconds
-LOSE_GPU_AFTER = 20.0  # seconds of the training
+LOSE_GPU_AFTER = 8.0  # seconds of the training
+STEPS_A_MINUTE = 200  # more than two idle cores make
 
 _print = threading.Lock()
 
@@ -40,6 +41,7 @@ class Asked:
     out: Path
     corpus: Path | None
     minutes: float
+    steps: int
     metrics: int
     sentence: str
     clips: int | None
@@ -50,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the demo: 0, 1 where a part fails, 130 after Ctrl-C."""
     asked = _asked(arguments)
     os.chdir(ROOT)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in INTERRUPTS:
         signal.signal(number, _interrupt)
     results, begun = Results(), time.monotonic()
     children = Children(asked.out / "logs", say)
@@ -127,19 +129,19 @@ def run(demo: Demo) -> None:
     purpose = f"training for at most {asked.minutes:g} minutes: one CPU device prepares batches while the other learns"
     say(f"→ {purpose}")
     started = time.time()
-    settings = training.Settings(asked.minutes, ports["trainer"])
+    settings = training.Settings(asked.minutes, asked.steps, ports["trainer"])
     trainer = demo.children.start(
         "train", purpose, training.train(voxyard, places, settings, asked.sentence)
     )  # fmt: skip
     watch = monitoring.Watch(prometheus, None if driver is None else ports["exporter"])
-    beside = Beside(watch, driver, asked.minutes)
+    beside = Beside(watch, driver)
     if no_bark is None:
         _speak(demo, voxyard, python, ports["bark"], beside)
     demo.children.until(lambda: beside.look() or trainer.ended())
     say(f"  the training took {demo.children.finish(trainer):.1f} s")
     results.seen = watch.seen
     results.report = training.report(places)
-    results.curves = training.curves(trainer.record.log.read_text(encoding="utf-8"))
+    results.curves = training.curves(trainer.record.log.read_text(encoding="utf-8"), results.report)
 
     if prometheus is not None and watch.seen.at:
         minutes = max(1.0, (watch.seen.at - started) / 60)
@@ -157,9 +159,9 @@ def run(demo: Demo) -> None:
 class Beside:
     """What happens while the training runs: a look at Prometheus now and then, and a GPU that is lost."""
 
-    def __init__(self, watch: monitoring.Watch, driver: monitoring.ScriptedDriver | None, minutes: float) -> None:
+    def __init__(self, watch: monitoring.Watch, driver: monitoring.ScriptedDriver | None) -> None:
         self._watch, self._driver = watch, driver
-        self._lose_at = time.monotonic() + min(LOSE_GPU_AFTER, minutes * 60)
+        self._lose_at = time.monotonic() + LOSE_GPU_AFTER
         self._next = 0.0
 
     def look(self) -> bool:
@@ -248,6 +250,7 @@ def _asked(arguments: list[str] | None) -> Asked:
     parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder of all that it makes")
     parser.add_argument("--corpus", type=Path, metavar="DIR", help="recordings of your own, in LJSpeech's layout")
     parser.add_argument("--minutes", type=float, default=2.0, help="longest time of the training (2)")
+    parser.add_argument("--steps", type=int, help=f"most steps of the training ({STEPS_A_MINUTE} a minute)")
     parser.add_argument("--metrics", type=int, default=0, metavar="PORT", help="of the trainer's metrics (a free one)")
     parser.add_argument("--sentence", default=SENTENCE, help="what the trained model says")
     parser.add_argument("--clips", type=int, help="sentences of the demo corpus (all)")
@@ -255,8 +258,9 @@ def _asked(arguments: list[str] | None) -> Asked:
     found = parser.parse_args(arguments)
     corpus = None if found.corpus is None else found.corpus.resolve()
     out = found.out.resolve() if found.out.is_absolute() else found.out
+    steps = round(STEPS_A_MINUTE * found.minutes) if found.steps is None else found.steps
     return Asked(
-        out, corpus, found.minutes, found.metrics, found.sentence, found.clips, found.profile_steps
+        out, corpus, found.minutes, steps, found.metrics, found.sentence, found.clips, found.profile_steps
     )  # fmt: skip
 
 

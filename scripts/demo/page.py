@@ -238,7 +238,7 @@ def _prometheus(results: Results) -> str:
             "Grafana (a file beside this page).</p>"
         )
     return (
-        f"<h3>Prometheus {REAL}</h3><p>Version and configuration of this machine; the project's own rules, unchanged; "
+        f"<h3>Prometheus {REAL}</h3><p>The Prometheus of this machine with the project's own rules, unchanged, and "
         f"a scrape every {INTERVAL_SECONDS} s instead of every 15. State at {at}, while the training ran.</p>"
         f"{_table(('job', 'address', 'health', 'scrape took'), targets)}"
         f"<h3>Alerts {badge}</h3>"

@@ -9,7 +9,8 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from typing import Self, TextIO
 
 LAST_LINES = 15
 STOP_SECONDS = 10.0
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class DemoError(Exception):
@@ -196,9 +198,10 @@ class Children:
         child.stop()
 
     def stop_all(self) -> None:
-        """Ends all that still run."""
-        for child in reversed(self._running):
-            child.stop()
+        """Ends all that still run; a second Ctrl-C does not keep it from that."""
+        with _deaf():
+            for child in reversed(self._running):
+                child.stop()
         self._running, self._servers = [], []
 
 
@@ -210,6 +213,20 @@ def command(*arguments: object, stdout: Path | None = None) -> ChildCommand:
 def with_variables(made: ChildCommand, variables: Mapping[str, str], shown: Sequence[str]) -> ChildCommand:
     """The same with an environment, of which `shown` are printed with it."""
     return ChildCommand(made.arguments, variables, {name: variables[name] for name in shown}, made.stdout)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ignores the signals that interrupt a program, where they could reach the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -26,6 +26,7 @@ class Settings:
     """Settings of the demo that are passed on to the trainer."""
 
     minutes: float
+    steps: int
     metrics_port: int
 
 
@@ -116,8 +117,9 @@ def train(voxyard: str, places: Places, settings: Settings, sentence: str) -> Ch
     """The command that trains."""
     return command(
         voxyard, "train", *shared_flags(places),
-        "--learning-rate", "2e-3", "--warmup-steps", 30, "--max-steps", 400, "--max-minutes", f"{settings.minutes:g}",
-        "--validate-every", 50, "--image-every", 100, "--sample-text", sentence,
+        "--learning-rate", "2e-3", "--warmup-steps", 30,
+        "--max-steps", settings.steps, "--max-minutes", f"{settings.minutes:g}",
+        "--validate-every", max(5, settings.steps // 8), "--image-every", 100, "--sample-text", sentence,
         "--metrics-port", settings.metrics_port, "--checkpoint-dir", places.run,
     )  # fmt: skip
 
@@ -128,9 +130,11 @@ def synthesize(voxyard: str, places: Places, sentence: str) -> ChildCommand:
     return command(voxyard, "synthesize", "--checkpoint", places.run, "--text", sentence, *out)
 
 
-def curves(log: str) -> tuple[Curve, ...]:
-    """Training loss, validation loss, and the mel error of the validation, from the lines of a run."""
+def curves(log: str, report: Mapping[str, Any]) -> tuple[Curve, ...]:
+    """Training loss, validation loss, and the validation's mel error, from the lines of a run and its report."""
     losses = [(float(step), float(loss)) for step, loss in _STEP.findall(log)]
+    if (last := report.get("losses", {}).get("total")) is not None:
+        losses = [(step, loss) for step, loss in losses if step < report["last_step"]] + [(report["last_step"], last)]
     validations = [tuple(map(float, found)) for found in _VALIDATION.findall(log)]
     return (
         Curve("training loss", tuple(losses)),
