@@ -1,4 +1,4 @@
-"""The child process that reads one PDF or DOCX: document on standard input, JSON on standard output."""
+"""Child process that reads one PDF or DOCX from standard input and writes JSON to standard output."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from voxyard.extraction.errors import ExtractionError, ReaderUnavailableError, U
 
 
 def main(arguments: list[str]) -> None:
-    """Reads with the kind, the most characters, the seconds and the MiB of memory that `arguments` say."""
+    """Reads one document; `arguments`: file type, maximum characters, seconds, MiB of memory."""
     kind, max_characters, seconds, memory_mib = arguments[0], *map(int, arguments[1:])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (memory_mib * 2**20, memory_mib * 2**20))
     with os.fdopen(os.dup(1), "w", encoding="ascii") as answer:
-        os.dup2(2, 1)  # whatever a library prints must not stand in the answer
+        os.dup2(2, 1)  # keep what libraries print out of the JSON
         json.dump(_read(kind, max_characters, memory_mib), answer)
 
 
@@ -33,7 +33,7 @@ def _read(kind: str, max_characters: int, memory_mib: int) -> dict[str, str | No
     except MemoryError:
         return _error(
             UnreadableFileError(
-                f"reading it takes more than {memory_mib} MiB of memory, the most that a document may take:"
+                f"reading takes more than the limit of {memory_mib} MiB of memory:"
                 " split it, or save its text as TXT and send that"
             )
         )

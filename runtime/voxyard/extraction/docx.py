@@ -1,4 +1,4 @@
-"""DOCX → its paragraphs in document order, with those of tables, text boxes and notes."""
+"""DOCX reader: paragraphs in document order, including tables, text boxes and notes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from docx.opc.exceptions import OpcError
 from docx.oxml.ns import nsmap
 from docx.oxml.parser import parse_xml
 
-from voxyard.extraction.docx_archive import SAVE_AGAIN, harmless
+from voxyard.extraction.docx_archive import SAVE_AGAIN, sanitized
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _W = f"{{{nsmap['w']}}}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _MATH_TEXT = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
 _SIGNS = {f"{_W}tab": " ", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
-_PASSED_OVER = frozenset(  # deleted, said elsewhere or twice, or no text
+_IGNORED_TAGS = frozenset(  # deleted, duplicated, or not text
     [f"{_W}{name}" for name in ("del", "moveFrom", "rt", "pPr", "rPr", "sdtPr", "instrText", "delText")]
     + [f"{_MC}Fallback"]
 )
@@ -32,7 +32,7 @@ _ENDS_A_CELL = ".,;:!?…。、！？；："
 
 
 def read_docx(content: BinaryIO, *, max_characters: int) -> tuple[str | None, str]:
-    """The title among a DOCX's properties, None without one, and its text: paragraphs, headings, list items, tables.
+    """Title in a DOCX's properties, None without one, and its text: paragraphs, headings, list items, tables.
 
     An empty line stands between paragraphs. A table's row is a paragraph with commas between its cells; in a row
     whose cells have several paragraphs, each is one. Text boxes and footnotes follow the paragraph that they belong
@@ -43,27 +43,25 @@ def read_docx(content: BinaryIO, *, max_characters: int) -> tuple[str | None, st
         UnreadableFileError: broken, or an archive that unpacks to far more than a document.
         TextTooLongError: more than `max_characters`.
     """
-    harmless_copy = harmless(content)
+    harmless_copy = sanitized(content)
     try:
         document = docx.Document(io.BytesIO(harmless_copy))
         title = document.core_properties.title
-        reading = _Reading(document)
+        reading = _DocumentWalk(document)
     except (OpcError, KeyError, ValueError, AttributeError, SyntaxError, zipfile.BadZipFile) as error:  # lxml's too
-        raise UnreadableFileError(f"its DOCX structure is broken ({error!r}): {SAVE_AGAIN}") from error
+        raise UnreadableFileError(f"broken DOCX structure ({error!r}): {SAVE_AGAIN}") from error
     paragraphs: list[str] = []
     length = 0
     for paragraph in reading.paragraphs():
         paragraphs.append(paragraph)
         length += len(paragraph)
         if length > max_characters:
-            raise TextTooLongError(
-                f"its text has more than {max_characters} characters, the most that is taken: split the document"
-            )
+            raise TextTooLongError(f"the text has more than {max_characters} characters: split the document")
     return title or None, "\n\n".join(paragraphs)
 
 
-class _Reading:
-    """A walk over a document's XML; python-docx's own passes over content controls, insertions and text boxes."""
+class _DocumentWalk:
+    """Walk over a document's XML; python-docx's own ignores content controls, insertions and text boxes."""
 
     def __init__(self, document: Document) -> None:
         self._body = document.element.body
@@ -81,7 +79,7 @@ class _Reading:
                 yield from self._paragraph(child)
             elif child.tag == f"{_W}tbl":
                 yield from self._table(child)
-            elif child.tag not in _PASSED_OVER:
+            elif child.tag not in _IGNORED_TAGS:
                 yield from self._blocks(child)
 
     def _paragraph(self, paragraph: BaseOxmlElement) -> Iterator[str]:
@@ -103,7 +101,7 @@ class _Reading:
             elif child.tag == f"{_W}footnoteReference":
                 note = self._footnotes.get(child.get(f"{_W}id"))
                 after.extend([] if note is None else [note])
-            elif child.tag not in _PASSED_OVER and not (child.tag == f"{_W}r" and _is_hidden(child)):
+            elif child.tag not in _IGNORED_TAGS and not (child.tag == f"{_W}r" and _is_hidden(child)):
                 yield from self._inline(child, after)
 
     def _table(self, table: BaseOxmlElement) -> Iterator[str]:
@@ -120,12 +118,12 @@ def _within(parent: BaseOxmlElement, tag: str) -> Iterator[BaseOxmlElement]:
     for child in parent:
         if child.tag == tag:
             yield child
-        elif child.tag not in _PASSED_OVER:
+        elif child.tag not in _IGNORED_TAGS:
             yield from _within(child, tag)
 
 
 def _continues_above(cell: BaseOxmlElement) -> bool:
-    """True where the cell is the lower part of one that was merged downwards."""
+    """True for a cell that is vertically merged into the one above."""
     merge = cell.find(f"{_W}tcPr/{_W}vMerge")
     return merge is not None and merge.get(f"{_W}val", "continue") == "continue"
 
@@ -136,7 +134,7 @@ def _is_hidden(run: BaseOxmlElement) -> bool:
 
 
 def _notes(document: Document, relationship: str, name: str) -> dict[str | None, BaseOxmlElement]:
-    """A document's footnotes or endnotes by their number; Word's own separators among them left out."""
+    """Footnotes or endnotes by number, without Word's separators."""
     parts = [
         rel.target_part for rel in document.part.rels.values() if rel.reltype == relationship and not rel.is_external
     ]

@@ -1,4 +1,4 @@
-"""The ZIP archive and the XML of a DOCX: found harmless before anything else reads them."""
+"""Validation of a DOCX's ZIP archive and XML, before anything else reads them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from xml.parsers import expat
 from voxyard.extraction.errors import UnreadableFileError, UnsupportedFileError
 
 MAX_ENTRIES = 10_000
-"""Most files in a DOCX."""
+"""Maximum number of files in a DOCX."""
 
 MAX_DECLARED_BYTES = 2**30
-"""Most bytes that the files in a DOCX, pictures too, may say they have."""
+"""Maximum declared size of all files in a DOCX, in bytes."""
 
 MAX_XML_BYTES = 128 * 2**20
-"""Most bytes of XML that are unpacked."""
+"""Maximum bytes of unpacked XML."""
 
 MAX_RATIO = 200
-"""An XML file larger than `RATIO_FROM_BYTES` may be so many times as large as it is packed; prose packs to a tenth."""
+"""Maximum compression ratio of an XML file larger than `RATIO_FROM_BYTES`; prose has about 10."""
 
 RATIO_FROM_BYTES = 4 * 2**20
 
@@ -28,7 +28,7 @@ _PIECE_BYTES = 2**16
 _CONTENT_TYPES = "[Content_Types].xml"
 MAIN_TYPE = b"application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
 SAVE_AGAIN = "open it in Word or LibreOffice, save it as DOCX again and send that"
-_OTHER_ARCHIVES = {  # what only such an archive has among its names
+_OTHER_ARCHIVES = {  # names that identify the type
     "xl/workbook.xml": "an Excel sheet (XLSX)",
     "ppt/presentation.xml": "a PowerPoint presentation (PPTX)",
     "META-INF/container.xml": "an e-book (EPUB)",
@@ -36,11 +36,11 @@ _OTHER_ARCHIVES = {  # what only such an archive has among its names
 }
 
 
-def harmless(content: BinaryIO) -> bytes:
-    """A copy of the archive with its XML, all of which has been read once, and with everything else emptied.
+def sanitized(content: BinaryIO) -> bytes:
+    """Copy of the archive with its validated XML files and all other files emptied.
 
     Raises:
-        UnsupportedFileError: another kind of ZIP archive.
+        UnsupportedFileError: another type of ZIP archive.
         UnreadableFileError: broken, encrypted, or an archive that unpacks to far more than a document.
     """
     try:
@@ -54,14 +54,14 @@ def harmless(content: BinaryIO) -> bytes:
                     left -= len(data)
                     copied.writestr(entry.filename, data)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise _broken(f"its ZIP archive, which is what a DOCX is, is broken or cut ({error})") from error
+        raise _broken(f"its ZIP archive is broken or truncated ({error})") from error
     except RuntimeError as error:  # zipfile's for an encrypted entry
-        raise _broken("its ZIP archive is encrypted: expected one that opens without a password") from error
+        raise _broken("its ZIP archive is encrypted: expected one without a password") from error
     return copy.getvalue()
 
 
 def _check_declared(entries: list[zipfile.ZipInfo]) -> None:
-    """Checks what is possible before anything is unpacked; the sizes are those that the archive states."""
+    """Checks the sizes that the archive declares, before unpacking."""
     if len(entries) > MAX_ENTRIES:
         raise _bomb(f"it has {len(entries)} files in its ZIP archive; a DOCX has at most {MAX_ENTRIES}")
     total = sum(entry.file_size for entry in entries)
@@ -79,7 +79,7 @@ def _check_declared(entries: list[zipfile.ZipInfo]) -> None:
         found = next((found for name, found in _OTHER_ARCHIVES.items() if name in names), None)
         if found is None:
             found = "an OpenDocument file (ODT, ODS …)" if "mimetype" in names else "a ZIP archive, but no DOCX"
-        raise UnsupportedFileError(f"its content is {found}, which is not read here: send a TXT, PDF or DOCX file")
+        raise UnsupportedFileError(f"its content is {found}, which is not supported: send a TXT, PDF or DOCX file")
 
 
 def _is_xml(entry: zipfile.ZipInfo) -> bool:
@@ -88,11 +88,11 @@ def _is_xml(entry: zipfile.ZipInfo) -> bool:
 
 def _check_ratio(entry: zipfile.ZipInfo, size: int) -> None:
     if size > RATIO_FROM_BYTES and size > MAX_RATIO * entry.compress_size:
-        raise _bomb(f"{entry.filename[:100]} in it is packed to less than 1/{MAX_RATIO} of its size")
+        raise _bomb(f"{entry.filename[:100]} is packed to less than 1/{MAX_RATIO} of its size")
 
 
 def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
-    """An XML file of the archive, checked as it comes: its size, its ratio, that it declares no entities."""
+    """Unpacks an XML file of the archive; checks size, compression ratio and absence of a DOCTYPE meanwhile."""
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = _no_doctype
     main = entry.filename == _CONTENT_TYPES
@@ -107,7 +107,7 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> by
     _parse(parser, b"", entry, last=True)
     if main and MAIN_TYPE not in data:
         raise UnsupportedFileError(
-            "it is an Office file, but no DOCX document (perhaps a template or one with macros):"
+            "an Office file, but not a DOCX document (perhaps a template or one with macros):"
             " save it as .docx and send that"
         )
     return bytes(data)
@@ -117,15 +117,15 @@ def _parse(parser: expat.XMLParserType, piece: bytes, entry: zipfile.ZipInfo, *,
     try:
         parser.Parse(piece, last)
     except expat.ExpatError as error:
-        raise _broken(f"{entry.filename[:100]} in it is no whole XML ({error})") from error
+        raise _broken(f"{entry.filename[:100]} is not well-formed XML ({error})") from error
 
 
 def _no_doctype(*_: object) -> None:
-    raise _bomb("its XML declares a document type, with which entities can be made that grow without end")
+    raise _bomb("its XML declares a document type (DOCTYPE), which allows entity expansion attacks")
 
 
 def _bomb(found: str) -> UnreadableFileError:
-    return UnreadableFileError(f"{found}: it is not read; {SAVE_AGAIN}")
+    return UnreadableFileError(f"{found}: refused; {SAVE_AGAIN}")
 
 
 def _broken(found: str) -> UnreadableFileError:

@@ -1,12 +1,12 @@
-"""Extraction errors: one family, for the service and the command line alike."""
+"""Extraction errors, shared by the service and the command line."""
 
 from __future__ import annotations
 
 
 class ExtractionError(Exception):
-    """No text from this document; the message says what was found, what was expected and what to do.
+    """No text could be extracted; the message says what was found, what was expected and what to do.
 
-    `retry_after` gives the seconds after which another try makes sense, `exit_code` is the command's.
+    `retry_after` gives the seconds until a retry makes sense, `exit_code` is the command's.
     """
 
     exit_code = 2
@@ -17,20 +17,20 @@ class ExtractionError(Exception):
 
 
 class UnreadableFileError(ExtractionError):
-    """Broken, encrypted, without text, beyond the limits, or of another kind than its name says."""
+    """Broken, encrypted, without text, over the limits, or of another type than its name says."""
 
 
 class UnsupportedFileError(ExtractionError):
-    """A kind of file that is not read here."""
+    """Unsupported file type."""
 
 
 class TextTooLongError(ExtractionError):
-    """More characters than the caller takes."""
+    """More characters than the limit."""
 
 
 class ReaderBusyError(ExtractionError):
-    """Other documents are being read, and take long."""
+    """All child processes are in use."""
 
 
 class ReaderUnavailableError(ExtractionError):
-    """The library that reads this kind of file is missing, or its process did not start."""
+    """The library for this file type is missing, or the child process did not start."""

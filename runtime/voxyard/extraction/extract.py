@@ -10,12 +10,12 @@ from typing import BinaryIO, Literal
 
 from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.plaintext import clean, decode
-from voxyard.extraction.sandbox import DEFAULT_LIMITS, Limits, read_in_child
+from voxyard.extraction.sandbox import DEFAULT_LIMITS, ExtractionLimits, read_in_child
 
 Kind = Literal["txt", "pdf", "docx"]
 
 MAX_FILE_BYTES = 256 * 2**20
-"""Largest file that `extract_file` reads, in bytes; a service sets its own limit while a file comes in."""
+"""Largest file that `extract_file` reads, in bytes; the service has its own limit for uploads."""
 
 _NAMES: dict[Kind, str] = {"txt": "plain text", "pdf": "a PDF", "docx": "a DOCX"}
 _SUFFIXES: dict[str, Kind] = {
@@ -59,7 +59,7 @@ _OTHER_MAGIC = (
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _PDF_MAGIC = b"%PDF-"
-_PDF_MAGIC_WITHIN = 1024  # bytes that may stand before it
+_PDF_MAGIC_WITHIN = 1024  # bytes that may precede it
 _SEND = "send a TXT, PDF or DOCX file"
 
 _NO_TITLE = re.compile(
@@ -72,7 +72,7 @@ _LONGEST_FIRST_LINE = 80
 
 
 @dataclass(frozen=True)
-class Extracted:
+class ExtractedText:
     r"""Text of a document: `\n` at its line ends, an empty line between its paragraphs, no control characters."""
 
     title: str
@@ -86,19 +86,20 @@ def extract(
     media_type: str | None,
     *,
     max_characters: int,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Extracted:
-    """The title and the text of the document that `content`, read to its end, holds.
+    limits: ExtractionLimits = DEFAULT_LIMITS,
+) -> ExtractedText:
+    """Title and text of the document in `content`, which is read to its end.
 
-    What it is says its content; the name (or, where the name says nothing, the media type) must agree. The title is
-    the one in the document's properties if it is one, else the file's name without its suffix, else the first line.
+    The content decides the file type; the name (or, where it has no known suffix, the media type) must agree. The
+    title is that of the document's properties if it is meaningful, else the file name without its suffix, else the
+    first line.
     PDF and DOCX are read in a child process within `limits`.
 
     Raises:
-        UnsupportedFileError: a kind of file that is not read here.
-        UnreadableFileError: broken, encrypted, without text, something else than its name says, beyond the limits.
+        UnsupportedFileError: an unsupported file type.
+        UnreadableFileError: broken, encrypted, without text, of another type than its name says, over the limits.
         TextTooLongError: more than `max_characters`.
-        ReaderBusyError: other documents are being read and take long.
+        ReaderBusyError: no child process was free within a minute.
         ReaderUnavailableError: a library is missing.
     """
     name = _last_part(filename)
@@ -106,23 +107,23 @@ def extract(
         data = content.read()
         kind = _kind(data, name, media_type)
         if kind == "txt":
-            if len(data) > 4 * max_characters + 4:  # no encoding has more bytes a character
+            if len(data) > 4 * max_characters + 4:  # no encoding has more bytes per character
                 raise TextTooLongError(_too_long(max_characters))
             title, text = None, decode(data)
         else:
             title, text = read_in_child(kind, data, max_characters=max_characters, limits=limits)
         text = clean(text)
         if not any(c.isalnum() for c in text):
-            raise UnreadableFileError("there is no text in it: send a document with at least one word")
+            raise UnreadableFileError("no text found: send a document with at least one word")
         if len(text) > max_characters:
             raise TextTooLongError(_too_long(max_characters))
     except ExtractionError as error:
         raise type(error)(f"{name or 'the document'}: {error}", retry_after=error.retry_after) from error
-    return Extracted(_title(title, name, text), text, kind)
+    return ExtractedText(_title(title, name, text), text, kind)
 
 
-def extract_file(path: Path, *, max_characters: int, max_bytes: int = MAX_FILE_BYTES) -> Extracted:
-    """The title and the text of a file of at most `max_bytes` bytes, as `extract` reads them.
+def extract_file(path: Path, *, max_characters: int, max_bytes: int = MAX_FILE_BYTES) -> ExtractedText:
+    """Title and text of a file of at most `max_bytes` bytes, as by `extract`.
 
     Raises:
         ExtractionError: as `extract`; also where the file cannot be opened.
@@ -132,37 +133,35 @@ def extract_file(path: Path, *, max_characters: int, max_bytes: int = MAX_FILE_B
             data = content.read(max_bytes + 1)
     except OSError as error:
         raise UnreadableFileError(
-            f"{path}: {error.strerror or error}; expected a TXT, PDF or DOCX file that may be read"
+            f"{path}: {error.strerror or error}; expected a readable TXT, PDF or DOCX file"
         ) from error
     if len(data) > max_bytes:
-        raise TextTooLongError(
-            f"{path}: more than {max_bytes / 2**20:g} MiB, which is the most that is read: split the document"
-        )
+        raise TextTooLongError(f"{path}: larger than the limit of {max_bytes / 2**20:g} MiB: split the document")
     return extract(BytesIO(data), path.name, None, max_characters=max_characters)
 
 
 def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
-    """Kind of the content, if the name or the media type does not say otherwise."""
+    """File type of the content, where the name or the media type agrees. Raises ExtractionError."""
     suffix = Path(name).suffix.lower()
     kind = _kind_by_content(data, pdf_expected=suffix == ".pdf")
     if suffix in _OTHER_SUFFIXES:
         raise UnsupportedFileError(
-            f"{suffix} files are not read here: {_SEND}; if it is {_NAMES[kind]} after all, name it .{kind}"
+            f"unsupported file type {suffix}: {_SEND}; if it is {_NAMES[kind]}, rename it to .{kind}"
         )
     claimed, claim = _SUFFIXES.get(suffix), f"its name ends in {suffix}"
     media = (media_type or "").partition(";")[0].strip().lower()
     if claimed is None and media not in _NO_CLAIM:
         claimed, claim = _MEDIA_TYPES.get(media), f"it was sent as {media}"
         if claimed is None:
-            raise UnsupportedFileError(f"{claim}, which is not read here: {_SEND}")
+            raise UnsupportedFileError(f"{claim}, which is not supported: {_SEND}")
     if claimed is None or claimed == kind:
         return kind
     if kind == "txt":
         raise UnreadableFileError(
-            f"{claim}, but its content is not {_NAMES[claimed]}: if it is plain text, name it .txt; else open it in"
-            " the program that made it, save it again and send that"
+            f"{claim}, but its content is not {_NAMES[claimed]}: if it is plain text, rename it to .txt; else open it"
+            " in the program that made it, save it again and send that"
         )
-    raise UnreadableFileError(f"{claim}, but its content is {_NAMES[kind]}: name it .{kind} and send it again")
+    raise UnreadableFileError(f"{claim}, but its content is {_NAMES[kind]}: rename it to .{kind} and send it again")
 
 
 def _kind_by_content(data: bytes, *, pdf_expected: bool) -> Kind:
@@ -170,32 +169,31 @@ def _kind_by_content(data: bytes, *, pdf_expected: bool) -> Kind:
     if head.startswith(_PDF_MAGIC) or (_PDF_MAGIC in head and (pdf_expected or b"\0" in data)):
         return "pdf"
     if data.startswith(_ZIP_MAGIC):
-        return "docx"  # whether it really is one is seen where it is unpacked
+        return "docx"  # verified when it is unpacked
     if data.startswith(_OLE_MAGIC):
         raise _ole(data)
     for magic, found in _OTHER_MAGIC:
         if data.startswith(magic):
-            raise UnsupportedFileError(f"its content is {found}, which is not read here: {_SEND}")
+            raise UnsupportedFileError(f"its content is {found}, which is not supported: {_SEND}")
     return "txt"
 
 
 def _ole(data: bytes) -> ExtractionError:
-    """Error for a file in the container of old Office files, by the names of the streams in it."""
+    """Error for an OLE file, by the names of its streams."""
     if "EncryptedPackage".encode("utf-16-le") in data:
         return UnreadableFileError(
-            "it is an Office document that is encrypted with a password; expected one that opens without:"
-            " take the password off in Word and send it again"
+            "an Office document encrypted with a password; expected one without:"
+            " remove the password in Word and send it again"
         )
     if "WordDocument".encode("utf-16-le") in data:
         return UnsupportedFileError(
-            "it is a Word document of the old kind (.doc), which is not read here: save it as .docx in Word or"
-            " LibreOffice and send that"
+            "an old Word document (.doc), which is not supported: save it as .docx in Word or LibreOffice and send that"
         )
-    return UnsupportedFileError(f"it is an old Office file (OLE), which is not read here: {_SEND}")
+    return UnsupportedFileError(f"an old Office file (OLE), which is not supported: {_SEND}")
 
 
 def _last_part(filename: str | None) -> str:
-    """The file's name without folders and control characters; a client's name is for showing only."""
+    """File name without folders and control characters, for messages and titles only."""
     return clean(re.split(r"[/\\]", filename or "")[-1]).replace("\n", " ")[-_LONGEST_TITLE:]
 
 
@@ -212,4 +210,4 @@ def _title(own: str | None, name: str, text: str) -> str:
 
 
 def _too_long(max_characters: int) -> str:
-    return f"its text has more than {max_characters} characters, the most that is taken: split the document"
+    return f"the text has more than {max_characters} characters: split the document"

@@ -1,4 +1,4 @@
-"""PDF → its paragraphs, page after page, from where its lines stand; for the child process of `bounded`."""
+"""PDF reader: paragraphs from the positions of the lines; runs in the child process of `sandbox`."""
 
 from __future__ import annotations
 
@@ -14,83 +14,78 @@ from pypdf import PdfReader
 from pypdf.errors import DependencyError, LimitReachedError, PyPdfError
 
 from voxyard.extraction.errors import ReaderUnavailableError, TextTooLongError, UnreadableFileError
-from voxyard.extraction.pdf_paragraphs import Line, paragraphs
+from voxyard.extraction.pdf_paragraphs import TextLine, paragraphs
 
 _SAVE_AGAIN = "open it in a PDF program, print or save it as a new PDF and send that"
 _LEFT_OUT = re.compile(r"impossible to decode xform.*limit|exceeded \d+ form", re.IGNORECASE | re.DOTALL)
-_LETTERS = {  # ligatures and special hyphens, which only look different
+_LETTERS = {  # ligatures and special hyphens
     0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st",
     0x2010: "-", 0x2011: "-",
 }  # fmt: skip
-_MOST_UNKNOWN = 0.3  # of a document's characters
+_MAX_UNKNOWN = 0.3  # of a document's characters
 
 
 def read_pdf(content: BinaryIO, *, max_characters: int) -> tuple[str | None, str]:
-    """The title among a PDF's properties, None without one, and the text of its pages in order.
+    """Title in a PDF's properties, None without one, and the text of its pages in order.
 
     Raises:
         UnreadableFileError: broken, encrypted, without pages or text, or beyond pypdf's limits.
         TextTooLongError: far more than `max_characters`.
         ReaderUnavailableError: a library for its encryption is missing.
     """
-    left_out = _LeftOut()
-    logging.getLogger("pypdf").addHandler(left_out)
+    limit_warnings = _LimitWarnings()
+    logging.getLogger("pypdf").addHandler(limit_warnings)
     logging.getLogger("pypdf").propagate = False
     try:
         reader = PdfReader(content)
         if reader.is_encrypted and not reader.decrypt(""):
             raise UnreadableFileError(
-                "it is encrypted and asks for a password; expected a PDF that opens without one:"
+                "encrypted with a password; expected a PDF that opens without one:"
                 " save it without a password and send that"
             )
-        pages = _pages(reader, max_characters, left_out)
+        pages = _pages(reader, max_characters, limit_warnings)
         text = paragraphs(pages)
         _check_text(text, len(pages))
         return _title(reader), text
     except DependencyError as error:
         raise ReaderUnavailableError(f"PDF files with this encryption cannot be read here: {error}") from error
     except NotImplementedError as error:
-        raise UnreadableFileError(f"it needs what is not read here ({error}): {_SAVE_AGAIN}") from error
+        raise UnreadableFileError(f"unsupported PDF feature ({error}): {_SAVE_AGAIN}") from error
     except LimitReachedError as error:
-        raise UnreadableFileError(
-            f"it is made so that reading it costs far more than a document ({error}): {_SAVE_AGAIN}"
-        ) from error
+        raise UnreadableFileError(f"reading it exceeds a limit ({error}): {_SAVE_AGAIN}") from error
     except RecursionError as error:
-        raise UnreadableFileError(f"its objects refer to each other without end: {_SAVE_AGAIN}") from error
+        raise UnreadableFileError(f"cyclic references between its objects: {_SAVE_AGAIN}") from error
     except PyPdfError as error:
-        raise UnreadableFileError(f"its PDF structure is broken ({error}): {_SAVE_AGAIN}") from error
+        raise UnreadableFileError(f"broken PDF structure ({error}): {_SAVE_AGAIN}") from error
 
 
-def _pages(reader: PdfReader, max_characters: int, left_out: _LeftOut) -> list[list[Line]]:
+def _pages(reader: PdfReader, max_characters: int, limit_warnings: _LimitWarnings) -> list[list[TextLine]]:
     pages, length = [], 0
     for number, page in enumerate(reader.pages, 1):
         seen = _Page()
         page.extract_text(visitor_text=seen.add)
         lines = seen.lines()
         length += sum(len(line.text) for line in lines)
-        if length > 2 * max_characters:  # the exact length is known when page numbers and hyphens are gone
-            raise TextTooLongError(
-                f"its text has more than {max_characters} characters, the most that is taken: split the document"
-            )
-        if left_out.messages:
+        if length > 2 * max_characters:  # the exact length is known after removing page numbers and hyphens
+            raise TextTooLongError(f"the text has more than {max_characters} characters: split the document")
+        if limit_warnings.messages:
             raise UnreadableFileError(
-                f"page {number} is made so that reading it costs far more than a page ({left_out.messages[0]}):"
-                f" {_SAVE_AGAIN}"
+                f"reading page {number} exceeds a limit ({limit_warnings.messages[0]}): {_SAVE_AGAIN}"
             )
         pages.append(lines)
     if not pages:
-        raise UnreadableFileError(f"it has no pages: {_SAVE_AGAIN}")
+        raise UnreadableFileError(f"no pages: {_SAVE_AGAIN}")
     return pages
 
 
 @dataclass
 class _Page:
-    """The pieces of a page's text as pypdf reports them, put together to lines."""
+    """Pieces of a page's text as reported by pypdf, assembled into lines."""
 
     pieces: list[tuple[str, float, float, float]] = field(default_factory=list)
 
     def add(self, text: str, cm: Sequence[float], tm: Sequence[float], _font: Any, font_size: float) -> None:
-        """A piece of text, the transformation and the text matrix at its start, and its font's size."""
+        """Adds a piece of text with the transformation and text matrices at its start, and its font size."""
         if not text:
             return
         a, b, c, d = (  # the upper left of the product of both matrices
@@ -99,13 +94,13 @@ class _Page:
         )  # fmt: skip
         x, y = tm[4] * cm[0] + tm[5] * cm[2] + cm[4], tm[4] * cm[1] + tm[5] * cm[3] + cm[5]
         width, height = math.hypot(a, b) or 1.0, math.hypot(c, d) or 1.0
-        along = (x * a + y * b) / width  # in the direction of writing, whatever way the page is turned
+        along = (x * a + y * b) / width  # in the direction of writing, independent of the page's rotation
         down = -(x * c + y * d) / height
         self.pieces.append((text, along, down, font_size * height))
 
-    def lines(self) -> list[Line]:
-        """The lines that hold more than blanks, each where its first piece stands."""
-        lines: list[Line] = []
+    def lines(self) -> list[TextLine]:
+        """Non-blank lines, each at the position of its first piece."""
+        lines: list[TextLine] = []
         pieces: list[tuple[str, float, float, float]] = []
         for text, along, down, size in [*self.pieces, ("\n", 0.0, 0.0, 0.0)]:
             first, *others = text.split("\n")
@@ -116,8 +111,8 @@ class _Page:
         return lines
 
 
-def _line(pieces: list[tuple[str, float, float, float]]) -> list[Line]:
-    """One line where its first letter stands, in the size that most of its letters have; none of blanks only."""
+def _line(pieces: list[tuple[str, float, float, float]]) -> list[TextLine]:
+    """Line at the position of its first letter, in its most common font size; none where it is blank."""
     text = " ".join("".join(piece[0] for piece in pieces).split())
     if not text:
         return []
@@ -125,11 +120,11 @@ def _line(pieces: list[tuple[str, float, float, float]]) -> list[Line]:
     sizes: Counter[float] = Counter()
     for part, _, _, size in pieces:
         sizes[size] += len(part.strip())
-    return [Line(text.translate(_LETTERS), along, down, sizes.most_common(1)[0][0])]
+    return [TextLine(text.translate(_LETTERS), along, down, sizes.most_common(1)[0][0])]
 
 
-class _LeftOut(logging.Handler):
-    """Keeps pypdf's warnings that it left out a part of a page because of a limit; drops its others."""
+class _LimitWarnings(logging.Handler):
+    """Keeps pypdf's warnings that it skipped part of a page because of a limit; drops the others."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -144,20 +139,20 @@ class _LeftOut(logging.Handler):
 def _check_text(text: str, pages: int) -> None:
     letters = [c for c in text if not c.isspace()]
     unknown = sum(c == "\ufffd" or "\ue000" <= c <= "\uf8ff" or c < " " for c in letters)
-    if letters and unknown >= _MOST_UNKNOWN * len(letters):
+    if letters and unknown >= _MAX_UNKNOWN * len(letters):
         raise UnreadableFileError(
-            "its fonts do not say which letters they show, so that its text cannot be read out: run a text"
-            " recognition (OCR) over it, or send the document that it was made from"
+            "its fonts have no character mapping, so its text cannot be extracted: run text"
+            " recognition (OCR) on it, or send the original document"
         )
     if not any(c.isalnum() for c in letters):
         raise UnreadableFileError(
-            f"there is no text on its {pages} page{'s' * (pages > 1)}, perhaps pictures from a scanner: run a text"
-            " recognition (OCR) over it and send the PDF that this makes"
+            f"no text on its {pages} page{'s' * (pages > 1)}, perhaps scanned images: run text"
+            " recognition (OCR) on it and send the resulting PDF"
         )
 
 
 def _title(reader: PdfReader) -> str | None:
-    """The title property; a broken one is as good as none, for it is an ornament."""
+    """Title property; None where it is missing or broken."""
     try:
         return reader.metadata.title if reader.metadata else None
     except (PyPdfError, ValueError, TypeError, AttributeError):

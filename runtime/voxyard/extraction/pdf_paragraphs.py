@@ -1,4 +1,4 @@
-"""A PDF's lines → paragraphs: page numbers gone, broken words joined, an empty line between paragraphs."""
+"""Paragraphs of a PDF's lines: removes page numbers, joins hyphenated words, separates paragraphs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import pairwise
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line of a page; where it begins and its font's size in points, `down` growing from line to line."""
+class TextLine:
+    """Line of a page: position of its start and font size in points; `down` increases from line to line."""
 
     text: str
     along: float
@@ -32,46 +32,46 @@ _NO_BLANK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\u
 _SAME_SIZE = 0.1
 _INDENT = 0.8  # of the font's size
 _MORE_THAN_USUAL = 1.2  # times the usual distance of lines
-_USUAL_DISTANCES = (0.5, 2.6)  # of the font's size: further apart are no lines of one paragraph
+_USUAL_DISTANCES = (0.5, 2.6)  # of the font size; lines further apart are not in one paragraph
 _FULL_LINE = 0.75  # of the characters in a long line of this size
 
 
-def paragraphs(pages: Sequence[Sequence[Line]]) -> str:
-    """The text of the pages' lines, an empty line between paragraphs.
+def paragraphs(pages: Sequence[Sequence[TextLine]]) -> str:
+    """Text of the pages' lines, with an empty line between paragraphs.
 
-    Where a paragraph ends is seen from a larger distance, another size, an indent or a bullet after a line that ends
-    a sentence, or a short such line. Over the end of a page it goes on where the sentence does.
+    A paragraph ends at a larger distance, at another font size, or after a line that ends a sentence and is short or
+    followed by an indent or a bullet. Across pages it continues where the sentence does.
     """
     kept = _without_page_numbers(pages)
-    measures = _Measures(kept)
-    spoken = Counter(word for page in kept for line in page for word in _WORD.findall(line.text.lower()))
+    metrics = _LineMetrics(kept)
+    words = Counter(word for page in kept for line in page for word in _WORD.findall(line.text.lower()))
     text: list[str] = []
-    previous: Line | None = None
+    previous: TextLine | None = None
     new_page = False
     for page in kept:
         new_page = True
         for line in page:
             if previous is None:
                 text.append(line.text)
-            elif measures.parts(previous, line, new_page=new_page):
+            elif metrics.starts_paragraph(previous, line, new_page=new_page):
                 text += ["\n\n", line.text]
             else:
-                _join(text, line.text, spoken)
+                _join(text, line.text, words)
             previous, new_page = line, False
     return "".join(text).replace("\u00ad", "")
 
 
-def _join(text: list[str], following: str, spoken: Counter[str]) -> None:
-    """Puts a line of the same paragraph behind the last one; a hyphen at its end goes if it only broke a word.
+def _join(text: list[str], following: str, words: Counter[str]) -> None:
+    """Appends a line of the same paragraph; removes a hyphen at the line break if it only broke a word.
 
-    A soft hyphen always does. Another stays where the document has the word with it elsewhere and never without, and
-    where the next line begins with a capital or a figure.
+    A soft hyphen is always removed. Another is kept where the document has the hyphenated word elsewhere and never the
+    plain one, and where the next line begins with a capital or a digit.
     """
     last = text[-1]
     if last.endswith("\u00ad"):
         text[-1] = last[:-1]
     elif (broken := _LAST_WORD.search(last)) and (first := _FIRST_WORD.match(following)):
-        if following[0].islower() and not _has_hyphen(broken.group(1).lower(), first.group().lower(), spoken):
+        if following[0].islower() and not _has_hyphen(broken.group(1).lower(), first.group().lower(), words):
             text[-1] = last[:-1]
     elif not (last.endswith("-") and not last.endswith(" -")) and not (
         _NO_BLANK.match(last[-1]) and _NO_BLANK.match(following[0])
@@ -80,15 +80,15 @@ def _join(text: list[str], following: str, spoken: Counter[str]) -> None:
     text.append(following)
 
 
-def _has_hyphen(before: str, after: str, spoken: Counter[str]) -> bool:
+def _has_hyphen(before: str, after: str, words: Counter[str]) -> bool:
     part = before.rpartition("-")[2]
-    return spoken[f"{before}-{after}"] > 0 and spoken[part + after] == 0
+    return words[f"{before}-{after}"] > 0 and words[part + after] == 0
 
 
-class _Measures:
-    """Typical measures of a document: for each font size the distance of lines and the length of a long line."""
+class _LineMetrics:
+    """Typical line distance and length of a long line, for each font size of a document."""
 
-    def __init__(self, pages: Sequence[Sequence[Line]]) -> None:
+    def __init__(self, pages: Sequence[Sequence[TextLine]]) -> None:
         distances: dict[int, list[float]] = {}
         lengths: dict[int, list[float]] = {}
         for page in pages:
@@ -104,8 +104,8 @@ class _Measures:
         self._usual = {size: _quantile(found, 0.25) for size, found in distances.items()}
         self._long = {size: _quantile(found, 0.9) for size, found in lengths.items()}
 
-    def parts(self, before: Line, after: Line, *, new_page: bool) -> bool:
-        """True where a new paragraph begins with `after`."""
+    def starts_paragraph(self, before: TextLine, after: TextLine, *, new_page: bool) -> bool:
+        """True where `after` starts a new paragraph."""
         ended = _ENDS.search(before.text) is not None
         distance = after.down - before.down
         if not _same_size(before, after):
@@ -123,17 +123,17 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[int(share * (len(values) - 1))]
 
 
-def _same_size(before: Line, after: Line) -> bool:
+def _same_size(before: TextLine, after: TextLine) -> bool:
     return abs(before.size - after.size) <= _SAME_SIZE * max(before.size, after.size)
 
 
-def _without_page_numbers(pages: Sequence[Sequence[Line]]) -> list[Sequence[Line]]:
-    """Pages without the running number in their first or last line.
+def _without_page_numbers(pages: Sequence[Sequence[TextLine]]) -> list[Sequence[TextLine]]:
+    """Pages without the page numbers in their first or last lines.
 
-    It is certain where, in the same place on at least three pages and on most that have a bare number there, it
-    counts up with the pages.
+    A number counts as a page number where it increases with the pages, in the same place on at least three pages and
+    on most pages with a bare number there.
     """
-    kept: list[Sequence[Line]] = list(pages)
+    kept: list[Sequence[TextLine]] = list(pages)
     for place in (0, -1):
         numbers = {
             index: int(found.group(1))

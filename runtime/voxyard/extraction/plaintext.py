@@ -1,4 +1,4 @@
-"""Bytes of a text file → text: which encoding they are in, and what a text for speaking must not hold."""
+"""Plain text: detects the encoding of a file and removes characters that cannot be spoken."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _OTHER_LATIN = ("cp1250", "cp1254", "cp1257")
 _ASCII = bytes(range(0x80))
 _ASCII_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SIGN_WITHIN_A_WORD = re.compile(r"[^\W\d_][¡-¿×÷][^\W\d_]")
-_RECOGNISED = 0.2  # coherence from which on a language was recognised
-_MOST_MESS = 0.3  # charset-normalizer's own 0.2 refuses a short French line full of accents
-_LIKE = 0.05  # two encodings whose figures differ by less are told apart by how common they are
+_MIN_COHERENCE = 0.2  # of a recognized language
+_MAX_MESS = 0.3  # charset-normalizer's own 0.2 refuses a short French line full of accents
+_MAX_DIFFERENCE = 0.05  # encodings that score closer are ranked by how common they are
 _MOST_CONTROLS = 0.02
 _FEW_CONTROLS = 4
 _DAMAGED_SHARE = 0.1
@@ -37,12 +37,12 @@ _SAVE_AS_UTF8 = "save it as UTF-8 text and send it again"
 _LINE_END = re.compile(r"\r\n|[\r\x0b\x85\u2028]")
 _PARAGRAPH_END = re.compile(r"[\x0c\u2029]")
 _REMOVED = dict.fromkeys([*range(0x09), *range(0x0E, 0x20), *range(0x7F, 0xA0), 0xAD, 0xFEFF, 0xFFFE, 0xFFFF])
-_HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")  # no file and no database takes a lone surrogate
+_HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")  # lone surrogates cannot be encoded
 _BLANKS_AT_LINE_END = re.compile(r"[ \u00a0]+$", re.MULTILINE)
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _UNEXPECTED = re.compile(
     rb"[\x00-\x07\x0e-\x19\x1c-\x1f\x7f]"
-)  # backspace, escape, DOS's end of file are seen in texts
+)  # but for backspace, escape and DOS's end of file, which texts contain
 
 
 def clean(text: str) -> str:
@@ -56,7 +56,7 @@ def clean(text: str) -> str:
 
 
 def decode(data: bytes) -> str:
-    """The text of a file, whatever encoding it is in: by its byte order mark, as UTF-8, or by what it looks like.
+    """Text of a file, decoded by its byte order mark, as UTF-8, or by the detected encoding.
 
     Raises:
         UnreadableFileError: these bytes are no text, or text of which some bytes are damaged.
@@ -83,8 +83,8 @@ def _marked(data: bytes, encoding: str) -> str:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise UnreadableFileError(
-            f"it begins with the mark of {encoding.upper()}, but byte {error.start + 1} after it does not fit"
-            f" ({error.reason}): the file is cut or damaged; {_SAVE_AS_UTF8}"
+            f"byte order mark of {encoding.upper()}, but byte {error.start + 1} after it is invalid"
+            f" ({error.reason}): the file is truncated or damaged; {_SAVE_AS_UTF8}"
         ) from error
     if "\0" in text:
         raise _no_text()
@@ -92,21 +92,21 @@ def _marked(data: bytes, encoding: str) -> str:
 
 
 def _wide(data: bytes) -> str:
-    """UTF-16 without its mark: the byte order in which the text has hardly a character that nobody uses."""
+    """UTF-16 without a byte order mark: the byte order with the fewest unusual characters."""
     texts = []
     for encoding in ("utf-16-le", "utf-16-be"):
         try:
             texts.append(data.decode(encoding))
-        except UnicodeDecodeError:  # then it is the other one, or no text
+        except UnicodeDecodeError:  # the other byte order, or not text
             continue
-    best = min(texts, key=_strangeness, default="\0")
-    if _strangeness(best) > _MOST_CONTROLS:
+    best = min(texts, key=_strange_share, default="\0")
+    if _strange_share(best) > _MOST_CONTROLS:
         raise _no_text()
     return best
 
 
-def _strangeness(text: str) -> float:
-    """Share of characters, among the first ones, that no text has: control characters, unassigned and private ones.
+def _strange_share(text: str) -> float:
+    """Share of control, unassigned and private characters among the first ones.
 
     Blanks and line ends read in the wrong order are U+2000 and U+0A00: they count too.
     """
@@ -134,38 +134,43 @@ def _check_not_damaged(data: bytes, error: UnicodeDecodeError) -> None:
     if bad <= _DAMAGED_SHARE * good:
         line = data.count(b"\n", 0, error.start) + 1
         raise UnreadableFileError(
-            f"it is UTF-8 text with {bad} places that are no UTF-8, the first in line {line}: the file is cut or"
-            f" damaged, and reading on would lose letters; {_SAVE_AS_UTF8}"
+            f"UTF-8 text with {bad} invalid bytes, the first in line {line}: the file is truncated or"
+            f" damaged; {_SAVE_AS_UTF8}"
         ) from error
 
 
 def _guess(data: bytes) -> str:
-    matches = list(from_bytes(data, cp_isolation=list(_CANDIDATES), threshold=_MOST_MESS))
+    matches = list(from_bytes(data, cp_isolation=list(_CANDIDATES), threshold=_MAX_MESS))
     if not matches:
-        raise UnreadableFileError(
-            f"it is no UTF-8 and no other encoding that is known here ({', '.join(_CANDIDATES)}); {_SAVE_AS_UTF8}"
-        )
+        raise UnreadableFileError(f"unknown encoding: neither UTF-8 nor {', '.join(_CANDIDATES)}; {_SAVE_AS_UTF8}")
     best = matches[0]
     ascii_letters = len(data) - len(data.translate(None, _ASCII_LETTERS))
     usual = "cp1252" if len(data.translate(None, _ASCII)) <= ascii_letters else "cp1251"
-    if usual == "cp1252" and best.encoding in _OTHER_LATIN and best.coherence < _RECOGNISED and _reads_as_western(data):
+    if (
+        usual == "cp1252"
+        and best.encoding in _OTHER_LATIN
+        and best.coherence < _MIN_COHERENCE
+        and _reads_as_western(data)
+    ):
         return usual
-    return next((match.encoding for match in matches if match.encoding == usual and _alike(match, best)), best.encoding)
+    return next(
+        (match.encoding for match in matches if match.encoding == usual and _similar(match, best)), best.encoding
+    )
 
 
 def _reads_as_western(data: bytes) -> bool:
-    """True for Western European text: all bytes have a character, and no sign stands within a word."""
+    """True for Western European text: all bytes are defined, and no symbol is within a word."""
     try:
         return _SIGN_WITHIN_A_WORD.search(data.decode("cp1252")) is None
     except UnicodeDecodeError:
         return False
 
 
-def _alike(match: CharsetMatch, best: CharsetMatch) -> bool:
-    return match.chaos <= best.chaos + _LIKE and match.coherence >= best.coherence - _LIKE
+def _similar(match: CharsetMatch, best: CharsetMatch) -> bool:
+    return match.chaos <= best.chaos + _MAX_DIFFERENCE and match.coherence >= best.coherence - _MAX_DIFFERENCE
 
 
 def _no_text() -> UnreadableFileError:
     return UnreadableFileError(
-        "its bytes are no text in any encoding; expected a TXT, PDF or DOCX file: save the document as one of these"
+        "binary data, not text in any encoding; expected a TXT, PDF or DOCX file: save the document as one of these"
     )

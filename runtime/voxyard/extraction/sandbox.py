@@ -1,4 +1,4 @@
-"""PDF and DOCX are read in a child process with a limit of time and memory: a file may be made to cost both."""
+"""Sandbox: reads PDF and DOCX in a child process with limits on time and memory, against malicious files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from voxyard.extraction.errors import (
 
 _log = logging.getLogger(__name__)
 
-AT_A_TIME = 2
-"""Documents that are read at a time: each may take a core and `Limits.memory_mib`."""
+MAX_CONCURRENT = 2
+"""Concurrent child processes; each may use one core and `ExtractionLimits.memory_mib`."""
 
 _WAIT_SECONDS = 60.0
-_free = threading.BoundedSemaphore(AT_A_TIME)
+_slots = threading.BoundedSemaphore(MAX_CONCURRENT)
 _ERRORS: dict[str, type[ExtractionError]] = {
     error.__name__: error
     for error in (TextTooLongError, ReaderUnavailableError, UnreadableFileError, UnsupportedFileError)
@@ -34,40 +34,40 @@ _ERRORS: dict[str, type[ExtractionError]] = {
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Limits for reading one document: wall-clock (and processor) seconds, MiB of address space."""
+class ExtractionLimits:
+    """Limits of one child process: seconds of wall-clock and of CPU time, MiB of address space."""
 
     seconds: int = 120
     memory_mib: int = 1536
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ExtractionLimits()
 
 
 def read_in_child(
-    kind: Literal["pdf", "docx"], data: bytes, *, max_characters: int, limits: Limits = DEFAULT_LIMITS
+    kind: Literal["pdf", "docx"], data: bytes, *, max_characters: int, limits: ExtractionLimits = DEFAULT_LIMITS
 ) -> tuple[str | None, str]:
-    """The title in a document's properties, if any, and its text, read in a child process.
+    """Title in the document's properties, None without one, and text, read in a child process.
 
     Raises:
-        UnreadableFileError: broken, encrypted, without text, or it takes more than the limits.
-        UnsupportedFileError: it is no document of this kind.
+        UnreadableFileError: broken, encrypted, without text, or over the limits.
+        UnsupportedFileError: not a document of this type.
         TextTooLongError: its text has far more than `max_characters`.
-        ReaderBusyError: other documents are being read and take long.
+        ReaderBusyError: no child process was free within a minute.
         ReaderUnavailableError: a library is missing.
     """
-    if not _free.acquire(timeout=_WAIT_SECONDS):
+    if not _slots.acquire(timeout=_WAIT_SECONDS):
         raise ReaderBusyError(
-            f"{AT_A_TIME} other documents are being read, which takes long: try it again later",
+            f"{MAX_CONCURRENT} of {MAX_CONCURRENT} documents are being read: retry in {_WAIT_SECONDS:.0f} s",
             retry_after=_WAIT_SECONDS,
         )
     try:
         return _read(kind, data, max_characters, limits)
     finally:
-        _free.release()
+        _slots.release()
 
 
-def _read(kind: str, data: bytes, max_characters: int, limits: Limits) -> tuple[str | None, str]:
+def _read(kind: str, data: bytes, max_characters: int, limits: ExtractionLimits) -> tuple[str | None, str]:
     command = [
         sys.executable,
         "-P",
@@ -80,17 +80,17 @@ def _read(kind: str, data: bytes, max_characters: int, limits: Limits) -> tuple[
     ]
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=limits.seconds, check=False)
-    except subprocess.TimeoutExpired as error:  # it has been killed
+    except subprocess.TimeoutExpired as error:  # the child was killed
         raise _too_slow(limits) from error
     except OSError as error:
-        raise ReaderUnavailableError(f"the program that reads documents did not start: {error}") from error
+        raise ReaderUnavailableError(f"the document reader did not start: {error}") from error
     if done.returncode == -signal.SIGXCPU:
         raise _too_slow(limits)
     if done.returncode != 0:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {done.returncode}"]
         _log.warning("a %s could not be read: %s", kind, "\n".join(lines[-30:]))
         raise UnreadableFileError(
-            f"its {kind.upper()} structure is broken, reading it ended with: {lines[-1][:200]};"
+            f"broken {kind.upper()} structure, reading failed with: {lines[-1][:200]};"
             " open it in the program that made it, save it again and send that"
         )
     answer = json.loads(done.stdout)
@@ -99,8 +99,7 @@ def _read(kind: str, data: bytes, max_characters: int, limits: Limits) -> tuple[
     return answer["title"], answer["text"]
 
 
-def _too_slow(limits: Limits) -> UnreadableFileError:
+def _too_slow(limits: ExtractionLimits) -> UnreadableFileError:
     return UnreadableFileError(
-        f"reading it takes longer than {limits.seconds} s, the most that a document may take:"
-        " split it, or save its text as TXT and send that"
+        f"reading takes longer than the limit of {limits.seconds} s: split it, or save its text as TXT and send that"
     )

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from voxyard.extraction import docx_archive
 from voxyard.extraction.docx import read_docx
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
-from voxyard.extraction.extract import Extracted, extract
+from voxyard.extraction.extract import ExtractedText, extract
 
 W = nsdecls("w")
 MAIN = "word/document.xml"
@@ -65,7 +65,7 @@ def main_replaced(content: bytes) -> bytes:
     return repacked(saved(of("Hello.")), lambda name, old: content if name == MAIN else old)
 
 
-def read(data: bytes, name: str | None = "story.docx", most: int = 1_000_000) -> Extracted:
+def read(data: bytes, name: str | None = "story.docx", most: int = 1_000_000) -> ExtractedText:
     return extract(io.BytesIO(data), name, None, max_characters=most)
 
 
@@ -172,7 +172,7 @@ def test_pictures_are_not_unpacked() -> None:
     header = b"BM" + struct.pack("<IHHI", 54 + len(pixels), 0, 0, 54)
     header += struct.pack("<IiiHHIIiiII", 40, 400, 400, 1, 24, 0, len(pixels), 2835, 2835, 0, 0)
     document.add_picture(io.BytesIO(header + pixels), width=Inches(1))
-    kept = docx_archive.harmless(io.BytesIO(saved(document)))
+    kept = docx_archive.sanitized(io.BytesIO(saved(document)))
     with zipfile.ZipFile(io.BytesIO(kept)) as archive:
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
     assert [size for name, size in sizes.items() if name.startswith("word/media/")] == [0]
@@ -188,13 +188,13 @@ def test_an_archive_that_declares_too_much_is_refused_unopened(name: str, monkey
     entry = data.rindex(name.encode()) - 46  # in the list at the archive's end
     bomb[entry + 24 : entry + 28] = struct.pack("<I", size)
     with pytest.raises(UnreadableFileError, match="would unpack to 1025 MiB"):
-        docx_archive.harmless(io.BytesIO(bomb))
+        docx_archive.sanitized(io.BytesIO(bomb))
 
 
 def test_an_archive_that_is_packed_too_well_is_refused_unopened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docx_archive, "_unpacked", lambda *_: pytest.fail("it was unpacked"))
     with pytest.raises(UnreadableFileError, match="packed to less than 1/200"):
-        docx_archive.harmless(io.BytesIO(main_replaced(b"<w>" + b" " * (docx_archive.RATIO_FROM_BYTES + 1) + b"</w>")))
+        docx_archive.sanitized(io.BytesIO(main_replaced(b"<w>" + b" " * (docx_archive.RATIO_FROM_BYTES + 1) + b"</w>")))
 
 
 def test_an_archive_that_declares_less_than_it_unpacks_to_is_refused() -> None:
@@ -212,11 +212,11 @@ def test_what_unpacks_to_too_much_in_sum_is_stopped_on_the_way(monkeypatch: pyte
     monkeypatch.setattr(docx_archive, "_check_declared", lambda _: None)
     monkeypatch.setattr(docx_archive, "MAX_XML_BYTES", 200_000)
     with pytest.raises(UnreadableFileError, match="unpacks to more than"):
-        docx_archive.harmless(io.BytesIO(main_replaced(b"<w>" + b" x" * 200_000 + b"</w>")))
+        docx_archive.sanitized(io.BytesIO(main_replaced(b"<w>" + b" x" * 200_000 + b"</w>")))
     monkeypatch.setattr(docx_archive, "MAX_XML_BYTES", 2**30)
     monkeypatch.setattr(docx_archive, "RATIO_FROM_BYTES", 100_000)
     with pytest.raises(UnreadableFileError, match="packed to less than"):
-        docx_archive.harmless(io.BytesIO(main_replaced(b"<w>" + b" " * 200_000 + b"</w>")))
+        docx_archive.sanitized(io.BytesIO(main_replaced(b"<w>" + b" " * 200_000 + b"</w>")))
 
 
 def test_an_archive_of_too_many_files_is_refused() -> None:
@@ -291,7 +291,7 @@ def broken_files() -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("how", "data"), broken_files().items())
 def test_a_broken_document_is_refused_with_what_to_do(how: str, data: bytes) -> None:
-    with pytest.raises(UnreadableFileError, match=r"story\.docx: .*(broken|encrypted|no whole XML).*save it"):
+    with pytest.raises(UnreadableFileError, match=r"story\.docx: .*(broken|encrypted|not well-formed XML).*save it"):
         read(data)
 
 

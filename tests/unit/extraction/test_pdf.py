@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from pypdf import PdfReader, PdfWriter
 
 from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError
-from voxyard.extraction.extract import Extracted, extract
+from voxyard.extraction.extract import ExtractedText, extract
 from voxyard.extraction.pdf import read_pdf
-from voxyard.extraction.pdf_paragraphs import Line, paragraphs
+from voxyard.extraction.pdf_paragraphs import TextLine, paragraphs
 
 FILLING = "and so the night went on until the first light came over the hills beyond"
 FULL = f"It was late {FILLING}"
 
 
-def read(data: bytes, name: str = "story.pdf", most: int = 1_000_000) -> Extracted:
+def read(data: bytes, name: str = "story.pdf", most: int = 1_000_000) -> ExtractedText:
     return extract(io.BytesIO(data), name, "application/pdf", max_characters=most)
 
 
@@ -114,14 +114,14 @@ def test_pieces_of_a_line_and_turned_and_mirrored_pages_make_lines() -> None:
 def test_ligatures_become_letters_and_chinese_lines_join_without_a_blank() -> None:
     content = io.BytesIO(pdfs.document([pdfs.page_content(["x"])]))
     assert read_pdf(content, max_characters=10)[1] == "x"
-    lines = [Line("这是一个中文文本", 72, 100, 11), Line("北京是中国的首都。", 72, 114, 11)]
+    lines = [TextLine("这是一个中文文本", 72, 100, 11), TextLine("北京是中国的首都。", 72, 114, 11)]
     assert paragraphs([lines]) == "这是一个中文文本北京是中国的首都。"
 
 
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
 def test_an_encrypted_file_is_read_without_a_password_or_refused(algorithm: str) -> None:
     assert read(encrypted("", algorithm)).text == "A secret."
-    with pytest.raises(UnreadableFileError, match=r"story\.pdf: it is encrypted and asks for a password.*save it"):
+    with pytest.raises(UnreadableFileError, match=r"story\.pdf: encrypted with a password.*save it"):
         read(encrypted("the user's", algorithm))
 
 
@@ -139,7 +139,7 @@ def test_a_font_that_does_not_say_its_letters_is_refused() -> None:
     cid = b"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /X /CIDSystemInfo << /Registry (Adobe) /Ordering (Identity)"
     further = {3: nameless, 11: cid + b" /Supplement 0 >> >>"}
     content = b"BT /F1 11 Tf 72 700 Td <E001E002E003E004> Tj ET"
-    with pytest.raises(UnreadableFileError, match="fonts do not say which letters"):
+    with pytest.raises(UnreadableFileError, match="fonts have no character mapping"):
         read(pdfs.document([content], further=further))
 
 

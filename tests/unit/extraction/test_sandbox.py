@@ -17,19 +17,19 @@ import pytest
 from voxyard.extraction import sandbox
 from voxyard.extraction.errors import ReaderBusyError, ReaderUnavailableError, UnreadableFileError
 from voxyard.extraction.extract import extract
-from voxyard.extraction.sandbox import Limits, read_in_child
+from voxyard.extraction.sandbox import ExtractionLimits, read_in_child
 
 LINE = "It was late and so the night went on until the first light came over the hills."
 
 
-def read(data: bytes, limits: Limits) -> str:
+def read(data: bytes, limits: ExtractionLimits) -> str:
     return extract(io.BytesIO(data), "story.pdf", None, max_characters=10_000_000, limits=limits).text
 
 
 def test_reading_that_takes_too_long_is_ended_and_no_process_is_left() -> None:
     long = pdfs.written([[LINE] * 50] * 1500)
-    with pytest.raises(UnreadableFileError, match=r"story\.pdf: reading it takes longer than 1 s.*split it"):
-        read(long, Limits(seconds=1))
+    with pytest.raises(UnreadableFileError, match=r"story\.pdf: reading takes longer than the limit of 1 s.*split it"):
+        read(long, ExtractionLimits(seconds=1))
     assert [child for child in psutil.Process().children() if "voxyard.extraction.child" in child.cmdline()] == []
 
 
@@ -38,15 +38,15 @@ def test_reading_that_only_waits_is_ended_and_no_process_is_left(
 ) -> None:
     (tmp_path / "pypdf.py").write_text("import time\ntime.sleep(60)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    with pytest.raises(UnreadableFileError, match="longer than 1 s"):
-        read(pdfs.written([[LINE]]), Limits(seconds=1))
+    with pytest.raises(UnreadableFileError, match="longer than the limit of 1 s"):
+        read(pdfs.written([[LINE]]), ExtractionLimits(seconds=1))
     assert [child for child in psutil.Process().children() if "voxyard.extraction.child" in child.cmdline()] == []
 
 
 def test_reading_that_takes_too_much_memory_is_ended() -> None:
-    limits = Limits(memory_mib=160)
+    limits = ExtractionLimits(memory_mib=160)
     much = pdfs.document([b" " * 70_000_000 + pdfs.page_content([LINE])], packed=True)
-    with pytest.raises(UnreadableFileError, match=r"more than 160 MiB of memory.*split it"):
+    with pytest.raises(UnreadableFileError, match=r"more than the limit of 160 MiB of memory.*split it"):
         read(much, limits)
     assert read(pdfs.written([[LINE]]), limits) == LINE
 
@@ -55,18 +55,18 @@ def test_at_most_two_documents_are_read_at_a_time_and_a_further_one_comes_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sandbox, "_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(sandbox, "_free", threading.BoundedSemaphore(1))
-    with sandbox._free, pytest.raises(ReaderBusyError, match=r"story\.pdf: .*try it again") as caught:
-        read(pdfs.written([[LINE]]), Limits())
+    monkeypatch.setattr(sandbox, "_slots", threading.BoundedSemaphore(1))
+    with sandbox._slots, pytest.raises(ReaderBusyError, match=r"story\.pdf: .*retry in") as caught:
+        read(pdfs.written([[LINE]]), ExtractionLimits())
     assert caught.value.retry_after == 0.05
-    assert read(pdfs.written([[LINE]]), Limits()) == LINE
+    assert read(pdfs.written([[LINE]]), ExtractionLimits()) == LINE
 
 
 def test_a_failed_reading_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "_WAIT_SECONDS", 0.05)
-    for _ in range(sandbox.AT_A_TIME + 1):
+    for _ in range(sandbox.MAX_CONCURRENT + 1):
         with pytest.raises(UnreadableFileError):
-            read(b"%PDF-1.7", Limits())
+            read(b"%PDF-1.7", ExtractionLimits())
 
 
 def test_a_reader_that_dies_is_an_unreadable_document_and_its_last_words_are_logged(
@@ -77,32 +77,32 @@ def test_a_reader_that_dies_is_an_unreadable_document_and_its_last_words_are_log
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     with caplog.at_level(logging.WARNING), pytest.raises(UnreadableFileError, match=r"broken.*KeyError: 17"):
-        read(pdfs.written([[LINE]]), Limits())
+        read(pdfs.written([[LINE]]), ExtractionLimits())
     assert "Traceback" in caplog.text
 
 
 def test_a_reader_that_does_not_start_is_the_services_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/none/such/python")
     with pytest.raises(ReaderUnavailableError, match="did not start"):
-        read(pdfs.written([[LINE]]), Limits())
+        read(pdfs.written([[LINE]]), ExtractionLimits())
 
 
 def test_a_missing_library_is_the_services_own_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pypdf.py").write_text("print('{}')\nraise ImportError('no pypdf here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(ReaderUnavailableError, match=r"no pypdf here; install voxyard\[service\]"):
-        read(pdfs.written([[LINE]]), Limits())
+        read(pdfs.written([[LINE]]), ExtractionLimits())
 
 
 def test_the_current_folder_lends_the_reader_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pypdf.py").write_text("raise ImportError('not that one')\n")
     monkeypatch.chdir(tmp_path)
-    assert read(pdfs.written([[LINE]]), Limits()) == LINE
+    assert read(pdfs.written([[LINE]]), ExtractionLimits()) == LINE
 
 
 def test_long_documents_are_read_within_the_limits() -> None:
     pages = [[LINE.replace("night", f"night {page}")] * 45 for page in range(300)]
-    assert read(pdfs.written(pages), Limits()).count("It was late") == 300 * 45
+    assert read(pdfs.written(pages), ExtractionLimits()).count("It was late") == 300 * 45
     document = docx.Document()
     for number in range(2000):
         document.add_paragraph(f"{number} " + LINE * 10)

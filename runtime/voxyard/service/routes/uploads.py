@@ -1,4 +1,4 @@
-"""The body of `POST /v1/documents`, as JSON or as a form with a file, into what the intake reads."""
+"""Bodies of `POST /v1/documents`: JSON, or a form with a file whose text is extracted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from voxyard.extraction.errors import (
     TextTooLongError,
     UnsupportedFileError,
 )
-from voxyard.extraction.extract import Extracted, extract
+from voxyard.extraction.extract import ExtractedText, extract
 from voxyard.extraction.plaintext import clean
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.submission import Wish
+from voxyard.service.documents.submission import DocumentRequest
 from voxyard.service.errors import (
     BusyError,
     ServiceError,
@@ -34,7 +34,7 @@ from voxyard.service.routes.schemas import DocumentBody, UploadBody
 
 MIB = 1 << 20
 _FIELDS = 16  # of a form
-_STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # the others: the document is unreadable
+_STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # others: UnreadableDocumentError
     ReaderBusyError: BusyError,
     ReaderUnavailableError: UnavailableError,
     TextTooLongError: TooLargeError,
@@ -42,50 +42,52 @@ _STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # the others: the 
 }
 
 
-async def wish(request: Request, section: ServiceSection, idempotency_key: str | None) -> Wish:
-    """Document as a client asked for it, with its text read.
+async def read_document_request(
+    request: Request, section: ServiceSection, idempotency_key: str | None
+) -> DocumentRequest:
+    """Document request of a body, with the text of its file extracted.
 
     Raises:
-        ServiceError: the body is too large or of another kind, or no text can be read in the file.
-        RequestValidationError: a field is wrong.
+        ServiceError: the body is too large or of another type, or the file has no readable text.
+        RequestValidationError: a field is invalid.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         content = await request.body()
         body = await run_sync(lambda: _valid(lambda: DocumentBody.model_validate_json(content)))
-        return _wish(body, clean(body.text), body.title, idempotency_key)
+        return _document_request(body, clean(body.text), body.title, idempotency_key)
     if kind == "multipart/form-data":
         return await _from_form(request, section, idempotency_key)
     raise UnsupportedDocumentError(
-        f"the body is {kind or 'of no kind that it names'}, expected application/json with a text, or "
-        "multipart/form-data with a file"
+        f"unsupported Content-Type {kind or '(none)'}: expected application/json with a text, or multipart/form-data "
+        "with a file"
     )
 
 
-async def _from_form(request: Request, section: ServiceSection, idempotency_key: str | None) -> Wish:
+async def _from_form(request: Request, section: ServiceSection, idempotency_key: str | None) -> DocumentRequest:
     async with request.form(max_files=1, max_fields=_FIELDS, max_part_size=4 * section.max_characters + 4) as form:
         file = form.get("file")
         fields = {name: value for name, value in form.items() if isinstance(value, str) and value and name != "file"}
         options: UploadBody = _valid(lambda: UploadBody.model_validate(fields))
         if isinstance(file, UploadFile):
             if options.text is not None:
-                raise ServiceError("there are a file and a text, expected one of them", parameter="text")
+                raise ServiceError("both file and text are given: expected one of them", parameter="text")
             return await _from_file(file, options, section, idempotency_key)
         if options.text is None:
-            raise ServiceError("there is neither a file nor a text: send one of them", parameter="file")
-        return _wish(options, clean(options.text), options.title, idempotency_key)
+            raise ServiceError("neither file nor text is given: expected one of them", parameter="file")
+        return _document_request(options, clean(options.text), options.title, idempotency_key)
 
 
 async def _from_file(
     file: UploadFile, options: UploadBody, section: ServiceSection, idempotency_key: str | None
-) -> Wish:
+) -> DocumentRequest:
     if (file.size or 0) > section.max_upload_mib * MIB:
-        raise TooLargeError(f"the file has more than {section.max_upload_mib} MiB, which is the most", parameter="file")
+        raise TooLargeError(f"file larger than {section.max_upload_mib} MiB: send a smaller one", parameter="file")
     extracted = await run_sync(lambda: _extract(file, section.max_characters))
-    return _wish(options, extracted.text, options.title or extracted.title, idempotency_key)
+    return _document_request(options, extracted.text, options.title or extracted.title, idempotency_key)
 
 
-def _extract(file: UploadFile, max_characters: int) -> Extracted:
+def _extract(file: UploadFile, max_characters: int) -> ExtractedText:
     try:
         return extract(file.file, file.filename, file.content_type, max_characters=max_characters)
     except ExtractionError as error:
@@ -93,8 +95,10 @@ def _extract(file: UploadFile, max_characters: int) -> Extracted:
         raise kind(str(error), parameter="file", retry_after=error.retry_after) from error
 
 
-def _wish(options: DocumentBody | UploadBody, text: str, title: str | None, idempotency_key: str | None) -> Wish:
-    return Wish(
+def _document_request(
+    options: DocumentBody | UploadBody, text: str, title: str | None, idempotency_key: str | None
+) -> DocumentRequest:
+    return DocumentRequest(
         text=text,
         title=title,
         voice=options.voice,
@@ -107,11 +111,11 @@ def _wish(options: DocumentBody | UploadBody, text: str, title: str | None, idem
 
 
 def _valid(read: Any) -> Any:
-    """Validated model; its validation errors become the request's."""
+    """Validated model; its ValidationError becomes a RequestValidationError."""
     try:
         return read()
     except ValidationError as error:
-        complaints: list[Mapping[str, Any]] = [
+        errors: list[Mapping[str, Any]] = [
             {**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False, include_input=False)
         ]
-        raise RequestValidationError(complaints) from error
+        raise RequestValidationError(errors) from error
