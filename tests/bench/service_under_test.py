@@ -11,7 +11,7 @@ sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("
 from frontends import TonesFrontend
 
 from voxyard.service.config import ServiceSection
-from voxyard.service.lifespan import assembled
+from voxyard.service.lifespan import running_app
 from voxyard.service.server import listen, serve
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.config import SpeechSection
@@ -34,7 +34,7 @@ def main(folder: Path) -> int:
     with (
         listen(section) as listener,
         open_pool(frontend.engine, speech, "cpu", workload="bark", registry=registry, warm=2) as pool,
-        assembled(section, Pauses(), frontend, pool, registry, tuple) as app,
+        running_app(section, Pauses(), frontend, pool, registry, tuple) as app,
     ):
         return serve(
             app,

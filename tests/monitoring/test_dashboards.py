@@ -25,7 +25,7 @@ from boards.every import every_dashboard
 from boards.layout import TITLES
 from boards.lint import UNUSED
 from boards.promql import Selector, expanded, selectors, variables
-from voxyard.service.http.metrics import Disk, ServiceMetrics
+from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.telemetry.configuration import (
     HASH_VARIABLE,
@@ -174,7 +174,7 @@ def _exported(tmp_path: Path) -> dict[str, str]:
     plan.write_text("workloads: []\n")
     pool, service = CollectorRegistry(), CollectorRegistry()
     PoolMetrics(pool)
-    ServiceMetrics(service, documents=dict, disk=lambda: Disk(0, 0))
+    ServiceMetrics(service, documents=dict, disk=lambda: DiskUsage(0, 0))
     export_configuration(service, "bark", {HASH_VARIABLE: "0123456789ab"})
     collected: list[Metric] = [
         *GpuCollector(_NoDriver()).collect(),  # type: ignore[arg-type]

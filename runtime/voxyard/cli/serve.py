@@ -53,8 +53,8 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
     from prometheus_client import ProcessCollector
 
     from voxyard.host.nvml import every_gpu
-    from voxyard.service.http.logging import write_json_logs
-    from voxyard.service.lifespan import assembled
+    from voxyard.service.http.logging import configure_json_logging
+    from voxyard.service.lifespan import running_app
     from voxyard.service.server import listen
     from voxyard.service.server import serve as run
     from voxyard.speech.frontend import open_frontend
@@ -66,7 +66,7 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
         frontend = open_frontend(FRONTEND, settings.bark.model_dump(mode="json"))
         for note in frontend.notes:
             print(f"voxyard serve: {note}", file=sys.stderr)
-        write_json_logs(verbose=verbose)
+        configure_json_logging(verbose=verbose)
         registry = Registry()
         ProcessCollector(registry=registry)
         everybody = settings.speech.max_parallel_tts_workers
@@ -79,9 +79,16 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
                 registry=registry,
                 warm=everybody,
             ) as pool,
-            assembled(section, pauses, frontend, pool, registry, every_gpu) as app,
+            running_app(section, pauses, frontend, pool, registry, every_gpu) as app,
         ):
-            return run(app, section, lambda: None, listener=listener, announce=_announce, work=app.state.work)
+            return run(
+                app,
+                section,
+                lambda: None,
+                listener=listener,
+                announce=_announce,
+                graceful_shutdown=app.state.graceful_shutdown,
+            )
 
 
 def _announce(address: str) -> None:

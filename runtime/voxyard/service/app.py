@@ -12,34 +12,37 @@ from starlette.staticfiles import StaticFiles
 
 from voxyard import __version__
 from voxyard.service.documents.webhooks import read_rules
-from voxyard.service.http.admission import Door
-from voxyard.service.http.components import Frame
+from voxyard.service.http.admission import AdmissionMiddleware
+from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
-from voxyard.service.http.observability import FrameMiddleware
+from voxyard.service.http.observability import ObservabilityMiddleware
 from voxyard.service.routes import api_reference, catalog, documents, speech
 from voxyard.service.routes.dependencies import authenticated
 from voxyard.service.routes.openapi import describe, errors
 from voxyard.service.routes.operations import operations_router
 from voxyard.service.routes.session import session_router
-from voxyard.service.state import Services
-from voxyard.service.streaming.speech_request import Turnstile
+from voxyard.service.state import AppState
+from voxyard.service.streaming.speech_request import ConcurrencyLimiter
 from voxyard.service.voice_names import open_voices
 
 PAGE = Path(__file__).parent / "page"
 _TAGS = [
-    {"name": "speech", "description": "A text at once, as OpenAI's clients ask for it."},
-    {"name": "documents", "description": "Long texts and files, which survive a stop of the service."},
+    {"name": "speech", "description": "Synthesis of one text, compatible with OpenAI's clients."},
+    {
+        "name": "documents",
+        "description": "Long texts and files, synthesized in the background and kept across restarts.",
+    },
     {"name": "catalogue", "description": "Models, voices, workers."},
 ]
 _CORS_REQUEST_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range", "X-Request-Id")
 _CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-Id")
 
 
-def create_app(services: Services) -> FastAPI:
-    """The endpoints over these services; `frame.install` adds what surrounds them.
+def create_app(state: AppState) -> FastAPI:
+    """The endpoints; `install` adds the middleware, the error handlers and the session and operations routes.
 
     Raises:
-        ServiceError: the operator's table of voices is wrong, or the secret of the webhooks cannot be read.
+        ServiceError: the file of voice names is wrong, or the webhook secret cannot be read.
     """
     app = FastAPI(
         title="voxyard",
@@ -50,11 +53,11 @@ def create_app(services: Services) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.services = services
-    app.state.voices = open_voices(services.frontend, services.section.voices)
-    app.state.webhook_rules = read_rules(services.section)
-    app.state.turnstile = Turnstile(services.section.max_requests)
-    app.openapi = partial(describe, app, services.section)  # type: ignore[method-assign]
+    app.state.app_state = state
+    app.state.voices = open_voices(state.frontend, state.section.voices)
+    app.state.webhook_rules = read_rules(state.section)
+    app.state.limiter = ConcurrencyLimiter(state.section.max_requests)
+    app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
     for router in (speech.router, documents.router, catalog.router):
         app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
     app.add_api_route("/docs", _reference, include_in_schema=False, response_class=HTMLResponse)
@@ -65,17 +68,17 @@ def create_app(services: Services) -> FastAPI:
     return app
 
 
-def install(app: FastAPI, frame: Frame) -> None:
-    """Puts the frame around an application: its routes, its error handlers, its middleware.
+def install(app: FastAPI, components: MiddlewareComponents) -> None:
+    """Adds the middleware, the error handlers and the session and operations routes to an application.
 
-    To be called once, when no other middleware is to come outside it.
+    To be called once, after any other middleware: the observability middleware must be the outermost.
     """
-    app.router.redirect_slashes = False  # a redirect would name a host that the client chose
+    app.router.redirect_slashes = False  # a redirect would contain the Host header that the client sent
     install_envelope(app)
-    app.include_router(session_router(frame.sessions))
-    app.include_router(operations_router(frame))
-    app.add_middleware(Door, frame=frame)
-    if origins := frame.section.origins():
+    app.include_router(session_router(components.sessions))
+    app.include_router(operations_router(components))
+    app.add_middleware(AdmissionMiddleware, components=components)
+    if origins := components.section.origins():
         app.add_middleware(
             CORSMiddleware,
             allow_origins=origins,
@@ -83,7 +86,7 @@ def install(app: FastAPI, frame: Frame) -> None:
             allow_headers=_CORS_REQUEST_HEADERS,
             expose_headers=_CORS_ANSWER_HEADERS,
         )
-    app.add_middleware(FrameMiddleware, metrics=frame.metrics)
+    app.add_middleware(ObservabilityMiddleware, metrics=components.metrics)
 
 
 def _reference(request: Request) -> HTMLResponse:

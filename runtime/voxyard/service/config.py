@@ -1,4 +1,4 @@
-"""The service's settings: each is written here once; flags, variables, YAML keys and documentation follow."""
+"""Service settings; flags, environment variables, YAML keys and the reference are generated from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_VOICES = {
     "shimmer": "v2/en_speaker_9",
     "verse": "v2/en_speaker_7",
 }
-"""OpenAI's names of voices → ours; only `v2/en_speaker_9` is a woman's voice among Bark's English presets."""
+"""OpenAI's voice names → Bark's; only `v2/en_speaker_9` is a woman's voice among Bark's English presets."""
 
 
 class ServiceSection(Section):
@@ -29,47 +29,49 @@ class ServiceSection(Section):
 
     group = "SERVICE"
 
-    host: str = setting("127.0.0.1", "Address to listen on; any but loopback needs API keys.")
-    port: int = setting(8080, "Port to listen on; 0 takes a free one and says which.", ge=0, le=65535)
-    data_dir: Path = setting(Path("voxyard-data"), "Directory of the documents and their audio.")
+    host: str = setting("127.0.0.1", "Address to listen on; any other than loopback requires API keys.")
+    port: int = setting(8080, "Port to listen on; 0 takes a free port and prints it.", ge=0, le=65535)
+    data_dir: Path = setting(Path("voxyard-data"), "Directory of the database and the audio files.")
     keys: Path | None = setting(
-        None, "File of the API keys, hashed; `voxyard keys new NAME` writes a line.", default_text="none are asked for"
+        None, "File of the hashed API keys; `voxyard keys new NAME` adds one.", default_text="no API keys required"
     )
     voices: Path | None = setting(
-        None, "YAML file with further names for voices.", flag="--voice-names", default_text="OpenAI's names"
+        None, "YAML file of further voice names.", flag="--voice-names", default_text="OpenAI's names"
     )
-    allowed_origins: str = setting("", "Origins of web pages that may call it, with commas between.")
-    max_upload_mib: int = setting(50, "Largest document.", flag="--max-upload", unit="MiB", ge=1, le=1024)
-    max_characters: int = setting(2_000_000, "Longest text of a document.", unit="characters", ge=1)
-    max_input: int = setting(4096, "Longest text of a speech request.", unit="characters", ge=1)
-    max_documents: int = setting(1000, "Documents that wait or are spoken; further ones are refused for now.", ge=1)
-    max_chunks: int = setting(100_000, "Chunks of these documents together.", ge=1)
-    max_requests: int = setting(64, "Speech requests that wait or are spoken at a time.", ge=1)
-    active_documents: int = setting(8, "Documents that are in the workers' queue at a time.", ge=1)
-    rate_limit: int = setting(600, "Requests that a key may make in a minute; 0 sets no limit.", ge=0)
-    retention_hours: float = setting(168.0, "Finished documents are deleted after so long.", unit="h", gt=0)
-    disk_quota_mib: int = setting(20_480, "Disk space for audio.", flag="--disk-quota", unit="MiB", ge=1)
+    allowed_origins: str = setting("", "Comma-separated origins that may call the API (CORS).")
+    max_upload_mib: int = setting(
+        50, "Maximum size of an uploaded document.", flag="--max-upload", unit="MiB", ge=1, le=1024
+    )
+    max_characters: int = setting(2_000_000, "Maximum length of a document's text.", unit="characters", ge=1)
+    max_input: int = setting(4096, "Maximum length of a speech request's text.", unit="characters", ge=1)
+    max_documents: int = setting(1000, "Maximum number of pending documents; further ones get 429.", ge=1)
+    max_chunks: int = setting(100_000, "Maximum number of chunks of pending documents.", ge=1)
+    max_requests: int = setting(64, "Maximum number of concurrent speech requests; further ones get 429.", ge=1)
+    active_documents: int = setting(8, "Maximum number of documents in the worker pool at a time.", ge=1)
+    rate_limit: int = setting(600, "Requests per minute and API key; 0 disables the limit.", ge=0)
+    retention_hours: float = setting(168.0, "Time after which finished documents are deleted.", unit="h", gt=0)
+    disk_quota_mib: int = setting(20_480, "Maximum disk space for audio.", flag="--disk-quota", unit="MiB", ge=1)
     disk_reserve_mib: int = setting(
-        512, "Space on the disk that is left alone: with less, new documents are refused.", flag="--disk-reserve",
+        512, "Free disk space to keep; with less, new documents get 507.", flag="--disk-reserve",
         unit="MiB", ge=0,
     )  # fmt: skip
-    webhook_hosts: str = setting("", "Hosts that completion webhooks may go to, with commas between.")
+    webhook_hosts: str = setting("", "Comma-separated hosts that webhooks may be sent to.")
     webhook_secret: Path | None = setting(
-        None, "File with the secret that signs webhooks.", default_text="webhooks are refused"
+        None, "File with the secret that signs webhooks.", default_text="webhooks are disabled"
     )
-    stop_seconds: float = setting(10.0, "Time for open requests when the service ends.", unit="s", ge=0)
+    stop_seconds: float = setting(10.0, "Time limit for open requests at shutdown.", unit="s", ge=0)
     drain_seconds: float = setting(
-        60.0, "Time, from the same moment, for the chunks of documents that the workers have in hand.", unit="s", ge=0
+        60.0, "Time limit for document chunks in progress at shutdown, from the same moment.", unit="s", ge=0
     )
 
     def origins(self) -> tuple[str, ...]:
-        """The origins of `allowed_origins`."""
-        return _listed(self.allowed_origins)
+        """Origins of `allowed_origins`."""
+        return _split(self.allowed_origins)
 
     def hooks(self) -> tuple[str, ...]:
-        """The hosts of `webhook_hosts`, lower case."""
-        return tuple(host.lower() for host in _listed(self.webhook_hosts))
+        """Hosts of `webhook_hosts`, in lower case."""
+        return tuple(host.lower() for host in _split(self.webhook_hosts))
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())

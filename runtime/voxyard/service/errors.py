@@ -1,4 +1,4 @@
-"""Service errors that a client or an operator can cause: one family, each with its HTTP status and its name."""
+"""Service errors, each with its HTTP status, error code and exit code."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from __future__ import annotations
 class ServiceError(Exception):
     """A message for the user: what was found, what was expected, what to do.
 
-    `status` is the HTTP status, `code` the name that a program reads, `kind` OpenAI's type of error, `retry_after`
-    the seconds after which it is worth trying again, `parameter` the field of the request that is meant. `exit_code`
-    is the command's, where the error ends `voxyard serve`.
+    `status` is the HTTP status, `code` the machine-readable code, `kind` OpenAI's error type, `retry_after` the seconds
+    until a retry makes sense, `parameter` the field of the request at fault. `exit_code` is the command's where the
+    error ends `voxyard serve`.
     """
 
     exit_code: int = 2
@@ -22,37 +22,37 @@ class ServiceError(Exception):
 
 
 class UnreadableDocumentError(ServiceError):
-    """A file without readable text: broken, encrypted, without text, or of another kind than its name says."""
+    """A file without readable text: broken, encrypted, empty, or of another type than its name says."""
 
     code = "unreadable_document"
 
 
 class UnsupportedDocumentError(ServiceError):
-    """A kind of file that the service does not read."""
+    """An unsupported file type."""
 
     status, code = 415, "unsupported_document"
 
 
 class TooLargeError(ServiceError):
-    """More bytes or characters than the service takes."""
+    """More bytes or characters than the limit."""
 
     status, code = 413, "too_large"
 
 
 class UnauthorizedError(ServiceError):
-    """No key, or one that is not known."""
+    """No API key, or an unknown one."""
 
     status, code, kind = 401, "invalid_api_key", "authentication_error"
 
 
 class ForbiddenError(ServiceError):
-    """A known client has no permission for the request."""
+    """The client has no permission for the request."""
 
     status, code, kind = 403, "forbidden", "permission_error"
 
 
 class NotFoundError(ServiceError):
-    """There is no such document, voice or model."""
+    """No such document, voice or model."""
 
     status, code = 404, "not_found"
 
@@ -70,13 +70,13 @@ class BusyError(ServiceError):
 
 
 class UnavailableError(ServiceError):
-    """No worker can speak now, or the service is going down."""
+    """No worker is available, or the service is shutting down."""
 
     status, code, kind = 503, "unavailable", "server_error"
 
 
 class NoRoomError(ServiceError):
-    """The disk, or the service's share of it, is full."""
+    """The disk, or the service's quota of it, is full."""
 
     status, code, kind = 507, "insufficient_storage", "server_error"
 

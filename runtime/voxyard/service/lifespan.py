@@ -1,4 +1,4 @@
-"""A running service, put together from its settings: what is opened first is closed last."""
+"""Application lifespan: opens the store, audio store, queue and webhook sender, and closes them in reverse order."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from voxyard.host import Gpu
 from voxyard.service.app import create_app, install
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_store import Shelf
-from voxyard.service.documents.change_notifier import Changes
-from voxyard.service.documents.queue import Desk
+from voxyard.service.documents.audio_store import AudioStore
+from voxyard.service.documents.change_notifier import ChangeNotifier
+from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.webhooks import Webhooks, read_rules
-from voxyard.service.http.components import open_frame
-from voxyard.service.http.metrics import Disk
-from voxyard.service.shutdown import Work
-from voxyard.service.state import Services
+from voxyard.service.documents.webhooks import WebhookSender, read_rules
+from voxyard.service.http.components import open_components
+from voxyard.service.http.metrics import DiskUsage
+from voxyard.service.shutdown import GracefulShutdown
+from voxyard.service.state import AppState
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.pool import Pool
@@ -29,7 +29,7 @@ _MIB = 2**20
 
 
 @contextmanager
-def assembled(
+def running_app(
     section: ServiceSection,
     pauses: Pauses,
     frontend: Frontend,
@@ -37,12 +37,12 @@ def assembled(
     registry: CollectorRegistry,
     gpus: Callable[[], Sequence[Gpu]],
 ) -> Iterator[Starlette]:
-    """The application over its data directory and a pool; closing stops the documents' work gracefully.
+    """The application over its data directory and a worker pool, until the block ends.
 
-    `app.state.work` is the Work that `server.serve` ends.
+    `app.state.graceful_shutdown` is what `server.serve` drains.
 
     Raises:
-        ServiceError: a setting or a file that it names is wrong, or another service has the data directory.
+        ServiceError: a setting or a file that it names is wrong, or another service uses the data directory.
     """
     with ExitStack() as stack:
         keys = None if section.keys is None else Keys(section.keys)
@@ -50,55 +50,58 @@ def assembled(
         section.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         store = Store(section.data_dir / "documents.sqlite")
         stack.callback(store.close)
-        shelf = Shelf(
+        audio_store = AudioStore(
             section.data_dir / "audio",
             quota=section.disk_quota_mib * _MIB,
             reserve=section.disk_reserve_mib * _MIB,
         )
-        webhooks = Webhooks(rules, store)
-        changes = Changes()
+        webhooks = WebhookSender(rules, store)
+        notifier = ChangeNotifier()
 
-        def changed(document: str) -> None:
-            changes.bump(document)
+        def on_change(document: str) -> None:
+            notifier.bump(document)
             webhooks.wake()
 
-        desk = Desk(store, shelf, pool, section, pauses, changed, changes.forget)
-        services = Services(
-            section, frontend, pool, store, shelf, desk, changes, keys, registry, gpus=gpus, pauses=pauses
+        queue = DocumentQueue(store, audio_store, pool, section, pauses, on_change, notifier.forget)
+        state = AppState(
+            section, frontend, pool, store, audio_store, queue, notifier, keys, registry, gpus=gpus, pauses=pauses
         )
-        app = create_app(services)
-        app.state.work = work = Work(desk, app.state.turnstile, pool)
-        frame = open_frame(
+        app = create_app(state)
+        app.state.graceful_shutdown = graceful_shutdown = GracefulShutdown(queue, app.state.limiter, pool)
+        components = open_components(
             section,
             registry,
             keys=keys,
-            ready=lambda: readiness(pool, desk, work),
+            ready=lambda: readiness(pool, queue, graceful_shutdown),
             documents=lambda: {str(state): count for state, count in store.counts().items()},
-            disk=lambda: Disk(shelf.used_bytes(), section.disk_quota_mib * _MIB),
+            disk=lambda: DiskUsage(audio_store.used_bytes(), section.disk_quota_mib * _MIB),
         )
-        install(app, frame)
-        stack.callback(lambda: pool.close(0.0) if work.cut else None)
-        stack.callback(desk.close)
-        desk.start()
+        install(app, components)
+        stack.callback(lambda: pool.close(0.0) if graceful_shutdown.forced else None)
+        stack.callback(queue.close)
+        queue.start()
         stack.callback(webhooks.close)
         webhooks.start()
         yield app
 
 
-def readiness(pool: Pool, desk: Desk, work: Work) -> tuple[bool, str]:
-    """True where a worker has its model loaded and documents are spoken, and a sentence that says so."""
-    if work.draining:
-        return False, f"the service is going down, and waits for {work.awaited() or 'open requests'}"
+def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutdown) -> tuple[bool, str]:
+    """True where a worker has its model loaded and documents are dispatched, and the reason as a sentence."""
+    if graceful_shutdown.draining:
+        return (
+            False,
+            f"the service is shutting down and waits for {graceful_shutdown.describe_pending() or 'open requests'}",
+        )
     if pool.ended is not None:
-        return False, f"the workers have ended: {pool.ended}"
-    if desk.problem is not None:
-        return False, f"no document can be spoken: {desk.problem}"
+        return False, f"the worker pool has stopped: {pool.ended}"
+    if queue.problem is not None:
+        return False, f"no documents are dispatched: {queue.problem}"
     workers = pool.workers()
     loaded = sum(worker.state in ("ready", "busy") for worker in workers)
     waiting = "; ".join(worker.reason for worker in workers if worker.state == "waiting")
     if loaded:
-        said = f"{loaded} of {len(workers)} workers have their model loaded"
-        return True, f"{said}; waiting: {waiting}" if waiting else said
+        summary = f"{loaded} of {len(workers)} workers have their model loaded"
+        return True, f"{summary}; waiting: {waiting}" if waiting else summary
     reasons = "; ".join(
         worker.reason if worker.state == "waiting" else f"{worker.device}: {worker.reason or worker.state}"
         for worker in workers

@@ -1,4 +1,4 @@
-"""The server: uvicorn on a socket of ours, from the first request to a clean stop."""
+"""HTTP server: uvicorn on a socket opened beforehand, with graceful shutdown."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
 from voxyard.service.http.admission import is_loopback
 from voxyard.service.http.connection_limit import ConnectionLimit
-from voxyard.service.http.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, Protocol
+from voxyard.service.http.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, HttpProtocol
 
 if TYPE_CHECKING:
-    from voxyard.service.shutdown import Work
+    from voxyard.service.shutdown import GracefulShutdown
 
 log = logging.getLogger("voxyard.service")
 
-_BACKLOG = 512  # connections that wait to be taken
+_BACKLOG = 512  # connections waiting to be accepted
 _OPEN_FILES = 16_384
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_LOOK_SECONDS = 0.1  # between two looks whether it can end
-_TELL_SECONDS = 5.0  # between two lines that say what is waited for
-_CLOSING_SECONDS = 1  # for connections on which nothing is asked
+_POLL_SECONDS = 0.1  # between two checks during shutdown
+_PROGRESS_LOG_SECONDS = 5.0  # between two log lines during shutdown
+_IDLE_CLOSE_SECONDS = 1  # for idle connections
 
 
 def serve(
@@ -46,26 +46,27 @@ def serve(
     *,
     listener: socket.socket | None = None,
     announce: Callable[[str], None] = lambda _address: None,
-    work: Work | None = None,
+    graceful_shutdown: GracefulShutdown | None = None,
     stop: threading.Event | None = None,
 ) -> int:
-    """Answers requests until SIGTERM or SIGINT comes, or `stop` is set; the command's exit code.
+    """Answers requests until SIGTERM, SIGINT or `stop`; returns the command's exit code.
 
-    `announce` gets the address, as `http://127.0.0.1:8080`, once it answers there. At the end: `work` begins nothing
-    more; for `section.drain_seconds` it may finish what is in hand, and for `section.stop_seconds`, counted from the
-    same moment, open requests may be answered, which are cut after that; until then `/readyz` and `/metrics` answer.
-    Then no new connections, and in every case `on_stop`. A second signal does not wait. `listener` is what `listen`
-    returned; without it the address is taken now. Outside the main thread no signals are listened to.
+    `announce` gets the address, such as `http://127.0.0.1:8080`, once the server answers there. On shutdown,
+    `graceful_shutdown` starts no new work. Chunks in progress may finish for `section.drain_seconds`, open requests
+    for `section.stop_seconds` from the same moment, after which they are cut; `/readyz` and `/metrics` answer until
+    then. Then the listener closes, and `on_stop` runs in every case. A second signal ends the server at once.
+    `listener` is a socket from `listen`; without it the address is bound now. Outside the main thread no signal
+    handlers are installed.
 
     Raises:
         ServiceError: as `listen` does.
     """
     try:
-        with listener or listen(section) as taken:
+        with listener or listen(section) as bound:
             _allow_open_files()
-            server = _Server(_config(app), section, taken, announce, work, stop or threading.Event())
+            server = _Server(_config(app), section, bound, announce, graceful_shutdown, stop or threading.Event())
             try:
-                server.run(sockets=[taken])
+                server.run(sockets=[bound])
             except SystemExit:  # the application's own start failed; uvicorn has logged why
                 return 1
             return 0 if server.started else 1
@@ -74,52 +75,53 @@ def serve(
 
 
 def listen(section: ServiceSection) -> socket.socket:
-    """Listening socket on the configured address, before anything expensive is loaded; requests wait until then.
+    """Listening socket on the configured address, opened before anything expensive is loaded; requests wait for it.
 
     Raises:
-        ServiceError: the address is not there or taken, or others could reach it and no API keys are asked for.
+        ServiceError: the address does not exist or is in use, or it is reachable from other hosts without API keys.
     """
     host, port = section.host, section.port
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ServiceError(
-            f"{host} is no address to listen on ({error.strerror}): expected one of this machine's, as 127.0.0.1"
+            f"cannot resolve the listen address {host} ({error.strerror}): expected an address of this machine, "
+            "such as 127.0.0.1"
         ) from error
     family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
     if section.keys is None and not is_loopback(str(address[0])):
         raise ServiceError(
-            f"on {host} others could reach this service, and it asks for no API key: make one with "
+            f"{host} is reachable from other hosts, and no API keys are configured: create one with "
             "`voxyard keys new NAME --file keys.yaml` and start with `--keys keys.yaml`, or use `--host 127.0.0.1`"
         )
-    # The protocol by name: asyncio turns Nagle's delay off for connections that say they are TCP, and for no others.
-    taken = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # IPPROTO_TCP given explicitly: asyncio sets TCP_NODELAY only on sockets that report it.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address[0] != "::"))
-        taken.bind(address)
-        taken.listen(_BACKLOG)  # only now does a port that somebody else listens on show itself for certain
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address[0] != "::"))
+        bound.bind(address)
+        bound.listen(_BACKLOG)  # a port in use is reported here at the latest
     except OSError as error:
-        taken.close()
-        raise ServiceError(_why_not(host, port, error)) from error
-    return taken
+        bound.close()
+        raise ServiceError(_bind_error(host, port, error)) from error
+    return bound
 
 
-def _why_not(host: str, port: int, error: OSError) -> str:
+def _bind_error(host: str, port: int, error: OSError) -> str:
     reasons = {
-        errno.EADDRINUSE: "something listens there already: end it, or choose another `--port` (0 takes a free one)",
-        errno.EADDRNOTAVAIL: "it is no address of this machine: choose another `--host`",
-        errno.EACCES: "this user may not take a port below 1024: choose another `--port`",
+        errno.EADDRINUSE: "the port is in use: stop the other process, or choose another `--port` (0 takes a free one)",
+        errno.EADDRNOTAVAIL: "not an address of this machine: choose another `--host`",
+        errno.EACCES: "this user may not bind a port below 1024: choose another `--port`",
     }
     return f"cannot listen on {host}:{port}: {reasons.get(error.errno or 0, error.strerror or str(error))}"
 
 
 def _config(app: ASGIApp) -> uvicorn.Config:
-    """Bodies have their limits in body.py, connections in protocol.py."""
+    """uvicorn's configuration; http/body_limit.py limits bodies, http/protocol.py connections."""
     return uvicorn.Config(
         app,
-        http=cast("type[asyncio.Protocol]", functools.partial(Protocol, ConnectionLimit(_open_files()))),
+        http=cast("type[asyncio.Protocol]", functools.partial(HttpProtocol, ConnectionLimit(_open_files()))),
         ws="none",
         loop="asyncio",
         log_config=None,
@@ -132,24 +134,24 @@ def _config(app: ASGIApp) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, with our signals and our words."""
+    """uvicorn's server with our signal handling, shutdown and log lines."""
 
     def __init__(
         self,
         config: uvicorn.Config,
         section: ServiceSection,
-        taken: socket.socket,
+        bound: socket.socket,
         announce: Callable[[str], None],
-        work: Work | None,
+        graceful_shutdown: GracefulShutdown | None,
         stop: threading.Event,
     ) -> None:
         super().__init__(config)
-        self._section, self._taken, self._announce, self._stop = section, taken, announce, stop
-        self._work = work
+        self._section, self._bound, self._announce, self._stop = section, bound, announce, stop
+        self._graceful_shutdown = graceful_shutdown
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals shut the server down gracefully, and are not raised again once it has ended."""
+        """Handles the signals while the server runs; uvicorn would raise them again afterwards."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -161,87 +163,87 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal shuts down gracefully, the second at once; uvicorn takes only SIGINT for that."""
+        """The first signal shuts down gracefully, the second at once (in uvicorn only SIGINT does)."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Says where it answers."""
+        """Starts the server and announces its address."""
         await super().startup(sockets)
         if self.started:
-            self._announce(_address(self._taken))
+            self._announce(_address(self._bound))
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
+        """Checks `stop`, ten times a second."""
         if self._stop.is_set():
             self.should_exit = True
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Waits for open work, and then accepts no new connections."""
+        """Waits for work in progress, then closes the listener and the connections."""
         began = time.monotonic()
         await self._finish(began)
         left = began + self._section.stop_seconds - time.monotonic()
-        closing = 0 if self.server_state.tasks else _CLOSING_SECONDS
+        closing = 0 if self.server_state.tasks else _IDLE_CLOSE_SECONDS
         self.config.timeout_graceful_shutdown = max(closing, math.ceil(left))
         await super().shutdown(sockets)
-        if self.force_exit:  # uvicorn leaves the application in the dark then
+        if self.force_exit:  # uvicorn skips the application's shutdown event then
             await self.lifespan.shutdown()
-            log.warning("a second signal: what was in hand is not waited for")
-            if self._work is not None:
-                self._work.cut = True
+            log.warning("second signal: stopping without waiting for work in progress")
+            if self._graceful_shutdown is not None:
+                self._graceful_shutdown.forced = True
         log.info("stopped")
 
     async def _finish(self, began: float) -> None:
-        """Answers go on until the work is drained and no request is open, each for as long as it may take."""
-        section, work = self._section, self._work
+        """Serves until the work is drained and no request is open, or until their time limits."""
+        section, graceful_shutdown = self._section, self._graceful_shutdown
         log.info(
-            "stopping: chunks in work have %.0f s, open requests %.0f s; a second signal ends at once",
+            "stopping: %.0f s for chunks in progress, %.0f s for open requests; a second signal stops at once",
             section.drain_seconds,
             section.stop_seconds,
         )
-        if work is not None:
-            work.drain()
-        tick, seconds, told = 0, 0.0, -math.inf
-        while not self.force_exit and (awaited := self._awaited(seconds)):
-            if seconds - told >= _TELL_SECONDS and (said := ", ".join(filter(None, awaited))):
-                told = seconds
-                log.info("stopping: after %.0f s waiting for %s", seconds, said)
-            await asyncio.sleep(_LOOK_SECONDS)
+        if graceful_shutdown is not None:
+            graceful_shutdown.drain()
+        tick, seconds, logged_at = 0, 0.0, -math.inf
+        while not self.force_exit and (pending := self._pending(seconds)):
+            if seconds - logged_at >= _PROGRESS_LOG_SECONDS and any(pending):
+                logged_at = seconds
+                log.info("stopping: after %.0f s waiting for %s", seconds, ", ".join(filter(None, pending)))
+            await asyncio.sleep(_POLL_SECONDS)
             tick += 1
             await self.on_tick(tick)
             seconds = time.monotonic() - began
-        if work is None or self.force_exit:
+        if graceful_shutdown is None or self.force_exit:
             return
-        if work.drained:
-            log.info("stopping: the workers have handed in what they had, after %.1f s", seconds)
+        if graceful_shutdown.drained:
+            log.info("stopping: all chunks in progress finished after %.1f s", seconds)
         else:
-            said = work.awaited() or "what the workers have"
-            log.warning("stopping: time is over for %s; it is spoken again at the next start", said)
+            unfinished = graceful_shutdown.describe_pending() or "the chunks in progress"
+            log.warning("stopping: the time limit is over for %s; the next start synthesizes them again", unfinished)
 
-    def _awaited(self, seconds: float) -> list[str]:
-        """Work that is still waited for so long after the beginning, in words, which may be missing still."""
-        found, requests = [], len(self.server_state.tasks)
-        if self._work is not None and not self._work.drained and seconds < self._section.drain_seconds:
-            found.append(self._work.awaited())
+    def _pending(self, seconds: float) -> list[str]:
+        """Descriptions of the work that shutdown waits for after `seconds`; one that is not known yet is empty."""
+        found, requests, work = [], len(self.server_state.tasks), self._graceful_shutdown
+        if work is not None and not work.drained and seconds < self._section.drain_seconds:
+            found.append(work.describe_pending())
         if requests and seconds < self._section.stop_seconds:
             found.append(f"{requests} open {'request' if requests == 1 else 'requests'}")
         return found
 
 
-def _address(taken: socket.socket) -> str:
-    host, port = taken.getsockname()[:2]
+def _address(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _open_files() -> int:
-    """Limit of open files of this process."""
+    """Limit of open files (RLIMIT_NOFILE) of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _OPEN_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def _allow_open_files() -> None:
-    """A connection is an open file, and systems allow a thousand unless asked."""
+    """Raises the soft limit of open files: each connection is one, and the usual limit is 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""Service container: all parts of a running service, put together once by `voxyard serve`."""
+"""Application state: the parts of a running service that its endpoints use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from voxyard.service.auth.api_keys import Keys
-    from voxyard.service.documents.audio_store import Shelf
-    from voxyard.service.documents.change_notifier import Changes
-    from voxyard.service.documents.queue import Desk
+    from voxyard.service.documents.audio_store import AudioStore
+    from voxyard.service.documents.change_notifier import ChangeNotifier
+    from voxyard.service.documents.queue import DocumentQueue
     from voxyard.service.documents.store import Store
     from voxyard.speech.pool.pool import Pool
 
@@ -27,16 +27,16 @@ def _no_gpus() -> Sequence[Gpu]:
 
 
 @dataclass(frozen=True, eq=False)
-class Services:
-    """Dependencies of the endpoints. `keys` is None where no API key is asked for."""
+class AppState:
+    """Dependencies of the endpoints. `keys` is None where no API key is required."""
 
     section: ServiceSection
     frontend: Frontend
     pool: Pool
     store: Store
-    shelf: Shelf
-    desk: Desk
-    changes: Changes
+    audio_store: AudioStore
+    queue: DocumentQueue
+    notifier: ChangeNotifier
     keys: Keys | None
     registry: CollectorRegistry
     gpus: Callable[[], Sequence[Gpu]] = _no_gpus

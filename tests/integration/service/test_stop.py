@@ -143,15 +143,15 @@ def test_the_chunk_in_work_is_finished_and_kept_and_not_spoken_again(start: Star
 
     service.terminate()
 
-    assert "chunk of worker" in service.client.get("/readyz").json()["error"]["message"]
+    assert "chunk on worker" in service.client.get("/readyz").json()["error"]["message"]
     assert "voxyard_bark_workers_busy 1.0" in service.client.get("/metrics").text
     assert service.document(document)["progress"]["done"] == 0
     for path, body in (("/v1/documents", {"text": TEXT}), ("/v1/audio/speech", {"input": "No.", "model": "tts-1"})):
         refused = service.client.post(path, json={"voice": "alloy", **body})
-        assert (refused.status_code, "going down" in refused.text) == (503, True), refused.text
+        assert (refused.status_code, "shutting down" in refused.text) == (503, True), refused.text
     lines = service.ended()
-    assert said(lines, "waiting for 1 chunk of worker")
-    assert said(lines, "have handed in what they had")
+    assert said(lines, "waiting for 1 chunk on worker")
+    assert said(lines, "all chunks in progress finished")
     assert not [line for line in lines if line["level"] in ("warning", "error") and "request" not in line["message"]]
     assert (service.kept(document), sum(service.spoken().values())) == (1, 1)
 
@@ -168,7 +168,7 @@ def test_a_chunk_that_takes_longer_than_it_may_is_ended_and_spoken_at_the_next_s
     service.terminate()
 
     lines = service.ended()
-    assert said(lines, "time is over for 1 chunk of worker")
+    assert said(lines, "the time limit is over for 1 chunk on worker")
     assert (service.kept(document), service.spoken()) == (0, {})
 
     again = start(chunk=0.05)
@@ -185,7 +185,7 @@ def test_a_second_signal_ends_the_service_at_once_and_loses_nothing(start: Start
     service.process.send_signal(signal.SIGTERM)
 
     lines = service.ended()
-    assert said(lines, "a second signal")
+    assert said(lines, "second signal: stopping")
     assert (service.kept(document), service.spoken()) == (0, {})
     assert_goes_on(start(chunk=0.05), document)
 
@@ -218,4 +218,4 @@ def test_a_service_without_work_ends_at_once(start: Start) -> None:
     service = start(chunk=LONG, drain=LONG, stop=LONG)
     until(lambda: service.client.get("/readyz").status_code == 200)
     service.process.send_signal(signal.SIGTERM)
-    assert said(service.ended(), "have handed in what they had")
+    assert said(service.ended(), "all chunks in progress finished")

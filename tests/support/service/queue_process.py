@@ -13,8 +13,8 @@ from pathlib import Path
 from documents import SAMPLES, new_document
 
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_store import Shelf
-from voxyard.service.documents.queue import Desk
+from voxyard.service.documents.audio_store import AudioStore
+from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.engine import EngineSpec
@@ -28,17 +28,17 @@ WORKERS, ROWS = 2, 4
 def main(data: Path, marks: Path, documents: int, chunks: int) -> None:
     """Serve until everything is completed."""
     store = Store(data / "store.sqlite")
-    shelf = Shelf(data / "audio", quota=2**30)
+    audio_store = AudioStore(data / "audio", quota=2**30)
     engine = EngineSpec("documents:marking", {"marks": str(marks), "rows": ROWS, "samples": SAMPLES, "seconds": 0.04})
     with Pool(engine, [Device(f"cpu {number}") for number in range(WORKERS)], limits=PoolLimits(backoff=0.01)) as pool:
-        desk = Desk(store, shelf, pool, ServiceSection(active_documents=3), Pauses())
-        desk.start()
+        queue = DocumentQueue(store, audio_store, pool, ServiceSection(active_documents=3), Pauses())
+        queue.start()
         for number in range(documents):
-            desk.accept(new_document(number, chunks, idempotency_key=f"key {number}", fingerprint="the same"))
+            queue.accept(new_document(number, chunks, idempotency_key=f"key {number}", fingerprint="the same"))
             print("accepted", number, flush=True)
         while store.counts()["completed"] < documents:
             time.sleep(0.01)
-        desk.close()
+        queue.close()
     store.close()
 
 

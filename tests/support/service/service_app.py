@@ -18,12 +18,12 @@ from prometheus_client import CollectorRegistry
 from voxyard.service.app import create_app, install
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_store import Shelf
-from voxyard.service.documents.change_notifier import Changes
-from voxyard.service.documents.queue import Desk
+from voxyard.service.documents.audio_store import AudioStore
+from voxyard.service.documents.change_notifier import ChangeNotifier
+from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
-from voxyard.service.http.components import open_frame
-from voxyard.service.state import Services
+from voxyard.service.http.components import open_components
+from voxyard.service.state import AppState
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool.limits import PoolLimits
@@ -55,13 +55,13 @@ def running(
     engine: dict[str, Any] | None = None,
     admit: Callable[[Device], Refusal | None] = lambda _: None,
     **settings: Any,
-) -> Iterator[Services]:
+) -> Iterator[AppState]:
     """Services over data in `folder`; `engine` are the settings of the tones, `settings` the service's."""
     section = ServiceSection(data_dir=folder, **settings)
     frontend = TonesFrontend({"marks": str(folder), **(engine or {})})
     folder.mkdir(exist_ok=True)
-    store, changes = Store(folder / "voxyard.db"), Changes()
-    shelf = Shelf(folder / "audio", quota=section.disk_quota_mib << 20)
+    store, notifier = Store(folder / "voxyard.db"), ChangeNotifier()
+    audio_store = AudioStore(folder / "audio", quota=section.disk_quota_mib << 20)
     watch = Watch() if watch is None else watch
     pool = Pool(
         frontend.engine,
@@ -71,13 +71,13 @@ def running(
         observer=watch,
         admit=admit,
     )
-    desk = Desk(store, shelf, pool, section, Pauses(), changes.bump, changes.forget)
-    desk.start()
+    queue = DocumentQueue(store, audio_store, pool, section, Pauses(), notifier.bump, notifier.forget)
+    queue.start()
     try:
         keys = None if section.keys is None else Keys(section.keys)
-        yield Services(section, frontend, pool, store, shelf, desk, changes, keys, CollectorRegistry())
+        yield AppState(section, frontend, pool, store, audio_store, queue, notifier, keys, CollectorRegistry())
     finally:
-        desk.close()
+        queue.close()
         pool.close(0.3)
         store.close()
 
@@ -87,7 +87,7 @@ class Served:
     """A service that listens at `url`."""
 
     url: str
-    services: Services
+    state: AppState
     watch: Watch
     app: FastAPI
 
@@ -96,8 +96,8 @@ class Served:
 def serving(folder: Path, **options: Any) -> Iterator[Served]:
     """The service on a socket of this machine, in a thread of its own."""
     watch = Watch()
-    with running(folder, watch=watch, **options) as services:
-        app = whole_app(services)
+    with running(folder, watch=watch, **options) as state:
+        app = whole_app(state)
         server = uvicorn.Server(
             uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=1)
         )
@@ -109,23 +109,23 @@ def serving(folder: Path, **options: Any) -> Iterator[Served]:
                 assert time.monotonic() < deadline, "the service does not start"
                 time.sleep(0.01)
             port = server.servers[0].sockets[0].getsockname()[1]
-            yield Served(f"http://127.0.0.1:{port}", services, watch, app)
+            yield Served(f"http://127.0.0.1:{port}", state, watch, app)
         finally:
             server.should_exit = True
             thread.join(30)
 
 
-def whole_app(services: Services) -> FastAPI:
+def whole_app(state: AppState) -> FastAPI:
     """The application with all that surrounds it."""
-    app = create_app(services)
+    app = create_app(state)
     install(
         app,
-        open_frame(
-            services.section,
-            services.registry,
-            keys=services.keys,
+        open_components(
+            state.section,
+            state.registry,
+            keys=state.keys,
             ready=lambda: (True, "a worker has its model loaded"),
-            documents=lambda: {str(state): count for state, count in services.store.counts().items()},
+            documents=lambda: {str(state): count for state, count in state.store.counts().items()},
         ),
     )
     return app

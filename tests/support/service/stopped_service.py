@@ -12,8 +12,8 @@ from pathlib import Path
 from frontends import TonesFrontend
 
 from voxyard.service.config import ServiceSection
-from voxyard.service.http.logging import write_json_logs
-from voxyard.service.lifespan import assembled
+from voxyard.service.http.logging import configure_json_logging
+from voxyard.service.lifespan import running_app
 from voxyard.service.server import listen, serve
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.config import SpeechSection
@@ -35,11 +35,11 @@ def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_sec
     section = ServiceSection(data_dir=data, port=0, drain_seconds=drain_seconds, stop_seconds=stop_seconds)
     frontend = MarkingFrontend({"marks": str(marks), "rows": 1, "samples": 24, "seconds": seconds})
     speech, registry = SpeechSection(max_parallel_tts_workers=1), Registry()
-    write_json_logs()
+    configure_json_logging()
     with (
         listen(section) as listener,
         open_pool(frontend.engine, speech, "cpu", workload="bark", registry=registry, warm=1) as pool,
-        assembled(section, Pauses(), frontend, pool, registry, tuple) as app,
+        running_app(section, Pauses(), frontend, pool, registry, tuple) as app,
     ):
         return serve(
             app,
@@ -47,7 +47,7 @@ def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_sec
             lambda: None,
             listener=listener,
             announce=lambda address: print(address, flush=True),
-            work=app.state.work,
+            graceful_shutdown=app.state.graceful_shutdown,
         )
 
 

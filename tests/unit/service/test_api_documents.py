@@ -223,7 +223,7 @@ def test_a_failed_document_says_why_and_can_be_tried_again(tmp_path: Path) -> No
         assert document["chunks"][0]["state"] == "failed"
         refused = ask(served, "GET", document["audio"]["url"])
         assert refused.status_code == 409
-        assert "could not be spoken" in refused.json()["error"]["message"]
+        assert "could not be synthesized" in refused.json()["error"]["message"]
         again = ask(served, "POST", f"/v1/documents/{document['id']}/retry")
         assert again.status_code == 202
         assert ended(served, document)["state"] == "completed"

@@ -22,7 +22,7 @@ from service_app import Served, eventually, serving
 
 from voxyard.service.auth.api_keys import add_key
 from voxyard.service.lifespan import readiness
-from voxyard.service.shutdown import Work
+from voxyard.service.shutdown import GracefulShutdown
 from voxyard.speech.audio.encoder import FORMATS, pcm16
 from voxyard.speech.audio.joining import Pauses, join
 from voxyard.speech.placement import Refusal
@@ -173,7 +173,7 @@ def test_too_many_at_a_time_is_a_rate_limit_error(tmp_path: Path) -> None:
             speak(served)
         assert int(caught.value.response.headers["retry-after"]) >= 1
         first.close()
-        eventually(lambda: not served.app.state.turnstile.taken, "the place of a client that left is free")
+        eventually(lambda: not served.app.state.limiter.active, "the place of a client that left is free")
 
 
 def test_the_first_chunk_is_heard_while_the_second_is_still_being_spoken(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_the_first_chunk_is_heard_while_the_second_is_still_being_spoken(tmp_pat
         with httpx.stream("POST", f"{served.url}/v1/audio/speech", json=asked, timeout=60) as answer:
             head = next(answer.iter_raw())
         assert head[:4] == b"RIFF"
-        eventually(lambda: not served.app.state.turnstile.taken, "the place of a client that left is free")
+        eventually(lambda: not served.app.state.limiter.active, "the place of a client that left is free")
 
 
 def test_a_client_that_leaves_cancels_its_job_and_no_other(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_client_that_leaves_cancels_its_job_and_no_other(tmp_path: Path) -> No
         connection.close()
         eventually(lambda: not served.watch.queue, "the queue is empty")
         assert served.watch.chunks < len(prepare(LONG, TonesFrontend(), voice=VOICE, seed=0).chunks)
-        assert not served.app.state.turnstile.taken
+        assert not served.app.state.limiter.active
         assert speak(served, response_format="pcm").content
 
 
@@ -208,9 +208,9 @@ def test_a_reader_that_reads_nothing_holds_no_worker(tmp_path: Path) -> None:
         eventually(lambda: served.watch.chunks == chunks, "all of the slow reader's chunks are spoken")
         eventually(lambda: served.watch.queue == 0, "nothing waits any more")
         assert speak(served, response_format="pcm").content
-        assert served.app.state.turnstile.taken == 1  # what it has not read is still there
+        assert served.app.state.limiter.active == 1  # what it has not read is still there
         connection.close()
-        eventually(lambda: not served.app.state.turnstile.taken, "what it has not read is given up")
+        eventually(lambda: not served.app.state.limiter.active, "what it has not read is given up")
 
 
 def test_a_reader_that_stalls_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ def test_a_reader_that_stalls_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mon
         connection.connect(address(served))
         connection.sendall(post({"model": "tts-1", "voice": "alloy", "input": LONG, "response_format": "pcm"}))
         eventually(lambda: served.watch.chunks, "it is being spoken")
-        eventually(lambda: not served.app.state.turnstile.taken, "the stream is cut", 20)
+        eventually(lambda: not served.app.state.limiter.active, "the stream is cut", 20)
         connection.close()
 
 
@@ -325,7 +325,7 @@ def test_while_no_gpu_is_free_requests_are_told_so_and_documents_wait(tmp_path: 
     )
     refusals: list[Refusal | None] = [full]
     with serving(tmp_path / "data", admit=lambda _: refusals[0]) as served:
-        pool, desk = served.services.pool, served.services.desk
+        pool, queue = served.state.pool, served.state.queue
         document = httpx.post(f"{served.url}/v1/documents", json={"text": TEXT}, timeout=60).json()
         eventually(lambda: pool.workers()[0].processes > 5, "more than five starts were refused")
 
@@ -335,12 +335,10 @@ def test_while_no_gpu_is_free_requests_are_told_so_and_documents_wait(tmp_path: 
         assert full.message in str(caught.value)
         (worker,) = httpx.get(f"{served.url}/v1/workers", timeout=60).json()["workers"]
         assert (worker["state"], worker["reason"]) == ("waiting", full.message)
-        work = Work(desk, served.app.state.turnstile, pool)
-        assert readiness(pool, desk, work) == (False, f"no worker has its model loaded ({full.message})")
+        graceful_shutdown = GracefulShutdown(queue, served.app.state.limiter, pool)
+        assert readiness(pool, queue, graceful_shutdown) == (False, f"no worker has its model loaded ({full.message})")
         state = httpx.get(f"{served.url}/v1/documents/{document['id']}", timeout=60).json()["state"]
         assert state in ("pending", "processing")
 
         refusals[0] = None
-        eventually(
-            lambda: served.services.store.document(document["id"]).state == "completed", "the document is spoken"
-        )
+        eventually(lambda: served.state.store.document(document["id"]).state == "completed", "the document is spoken")

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from voxyard.service.app import install
 from voxyard.service.auth.api_keys import Keys, add_key
 from voxyard.service.config import ServiceSection
-from voxyard.service.http.components import open_frame
+from voxyard.service.http.components import open_components
 from voxyard.service.http.connection_limit import FILES_SHARE, ConnectionLimit
 
 SLOW = b"POST /session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n{"
@@ -44,7 +44,9 @@ def service(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
     async def thing() -> dict[str, str]:
         return {"state": "there"}
 
-    install(app, open_frame(section, CollectorRegistry(), keys=Keys(folder / "keys.yaml"), ready=lambda: (True, "ok")))
+    install(
+        app, open_components(section, CollectorRegistry(), keys=Keys(folder / "keys.yaml"), ready=lambda: (True, "ok"))
+    )
     with live(app, section) as address:
         yield address, {"Authorization": f"Bearer {key}"}
 
@@ -108,7 +110,7 @@ def test_a_connection_is_not_counted_from_the_request_on_that_shows_a_key(
             assert crowded.status_code == 503
             assert crowded.headers["connection"] == "close"
             assert int(crowded.headers["retry-after"]) >= 1
-            assert "at most 1 of one address" in crowded.json()["error"]["message"]
+            assert "limit: 1 per address" in crowded.json()["error"]["message"]
             assert alice.get("/session", headers=key).status_code == 200
             assert alice.get("/session", headers={"Authorization": "Bearer vox_wrong"}).status_code == 503
             admitted.close()

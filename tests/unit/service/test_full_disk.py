@@ -12,8 +12,8 @@ import pytest
 from documents import ThreadPool, audio_of, new_document
 
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_store import Shelf
-from voxyard.service.documents.queue import Desk
+from voxyard.service.documents.audio_store import AudioStore
+from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import NewDocument
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import NoRoomError
@@ -35,7 +35,7 @@ class SmallDisk:
         """Leave so many bytes free, a multiple of a page."""
         self.make_room()
         with self._filler.open("wb") as file:
-            file.write(bytes(Shelf(self.folder / "audio", quota=1).free_bytes() - free))
+            file.write(bytes(AudioStore(self.folder / "audio", quota=1).free_bytes() - free))
 
     def make_room(self) -> None:
         self._filler.unlink(missing_ok=True)
@@ -60,10 +60,10 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 class Service:
     def __init__(self, store: Path, audio: Path) -> None:
         self.store = Store(store)
-        self.shelf = Shelf(audio, quota=10**9)
+        self.audio_store = AudioStore(audio, quota=10**9)
         self.pool = ThreadPool()
-        self.desk = Desk(self.store, self.shelf, self.pool, ServiceSection(), PAUSES, look_seconds=0.05)
-        self.desk.start()
+        self.queue = DocumentQueue(self.store, self.audio_store, self.pool, ServiceSection(), PAUSES, poll_seconds=0.05)
+        self.queue.start()
 
     def wait(self, new: NewDocument, good: Callable[[Any], object]) -> Any:
         deadline = time.monotonic() + 60
@@ -74,7 +74,7 @@ class Service:
 
     def stop(self) -> None:
         self.pool.going.set()
-        self.desk.close()
+        self.queue.close()
         self.pool.close()
         self.store.close()
 
@@ -98,16 +98,16 @@ def accept_many(store: Store) -> None:
 
 
 def assert_right(service: Service, new: NewDocument) -> None:
-    """Its sound is the one that a shelf with room makes."""
+    """Its audio equals that of an audio store with enough space."""
     chunks = service.store.chunks(new.id)
     assert [chunk.state for chunk in chunks] == ["spoken"] * len(new.chunks)
-    path = service.shelf.wav(new.id)
+    path = service.audio_store.wav(new.id)
     content = path.read_bytes()
-    other = Shelf(path.parent.parent.parent.parent / "roomy", quota=10**9)
+    other = AudioStore(path.parent.parent.parent.parent / "roomy", quota=10**9)
     for chunk in chunks:
         other.put(new.id, chunk.index, audio_of(new, chunk.index))
     assert other.assemble(new.id, chunks, PAUSES).read_bytes() == content
-    assert to_bytes(next(service.shelf.pieces(new.id, chunks, PAUSES)).audio) in content
+    assert to_bytes(next(service.audio_store.pieces(new.id, chunks, PAUSES)).audio) in content
 
 
 def test_sound_that_finds_no_room_parks_its_document_until_there_is(
@@ -118,7 +118,7 @@ def test_sound_that_finds_no_room_parks_its_document_until_there_is(
     service.pool.fails = lambda request: "no voice" if request.seed == 2 else None
     service.pool.going.clear()
     for each in (new, other):  # whose chunks fail, and so need no room
-        service.desk.accept(each)
+        service.queue.accept(each)
         service.wait(each, lambda document: document.state == "processing")
     disk.leave(120 * KIB)  # 60 chunks take a page each
     service.pool.going.set()
@@ -128,7 +128,7 @@ def test_sound_that_finds_no_room_parks_its_document_until_there_is(
     assert 0 < parked.chunks_done < 60
     service.wait(other, lambda document: document.state == "failed")
     for chunk in service.store.chunks(new.id):
-        assert chunk.samples is None or service.shelf.has(new.id, chunk.index, chunk.samples)
+        assert chunk.samples is None or service.audio_store.has(new.id, chunk.index, chunk.samples)
     assert not list((disk.folder / "audio").glob("*/*.part"))
     spoken_before = parked.chunks_done
 
@@ -145,7 +145,7 @@ def test_a_document_that_the_disk_cannot_take_is_not_begun(
 ) -> None:
     service = serving(tmp_path / "store.sqlite", disk.folder / "audio")
     new = new_document(1, chunks=60)
-    service.desk.close()
+    service.queue.close()
     service.store.accept(new)
     service.stop()
     disk.leave(40 * KIB)
@@ -153,10 +153,10 @@ def test_a_document_that_the_disk_cannot_take_is_not_begun(
     service = serving(tmp_path / "store.sqlite", disk.folder / "audio")
     parked = service.wait(new, lambda document: document.parked)
 
-    assert "the disk has no room for its sound" in parked.parked
+    assert "not enough disk space" in parked.parked
     assert service.pool.submitted == []
     with pytest.raises(NoRoomError) as refused:
-        service.desk.accept(new_document(2, chunks=60))
+        service.queue.accept(new_document(2, chunks=60))
     assert refused.value.status == 507
     disk.make_room()
     service.wait(new, lambda document: document.state == "completed")
@@ -168,16 +168,16 @@ def test_a_disk_without_room_for_the_whole_keeps_the_chunks(
 ) -> None:
     service = serving(tmp_path / "store.sqlite", disk.folder / "audio")
     new = new_document(1, chunks=30)
-    assemble = Shelf.assemble
+    assemble = AudioStore.assemble
 
-    def crowded(shelf: Shelf, *arguments: Any) -> Path:
+    def crowded(audio_store: AudioStore, *arguments: Any) -> Path:
         disk.leave(8 * KIB)
-        monkeypatch.setattr(Shelf, "assemble", assemble)
-        return assemble(shelf, *arguments)
+        monkeypatch.setattr(AudioStore, "assemble", assemble)
+        return assemble(audio_store, *arguments)
 
-    monkeypatch.setattr(Shelf, "assemble", crowded)
+    monkeypatch.setattr(AudioStore, "assemble", crowded)
 
-    service.desk.accept(new)
+    service.queue.accept(new)
 
     parked = service.wait(new, lambda document: document.parked)
     assert parked.chunks_done == 30
@@ -193,14 +193,14 @@ def test_a_full_disk_with_the_store_on_it_loses_nothing_either(
     service = serving(disk.folder / "store.sqlite", disk.folder / "audio")
     new = new_document(1, chunks=60)
     service.pool.going.clear()
-    service.desk.accept(new)
+    service.queue.accept(new)
     service.wait(new, lambda document: document.state == "processing")
     disk.leave(0)
 
     with pytest.raises(NoRoomError, match="is full: delete documents, or free space"):
         accept_many(service.store)
     with pytest.raises(NoRoomError):
-        service.desk.accept(new_document(1000))
+        service.queue.accept(new_document(1000))
     service.pool.going.set()
     deadline = time.monotonic() + 60
     while not service.pool.cancelled:
@@ -219,12 +219,12 @@ def test_deleting_a_document_makes_room_on_a_disk_that_is_full_to_the_last_byte(
 ) -> None:
     service = serving(disk.folder / "store.sqlite", disk.folder / "audio")
     new = new_document(1, chunks=60)
-    service.desk.accept(new)
+    service.queue.accept(new)
     service.wait(new, lambda document: document.state == "completed")
     disk.leave(0)
     with pytest.raises(NoRoomError):
         accept_many(service.store)
 
-    service.desk.cancel(new.id)
+    service.queue.cancel(new.id)
 
     assert new.id not in {document.id for document in service.store.documents(limit=1000)}

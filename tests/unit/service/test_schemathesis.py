@@ -20,9 +20,9 @@ from schemathesis.specs.openapi.checks import (
 from service_app import running, whole_app
 
 from voxyard.service.auth.api_keys import add_key
-from voxyard.service.documents.submission import Wish, new_document
+from voxyard.service.documents.submission import DocumentRequest, new_document
 from voxyard.service.errors import NotFoundError
-from voxyard.service.state import Services
+from voxyard.service.state import AppState
 from voxyard.service.voice_names import open_voices
 
 CHECKS = [
@@ -36,36 +36,36 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppState]:
     folder = tmp_path_factory.mktemp("schemathesis")
     (folder / "key").write_text(add_key(folder / "keys.yaml", "schemathesis"))
-    with running(folder, engine={"samples": 24}, keys=folder / "keys.yaml", rate_limit=0) as services:
-        yield services
+    with running(folder, engine={"samples": 24}, keys=folder / "keys.yaml", rate_limit=0) as state:
+        yield state
 
 
 @pytest.fixture(scope="module")
-def interface(services: Services) -> Any:
-    found = schemathesis.openapi.from_asgi("/openapi.json", whole_app(services))
-    key = (services.section.data_dir / "key").read_text()
+def interface(state: AppState) -> Any:
+    found = schemathesis.openapi.from_asgi("/openapi.json", whole_app(state))
+    key = (state.section.data_dir / "key").read_text()
     found.config.update(headers={"Authorization": f"Bearer {key}"})
     return found
 
 
 @pytest.fixture(scope="module")
-def document(services: Services) -> Callable[[], str]:
+def document(state: AppState) -> Callable[[], str]:
     """The id of a document that there is: the last one, or another where that was deleted."""
     known = [""]
 
     def one() -> str:
         try:
-            services.store.document(known[0])
+            state.store.document(known[0])
         except NotFoundError:
-            wish = Wish("A text that is spoken. It has two sentences.")
+            request = DocumentRequest("A text that is spoken. It has two sentences.")
             new = new_document(
-                wish, services.frontend, open_voices(services.frontend, None),
-                owner="schemathesis", now=time.time(), section=services.section,
+                request, state.frontend, open_voices(state.frontend, None),
+                owner="schemathesis", now=time.time(), section=state.section,
             )  # fmt: skip
-            known[0] = services.desk.accept(new)[0].id
+            known[0] = state.queue.accept(new)[0].id
         return known[0]
 
     return one

@@ -29,7 +29,7 @@ from starlette.responses import StreamingResponse
 from voxyard.service.app import install
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
-from voxyard.service.http.components import open_frame
+from voxyard.service.http.components import open_components
 from voxyard.service.server import listen, serve
 
 MIB = 1 << 20
@@ -74,7 +74,7 @@ def application(section: ServiceSection, seen: Seen) -> FastAPI:
 
         return StreamingResponse(pieces())
 
-    install(app, open_frame(section, CollectorRegistry(), keys=None, ready=lambda: (True, "ok")))
+    install(app, open_components(section, CollectorRegistry(), keys=None, ready=lambda: (True, "ok")))
     return app
 
 
@@ -150,7 +150,7 @@ def test_small_pieces_are_sent_at_once(section: ServiceSection) -> None:
 def test_a_port_that_is_taken_is_said_in_a_sentence(section: ServiceSection) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = section.model_copy(update={"port": other.getsockname()[1]})
-        with pytest.raises(ServiceError, match=r"something listens there already.*--port") as caught:
+        with pytest.raises(ServiceError, match=r"the port is in use.*--port") as caught:
             listen(taken)
     assert caught.value.exit_code == 2
 
@@ -158,7 +158,7 @@ def test_a_port_that_is_taken_is_said_in_a_sentence(section: ServiceSection) -> 
 def test_two_services_do_not_share_a_port(section: ServiceSection) -> None:
     with listen(section) as first:
         second = section.model_copy(update={"port": first.getsockname()[1]})
-        with pytest.raises(ServiceError, match="already"):
+        with pytest.raises(ServiceError, match="the port is in use"):
             listen(second)
 
 
@@ -184,7 +184,8 @@ def test_every_name_of_loopback_needs_no_keys(section: ServiceSection, host: str
 
 
 @pytest.mark.parametrize(
-    ("host", "said"), [("no.such.host.invalid", "no address to listen on"), ("192.0.2.7", "no address of this machine")]
+    ("host", "said"),
+    [("no.such.host.invalid", "cannot resolve the listen address"), ("192.0.2.7", "not an address of this machine")],
 )
 def test_a_host_that_is_not_here_is_said_in_a_sentence(
     section: ServiceSection, tmp_path: Path, host: str, said: str
@@ -278,16 +279,16 @@ def test_a_client_that_never_stops_sending_is_hung_up_on(address: str) -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voxyard.service.http.body_limit.GuardedBody.__init__.__kwdefaults__", {"grace": 0.2})
+    monkeypatch.setattr("voxyard.service.http.body_limit.LimitedBody.__init__.__kwdefaults__", {"grace": 0.2})
     with dial(address) as connection:
         connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc")
         answer = everything(connection)
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert "too slowly" in body_of(answer)["message"]
+    assert "too slow" in body_of(answer)["message"]
 
 
 def test_a_body_that_drips_is_not_waited_for(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voxyard.service.http.body_limit.GuardedBody.__init__.__kwdefaults__", {"grace": 0.4})
+    monkeypatch.setattr("voxyard.service.http.body_limit.LimitedBody.__init__.__kwdefaults__", {"grace": 0.4})
     dripped = 0
     with dial(address) as connection:
         connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
@@ -304,7 +305,7 @@ def test_a_body_that_drips_is_not_waited_for(address: str, monkeypatch: pytest.M
 
 
 def test_a_body_that_comes_in_time_may_take_its_time(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voxyard.service.http.body_limit.GuardedBody.__init__.__kwdefaults__", {"grace": 1.0})
+    monkeypatch.setattr("voxyard.service.http.body_limit.LimitedBody.__init__.__kwdefaults__", {"grace": 1.0})
 
     def pieces() -> Iterator[bytes]:
         for _ in range(20):  # 2 s in all at 256 KiB/s: beyond the grace, but faster than the slowest
@@ -452,19 +453,19 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from voxyard.service.config import ServiceSection
 from voxyard.service.app import install
-from voxyard.service.http.components import open_frame
-from voxyard.service.http.logging import write_json_logs
+from voxyard.service.http.components import open_components
+from voxyard.service.http.logging import configure_json_logging
 from voxyard.service.server import serve
 
-write_json_logs()
+configure_json_logging()
 section = ServiceSection(data_dir=Path(sys.argv[1]), port=0, stop_seconds=float(sys.argv[2]))
 app = FastAPI()
 
 class Nothing:
-    drained, cut = True, False
+    drained, forced = True, False
     def drain(self):
         print("stopping", flush=True)
-    def awaited(self):
+    def describe_pending(self):
         return ""
 
 @app.get("/v1/slow")
@@ -473,9 +474,9 @@ async def slow():
     print("in", flush=True)
     await anyio.sleep(float(sys.argv[3]))
 
-install(app, open_frame(section, CollectorRegistry(), keys=None, ready=lambda: (True, "ok")))
+install(app, open_components(section, CollectorRegistry(), keys=None, ready=lambda: (True, "ok")))
 sys.exit(serve(app, section, lambda: print("closed", flush=True), announce=lambda address: print(address, flush=True),
-               work=Nothing()))
+               graceful_shutdown=Nothing()))
 """
 
 

@@ -56,7 +56,7 @@ def test_a_document_comes_back_as_it_was_accepted(store: Store) -> None:
 def test_a_document_of_another_client_is_not_there(store: Store) -> None:
     new = new_document(1, owner="ann")
     store.accept(new)
-    with pytest.raises(NotFoundError, match=f"there is no document {new.id}"):
+    with pytest.raises(NotFoundError, match=f"no document {new.id}"):
         store.document(new.id, "bob")
     with pytest.raises(NotFoundError):
         store.documents("bob", before=new.id)
@@ -79,7 +79,7 @@ def test_an_idempotency_key_is_a_clients_own(store: Store) -> None:
     _, fresh = store.accept(new_document(2, owner="bob", idempotency_key="k", fingerprint="b"))
     again, repeated = store.accept(new_document(3, owner="ann", idempotency_key="k", fingerprint="a"))
     assert (fresh, repeated, int(again.id, 16)) == (True, False, 1)
-    with pytest.raises(ConflictError, match="use a new key for a new document"):
+    with pytest.raises(ConflictError, match="or use a new key"):
         store.accept(new_document(3, owner="ann", idempotency_key="k", fingerprint="c"))
     assert len(store.documents()) == 2
 
@@ -105,11 +105,11 @@ def test_the_sums_of_a_document_follow_its_chunks(store: Store) -> None:
     new = new_document(1, 4)
     store.accept(new)
     store.started(new.id, 10.0)
-    store.spoken(new.id, 0, 24_000, reduced=True)
-    store.spoken(new.id, 1, 12_000, silenced=True, reason="why")
+    store.chunk_spoken(new.id, 0, 24_000, reduced=True)
+    store.chunk_spoken(new.id, 1, 12_000, silenced=True, reason="why")
     store.chunk_failed(new.id, 2, "no")
     store.chunk_failed(new.id, 2, "no")
-    store.spoken(new.id, 1, 99)
+    store.chunk_spoken(new.id, 1, 99)
 
     document, (first, second, third, last) = store.document(new.id), store.chunks(new.id)
     assert (document.chunks_done, document.chunks_failed, document.audio_seconds, document.reduced) == (3, 1, 1.5, True)
@@ -117,14 +117,14 @@ def test_the_sums_of_a_document_follow_its_chunks(store: Store) -> None:
     assert (first.state, first.samples) == ("spoken", 24_000)
     assert (second.state, second.samples, second.reason) == ("silenced", 12_000, "why")
     assert (third.state, third.samples, third.reason) == ("failed", None, "no")
-    load = store.load()
+    load = store.queue_load()
     assert (load.documents, load.chunks) == (1, 1)
     assert load.estimated_seconds == pytest.approx(last.estimated_seconds)
 
-    store.respeak(new.id, [0])
+    store.reset_chunks(new.id, [0])
     again = store.document(new.id)
     assert (again.chunks_done, again.chunks_failed, again.audio_seconds) == (2, 1, 0.5)
-    assert store.load().chunks == 2
+    assert store.queue_load().chunks == 2
 
 
 def test_an_end_queues_the_webhook_once_and_a_retry_takes_it_back(store: Store) -> None:
@@ -142,9 +142,9 @@ def test_an_end_queues_the_webhook_once_and_a_retry_takes_it_back(store: Store) 
     assert [(each.tries, each.error) for each in store.pending_hooks(30.0)] == [(1, "refused")]
 
     again = store.retry(new.id)
-    assert (again.chunks_done, again.chunks_failed, store.load().chunks) == (0, 0, 1)
+    assert (again.chunks_done, again.chunks_failed, store.queue_load().chunks) == (0, 0, 1)
     assert store.pending_hooks(99.0) == ()
-    store.spoken(new.id, 0, 1)
+    store.chunk_spoken(new.id, 0, 1)
     store.completed(new.id, 40.0)
     (hook,) = store.pending_hooks(99.0)
     assert hook.event == "document.completed"
@@ -201,7 +201,7 @@ def test_a_parked_document_says_why_until_it_goes_on(store: Store) -> None:
 def test_everything_is_there_after_a_restart(store: Store, tmp_path: Path) -> None:
     new = new_document(1, 2)
     store.accept(new)
-    store.spoken(new.id, 1, 7)
+    store.chunk_spoken(new.id, 1, 7)
     before = store.document(new.id), store.chunks(new.id)
     store.close()
 
@@ -222,7 +222,7 @@ def test_a_second_service_on_the_same_data_is_refused(store: Store, tmp_path: Pa
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "store.sqlite")], capture_output=True, text=True, check=True
     )
-    assert "in use by another voxyard service: end that one, or name another data directory" in done.stdout
+    assert "in use by another voxyard service: stop that one, or use another data directory" in done.stdout
 
 
 def test_a_store_of_a_newer_version_is_refused_and_left_alone(store: Store, tmp_path: Path) -> None:
@@ -231,21 +231,23 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(store: Store, tmp_
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
     for _ in range(2):  # the refusal gives the lock back
-        with pytest.raises(StoreError, match=r"is of version 99, this voxyard knows up to 1: a newer voxyard"):
+        with pytest.raises(
+            StoreError, match=r"has schema version 99, this voxyard supports up to 1: it was written by a newer voxyard"
+        ):
             Store(path)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     path.write_bytes(b"not a database at all" * 100)
-    with pytest.raises(StoreError, match="is not a database of voxyard"):
+    with pytest.raises(StoreError, match="is not a voxyard database"):
         Store(path)
     assert path.read_bytes().startswith(b"not a database")
 
 
 def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"data directory .*file.* cannot be used"):
+    with pytest.raises(StoreError, match=r"cannot use the data directory .*file"):
         Store(tmp_path / "file" / "store.sqlite")
 
 
@@ -264,7 +266,7 @@ def test_a_database_that_goes_while_the_service_runs_takes_nothing_more(
 def test_a_closed_store_says_so(store: Store) -> None:
     store.close()
     store.close()
-    with pytest.raises(StoreError, match="was closed"):
+    with pytest.raises(StoreError, match="is closed"):
         store.documents()
 
 
@@ -339,11 +341,11 @@ def test_the_sums_are_right_whatever_happens(
     for step, index in steps:
         match step:
             case "spoken" | "silenced":
-                store.spoken(new.id, index, 100 + index, silenced=step == "silenced")
+                store.chunk_spoken(new.id, index, 100 + index, silenced=step == "silenced")
             case "failed":
                 store.chunk_failed(new.id, index, "no")
             case "respeak":
-                store.respeak(new.id, [index])
+                store.reset_chunks(new.id, [index])
             case "end":
                 store.failed(new.id, 1.0, "no")
             case "retry":
@@ -356,7 +358,7 @@ def test_the_sums_are_right_whatever_happens(
     assert document.audio_seconds == sum(chunk.samples or 0 for chunk in chunks) / 24_000
     if document.state != "failed":
         waiting = sum(chunk.estimated_seconds for chunk in chunks if chunk.state == "waiting")
-        load = store.load()
+        load = store.queue_load()
         assert (load.documents, load.chunks) == (1, 5 - len(ended))
         assert load.estimated_seconds == pytest.approx(waiting, abs=1e-9)
     store.close()

@@ -22,7 +22,7 @@ from voxyard.service.documents.webhooks import (
     DELAYS,
     SIGNATURE,
     WebhookRules,
-    Webhooks,
+    WebhookSender,
     check_webhook,
     read_rules,
     sign,
@@ -143,9 +143,9 @@ def finish(store: Store, url: str, number: int = 0, *, failed: bool = False, whe
     chunk = NewChunk(0, 0, 5, "paragraph", 1.0)
     store.accept(NewDocument(name, "", "A title", "Words", (chunk,), now, webhook=url))
     if failed:
-        store.failed(name, now, "chunk 0 could not be spoken")
+        store.failed(name, now, "chunk 0 could not be synthesized")
     else:
-        store.spoken(name, 0, 24000, reduced=False)
+        store.chunk_spoken(name, 0, 24000, reduced=False)
         store.completed(name, now)
     return name
 
@@ -159,7 +159,7 @@ def due(store: Store, clock: Clock, after: float = 0.0) -> int:
 
 def test_a_completed_document_is_told_of_once(store: Store, receiver: Receiver, clock: Clock) -> None:
     finish(store, receiver.url)
-    webhooks = Webhooks(rules_for(receiver), store, clock=clock)
+    webhooks = WebhookSender(rules_for(receiver), store, clock=clock)
     assert (webhooks.deliver_due(), webhooks.deliver_due()) == (1, 0)
     (heard,) = receiver.heard
     told = json.loads(heard.body)
@@ -172,14 +172,14 @@ def test_a_completed_document_is_told_of_once(store: Store, receiver: Receiver, 
 
 def test_a_failed_document_is_told_of_with_the_reason(store: Store, receiver: Receiver, clock: Clock) -> None:
     finish(store, receiver.url, failed=True)
-    Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+    WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
     told = json.loads(receiver.heard[0].body)
-    assert (told["type"], told["document"]["reason"]) == ("document.failed", "chunk 0 could not be spoken")
+    assert (told["type"], told["document"]["reason"]) == ("document.failed", "chunk 0 could not be synthesized")
 
 
 def test_the_receiver_can_verify_what_it_hears(store: Store, receiver: Receiver, clock: Clock) -> None:
     finish(store, receiver.url)
-    Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+    WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
     heard = receiver.heard[0]
     assert verify(SECRET, heard.headers[SIGNATURE], heard.body, now=clock.now)
     assert not verify(b"another secret", heard.headers[SIGNATURE], heard.body, now=clock.now)
@@ -190,7 +190,7 @@ def test_the_receiver_can_verify_what_it_hears(store: Store, receiver: Receiver,
 def test_any_success_is_success(store: Store, receiver: Receiver, clock: Clock, status: int) -> None:
     receiver.status = status
     finish(store, receiver.url)
-    Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+    WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
     assert due(store, clock, 1e9) == 0
 
 
@@ -198,7 +198,7 @@ def test_any_success_is_success(store: Store, receiver: Receiver, clock: Clock, 
 def test_another_answer_is_tried_again_later(store: Store, receiver: Receiver, clock: Clock, status: int) -> None:
     receiver.status = status
     finish(store, receiver.url)
-    webhooks = Webhooks(rules_for(receiver), store, clock=clock)
+    webhooks = WebhookSender(rules_for(receiver), store, clock=clock)
     webhooks.deliver_due()
     assert due(store, clock) == 0
     clock.now += DELAYS[0] * 1.2
@@ -216,7 +216,7 @@ def test_a_redirect_is_not_followed(store: Store, receiver: Receiver, clock: Clo
     for other in running(Receiver()):
         receiver.status, receiver.headers = 307, {"Location": other.url}
         finish(store, receiver.url)
-        Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+        WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
         assert other.heard == []
     assert "redirects are not followed" in str(store.pending_hooks(clock.now + 1e6)[0].error)
 
@@ -224,7 +224,7 @@ def test_a_redirect_is_not_followed(store: Store, receiver: Receiver, clock: Clo
 def test_waits_grow_and_end(store: Store, receiver: Receiver, clock: Clock) -> None:
     receiver.status = 500
     finish(store, receiver.url)
-    webhooks, waits = Webhooks(rules_for(receiver), store, clock=clock), []
+    webhooks, waits = WebhookSender(rules_for(receiver), store, clock=clock), []
     while pending := store.pending_hooks(clock.now + 1e9):
         waits.append(pending[0].next_try - clock.now)
         clock.now = max(clock.now, pending[0].next_try)
@@ -238,7 +238,7 @@ def test_waits_grow_and_end(store: Store, receiver: Receiver, clock: Clock) -> N
 def test_a_receiver_that_is_gone_for_good_is_not_asked_again(store: Store, receiver: Receiver, clock: Clock) -> None:
     receiver.status = 410
     finish(store, receiver.url)
-    Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+    WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
     assert due(store, clock, 1e9) == 0
 
 
@@ -246,7 +246,7 @@ def test_nobody_there_is_tried_again(store: Store, clock: Clock) -> None:
     gone = Receiver()
     gone.server().server_close()
     finish(store, gone.url)
-    Webhooks(rules_for(gone), store, clock=clock).deliver_due()
+    WebhookSender(rules_for(gone), store, clock=clock).deliver_due()
     assert "could not be reached" in str(store.pending_hooks(clock.now + 1e6)[0].error)
 
 
@@ -254,7 +254,7 @@ def test_a_receiver_that_drips_is_hung_up_on(store: Store, receiver: Receiver, c
     receiver.drip = threading.Event()
     finish(store, receiver.url)
     began = time.monotonic()
-    Webhooks(rules_for(receiver), store, clock=clock, patience=0.5).deliver_due()
+    WebhookSender(rules_for(receiver), store, clock=clock, timeout=0.5).deliver_due()
     assert time.monotonic() - began < PATIENCE
     receiver.drip.set()
     assert store.pending_hooks(clock.now + 1e6)[0].tries == 1
@@ -266,7 +266,7 @@ def test_one_receiver_that_is_down_does_not_keep_another_from_hearing(
     finish(store, "http://127.0.0.1:1/", 1)
     finish(store, receiver.url, 2)
     rules = WebhookRules(("127.0.0.1:1", f"127.0.0.1:{receiver.port}"), SECRET)
-    assert Webhooks(rules, store, clock=clock).deliver_due() == 2
+    assert WebhookSender(rules, store, clock=clock).deliver_due() == 2
     assert len(receiver.heard) == 1
     assert due(store, clock, 1e6) == 1
 
@@ -274,7 +274,7 @@ def test_one_receiver_that_is_down_does_not_keep_another_from_hearing(
 def test_what_is_not_allowed_any_more_is_given_up_unsent(store: Store, receiver: Receiver, clock: Clock) -> None:
     for number, rules in enumerate((WebhookRules(("example.org",), SECRET), None)):
         finish(store, receiver.url, number)
-        Webhooks(rules, store, clock=clock).deliver_due()
+        WebhookSender(rules, store, clock=clock).deliver_due()
         assert due(store, clock, 1e9) == 0
     assert receiver.heard == []
 
@@ -292,7 +292,7 @@ def test_a_document_that_was_deleted_is_not_told_of(store: Store, receiver: Rece
 
     late = Late.__new__(Late)
     late.__dict__.update(store.__dict__)
-    assert Webhooks(rules_for(receiver), late, clock=clock).deliver_due() == 1
+    assert WebhookSender(rules_for(receiver), late, clock=clock).deliver_due() == 1
     assert receiver.heard == []
 
 
@@ -300,14 +300,14 @@ def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
     store: Store, tls_receiver: Receiver, authority: trustme.CA, clock: Clock
 ) -> None:
     finish(store, tls_receiver.url)
-    Webhooks(rules_for(tls_receiver), store, clock=clock).deliver_due()
+    WebhookSender(rules_for(tls_receiver), store, clock=clock).deliver_due()
     assert tls_receiver.heard == []
     (hook,) = store.pending_hooks(clock.now + 1e6)
     assert "certificate" in str(hook.error)
     context = ssl.create_default_context()
     authority.configure_trust(context)
     clock.now = hook.next_try
-    Webhooks(rules_for(tls_receiver), store, clock=clock, tls=context).deliver_due()
+    WebhookSender(rules_for(tls_receiver), store, clock=clock, tls=context).deliver_due()
     assert len(tls_receiver.heard) == 1
 
 
@@ -317,7 +317,7 @@ def test_a_proxy_of_the_environment_is_not_asked(
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     finish(store, receiver.url)
-    Webhooks(rules_for(receiver), store, clock=clock).deliver_due()
+    WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
     assert len(receiver.heard) == 1
 
 
@@ -332,7 +332,7 @@ def wait_until(store: Store, count: int) -> None:
 
 
 def test_the_thread_tells_by_itself_and_ends_when_it_is_closed(store: Store, receiver: Receiver) -> None:
-    webhooks = Webhooks(rules_for(receiver), store)
+    webhooks = WebhookSender(rules_for(receiver), store)
     webhooks.start()
     finish(store, receiver.url)
     webhooks.wake()
@@ -348,7 +348,7 @@ def test_what_was_not_heard_is_told_after_a_restart(tmp_path: Path, receiver: Re
     finish(first, receiver.url)
     first.close()
     second = Store(tmp_path / "again.sqlite3")
-    webhooks = Webhooks(rules_for(receiver), second)
+    webhooks = WebhookSender(rules_for(receiver), second)
     webhooks.start()
     wait_until(second, 0)
     webhooks.close()
@@ -368,7 +368,7 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_thread(
 
     monkeypatch.setattr(store, "pending_hooks", sometimes)
     finish(store, receiver.url)
-    webhooks = Webhooks(rules_for(receiver), store)
+    webhooks = WebhookSender(rules_for(receiver), store)
     webhooks.start()
     end = time.monotonic() + PATIENCE
     while not receiver.heard and time.monotonic() < end:
@@ -380,7 +380,7 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_thread(
 
 
 def test_closing_what_was_never_started_does_nothing(store: Store) -> None:
-    Webhooks(None, store).close()
+    WebhookSender(None, store).close()
 
 
 # -- rules ---------------------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def test_allowed_hosts_are_allowed(url: str) -> None:
     ],
 )
 def test_other_hosts_and_ports_are_refused_and_the_setting_is_named(url: str) -> None:
-    with pytest.raises(ForbiddenError, match="webhook_hosts") as caught:
+    with pytest.raises(ForbiddenError, match="--webhook-hosts") as caught:
         RULES.check(url)
     assert caught.value.parameter == "webhook"
 
@@ -448,7 +448,7 @@ def test_other_hosts_and_ports_are_refused_and_the_setting_is_named(url: str) ->
     ],
 )
 def test_what_is_no_url_is_refused(url: str) -> None:
-    with pytest.raises(ServiceError, match="no URL") as caught:
+    with pytest.raises(ServiceError, match="invalid webhook URL") as caught:
         RULES.check(url)
     assert caught.value.parameter == "webhook"
 
@@ -456,7 +456,7 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 def test_without_a_secret_webhooks_are_refused(tmp_path: Path) -> None:
     rules = read_rules(ServiceSection(data_dir=tmp_path, webhook_hosts="hooks.example.org"))
     assert rules is None
-    with pytest.raises(ForbiddenError, match="sends no webhooks"):
+    with pytest.raises(ForbiddenError, match="webhooks are disabled"):
         check_webhook(rules, "https://hooks.example.org/")
 
 
@@ -469,7 +469,7 @@ def test_the_secret_comes_from_its_file_without_the_line_end(tmp_path: Path) -> 
     assert SECRET.decode() not in repr(rules)
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"short\n", "too few")])
+@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"short\n", "expected at least 16")])
 def test_a_secret_that_cannot_be_used_is_said_at_the_start(tmp_path: Path, content: bytes | None, said: str) -> None:
     path = tmp_path / "secret"
     if content is not None:

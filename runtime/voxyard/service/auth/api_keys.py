@@ -1,4 +1,4 @@
-"""API keys: who a request comes from, by a file that holds names and hashes and no key."""
+"""API keys: a file of names and SHA-256 hashes, reloaded when it changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("voxyard.service")
 
 COOKIE = "voxyard_session"
 PREFIX = "vox_"
-"""Prefix of our keys: tools that look for secrets in source code find them by it."""
+"""Prefix of the keys, by which secret scanners recognize them."""
 _KEY_BYTES = 32
 _LONGEST_KEY = 512
 _LARGEST_FILE = 4_000_000
@@ -33,13 +33,13 @@ _HEADER = "# API keys of voxyard: name: SHA-256 of the key. `voxyard keys` write
 
 @dataclass(frozen=True)
 class Client:
-    """Client that a request comes from: the name of its API key, "" where none is asked for."""
+    """Client of a request: the name of its API key, "" where none is required."""
 
     name: str
 
 
 def new_key() -> str:
-    """A key with 256 random bits, so that one round of SHA-256 is enough to keep it."""
+    """New key with 256 random bits, which an unsalted SHA-256 protects well enough."""
     return PREFIX + secrets.token_urlsafe(_KEY_BYTES)
 
 
@@ -49,28 +49,28 @@ def hashed(key: str) -> str:
 
 
 def hash_line(name: str, key: str) -> str:
-    """The line of the file for a key."""
+    """Line of the file for a key."""
     return f"{name}: {hashed(key)}"
 
 
 class Keys:
     """API keys of a file; a change of the file takes effect with the next request.
 
-    A file that is broken or gone while the service runs changes nothing: the last keys that could be read stay in
-    use, and the log says so once. May be used from several threads.
+    While the file is invalid or missing, the last valid keys stay in use, which is logged once. May be used from
+    several threads.
     """
 
     def __init__(self, path: Path) -> None:
-        """Reads the file. Raises ServiceError where it cannot be read or is no such file."""
+        """Reads the file. Raises ServiceError where it is missing or invalid."""
         self.path = path
         self._lock = threading.Lock()
-        self._seen = _identity(path)
+        self._seen = _file_identity(path)
         self._hashes = read_keys(path)
         if not self._hashes:
-            log.warning("%s holds no key: every request is refused until `voxyard keys new NAME` writes one", path)
+            log.warning("%s has no keys: every request is refused until `voxyard keys new NAME` adds one", path)
 
     def client(self, key: str) -> Client | None:
-        """Client of this key; the time it takes does not tell which key came near."""
+        """Client of this key, None where it is unknown; compared in constant time."""
         if len(key) > _LONGEST_KEY:
             return None
         given, found = hashed(key), None
@@ -80,44 +80,44 @@ class Keys:
         return None if found is None else Client(found)
 
     def hash_of(self, name: str) -> str | None:
-        """The hash of a client's key; None where the name is not known, or not any more."""
+        """Hash of a client's key; None where the name is unknown or revoked."""
         return self._current().get(name)
 
     def names(self) -> tuple[str, ...]:
-        """The names of all keys, sorted."""
+        """Names of all keys, sorted."""
         return tuple(sorted(self._current()))
 
     def _current(self) -> Mapping[str, str]:
-        seen = _identity(self.path)
+        seen = _file_identity(self.path)
         if seen != self._seen:
             with self._lock:
-                self._renew(seen)
+                self._reload(seen)
         return self._hashes
 
-    def _renew(self, seen: tuple[int, ...] | None) -> None:
+    def _reload(self, seen: tuple[int, ...] | None) -> None:
         if seen == self._seen:
             return
         self._seen = seen
         try:
             self._hashes = read_keys(self.path)
         except ServiceError as error:
-            log.error("the old API keys stay in use: %s", error)
+            log.error("keeping the previous API keys: %s", error)
         else:
-            log.info("API keys were read again from %s: %d", self.path, len(self._hashes))
+            log.info("reloaded the API keys from %s: %d keys", self.path, len(self._hashes))
 
 
 def check_name(name: str) -> str:
-    """The name, if it may be a client's. Raises ServiceError."""
+    """Validates a key's name and returns it. Raises ServiceError."""
     if not _NAME.fullmatch(name):
         raise ServiceError(
-            f"{name!r} cannot be the name of a key: expected up to 64 letters, digits, dots, hyphens and underscores, "
+            f"invalid key name {name!r}: expected up to 64 letters, digits, dots, hyphens and underscores, "
             "beginning with a letter or a digit"
         )
     return name
 
 
 def read_keys(path: Path) -> dict[str, str]:
-    """Name → hash, as the file has them. Raises ServiceError with what is wrong in it."""
+    """Name → hash of the file. Raises ServiceError where it is missing or invalid."""
     import yaml
 
     try:
@@ -125,35 +125,33 @@ def read_keys(path: Path) -> dict[str, str]:
             content = file.read(_LARGEST_FILE + 1)
         document = yaml.safe_load(content.decode()) if len(content) <= _LARGEST_FILE else content
     except FileNotFoundError as error:
-        raise ServiceError(
-            f"{path}: there is no such file: `voxyard keys new NAME --file {path}` writes one"
-        ) from error
+        raise ServiceError(f"{path}: no such file: `voxyard keys new NAME --file {path}` creates it") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ServiceError(f"{path}: the API keys cannot be read: {_in_short(error)}") from error
+        raise ServiceError(f"{path}: the API keys cannot be read: {_one_line(error)}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise ServiceError(f"{path}: expected lines `name: SHA-256 of the key`, as `voxyard keys new NAME` writes them")
     for name, known in document.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ServiceError(f"{path}: {name!r} cannot be the name of a key: put it into quotes, or take another")
+            raise ServiceError(f"{path}: invalid key name {name!r}: put it into quotes, or choose another")
         if not isinstance(known, str) or not _HASH.fullmatch(known):
             raise ServiceError(
                 f"{path}: {name}: expected the SHA-256 of a key, 64 hexadecimal digits; "
-                f"`voxyard keys new {name}` makes a key and writes its hash"
+                f"`voxyard keys new {name}` creates a key and writes its hash"
             )
     return document
 
 
 def write_keys(path: Path, hashes: Mapping[str, str]) -> None:
-    """Puts the whole file in place at once, readable by its owner alone. Raises ServiceError."""
+    """Replaces the file atomically, readable by its owner only. Raises ServiceError."""
     import yaml
 
     text = _HEADER + (yaml.safe_dump(dict(sorted(hashes.items())), default_flow_style=False) if hashes else "")
     try:
         target = path.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # it is made with 0600
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # created with mode 0600
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 _keep_owner(target, descriptor)
@@ -170,44 +168,44 @@ def write_keys(path: Path, hashes: Mapping[str, str]) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise ServiceError(f"{path}: the API keys cannot be written: {_in_short(error)}") from error
+        raise ServiceError(f"{path}: the API keys cannot be written: {_one_line(error)}") from error
 
 
 def add_key(path: Path, name: str) -> str:
-    """A new key, whose hash is now in the file under this name; nobody can see the key again.
+    """Creates a key, adds its hash to the file, and returns the key, which is not stored.
 
     Raises:
-        ServiceError: the name is taken or cannot be one, or the file cannot be read or written.
+        ServiceError: the name is taken or invalid, or the file cannot be read or written.
     """
     check_name(name)
-    with _alone(path):
+    with _locked(path):
         hashes = read_keys(path) if path.exists() else {}
         if name in hashes:
-            raise ServiceError(f"{path} has a key {name} already: revoke it first, or take another name")
+            raise ServiceError(f"{path} already has a key {name}: revoke it first, or choose another name")
         key = new_key()
         write_keys(path, {**hashes, name: hashed(key)})
     return key
 
 
 def revoke_key(path: Path, name: str) -> None:
-    """Takes a name out of the file. Raises ServiceError where it is not in there."""
-    with _alone(path):
+    """Removes a key from the file. Raises ServiceError where it is not there."""
+    with _locked(path):
         hashes = read_keys(path)
         if name not in hashes:
-            known = f"there are {', '.join(sorted(hashes))}" if hashes else "there is none"
+            known = f"the keys are {', '.join(sorted(hashes))}" if hashes else "it has no keys"
             raise ServiceError(f"{path} has no key {name}: {known}")
         write_keys(path, {other: known for other, known in hashes.items() if other != name})
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Two commands that change the file at the same time do not undo each other's work."""
+def _locked(path: Path) -> Iterator[None]:
+    """Exclusive lock of the file's folder, for a read-modify-write."""
     try:
         folder = path.resolve().parent
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
-        raise ServiceError(f"{path}: the API keys cannot be written: {_in_short(error)}") from error
+        raise ServiceError(f"{path}: the API keys cannot be written: {_one_line(error)}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -216,14 +214,14 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _keep_owner(target: Path, descriptor: int) -> None:
-    """Root adds a key, the service reads the file under its own name: it stays the service's."""
+    """Keeps the file's owner where root changes it, so that the service can still read it."""
     if target.exists():
         before, mine = target.stat(), os.fstat(descriptor)
         if (before.st_uid, before.st_gid) != (mine.st_uid, mine.st_gid):
             os.fchown(descriptor, before.st_uid, before.st_gid)
 
 
-def _identity(path: Path) -> tuple[int, ...] | None:
+def _file_identity(path: Path) -> tuple[int, ...] | None:
     try:
         found = path.stat()
     except OSError:
@@ -231,5 +229,5 @@ def _identity(path: Path) -> tuple[int, ...] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _in_short(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Browser sessions: the key is sent once, then a cookie replaces it, as <audio> and EventSource send no headers."""
+"""Browser sessions: a signed cookie in place of the API key, as <audio> and EventSource send no headers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from voxyard.service.auth.api_keys import Client, Keys
 from voxyard.service.errors import StoreError, UnauthorizedError
 
 PAGE_HEADER = "X-Voxyard-Page"
-"""What a request that changes something must bear beside the cookie: no form of another page can send it."""
+"""CSRF protection: header that unsafe requests with a cookie need, and that forms cannot send cross-origin."""
 LIFETIME = 7 * 24 * 3600.0  # seconds
 _COOKIE = re.compile(r"([A-Za-z0-9._-]{1,64})~([0-9]{1,12})~([0-9a-f]{32})~([0-9a-f]{64})")
 

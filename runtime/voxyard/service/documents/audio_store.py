@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from voxyard.service.documents.chunk_times import Span, located
-from voxyard.service.documents.records import Chunk
+from voxyard.service.documents.chunk_times import Span, with_spans
+from voxyard.service.documents.records import StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
 from voxyard.speech.audio.joining import Pauses, Piece, join
 from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, to_bytes
@@ -22,112 +22,112 @@ from voxyard.speech.requests import SAMPLE_RATE, Result
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio
 
-SECOND = SAMPLE_RATE * WIDTH  # bytes of a second of sound
+SECOND = SAMPLE_RATE * WIDTH  # bytes of a second of audio
 MIB = 1024 * 1024
 _ID = re.compile(r"[0-9a-f]{32}")
-_CHUNK = ".s16"
-_WHOLE = "audio.wav"
-_PART = ".part"
-_TRIES = 10
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_CHUNK_SUFFIX = ".s16"
+_WAV_NAME = "audio.wav"
+_PART_SUFFIX = ".part"
+_REMOVE_ATTEMPTS = 10
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Shelf:
+class AudioStore:
     """Audio files: `<folder>/<id>/<index>.s16` for the chunks of a document, `<folder>/<id>/audio.wav` for the whole.
 
-    A file has its name only when all of it is on the disk. `quota` and `reserve` are bytes: how much the shelf may
-    hold, and how much of the disk it leaves alone. Every method may be called from any thread; each raises
-    NotFoundError for what is no document's id, NoRoomError where the disk is full, StoreError where it does not work.
+    A file gets its name once all of it is on the disk. `quota` is the most bytes that the files may take,
+    `reserve` the bytes that stay free on the disk. Every method may be called from any thread, and raises
+    NotFoundError for an invalid document id, NoRoomError where the disk is full, StoreError for another I/O error.
     """
 
     def __init__(self, folder: Path, *, quota: int, reserve: int = 0) -> None:
         self._folder, self._quota, self._reserve = folder, quota, reserve
-        self._counting = threading.Lock()
-        with _told(folder):
+        self._usage_lock = threading.Lock()
+        with _store_errors(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for part in folder.glob(f"*/*{_PART}"):
+            for part in folder.glob(f"*/*{_PART_SUFFIX}"):
                 part.unlink()
             self._used = sum(_size(file) for file in folder.glob("*/*"))
 
     def put(self, id: str, index: int, audio: Audio) -> int:
-        """Keep the sound of a chunk, (n,) at 24 kHz; the number of samples."""
+        """Stores the audio of a chunk, (samples,) at 24 kHz; returns the number of samples."""
         content = to_bytes(audio)
-        with self._file(self._chunk(id, index)) as file:
+        with self._atomic_write(self._chunk_path(id, index)) as file:
             file.write(content)
         return len(content) // WIDTH
 
     def get(self, id: str, index: int) -> Audio:
-        """The sound of a chunk, (n,) at 24 kHz, while its document is not whole.
+        """Audio of a chunk, (samples,) at 24 kHz, while its document is not complete.
 
         Raises:
-            NotFoundError: it is not there (any more).
+            NotFoundError: there is none (any more).
         """
-        path = self._chunk(id, index)
-        with _told(path):
+        path = self._chunk_path(id, index)
+        with _store_errors(path):
             try:
                 return from_bytes(path.read_bytes())
             except FileNotFoundError:
-                raise NotFoundError(f"the sound of chunk {index} of document {id} is not there") from None
+                raise NotFoundError(f"no audio of chunk {index} of document {id}") from None
 
     def has(self, id: str, index: int, samples: int) -> bool:
-        """True where the audio of a chunk is there, all of it."""
-        return _size(self._chunk(id, index)) == samples * WIDTH and self._chunk(id, index).is_file()
+        """True where the audio of a chunk is stored completely."""
+        return _size(self._chunk_path(id, index)) == samples * WIDTH and self._chunk_path(id, index).is_file()
 
-    def assemble(self, id: str, chunks: Sequence[Chunk], pauses: Pauses) -> Path:
-        """Join the chunks, which all have their sound, to `audio.wav`; `tidy` takes their files away.
+    def assemble(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses) -> Path:
+        """Joins the chunks, which all have audio, into `audio.wav`; `remove_chunks` deletes their files.
 
         Raises:
-            NotFoundError: a chunk's sound is not there.
+            NotFoundError: a chunk has no audio.
         """
         samples = _length(chunks, pauses)
-        with self._file(self._whole(id)) as file:
+        with self._atomic_write(self._wav_path(id)) as file:
             file.write(header(samples))
-            for chunk, span in located(chunks, pauses):
+            for chunk, span in with_spans(chunks, pauses):
                 file.write(to_bytes(self._piece(id, chunk, span, pauses).audio))
-        return self._whole(id)
+        return self._wav_path(id)
 
-    def is_whole(self, id: str, chunks: Sequence[Chunk], pauses: Pauses) -> bool:
-        """True where `audio.wav` of these chunks is there."""
-        return _size(self._whole(id)) == file_size(_length(chunks, pauses)) and self._whole(id).is_file()
+    def is_assembled(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses) -> bool:
+        """True where `audio.wav` of these chunks is stored completely."""
+        return _size(self._wav_path(id)) == file_size(_length(chunks, pauses)) and self._wav_path(id).is_file()
 
-    def tidy(self, id: str) -> None:
-        """Take the files of the chunks away: the whole is there."""
-        folder = self._of(id)
-        with _told(folder):
-            for path in (*folder.glob(f"*{_CHUNK}"), *folder.glob(f"*{_PART}")):
+    def remove_chunks(self, id: str) -> None:
+        """Deletes the chunks' files of an assembled document."""
+        folder = self._document_folder(id)
+        with _store_errors(folder):
+            for path in (*folder.glob(f"*{_CHUNK_SUFFIX}"), *folder.glob(f"*{_PART_SUFFIX}")):
                 self._unlink(path)
 
     def wav(self, id: str) -> Path:
-        """The file of the whole sound.
+        """Path of the joined audio.
 
         Raises:
-            NotFoundError: it is not there (yet).
+            NotFoundError: it is not assembled (yet).
         """
-        path = self._whole(id)
+        path = self._wav_path(id)
         if not path.is_file():
-            raise NotFoundError(f"the sound of document {id} is not there as a whole")
+            raise NotFoundError(f"document {id} has no complete audio")
         return path
 
-    def pieces(self, id: str, chunks: Iterable[Chunk], pauses: Pauses) -> Iterator[Piece]:
-        """The joined sound piece by piece, the same as in `audio.wav`, also while that is being made.
+    def pieces(self, id: str, chunks: Iterable[StoredChunk], pauses: Pauses) -> Iterator[Piece]:
+        """Joined audio piece by piece, identical to `audio.wav`, also while that is being assembled.
 
-        `chunks` come in text order, with their samples; it may wait for them.
+        `chunks` come in text order, with their samples; the iterator may block.
 
         Raises:
-            NotFoundError: the document has been deleted, or a chunk has no sound.
+            NotFoundError: the document was deleted, or a chunk has no audio.
         """
-        for chunk, span in located(chunks, pauses):
+        for chunk, span in with_spans(chunks, pauses):
             try:
                 piece = self._piece(id, chunk, span, pauses)
-            except NotFoundError:  # the files of the chunks go when the whole is there
-                piece = self._piece_of_whole(id, chunk, span)
+            except NotFoundError:  # the chunks' files are deleted after assembly
+                piece = self._piece_of_wav(id, chunk, span)
             yield piece
 
     def remove(self, id: str) -> None:
-        """Take away all that there is of a document."""
-        folder = self._of(id)
-        with _told(folder):
-            for _ in range(_TRIES):  # a file may come while it goes, once or twice
+        """Deletes all files of a document."""
+        folder = self._document_folder(id)
+        with _store_errors(folder):
+            for _ in range(_REMOVE_ATTEMPTS):  # a chunk may be stored meanwhile
                 with contextlib.suppress(FileNotFoundError):
                     for path in tuple(folder.iterdir()):
                         self._unlink(path)
@@ -138,83 +138,84 @@ class Shelf:
                             raise
                         continue
                 return
-        raise StoreError(f"the sound of document {id} cannot be deleted: new files keep coming into its folder")
+        raise StoreError(f"the audio of document {id} cannot be deleted: new files keep appearing in its folder")
 
     def ids(self) -> tuple[str, ...]:
-        """The documents of which there is any sound."""
-        with _told(self._folder):
+        """Ids of the documents with audio files."""
+        with _store_errors(self._folder):
             return tuple(sorted(path.name for path in self._folder.iterdir() if _ID.fullmatch(path.name)))
 
     def used_bytes(self) -> int:
         """Bytes of stored audio."""
-        with self._counting:
+        with self._usage_lock:
             return self._used
 
     def free_bytes(self) -> int:
-        """Bytes that the disk has left for this process."""
-        with _told(self._folder):
+        """Free bytes on the disk for this process."""
+        with _store_errors(self._folder):
             found = os.statvfs(self._folder)
             return found.f_bavail * found.f_frsize
 
     def check_room(self, estimated_seconds: float, waiting_seconds: float = 0.0) -> None:
-        """Checks that so much more audio fits, beside what was accepted and is not yet spoken.
+        """Checks that `estimated_seconds` more audio fit, beside `waiting_seconds` accepted and not yet synthesized.
 
         Raises:
-            NoRoomError: it does not fit into the quota, or the disk would be left with less than the reserve.
+            NoRoomError: it exceeds the quota, or less than the reserve would stay free.
         """
         need = round((estimated_seconds + waiting_seconds) * SECOND)
         used, free = self.used_bytes(), self.free_bytes()
         if used + need > self._quota:
             raise NoRoomError(
-                f"the audio needs about {_mib(need)} with what waits, {_mib(max(0, self._quota - used))} of the quota "
-                f"of {_mib(self._quota)} are left: delete documents, or raise --disk-quota"
+                f"audio quota exceeded: about {_mib(need)} needed with pending documents, "
+                f"{_mib(max(0, self._quota - used))} left of {_mib(self._quota)}: delete documents or raise "
+                "--disk-quota"
             )
-        if free - need - round(estimated_seconds * SECOND) < self._reserve:  # while it is joined it is there twice
+        if free - need - round(estimated_seconds * SECOND) < self._reserve:  # assembling needs the space twice
             raise NoRoomError(
-                f"the audio needs about {_mib(need)} with what waits, the disk has {_mib(free)} left, of which "
-                f"{_mib(self._reserve)} are kept free: delete documents, or free space on the disk"
+                f"not enough disk space: about {_mib(need)} needed with pending documents, {_mib(free)} free, of which "
+                f"{_mib(self._reserve)} are reserved: delete documents, or free space on the disk"
             )
 
-    def _piece(self, id: str, chunk: Chunk, span: Span, pauses: Pauses) -> Piece:
+    def _piece(self, id: str, chunk: StoredChunk, span: Span, pauses: Pauses) -> Piece:
         import numpy as np
 
         audio = self.get(id, chunk.index)
         if len(audio) != chunk.samples:
             raise StoreError(
                 f"chunk {chunk.index} of document {id} has {len(audio)} samples on the disk, expected {chunk.samples}: "
-                "its file has changed"
+                "the file was changed"
             )
         (faded,) = join([(Result(chunk.index, audio), chunk.ending)], pauses)
         silence = np.zeros(span.start - span.begin, np.float32)
         return Piece(chunk.index, np.concatenate([silence, faded.audio]), span.start, span.end, SAMPLE_RATE)
 
-    def _piece_of_whole(self, id: str, chunk: Chunk, span: Span) -> Piece:
+    def _piece_of_wav(self, id: str, chunk: StoredChunk, span: Span) -> Piece:
         path = self.wav(id)
         size = (span.end - span.begin) * WIDTH
-        with _told(path), path.open("rb") as file:
+        with _store_errors(path), path.open("rb") as file:
             file.seek(data_start(file.read(4)) + span.begin * WIDTH)
             content = file.read(size)
         if len(content) != size:
-            raise StoreError(f"the sound of document {id} ends before chunk {chunk.index}: its file has changed")
+            raise StoreError(f"the audio of document {id} ends before chunk {chunk.index}: the file was changed")
         return Piece(chunk.index, from_bytes(content), span.start, span.end, SAMPLE_RATE)
 
-    def _of(self, id: str) -> Path:
+    def _document_folder(self, id: str) -> Path:
         if not _ID.fullmatch(id):
-            raise NotFoundError(f"there is no document {id!r}: expected 32 hexadecimal digits")
+            raise NotFoundError(f"no document {id!r}: expected 32 hexadecimal digits")
         return self._folder / id
 
-    def _chunk(self, id: str, index: int) -> Path:
-        return self._of(id) / f"{int(index)}{_CHUNK}"
+    def _chunk_path(self, id: str, index: int) -> Path:
+        return self._document_folder(id) / f"{int(index)}{_CHUNK_SUFFIX}"
 
-    def _whole(self, id: str) -> Path:
-        return self._of(id) / _WHOLE
+    def _wav_path(self, id: str) -> Path:
+        return self._document_folder(id) / _WAV_NAME
 
     @contextmanager
-    def _file(self, path: Path) -> Iterator[BinaryIO]:
+    def _atomic_write(self, path: Path) -> Iterator[BinaryIO]:
         """Atomic write: the file gets its name once it is on the disk, and is removed where the block fails."""
-        part = path.with_name(path.name + _PART)
+        part = path.with_name(path.name + _PART_SUFFIX)
         try:
-            with _told(path):
+            with _store_errors(path):
                 if not path.parent.exists():
                     path.parent.mkdir(mode=0o700, exist_ok=True)
                     _sync(self._folder)
@@ -223,7 +224,7 @@ class Shelf:
                     file.flush()
                     os.fsync(file.fileno())
                     written = file.tell()
-                with self._counting:
+                with self._usage_lock:
                     before = _size(path)
                     part.rename(path)
                     self._used += written - before
@@ -234,16 +235,16 @@ class Shelf:
             raise
 
     def _unlink(self, path: Path) -> None:
-        with self._counting:
+        with self._usage_lock:
             size = _size(path)
             path.unlink(missing_ok=True)
-            if path.suffix != _PART:
+            if path.suffix != _PART_SUFFIX:
                 self._used -= size
 
 
-def _length(chunks: Sequence[Chunk], pauses: Pauses) -> int:
-    """Samples of the joined sound."""
-    return max((span.end for _, span in located(chunks, pauses)), default=0)
+def _length(chunks: Sequence[StoredChunk], pauses: Pauses) -> int:
+    """Samples of the joined audio."""
+    return max((span.end for _, span in with_spans(chunks, pauses)), default=0)
 
 
 def _size(path: Path) -> int:
@@ -254,7 +255,7 @@ def _size(path: Path) -> int:
 
 
 def _sync(folder: Path) -> None:
-    """Put the folder's names on the disk."""
+    """Flushes the folder's entries to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -263,13 +264,13 @@ def _sync(folder: Path) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """The system's errors as ours."""
+def _store_errors(path: Path) -> Iterator[None]:
+    """Turns OSError into NoRoomError or StoreError."""
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
-            raise NoRoomError("the disk for the audio is full: delete documents, or free space on it") from error
+        if error.errno in _DISK_FULL:
+            raise NoRoomError("the audio disk is full: delete documents, or free space on it") from error
         raise StoreError(f"the audio file {path.name} cannot be read or written: {error.strerror}") from error
 
 

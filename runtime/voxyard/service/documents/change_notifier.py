@@ -8,10 +8,10 @@ import threading
 import time
 
 
-class Changes:
-    """Version number of every document; it grows with each change.
+class ChangeNotifier:
+    """Version number of each document, increased by each change.
 
-    Numbers go on growing when the service is started again, as they begin with the clock's microseconds.
+    Versions start at the clock's microseconds, and so increase across restarts.
     """
 
     def __init__(self) -> None:
@@ -21,12 +21,12 @@ class Changes:
         self._lock = threading.Lock()
 
     def version(self, id: str) -> int:
-        """The number of a document now; 0 where nothing has changed since the start."""
+        """Current version of a document; 0 where it has not changed since the start."""
         with self._lock:
             return self._versions.get(id, 0)
 
     def bump(self, id: str) -> None:
-        """Something of the document has changed. May be called from any thread."""
+        """Increases a document's version and wakes its waiters. May be called from any thread."""
         with self._lock:
             self._versions[id] = next(self._next)
             waiting = tuple(self._waiting.get(id, ()))
@@ -40,7 +40,7 @@ class Changes:
         _wake(waiting)
 
     async def wait(self, id: str, seen: int, timeout: float) -> int:
-        """The document's number as soon as it is not `seen`, or after `timeout` seconds whatever it is."""
+        """Current version, as soon as it differs from `seen`, or after `timeout` seconds."""
         event = asyncio.Event()
         entry = (asyncio.get_running_loop(), event)
         with self._lock:
@@ -65,5 +65,5 @@ def _wake(waiting: tuple[tuple[asyncio.AbstractEventLoop, asyncio.Event], ...]) 
         try:
             loop.call_soon_threadsafe(event.set)
         except RuntimeError:
-            if not loop.is_closed():  # a loop that has ended has nobody waiting
+            if not loop.is_closed():  # a closed loop has no waiters
                 raise

@@ -1,18 +1,18 @@
-"""Timeline of chunks in the joined audio: computed from lengths alone, as `speech.join` joins them."""
+"""Timeline of chunks in the joined audio: computed from lengths alone, as `speech.audio.joining` joins them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from voxyard.service.documents.records import Chunk
+from voxyard.service.documents.records import StoredChunk
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.requests import SAMPLE_RATE
 
 
 @dataclass(frozen=True)
 class Span:
-    """Samples [start, end) of the joined sound hold a chunk, samples [begin, start) the pause before it."""
+    """Position of a chunk in the joined audio: samples [start, end), after a pause of samples [begin, start)."""
 
     begin: int
     start: int
@@ -29,8 +29,8 @@ class Span:
         return self.end / SAMPLE_RATE
 
 
-def located(chunks: Iterable[Chunk], pauses: Pauses) -> Iterator[tuple[Chunk, Span]]:
-    """The chunks with their places, in text order; it ends at the first that has no sound (yet)."""
+def with_spans(chunks: Iterable[StoredChunk], pauses: Pauses) -> Iterator[tuple[StoredChunk, Span]]:
+    """Chunks with their spans, in text order, up to the first that has no audio (yet)."""
     position, pending = 0, 0.0
     for chunk in chunks:
         if chunk.samples is None:

@@ -1,4 +1,4 @@
-"""The SQLite file under the store: one writer at a time, readers beside it, nothing lost once it is committed."""
+"""SQLite database of the store: one writer, concurrent readers, durable commits."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from voxyard.service.documents.migrations import MIGRATIONS
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError
 
 BUSY_SECONDS = 10.0
-_LITTLE = 256 * 1024  # bytes left on a disk that counts as full
-_KEPT = 8  # readers that are kept open
+_FULL_BELOW = 256 * 1024  # free bytes; SQLite reports some full disks as I/O errors
+_MAX_IDLE_READERS = 8  # kept open between uses
 
 
 class Database:
-    """One file, opened by one service at a time.
+    """SQLite file, opened by one service at a time.
 
     Raises:
-        StoreError: another service has it, it is from a newer version, is no database, or cannot be written.
+        StoreError: in use by another service, written by a newer version, not a database, or not writable.
     """
 
     def __init__(self, path: Path) -> None:
@@ -35,9 +35,11 @@ class Database:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = _locked(path.with_name(path.name + ".lock"))
         except OSError as error:
-            raise StoreError(f"the data directory {path.parent} cannot be used: {error}; name another") from error
+            raise StoreError(
+                f"cannot use the data directory {path.parent}: {error}; choose another --data-dir"
+            ) from error
         try:
-            with _told(path):
+            with _store_errors(path):
                 self._writer = self._open("rwc")
                 self._prepare()
                 self._file = _file(path)
@@ -46,7 +48,7 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Close the file and let another service have it."""
+        """Closes the file and releases its lock."""
         with self._writing:
             if self._closed:
                 return
@@ -59,13 +61,13 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is on the disk when the block ends, or has never been.
+        """Write transaction, committed durably when the block ends, rolled back where it raises.
 
         Raises:
             NoRoomError: the disk is full.
-            StoreError: the file is gone or cannot be written.
+            StoreError: the file is missing or cannot be written.
         """
-        with self._writing, _told(self.path):
+        with self._writing, _store_errors(self.path):
             self._check()
             self._writer.execute("BEGIN IMMEDIATE")
             try:
@@ -78,12 +80,12 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees one state of the data for the whole block.
+        """Read transaction: one snapshot for the whole block.
 
         Raises:
-            StoreError: the file is gone or cannot be read.
+            StoreError: the file is missing or cannot be read.
         """
-        with _told(self.path):
+        with _store_errors(self.path):
             reader = self._reader()
             try:
                 reader.execute("BEGIN")
@@ -91,7 +93,7 @@ class Database:
             finally:
                 if reader.in_transaction:
                     reader.execute("ROLLBACK")
-                self._give_back(reader)
+                self._release(reader)
 
     def _reader(self) -> sqlite3.Connection:
         self._check()
@@ -102,14 +104,14 @@ class Database:
             reader.execute("PRAGMA query_only = ON")
             return reader
 
-    def _give_back(self, reader: sqlite3.Connection) -> None:
-        if self._closed or len(self._readers) >= _KEPT:
+    def _release(self, reader: sqlite3.Connection) -> None:
+        if self._closed or len(self._readers) >= _MAX_IDLE_READERS:
             reader.close()
         else:
             self._readers.append(reader)
 
     def _open(self, mode: str) -> sqlite3.Connection:
-        """A connection; its threads take turns, which this class sees to."""
+        """New connection; this class serializes the threads that use it."""
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode={mode}",
             timeout=BUSY_SECONDS,
@@ -126,8 +128,8 @@ class Database:
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()
         if version > len(MIGRATIONS):
             raise StoreError(
-                f"{self.path} is of version {version}, this voxyard knows up to {len(MIGRATIONS)}: a newer voxyard "
-                "has written it; use that one, or another data directory"
+                f"{self.path} has schema version {version}, this voxyard supports up to {len(MIGRATIONS)}: it "
+                "was written by a newer voxyard; use that one, or another data directory"
             )
         self._writer.execute("PRAGMA journal_mode = WAL")
         for step in MIGRATIONS[version:]:
@@ -137,44 +139,44 @@ class Database:
             self._writer.execute("COMMIT")
 
     def _check(self) -> None:
-        """Raises StoreError where the file was removed or replaced while open: what is written to it would be lost."""
+        """Raises StoreError where the file was removed or replaced while open: writes would be lost."""
         if self._closed:
-            raise StoreError(f"{self.path.name} was closed: the service is going down")
+            raise StoreError(f"{self.path.name} is closed: the service is shutting down")
         if _file(self.path) != self._file:
-            raise StoreError(f"{self.path.name} was removed or replaced while the service runs: start it again")
+            raise StoreError(f"{self.path.name} was removed or replaced while the service runs: restart the service")
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours."""
+def _store_errors(path: Path) -> Iterator[None]:
+    """Turns sqlite3.Error into NoRoomError or StoreError."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _ours(error, path) from error
+        raise _store_error(error, path) from error
 
 
-def _ours(error: sqlite3.Error, path: Path) -> ServiceError:
-    """Error for a client: without the path, unless it ends the start."""
+def _store_error(error: sqlite3.Error, path: Path) -> ServiceError:
+    """Error for a client: without the path, unless it prevents the start."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     full = code == sqlite3.SQLITE_FULL
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and path.parent.exists():
-        full = shutil.disk_usage(path.parent).free < _LITTLE  # where room for the journal's index is wanting
+        full = shutil.disk_usage(path.parent).free < _FULL_BELOW  # no room for the journal's index
     if full:
         return NoRoomError(f"the disk for {path.name} is full: delete documents, or free space on it")
     if code == sqlite3.SQLITE_NOTADB:
-        return StoreError(f"{path} is not a database of voxyard: move it away, or name another data directory")
+        return StoreError(f"{path} is not a voxyard database: move it away, or use another data directory")
     return StoreError(f"{path.name} cannot be read or written: {error}")
 
 
 def _locked(path: Path) -> int:
-    """The lock's file descriptor; the lock goes with it, and with the process in any case."""
+    """File descriptor of the lock; closing it, or the end of the process, releases the lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(descriptor)
         raise StoreError(
-            f"{path.parent} is in use by another voxyard service: end that one, or name another data directory"
+            f"{path.parent} is in use by another voxyard service: stop that one, or use another data directory"
         ) from error
     except BaseException:
         os.close(descriptor)

@@ -12,11 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from voxyard.service.documents.audio_store import SECOND, Shelf
-from voxyard.service.documents.dispatcher_events import Arrived, Closing, Gone, Heard, InPool, Letter, Listening
-from voxyard.service.documents.records import Chunk, Document
+from voxyard.service.documents.audio_store import SECOND, AudioStore
+from voxyard.service.documents.dispatcher_events import (
+    ActiveDocument,
+    ChunkFinished,
+    DispatcherClosing,
+    DispatcherEvent,
+    DocumentAccepted,
+    DocumentDeleted,
+    ListenersChanged,
+)
+from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.throughput import Pace
+from voxyard.service.documents.throughput import Throughput
 from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError
@@ -25,20 +33,20 @@ from voxyard.speech.requests import SAMPLE_RATE, Request
 
 _log = logging.getLogger(__name__)
 
-SWEEP = 600.0  # seconds between two looks for documents whose time is over
-_SHOWN = 60  # characters of a chunk in a message
+CLEANUP_SECONDS = 600.0  # between two deletions of expired documents
+_MAX_QUOTED = 60  # characters of a chunk in a message
 
 
-class Speaker(Protocol):
+class SpeechPool(Protocol):
     """Pool interface of the dispatcher."""
 
     @property
     def ended(self) -> SpeechError | None:
-        """Reason why it takes no more chunks; None while it does."""
+        """Error that ended the pool; None while it accepts chunks."""
 
     @property
     def waiting(self) -> str | None:
-        """Reason why all its workers wait, in words; None while one of them runs, or may start."""
+        """Reason why no worker can start; None while one runs or may start."""
 
     def submit(
         self,
@@ -49,81 +57,81 @@ class Speaker(Protocol):
         on_failure: OnFailure = "fail",
         deliver: Callable[[Outcome], None] | None = None,
     ) -> Job:
-        """Speak these chunks; raises SpeechError when the pool has ended."""
+        """Queues these chunks. Raises SpeechError where the pool has ended."""
 
 
 @dataclass(frozen=True)
-class Duties:
+class DispatcherConfig:
     """Settings of the dispatcher."""
 
-    active: int = 8  # documents in the pool, or parked, at a time
-    retention: float = 168 * 3600.0  # seconds that a finished document is kept
-    look: float = 5.0  # seconds between two looks whether a parked document can go on
-    sweep: float = SWEEP
+    max_active: int = 8  # documents in the pool or parked at a time
+    retention: float = 168 * 3600.0  # seconds until a finished document is deleted
+    poll_seconds: float = 5.0  # between two attempts to resume parked documents
+    cleanup_seconds: float = CLEANUP_SECONDS
 
 
 @dataclass
-class Clerk:
-    """Dispatches each document, stores its outcomes, ends it. Nothing else writes a document's progress.
+class DocumentDispatcher:
+    """Submits each document to the pool, stores its outcomes, completes it; the only writer of documents' progress.
 
-    A document whose sound finds no room is parked, and taken up again when there is room. A fault with one
-    document never keeps the others from going on. `changed` and `gone` are told the ids, from the clerk's thread.
+    A document whose audio does not fit on the disk is parked, and resumed when there is room. An error in one
+    document does not stop the others. `on_change` and `on_delete` are called with ids, from the dispatcher's thread.
     """
 
     store: Store
-    shelf: Shelf
-    pool: Speaker
+    audio_store: AudioStore
+    pool: SpeechPool
     pauses: Pauses
-    duties: Duties
-    changed: Callable[[str], None]
-    gone: Callable[[str], None]
-    pace: Pace = field(default_factory=Pace)
+    config: DispatcherConfig
+    on_change: Callable[[str], None]
+    on_delete: Callable[[str], None]
+    throughput: Throughput = field(default_factory=Throughput)
 
     def __post_init__(self) -> None:
-        self._mail: queue.SimpleQueue[Letter] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[DispatcherEvent] = queue.SimpleQueue()
         self._waiting: deque[str] = deque()
-        self._in_pool: dict[str, InPool] = {}
-        self._parked: dict[str, str] = {}  # with the reason, in the order they came
-        self._listened: set[str] = set()
-        self._next_look = self._next_sweep = 0.0
-        self._thread = threading.Thread(target=self._run, name="document clerk", daemon=True)
-        self._draining = False  # what is not in the pool waits for the next start
-        self.stopped: str | None = None  # why nothing more can be spoken
+        self._active: dict[str, ActiveDocument] = {}
+        self._parked: dict[str, str] = {}  # id → reason, in order of arrival
+        self._with_listeners: set[str] = set()
+        self._next_poll = self._next_cleanup = 0.0
+        self._thread = threading.Thread(target=self._run, name="document-dispatcher", daemon=True)
+        self._draining = False  # nothing more is submitted
+        self.stopped: str | None = None  # reason why no document is dispatched any more
 
     def start(self) -> None:
-        """Take up what an earlier service has left; raises StoreError where that cannot be read."""
+        """Resumes the unfinished documents of an earlier run. Raises StoreError where they cannot be read."""
         documents = self.store.unfinished()
         self._waiting.extend(document.id for document in documents)
-        for id in self.shelf.ids():
+        for id in self.audio_store.ids():
             try:
                 if self.store.document(id).state == "completed":
-                    self.shelf.tidy(id)
+                    self.audio_store.remove_chunks(id)
             except NotFoundError:
-                self.shelf.remove(id)
+                self.audio_store.remove(id)
         self._thread.start()
 
-    def arrived(self, id: str) -> None:
-        """Announces a stored document that is to be spoken."""
-        self._mail.put(Arrived(id))
+    def document_accepted(self, id: str) -> None:
+        """Queues a stored document."""
+        self._events.put(DocumentAccepted(id))
 
-    def deleted(self, id: str) -> None:
-        """Announces that a document was deleted from the store."""
-        spoken = self._in_pool.get(id)
-        if spoken is not None and spoken.job is not None:
-            spoken.job.cancel()  # at once: the clerk may have much to write
-        self._mail.put(Gone(id))
+    def document_deleted(self, id: str) -> None:
+        """Cancels a document that was deleted from the store."""
+        active = self._active.get(id)
+        if active is not None and active.job is not None:
+            active.job.cancel()  # at once: the dispatcher may be busy writing
+        self._events.put(DocumentDeleted(id))
 
     def listen(self, id: str, listening: bool) -> None:
-        """Announces that a listener of the document has come or gone."""
-        self._mail.put(Listening(id, listening))
+        """Prioritizes the start of a document while it has listeners."""
+        self._events.put(ListenersChanged(id, listening))
 
     def drain(self) -> None:
-        """Dispatch no more documents."""
+        """Stops dispatching documents."""
         self._draining = True
 
     def close(self) -> None:
-        """Write down what has come, then end; what is not finished stays in the store for the next start."""
-        self._mail.put(Closing())
+        """Stores the outcomes so far and ends the thread; unfinished documents stay in the store for the next start."""
+        self._events.put(DispatcherClosing())
         if self._thread.is_alive():
             self._thread.join()
 
@@ -132,125 +140,128 @@ class Clerk:
             try:
                 if not self._step():
                     return
-            except Exception:  # noqa: BLE001 — without this thread no document is ever finished
-                _log.exception("the clerk has met a fault of its own, and goes on")
-                time.sleep(min(1.0, self.duties.look))
+            except Exception:  # noqa: BLE001 — without this thread no document is completed
+                _log.exception("internal error in the document dispatcher; continuing")
+                time.sleep(min(1.0, self.config.poll_seconds))
 
     def _step(self) -> bool:
-        """Handles one message, its consequences, and what is due; False when it is time to end."""
-        due = min(self._next_look, self._next_sweep)
+        """Handles one event and what is due; False where the dispatcher is closing."""
+        due = min(self._next_poll, self._next_cleanup)
         try:
-            letter = self._mail.get(timeout=max(0.0, due - time.monotonic()))
+            event = self._events.get(timeout=max(0.0, due - time.monotonic()))
         except queue.Empty:
-            letter = None
-        match letter:
-            case Closing():
-                for spoken in self._in_pool.values():
-                    if spoken.job is not None:
-                        spoken.job.cancel()
+            event = None
+        match event:
+            case DispatcherClosing():
+                for active in self._active.values():
+                    if active.job is not None:
+                        active.job.cancel()
                 return False
-            case Heard(spoken, outcome):
-                if self._in_pool.get(spoken.id) is spoken:
-                    with self._guarding(spoken.id):
-                        self._put_away(spoken, outcome)
-            case Arrived(id):
+            case ChunkFinished(active, outcome):
+                if self._active.get(active.id) is active:
+                    with self._error_boundary(active.id):
+                        self._store_outcome(active, outcome)
+            case DocumentAccepted(id):
                 self._waiting.append(id)
-            case Gone(id):
-                self._forget(id)
-            case Listening(id, listening):
+            case DocumentDeleted(id):
+                self._remove(id)
+            case ListenersChanged(id, listening):
                 self._listen(id, listening)
         now = time.monotonic()
-        if self._next_look <= now:
-            self._next_look = now + self.duties.look
-            self._look()
-        if self._next_sweep <= now:
-            self._next_sweep = now + self.duties.sweep
-            self._sweep()
-        self._feed()
+        if self._next_poll <= now:
+            self._next_poll = now + self.config.poll_seconds
+            self._poll_parked()
+        if self._next_cleanup <= now:
+            self._next_cleanup = now + self.config.cleanup_seconds
+            self._delete_expired()
+        self._dispatch_waiting()
         return True
 
     @property
-    def _goes_on(self) -> bool:
-        """True where documents are dispatched."""
+    def _dispatching(self) -> bool:
+        """True while documents are dispatched."""
         return self.stopped is None and not self._draining
 
-    def _feed(self) -> None:
-        while self._waiting and self._goes_on and len(self._in_pool) + len(self._parked) < self.duties.active:
+    def _dispatch_waiting(self) -> None:
+        while self._waiting and self._dispatching and len(self._active) + len(self._parked) < self.config.max_active:
             id = self._waiting.popleft()
-            if id not in self._in_pool and id not in self._parked:
-                self._take_up(id)
+            if id not in self._active and id not in self._parked:
+                self._submit_document(id)
 
-    def _look(self) -> None:
-        """Resumes parked documents where there is room; reports why the pool waits, or that it has ended.
+    def _poll_parked(self) -> None:
+        """Resumes parked documents where there is room; records why the pool waits, or that it has ended.
 
-        A job that ended without its pool was cancelled: its document has been deleted, and the message is on its way.
+        A job that ended while its pool runs was cancelled: its document was deleted, and the event is in the queue.
         """
-        for id in tuple(self._parked) if self._goes_on else ():
-            self._take_up(id)
-        if self._in_pool and self.pool.ended is not None:
-            self._stop("the workers have stopped")
+        for id in tuple(self._parked) if self._dispatching else ():
+            self._submit_document(id)
+        if self._active and self.pool.ended is not None:
+            self._stop("the worker pool has stopped")
         waiting = self.pool.waiting
-        for spoken in tuple(self._in_pool.values()):
-            if spoken.told != waiting:
-                with self._guarding(spoken.id):
-                    self._tell(spoken, waiting)
+        for active in tuple(self._active.values()):
+            if active.reported_reason != waiting:
+                with self._error_boundary(active.id):
+                    self._report_waiting(active, waiting)
 
-    def _tell(self, spoken: InPool, waiting: str | None) -> None:
-        """Marks a document as parked while no worker has memory on its GPU; it resumes by itself."""
-        self.store.parked(spoken.id, waiting and f"no worker can start yet: {waiting}; it goes on by itself")
-        spoken.told = waiting
-        self.changed(spoken.id)
+    def _report_waiting(self, active: ActiveDocument, waiting: str | None) -> None:
+        """Marks a document as parked while no worker can start; it resumes by itself."""
+        self.store.parked(active.id, waiting and f"no worker can start yet: {waiting}; it resumes by itself")
+        active.reported_reason = waiting
+        self.on_change(active.id)
 
-    def _sweep(self) -> None:
+    def _delete_expired(self) -> None:
         try:
-            for id in self.store.expired(time.time() - self.duties.retention):
-                delete(self.store, self.shelf, id)
-                self._forget(id)
+            for id in self.store.expired(time.time() - self.config.retention):
+                delete_document(self.store, self.audio_store, id)
+                self._remove(id)
         except ServiceError:
-            _log.exception("documents whose time is over could not be deleted; they are looked for again")
+            _log.exception("expired documents could not be deleted; trying again later")
 
-    def _take_up(self, id: str) -> None:
-        with self._guarding(id):
+    def _submit_document(self, id: str) -> None:
+        with self._error_boundary(id):
             document = self.store.document(id)
             if document.state not in ("pending", "processing"):
                 self._parked.pop(id, None)
                 return
-            chunks = self._with_sound(id)
+            chunks = self._chunks_with_audio(id)
             waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
             if waiting:
                 self._check_room(document, waiting)
-                self._submit(document, waiting)
+                self._submit_chunks(document, waiting)
             else:
                 self._finish(id, chunks)
             self._parked.pop(id, None)
 
-    def _with_sound(self, id: str) -> tuple[Chunk, ...]:
-        """The document's chunks; those whose file is not there, or not whole, wait again."""
+    def _chunks_with_audio(self, id: str) -> tuple[StoredChunk, ...]:
+        """The document's chunks; those whose audio file is missing or incomplete are reset to waiting."""
         chunks = self.store.chunks(id)
-        if all(chunk.samples is not None for chunk in chunks) and self.shelf.is_whole(id, chunks, self.pauses):
+        if all(chunk.samples is not None for chunk in chunks) and self.audio_store.is_assembled(
+            id, chunks, self.pauses
+        ):
             return chunks
         lost = [
             chunk.index
             for chunk in chunks
-            if chunk.samples is not None and not self.shelf.has(id, chunk.index, chunk.samples)
+            if chunk.samples is not None and not self.audio_store.has(id, chunk.index, chunk.samples)
         ]
         if not lost:
             return chunks
-        _log.warning("document %s: the sound of %d chunks is gone or broken: they are spoken again", id, len(lost))
-        self.store.respeak(id, lost)
+        _log.warning(
+            "document %s: the audio of %d chunks is missing or incomplete: synthesizing them again", id, len(lost)
+        )
+        self.store.reset_chunks(id, lost)
         return self.store.chunks(id)
 
-    def _check_room(self, document: Document, waiting: Sequence[Chunk]) -> None:
-        """Refuse to begin what the disk cannot take: its chunks, and then the whole beside them."""
+    def _check_room(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
+        """Checks that the disk has room for the chunks, and for the joined file beside them. Raises NoRoomError."""
         seconds = sum(chunk.estimated_seconds for chunk in waiting)
         need = round((2 * seconds + document.audio_seconds) * SECOND)
-        if self.shelf.free_bytes() < need:
+        if self.audio_store.free_bytes() < need:
             raise NoRoomError(
-                f"the disk has no room for its sound, which needs about {need / 2**20:.1f} MiB: it goes on by itself "
-                "when there is room"
+                f"not enough disk space: its audio needs about {need / 2**20:.1f} MiB; it resumes when there is room"
             )
 
-    def _submit(self, document: Document, waiting: Sequence[Chunk]) -> None:
+    def _submit_chunks(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
         text = self.store.text(document.id)
         requests = [
             Request(
@@ -262,68 +273,68 @@ class Clerk:
             )
             for chunk in waiting
         ]
-        spoken = InPool(document.id, {chunk.index for chunk in waiting})
+        active = ActiveDocument(document.id, {chunk.index for chunk in waiting})
         self.store.started(document.id, time.time())
-        self._in_pool[document.id] = spoken
-        spoken.job = self.pool.submit(
+        self._active[document.id] = active
+        active.job = self.pool.submit(
             requests,
-            listening=document.id in self._listened,
+            listening=document.id in self._with_listeners,
             on_failure=document.on_failure,
-            deliver=lambda outcome: self._mail.put(Heard(spoken, outcome)),
+            deliver=lambda outcome: self._events.put(ChunkFinished(active, outcome)),
         )
-        self.changed(document.id)
+        self.on_change(document.id)
 
-    def _put_away(self, spoken: InPool, outcome: Outcome) -> None:
-        id, index, result = spoken.id, outcome.request.chunk, outcome.result
+    def _store_outcome(self, active: ActiveDocument, outcome: Outcome) -> None:
+        id, index, result = active.id, outcome.request.chunk, outcome.result
         reason = None if outcome.failure is None else outcome.failure.reason
         if result is not None and result.sample_rate != SAMPLE_RATE:
-            reason = f"the engine's sound has {result.sample_rate} samples a second, expected {SAMPLE_RATE}"
+            reason = f"the engine's sample rate is {result.sample_rate} Hz, expected {SAMPLE_RATE} Hz"
             result = None
         if result is None:
-            self.store.chunk_failed(id, index, reason or "the engine gave no sound and no reason")
+            self.store.chunk_failed(id, index, reason or "the engine returned neither audio nor a reason")
         else:
-            samples = self.shelf.put(id, index, result.audio)
-            self.store.spoken(
+            samples = self.audio_store.put(id, index, result.audio)
+            self.store.chunk_spoken(
                 id, index, samples, reduced=outcome.reduced, silenced=outcome.failure is not None, reason=reason
             )
-            self.pace.note(result.seconds)
-        spoken.left.discard(index)
-        if not spoken.left:
+            self.throughput.record(result.seconds)
+        active.remaining.discard(index)
+        if not active.remaining:
             self._finish(id, self.store.chunks(id))
-            del self._in_pool[id]
-        self.changed(id)
+            del self._active[id]
+        self.on_change(id)
 
-    def _finish(self, id: str, chunks: Sequence[Chunk]) -> None:
-        """Every chunk has its outcome."""
+    def _finish(self, id: str, chunks: Sequence[StoredChunk]) -> None:
+        """Completes or fails a document whose chunks all have an outcome."""
         failed = [chunk for chunk in chunks if chunk.state == "failed"]
         if failed:
-            self.store.failed(id, time.time(), _complaint(failed, self.store.text(id)))
+            self.store.failed(id, time.time(), _failure_message(failed, self.store.text(id)))
         else:
-            if not self.shelf.is_whole(id, chunks, self.pauses):
-                self.shelf.assemble(id, chunks, self.pauses)
+            if not self.audio_store.is_assembled(id, chunks, self.pauses):
+                self.audio_store.assemble(id, chunks, self.pauses)
             self.store.completed(id, time.time())
-            self.shelf.tidy(id)
-        self._listened.discard(id)
-        self.changed(id)
+            self.audio_store.remove_chunks(id)
+        self._with_listeners.discard(id)
+        self.on_change(id)
 
     @contextmanager
-    def _guarding(self, id: str) -> Iterator[None]:
-        """Error boundary of a document: an error ends or parks this document, and no other."""
+    def _error_boundary(self, id: str) -> Iterator[None]:
+        """Error boundary: an error fails or parks this document and no other."""
         try:
             yield
         except NotFoundError as error:
             if self._exists(id):
-                self._park(id, f"{error}; it is spoken again")
+                self._park(id, f"{error}; it is synthesized again")
             else:
-                self._forget(id)
+                self._remove(id)
         except ServiceError as error:
             self._park(id, str(error))
         except SpeechError as error:
             self._stop(str(error))
-            self._park(id, f"{error}; it goes on when the service is started again")
-        except Exception as error:  # noqa: BLE001 — whatever it is, the other documents go on
-            _log.exception("document %s has met a fault of the service", id)
-            self._fail(id, f"a fault of the service itself: {type(error).__name__}: {error}")
+            self._park(id, f"{error}; it resumes when the service is restarted")
+        except Exception as error:  # noqa: BLE001 — the other documents continue
+            _log.exception("internal error in document %s", id)
+            self._fail(id, f"internal error of the service: {type(error).__name__}: {error}")
 
     def _exists(self, id: str) -> bool:
         try:
@@ -335,7 +346,7 @@ class Clerk:
         return True
 
     def _park(self, id: str, reason: str) -> None:
-        self._withdraw(id)
+        self._cancel_job(id)
         if self._parked.get(id) == reason:
             return
         self._parked[id] = reason
@@ -343,73 +354,73 @@ class Clerk:
         try:
             self.store.parked(id, reason)
         except NotFoundError:
-            self._forget(id)
+            self._remove(id)
             return
-        except ServiceError as error:  # it is parked all the same, only nobody can read why
-            _log.warning("document %s: that it is parked could not be written down: %s", id, error)
-        self.changed(id)
+        except ServiceError as error:  # parked all the same, without a stored reason
+            _log.warning("document %s: the reason why it is parked could not be stored: %s", id, error)
+        self.on_change(id)
 
     def _fail(self, id: str, reason: str) -> None:
-        self._withdraw(id)
+        self._cancel_job(id)
         self._parked.pop(id, None)
         try:
             self.store.failed(id, time.time(), reason)
         except NotFoundError:
-            self._forget(id)
+            self._remove(id)
             return
         except ServiceError as error:
             self._park(id, f"{reason}; {error}")
-        self.changed(id)
+        self.on_change(id)
 
     def _stop(self, reason: str) -> None:
-        """No document can be spoken before the service is started again."""
+        """Stops dispatching until the service is restarted."""
         if self.stopped is None:
             self.stopped = reason
-            _log.error("no document is spoken any more: %s; start the service again", reason)
-        for id in tuple(self._in_pool):
-            self._park(id, f"{reason}; it goes on when the service is started again")
+            _log.error("no documents are dispatched any more: %s; restart the service", reason)
+        for id in tuple(self._active):
+            self._park(id, f"{reason}; it resumes when the service is restarted")
 
-    def _withdraw(self, id: str) -> None:
-        spoken = self._in_pool.pop(id, None)
-        if spoken is not None and spoken.job is not None:
-            spoken.job.cancel()
+    def _cancel_job(self, id: str) -> None:
+        active = self._active.pop(id, None)
+        if active is not None and active.job is not None:
+            active.job.cancel()
 
     def _listen(self, id: str, listening: bool) -> None:
         if listening:
-            self._listened.add(id)
+            self._with_listeners.add(id)
         else:
-            self._listened.discard(id)
-        spoken = self._in_pool.get(id)
-        if spoken is not None and spoken.job is not None:
-            spoken.job.listen(listening)
+            self._with_listeners.discard(id)
+        active = self._active.get(id)
+        if active is not None and active.job is not None:
+            active.job.listen(listening)
 
-    def _forget(self, id: str) -> None:
-        """The document is not in the store (any more): nothing of it may stay."""
-        self._withdraw(id)
+    def _remove(self, id: str) -> None:
+        """Removes what is left of a document that is not in the store (any more)."""
+        self._cancel_job(id)
         self._parked.pop(id, None)
-        self._listened.discard(id)
+        self._with_listeners.discard(id)
         try:
-            self.shelf.remove(id)
+            self.audio_store.remove(id)
         except ServiceError:
-            _log.exception("the sound of document %s could not be deleted; the next start tries again", id)
-        self.gone(id)
+            _log.exception("the audio of document %s could not be deleted; the next start tries again", id)
+        self.on_delete(id)
 
 
-def delete(store: Store, shelf: Shelf, id: str) -> None:
+def delete_document(store: Store, audio_store: AudioStore, id: str) -> None:
     """Deletes a document. On a full disk its audio goes first, which frees the space that the store needs."""
     try:
         store.delete(id)
     except NoRoomError:
-        shelf.remove(id)
+        audio_store.remove(id)
         store.delete(id)
-    shelf.remove(id)
+    audio_store.remove(id)
 
 
-def _complaint(failed: Sequence[Chunk], text: str) -> str:
+def _failure_message(failed: Sequence[StoredChunk], text: str) -> str:
     """Error message of a failed document: the first failed chunk with its text, and how many more."""
     first = failed[0]
     words = text[first.start : first.end]
-    shown = words if len(words) <= _SHOWN else words[: _SHOWN - 1] + "…"
+    shown = words if len(words) <= _MAX_QUOTED else words[: _MAX_QUOTED - 1] + "…"
     others = len(failed) - 1
     more = f" (and {others} more {'chunk' if others == 1 else 'chunks'})" if others else ""
-    return f"chunk {first.index} ({shown!r}) could not be spoken: {first.reason}{more}"
+    return f"chunk {first.index} ({shown!r}) could not be synthesized: {first.reason}{more}"

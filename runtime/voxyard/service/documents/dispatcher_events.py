@@ -8,48 +8,48 @@ from voxyard.speech.pool.job import Job, Outcome
 
 
 @dataclass(eq=False, slots=True)
-class InPool:
-    """A document whose chunks are in the pool."""
+class ActiveDocument:
+    """Document whose chunks are in the pool."""
 
     id: str
-    left: set[int]  # chunks without an outcome
+    remaining: set[int]  # chunks without an outcome
     job: Job | None = None
-    told: str | None = None  # what the store says that it waits for
+    reported_reason: str | None = None  # why it is parked, as the store has it
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
-    """A chunk has come to an end."""
+class ChunkFinished:
+    """A chunk has an outcome."""
 
-    document: InPool
+    document: ActiveDocument
     outcome: Outcome
 
 
 @dataclass(frozen=True)
-class Arrived:
-    """A document is in the store, to be spoken."""
+class DocumentAccepted:
+    """A document was stored and is to be dispatched."""
 
     id: str
 
 
 @dataclass(frozen=True)
-class Gone:
+class DocumentDeleted:
     """A document was deleted from the store."""
 
     id: str
 
 
 @dataclass(frozen=True)
-class Listening:
-    """A listener of the document has come or gone."""
+class ListenersChanged:
+    """The document got its first listener or lost its last."""
 
     id: str
     listening: bool
 
 
 @dataclass(frozen=True)
-class Closing:
+class DispatcherClosing:
     """The dispatcher is to end."""
 
 
-Letter = Heard | Arrived | Gone | Listening | Closing
+DispatcherEvent = ChunkFinished | DocumentAccepted | DocumentDeleted | ListenersChanged | DispatcherClosing

@@ -1,4 +1,4 @@
-"""The store's tables, as the steps that lead from an empty file to today's."""
+"""Schema migrations of the store, from an empty file to the current version."""
 
 from __future__ import annotations
 
@@ -74,4 +74,4 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "PRAGMA user_version = 1",
     ),
 )
-"""Step n leads from version n to n + 1; what has been released is never changed, only followed by another step."""
+"""Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

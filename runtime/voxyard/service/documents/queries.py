@@ -1,32 +1,32 @@
-"""Rows of the store's tables as records, and the statements that several of the store's methods need."""
+"""Queries that several methods of the store share, and the conversion of rows to records."""
 
 from __future__ import annotations
 
 import sqlite3
 
-from voxyard.service.documents.records import Chunk, Document, NewDocument
+from voxyard.service.documents.records import Document, NewDocument, StoredChunk
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.speech.requests import SAMPLE_RATE
 
 
 def number_of(connection: sqlite3.Connection, id: str, owner: str | None = None) -> int:
-    """The number of a document; with `owner`, only where it is that client's. Raises NotFoundError."""
+    """Row number of a document; with `owner`, only where it is that client's. Raises NotFoundError."""
     row = connection.execute(
         "SELECT number FROM documents WHERE id = ?1 AND (?2 IS NULL OR owner = ?2)", (id, owner)
     ).fetchone()
     if row is None:
-        raise NotFoundError(f"there is no document {id}: it was never accepted, or it has been deleted")
+        raise NotFoundError(f"no document {id}: it was never accepted, or it was deleted")
     return int(row["number"])
 
 
 def find(connection: sqlite3.Connection, id: str, owner: str | None = None) -> Document:
-    """The document; raises NotFoundError."""
+    """Document of this id. Raises NotFoundError."""
     number = number_of(connection, id, owner)
     return read(connection.execute("SELECT * FROM documents WHERE number = ?", (number,)).fetchone())
 
 
 def earlier(connection: sqlite3.Connection, new: NewDocument) -> Document | None:
-    """The document with the same idempotency key; raises ConflictError where its request was another."""
+    """Document with the same idempotency key. Raises ConflictError where its request was different."""
     if new.idempotency_key is None:
         return None
     row = connection.execute(
@@ -36,8 +36,8 @@ def earlier(connection: sqlite3.Connection, new: NewDocument) -> Document | None
         return None
     if row["fingerprint"] != new.fingerprint:
         raise ConflictError(
-            f"idempotency key {new.idempotency_key!r} came before with another request: expected the same one; "
-            "use a new key for a new document"
+            f"idempotency key {new.idempotency_key!r} was used with a different request: repeat that "
+            "request, or use a new key"
         )
     return read(row)
 
@@ -45,7 +45,7 @@ def earlier(connection: sqlite3.Connection, new: NewDocument) -> Document | None
 def end_chunk(
     connection: sqlite3.Connection, number: int, index: int, state: str, samples: int | None, reason: str | None
 ) -> bool:
-    """True where the chunk was waiting and has ended now."""
+    """Ends a waiting chunk; False where it had ended before."""
     changed = connection.execute(
         "UPDATE chunks SET state = ?, samples = ?, reason = ? WHERE document = ? AND place = ? AND state = 'waiting'",
         (state, samples, reason, number, index),
@@ -64,7 +64,7 @@ def end_chunk(
 
 
 def recount(connection: sqlite3.Connection, number: int) -> None:
-    """Bring the document's sums in line with its chunks."""
+    """Recomputes the document's totals from its chunks."""
     connection.execute(
         """
         UPDATE documents SET (chunks_done, chunks_failed, samples, waiting_seconds) = (
@@ -78,7 +78,7 @@ def recount(connection: sqlite3.Connection, number: int) -> None:
 
 
 def read(row: sqlite3.Row) -> Document:
-    """A row of documents as a record."""
+    """Document of a row."""
     return Document(
         id=row["id"],
         owner=row["owner"],
@@ -104,9 +104,9 @@ def read(row: sqlite3.Row) -> Document:
     )
 
 
-def read_chunk(row: sqlite3.Row) -> Chunk:
-    """A row of chunks as a record."""
-    return Chunk(
+def read_chunk(row: sqlite3.Row) -> StoredChunk:
+    """Chunk of a row."""
+    return StoredChunk(
         index=row["place"],
         start=row["first"],
         end=row["last"],

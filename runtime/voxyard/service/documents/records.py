@@ -14,7 +14,7 @@ ChunkState = Literal["waiting", "spoken", "silenced", "failed"]
 
 @dataclass(frozen=True)
 class NewChunk:
-    """A chunk of a document that is being accepted: characters [start, end) of its text."""
+    """Chunk of a document to store: characters [start, end) of its text."""
 
     index: int
     start: int
@@ -25,10 +25,10 @@ class NewChunk:
 
 @dataclass(frozen=True)
 class NewDocument:
-    """A document that is being accepted; times are Unix seconds."""
+    """Document to store; times are Unix seconds."""
 
     id: str
-    owner: str  # name of the API key, "" where none is asked for
+    owner: str  # name of the API key, "" where none is required
     title: str
     text: str
     chunks: tuple[NewChunk, ...]
@@ -39,12 +39,12 @@ class NewDocument:
     on_failure: OnFailure = "fail"
     webhook: str | None = None
     idempotency_key: str | None = None
-    fingerprint: str = ""  # of the whole request: the same idempotency key must come with the same one
+    fingerprint: str = ""  # of the whole request; must be equal for equal idempotency keys
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document as it stands."""
+    """Document with its current state; times are Unix seconds."""
 
     id: str
     owner: str
@@ -61,17 +61,17 @@ class Document:
     chunks: int
     chunks_done: int  # spoken, silenced or failed
     chunks_failed: int
-    audio_seconds: float  # of the chunks that are spoken, without pauses
-    estimated_seconds: float  # of the whole
+    audio_seconds: float  # synthesized so far, without pauses
+    estimated_seconds: float  # of the whole document
     reason: str | None = None  # why it failed
-    parked: str | None = None  # why it does not go on for now: a full disk
-    reduced: bool = False  # out of memory changed a batch's shape, and so perhaps the last digits of the sound
+    parked: str | None = None  # why it does not progress for now, such as a full disk
+    reduced: bool = False  # synthesized in smaller batches for lack of memory; samples may differ slightly
     webhook: str | None = None
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """A chunk as it stands; `samples` of mono sound at 24 kHz, without its pause, once it is spoken."""
+class StoredChunk:
+    """Chunk with its current state; `samples` of mono audio at 24 kHz, without its pause, once synthesized."""
 
     index: int
     start: int

@@ -1,4 +1,4 @@
-"""Document store (SQLite): every accepted document, its progress, and the webhooks that are due."""
+"""Document store (SQLite): accepted documents, their progress, and pending webhooks."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Literal
 
 from voxyard.service.documents import queries
 from voxyard.service.documents.database import Database
-from voxyard.service.documents.records import Chunk, Document, NewDocument, State
+from voxyard.service.documents.records import Document, NewDocument, State, StoredChunk
 from voxyard.service.errors import ConflictError
 
 HookEvent = Literal["document.completed", "document.failed"]
 
 
 @dataclass(frozen=True)
-class Load:
-    """Backlog: the work that is yet to be spoken."""
+class QueueLoad:
+    """Backlog of unfinished documents."""
 
-    documents: int  # not finished
-    chunks: int  # of them, without an outcome
-    estimated_seconds: float  # of these chunks' sound
+    documents: int  # unfinished
+    chunks: int  # of these documents, without an outcome
+    estimated_seconds: float  # of audio, for these chunks
 
 
 @dataclass(frozen=True)
-class Hook:
-    """A webhook that is due; `tries` are those that failed, `next_try` Unix seconds."""
+class DueWebhook:
+    """Webhook that is due; `tries` counts failed attempts, `next_try` is in Unix seconds."""
 
     id: int
     document: str
@@ -34,29 +34,28 @@ class Hook:
     event: HookEvent
     tries: int
     next_try: float
-    error: str | None  # of the last try
+    error: str | None  # of the last attempt
 
 
 class Store:
     """Documents and chunks in one SQLite file; every method may be called from any thread.
 
-    A method returns when what it did is on the disk. Times are Unix seconds. Each method raises NoRoomError where
-    the disk is full, StoreError where the file cannot be read or written, NotFoundError for a document that is not
-    there.
+    A method returns once its changes are on the disk. Times are Unix seconds. Each method raises NoRoomError where
+    the disk is full, StoreError where the file cannot be read or written, NotFoundError for an unknown document.
     """
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path)
 
     def close(self) -> None:
-        """Close the file and let another service have it."""
+        """Closes the file and releases its lock."""
         self._database.close()
 
     def accept(self, new: NewDocument) -> tuple[Document, bool]:
-        """Keep a document; False where the same request was accepted before, which is then what comes back.
+        """Stores a document; where the same request was accepted before, returns that document and False.
 
         Raises:
-            ConflictError: another request came with the same idempotency key.
+            ConflictError: the idempotency key was used with a different request.
         """
         with self._database.write() as connection:
             earlier = queries.earlier(connection, new)
@@ -89,21 +88,21 @@ class Store:
             return queries.find(connection, new.id), True
 
     def earlier(self, new: NewDocument) -> Document | None:
-        """The document that the same request made before, by its idempotency key.
+        """Document of an earlier request with the same idempotency key.
 
         Raises:
-            ConflictError: another request came with the same idempotency key.
+            ConflictError: the idempotency key was used with a different request.
         """
         with self._database.read() as connection:
             return queries.earlier(connection, new)
 
     def document(self, id: str, owner: str | None = None) -> Document:
-        """A document as it stands; with `owner`, only where it is that client's."""
+        """Document of this id; with `owner`, only where it is that client's."""
         with self._database.read() as connection:
             return queries.find(connection, id, owner)
 
     def documents(self, owner: str | None = None, limit: int = 50, before: str | None = None) -> tuple[Document, ...]:
-        """Up to `limit` documents, the newest first; with `before`, those accepted before that one."""
+        """Up to `limit` documents, newest first; with `before`, those accepted before that document."""
         with self._database.read() as connection:
             newest = None if before is None else queries.number_of(connection, before, owner)
             found = connection.execute(
@@ -116,15 +115,15 @@ class Store:
             return tuple(queries.read(row) for row in found)
 
     def text(self, id: str) -> str:
-        """The text of a document; its chunks are stretches of it."""
+        """Text of a document; chunks are ranges of it."""
         with self._database.read() as connection:
             (text,) = connection.execute(
                 "SELECT text FROM texts WHERE document = ?", (queries.number_of(connection, id),)
             ).fetchone()
             return str(text)
 
-    def chunks(self, id: str) -> tuple[Chunk, ...]:
-        """The chunks of a document in text order."""
+    def chunks(self, id: str) -> tuple[StoredChunk, ...]:
+        """Chunks of a document in text order."""
         with self._database.read() as connection:
             found = connection.execute(
                 "SELECT * FROM chunks WHERE document = ? ORDER BY place", (queries.number_of(connection, id),)
@@ -132,15 +131,15 @@ class Store:
             return tuple(queries.read_chunk(row) for row in found)
 
     def unfinished(self) -> tuple[Document, ...]:
-        """The documents that are neither completed nor failed, the oldest first."""
+        """Documents that are neither completed nor failed, oldest first."""
         with self._database.read() as connection:
             found = connection.execute(
                 "SELECT * FROM documents WHERE state IN ('pending', 'processing') ORDER BY number"
             )
             return tuple(queries.read(row) for row in found)
 
-    def load(self) -> Load:
-        """Backlog that is yet to be spoken."""
+    def queue_load(self) -> QueueLoad:
+        """Backlog of unfinished documents."""
         with self._database.read() as connection:
             row = connection.execute(
                 """
@@ -148,7 +147,7 @@ class Store:
                 FROM documents WHERE state IN ('pending', 'processing')
                 """
             ).fetchone()
-            return Load(*row)
+            return QueueLoad(*row)
 
     def counts(self) -> dict[State, int]:
         """Number of documents in each state."""
@@ -158,7 +157,7 @@ class Store:
         return counts
 
     def started(self, id: str, when: float) -> None:
-        """Its chunks are in the workers' queue; nothing keeps it from going on any more."""
+        """Marks a document as processing, and no longer parked."""
         with self._database.write() as connection:
             connection.execute(
                 """
@@ -168,7 +167,7 @@ class Store:
                 (when, queries.number_of(connection, id)),
             )
 
-    def spoken(
+    def chunk_spoken(
         self,
         id: str,
         index: int,
@@ -178,7 +177,7 @@ class Store:
         silenced: bool = False,
         reason: str | None = None,
     ) -> None:
-        """Records that a waiting chunk's audio is stored; `silenced` where it is silence, for this reason."""
+        """Marks a waiting chunk as spoken, or as `silenced` for this reason; its audio is stored."""
         with self._database.write() as connection:
             number = queries.number_of(connection, id)
             state = "silenced" if silenced else "spoken"
@@ -189,14 +188,14 @@ class Store:
                 )
 
     def chunk_failed(self, id: str, index: int, reason: str) -> None:
-        """A waiting chunk could not be spoken."""
+        """Marks a waiting chunk as failed."""
         with self._database.write() as connection:
             number = queries.number_of(connection, id)
             if queries.end_chunk(connection, number, index, "failed", None, reason):
                 connection.execute("UPDATE documents SET chunks_failed = chunks_failed + 1 WHERE number = ?", (number,))
 
-    def respeak(self, id: str, indices: Iterable[int]) -> None:
-        """The sound of these chunks is gone: they wait again."""
+    def reset_chunks(self, id: str, indices: Iterable[int]) -> None:
+        """Resets chunks whose audio is lost to waiting."""
         with self._database.write() as connection:
             number = queries.number_of(connection, id)
             connection.executemany(
@@ -206,15 +205,15 @@ class Store:
             queries.recount(connection, number)
 
     def completed(self, id: str, when: float) -> None:
-        """Records that the document's whole audio is stored; the webhook is due."""
+        """Marks a document as completed; its webhook is due."""
         self._end(id, "completed", when, None, "document.completed")
 
     def failed(self, id: str, when: float, reason: str) -> None:
-        """It cannot be spoken; the webhook is due."""
+        """Marks a document as failed; its webhook is due."""
         self._end(id, "failed", when, reason, "document.failed")
 
     def parked(self, id: str, reason: str | None) -> None:
-        """Stores the reason why a document is parked; None: it goes on."""
+        """Stores the reason why a document is parked; None where it resumes."""
         with self._database.write() as connection:
             connection.execute(
                 """
@@ -224,15 +223,15 @@ class Store:
             )
 
     def retry(self, id: str) -> Document:
-        """A failed document is pending again, and its failed chunks wait.
+        """Resets a failed document to pending and its failed chunks to waiting.
 
         Raises:
-            ConflictError: it has not failed.
+            ConflictError: the document has not failed.
         """
         with self._database.write() as connection:
             document, number = queries.find(connection, id), queries.number_of(connection, id)
             if document.state != "failed":
-                raise ConflictError(f"document {id} is {document.state}: only a failed one can be tried again")
+                raise ConflictError(f"document {id} is {document.state}: only a failed document can be retried")
             connection.execute(
                 "UPDATE chunks SET state = 'waiting', reason = NULL WHERE document = ? AND state = 'failed'", (number,)
             )
@@ -248,12 +247,12 @@ class Store:
             return queries.find(connection, id)
 
     def delete(self, id: str) -> None:
-        """Forget a document and all that belongs to it."""
+        """Deletes a document with its text, chunks and webhook."""
         with self._database.write() as connection:
             connection.execute("DELETE FROM documents WHERE number = ?", (queries.number_of(connection, id),))
 
     def expired(self, before: float) -> tuple[str, ...]:
-        """The ids of documents that were finished before this time."""
+        """Ids of documents finished before this time."""
         with self._database.read() as connection:
             found = connection.execute(
                 """
@@ -263,8 +262,8 @@ class Store:
             )
             return tuple(row["id"] for row in found)
 
-    def pending_hooks(self, now: float, limit: int = 100) -> tuple[Hook, ...]:
-        """Up to `limit` webhooks that are due, the one that has waited longest first."""
+    def pending_hooks(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
+        """Up to `limit` webhooks that are due, longest overdue first."""
         with self._database.read() as connection:
             found = connection.execute(
                 """
@@ -275,10 +274,10 @@ class Store:
                 """,
                 (now, limit),
             )
-            return tuple(Hook(*row) for row in found)
+            return tuple(DueWebhook(*row) for row in found)
 
     def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
-        """A webhook could not be handed over at `when`; it is due again at `next_try`, or never with None."""
+        """Records a failed delivery at `when`; the webhook is due again at `next_try`, or never where that is None."""
         if next_try is None:
             self.hook_done(id)
             return
@@ -289,7 +288,7 @@ class Store:
             )
 
     def hook_done(self, id: int) -> None:
-        """A webhook has been handed over, or is given up."""
+        """Removes a webhook that was delivered or given up."""
         with self._database.write() as connection:
             connection.execute("DELETE FROM hooks WHERE number = ?", (id,))
 

@@ -1,4 +1,4 @@
-"""Turns requests into stored documents: checked, cut into chunks, with a fingerprint."""
+"""Submission: validates a request, splits its text into chunks, and makes the document to store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import NewChunk, NewDocument
 from voxyard.service.errors import ServiceError, TooLargeError
-from voxyard.service.voice_names import Voices
+from voxyard.service.voice_names import VoiceNames
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
@@ -26,8 +26,8 @@ _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 @dataclass(frozen=True)
-class Wish:
-    """Document as a client asked for it."""
+class DocumentRequest:
+    """Document as requested by a client."""
 
     text: str
     title: str | None = None
@@ -47,10 +47,10 @@ def script(
     language: str | None = None,
     parameter: str = "text",
 ) -> Script:
-    """The chunks of a text, ready for the pool. Takes a while for a long one: not for the event loop.
+    """Chunks of a text, ready for the pool. Blocks for a long text: not for the event loop.
 
     Raises:
-        ServiceError: there is nothing to speak, the text is broken, or the language is no code.
+        ServiceError: the text has no words or is invalid, or the language code is unknown.
     """
     if language is not None:
         _checked_language(language)
@@ -61,32 +61,32 @@ def script(
 
 
 def new_document(
-    wish: Wish, frontend: Frontend, voices: Voices, *, owner: str, now: float, section: ServiceSection
+    request: DocumentRequest, frontend: Frontend, voices: VoiceNames, *, owner: str, now: float, section: ServiceSection
 ) -> NewDocument:
-    """A document to accept, with a name of its own. Takes a while for a long one: not for the event loop.
+    """Document to store, with a new id. Blocks for a long text: not for the event loop.
 
     Raises:
-        ServiceError: the text is empty or too long, or an option means nothing here.
+        ServiceError: the text is empty or too long, or an option is invalid.
     """
-    if len(wish.text) > section.max_characters:
+    if len(request.text) > section.max_characters:
         raise TooLargeError(
-            f"the text has {len(wish.text):,} characters, expected at most {section.max_characters:,}: send parts",
+            f"the text has {len(request.text):,} characters, expected at most {section.max_characters:,}: split it",
             parameter="text",
         )
-    if wish.idempotency_key is not None and not _KEY.fullmatch(wish.idempotency_key):
+    if request.idempotency_key is not None and not _KEY.fullmatch(request.idempotency_key):
         raise ServiceError(
-            "the Idempotency-Key must be 1 to 255 visible ASCII characters without blanks: a UUID does well",
+            "invalid Idempotency-Key: expected 1 to 255 visible ASCII characters without spaces, such as a UUID",
             parameter="Idempotency-Key",
         )
-    voice = None if wish.voice is None else voices.resolve(wish.voice)
-    seed = 0 if wish.seed is None else wish.seed
-    prepared = script(wish.text, frontend, voice, seed, wish.language)
-    voice = prepared.requests[0].voice  # the engine's default is written down: it stays this document's voice
+    voice = None if request.voice is None else voices.resolve(request.voice)
+    seed = 0 if request.seed is None else request.seed
+    prepared = script(request.text, frontend, voice, seed, request.language)
+    voice = prepared.requests[0].voice  # the engine's default voice is stored with the document
     return NewDocument(
         id=uuid.uuid4().hex,
         owner=owner,
-        title=_title(wish),
-        text=wish.text,
+        title=_title(request),
+        text=request.text,
         chunks=tuple(
             NewChunk(chunk.index, chunk.start, chunk.end, chunk.ending, chunk.estimated_seconds)
             for chunk in prepared.chunks
@@ -94,24 +94,24 @@ def new_document(
         created=now,
         voice=voice,
         seed=seed,
-        language=wish.language if wish.language is not None else frontend.language(voice),
-        on_failure=wish.on_failure,
-        webhook=wish.webhook,
-        idempotency_key=wish.idempotency_key,
-        fingerprint=fingerprint(wish),
+        language=request.language if request.language is not None else frontend.language(voice),
+        on_failure=request.on_failure,
+        webhook=request.webhook,
+        idempotency_key=request.idempotency_key,
+        fingerprint=fingerprint(request),
     )
 
 
-def fingerprint(wish: Wish) -> str:
-    """SHA-256 of the whole request but its key: two requests with one fingerprint ask for the same."""
-    asked = {name: value for name, value in vars(wish).items() if name != "idempotency_key"}
+def fingerprint(request: DocumentRequest) -> str:
+    """SHA-256 of the request without its idempotency key; equal for equal requests."""
+    asked = {name: value for name, value in vars(request).items() if name != "idempotency_key"}
     return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _title(wish: Wish) -> str:
-    title = wish.title
+def _title(request: DocumentRequest) -> str:
+    title = request.title
     if title is None or not title.strip():
-        title = " ".join(wish.text.lstrip()[: 4 * _TITLE_FROM_TEXT].partition("\n")[0].split())
+        title = " ".join(request.text.lstrip()[: 4 * _TITLE_FROM_TEXT].partition("\n")[0].split())
         if len(title) > _TITLE_FROM_TEXT:
             title = title[: _TITLE_FROM_TEXT - 1].rsplit(" ", 1)[0] + "…"
     return _INVISIBLE.sub(" ", title).strip()[:LONGEST_TITLE] or "Untitled"

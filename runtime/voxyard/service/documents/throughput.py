@@ -1,4 +1,4 @@
-"""Synthesis throughput: seconds of audio per second, measured as it comes."""
+"""Synthesis throughput: seconds of audio per second, over the last chunks."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-WINDOW = 256  # chunks that are looked back on
-UNKNOWN = 30.0  # seconds to wait where nothing has been measured yet
+WINDOW = 256  # chunks that the estimate covers
+UNKNOWN = 30.0  # seconds until a retry, before the first measurement
 _LEAST, _MOST = 1.0, 3600.0
 
 
-class Pace:
-    """Throughput estimate from every finished chunk; called by one thread or several."""
+class Throughput:
+    """Throughput estimate over the last finished chunks. May be used from several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._made: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # when, seconds of sound
+        self._made: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # clock, seconds of audio
         self._lock = threading.Lock()
 
-    def note(self, audio_seconds: float) -> None:
-        """A chunk with so much sound has been spoken."""
+    def record(self, audio_seconds: float) -> None:
+        """Records a finished chunk of so many seconds of audio."""
         with self._lock:
             self._made.append((self._clock(), audio_seconds))
 
     def rate(self) -> float | None:
-        """Seconds of sound made in a second; None until a few chunks show it."""
+        """Seconds of audio per second; None before the second chunk."""
         with self._lock:
             if len(self._made) < 2:
                 return None
@@ -35,6 +35,6 @@ class Pace:
         return made / (ended - began) if ended > began and made > 0 else None
 
     def retry_after(self, audio_seconds: float) -> float:
-        """In how many seconds so much sound will have been made, 1 to 3600."""
+        """Estimated seconds until so much audio is synthesized, 1 to 3600."""
         rate = self.rate()
         return UNKNOWN if rate is None else min(_MOST, max(_LEAST, audio_seconds / rate))

@@ -1,4 +1,4 @@
-"""Webhooks: signed notices that a document is completed or has failed, retried with backoff until accepted."""
+"""Webhooks: signed notifications of completed and failed documents, retried with backoff."""
 
 from __future__ import annotations
 
@@ -22,69 +22,69 @@ from urllib.parse import SplitResult, urlsplit
 from voxyard import __version__
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Document
-from voxyard.service.documents.store import Hook
+from voxyard.service.documents.store import DueWebhook
 from voxyard.service.errors import ForbiddenError, NotFoundError, ServiceError
 
 log = logging.getLogger("voxyard.service")
 
 SIGNATURE = "X-Voxyard-Signature"
 DELAYS = (10.0, 30.0, 120.0, 600.0, 3600.0, 3 * 3600.0, 6 * 3600.0, 12 * 3600.0)
-"""Seconds from a failed try to the next; after the last, in a day or so, the webhook is given up."""
+"""Backoff: seconds from each failed attempt to the next; after the last, the webhook is given up."""
 TOLERANCE = 300.0
-"""Seconds by which a signature's time may differ from the receiver's clock, as `verify` reads it."""
-_PATIENCE = 10.0  # seconds for a whole delivery
-_AT_ONCE = 8
-_PAUSE = 1.0  # seconds between looks into the outbox
+"""Seconds by which a signature's time may differ from the receiver's clock, in `verify`."""
+_DELIVERY_SECONDS = 10.0  # for a whole delivery
+_MAX_CONCURRENT = 8
+_POLL_SECONDS = 1.0  # between two queries for due webhooks
 _SHORTEST_SECRET = 16
 _GONE = 410
 _PORTS = {"http": 80, "https": 443}
 
 
-class Outbox(Protocol):
+class WebhookQueue(Protocol):
     """Store interface of the webhook sender."""
 
     def document(self, id: str, owner: str | None = None) -> Document:
-        """The document as it stands."""
+        """Document of this id."""
 
-    def pending_hooks(self, now: float, limit: int = 100) -> tuple[Hook, ...]:
-        """Hooks that are due."""
+    def pending_hooks(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
+        """Webhooks that are due."""
 
     def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
         """Records a failed delivery."""
 
     def hook_done(self, id: int) -> None:
-        """It has been heard."""
+        """Removes a delivered webhook."""
 
 
 @dataclass(frozen=True)
 class WebhookRules:
-    """Allowed targets of webhooks, and their secret; an entry without a port stands for the ports 80 and 443."""
+    """Allowed webhook hosts and the signing secret; a host without a port allows ports 80 and 443."""
 
     hosts: tuple[str, ...]
     secret: bytes = field(repr=False)
 
     def check(self, url: str) -> None:
-        """Checks that a webhook may go there.
+        """Checks a webhook's URL.
 
         Raises:
-            ServiceError: it is no URL.
-            ForbiddenError: its host is not among those that are allowed.
+            ServiceError: it is not a valid URL.
+            ForbiddenError: its host is not allowed.
         """
         target, port = _target(url)
         name = (target.hostname or "").rstrip(".")
         plain = port == _PORTS[target.scheme] and name in self.hosts
         if not plain and f"{name}:{port}" not in self.hosts:
             raise ForbiddenError(
-                f"webhooks to {name}:{port} are not allowed: the setting webhook_hosts names those that are",
+                f"webhooks to {name}:{port} are not allowed: add the host to --webhook-hosts",
                 parameter="webhook",
             )
 
 
 def read_rules(section: ServiceSection) -> WebhookRules | None:
-    """The rules by the settings; None where webhooks are refused.
+    """Webhook rules of the settings; None where webhooks are disabled.
 
     Raises:
-        ServiceError: the file of the secret cannot be read, or is too short to keep a secret.
+        ServiceError: the secret file cannot be read, or the secret is too short.
     """
     if section.webhook_secret is None:
         return None
@@ -92,22 +92,22 @@ def read_rules(section: ServiceSection) -> WebhookRules | None:
 
 
 def check_webhook(rules: WebhookRules | None, url: str) -> WebhookRules:
-    """The rules, if a new document's webhook stands up to them. Raises ServiceError, or ForbiddenError."""
+    """Checks a new document's webhook; returns the rules. Raises ServiceError or ForbiddenError."""
     if rules is None:
         raise ForbiddenError(
-            "this service sends no webhooks: ask for the document's state instead", parameter="webhook"
+            "webhooks are disabled: poll the document's state, or set --webhook-secret", parameter="webhook"
         )
     rules.check(url)
     return rules
 
 
 def sign(secret: bytes, body: bytes, when: int) -> str:
-    """The signature's header: `t=<Unix seconds>,v1=<HMAC-SHA256 of "<t>.<body>">`."""
+    """Signature header: `t=<Unix seconds>,v1=<HMAC-SHA256 of "<t>.<body>">`."""
     return f"t={when},v1={hmac.new(secret, b'%d.' % when + body, 'sha256').hexdigest()}"
 
 
 def verify(secret: bytes, header: str, body: bytes, *, now: float, tolerance: float = TOLERANCE) -> bool:
-    """Verification at the receiver: True where the header signs the body, and is not an old one sent again."""
+    """Verification at the receiver: True where the header signs the body and is not older than `tolerance` seconds."""
     parts = dict(part.partition("=")[::2] for part in header.split(","))
     when = parts.get("t", "")
     if not (when.isascii() and when.isdecimal() and len(when) < 15) or abs(now - int(when)) > tolerance:
@@ -115,50 +115,50 @@ def verify(secret: bytes, header: str, body: bytes, *, now: float, tolerance: fl
     return hmac.compare_digest(sign(secret, body, int(when)).encode(), header.encode())
 
 
-class Webhooks:
-    """Sender thread of the store's outbox; undelivered hooks survive a restart.
+class WebhookSender:
+    """Thread that delivers the store's pending webhooks, which survive a restart.
 
-    A receiver may hear the same thing twice (its answer was lost, or the service ended between the two): the header
+    A receiver may get a webhook twice (its response was lost, or the service stopped meanwhile); the header
     `X-Voxyard-Delivery` is the same then.
     """
 
     def __init__(
         self,
         rules: WebhookRules | None,
-        outbox: Outbox,
+        queue: WebhookQueue,
         *,
         clock: Callable[[], float] = time.time,
-        patience: float = _PATIENCE,
+        timeout: float = _DELIVERY_SECONDS,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`patience` in seconds for one delivery; `tls` for receivers with a certificate of their own."""
-        self._rules, self._outbox, self._clock, self._patience = rules, outbox, clock, patience
+        """`timeout` in seconds for one delivery; `tls` for receivers whose certificate has a private CA."""
+        self._rules, self._queue, self._clock, self._timeout = rules, queue, clock, timeout
         self._tls = tls or ssl.create_default_context()
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="voxyard-webhooks", daemon=True)
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Something may be due; without it, it is found a second later."""
+        """Checks for due webhooks now instead of within a second."""
         self._wake.set()
 
     def close(self) -> None:
-        """Ends, when what is under way has been heard or has failed; a second call does nothing."""
+        """Ends after the deliveries in progress; a second call does nothing."""
         self._stop.set()
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def deliver_due(self) -> int:
-        """One pass over the outbox: tries all due hooks; their number."""
-        due = self._outbox.pending_hooks(self._clock())
+        """Attempts all due webhooks; returns their number."""
+        due = self._queue.pending_hooks(self._clock())
         if due:
-            with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="voxyard-webhook") as crew:
-                for done in [crew.submit(self._deliver, hook) for hook in due]:
+            with ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="voxyard-webhook") as executor:
+                for done in [executor.submit(self._deliver, hook) for hook in due]:
                     done.result()
         return len(due)
 
@@ -168,39 +168,39 @@ class Webhooks:
             try:
                 found = self.deliver_due()
             except ServiceError as error:
-                log.error("webhooks wait, for the store cannot be used: %s", error)
+                log.error("webhooks are delayed: the store cannot be used: %s", error)
             except Exception:
-                log.exception("a look into the outbox of the webhooks failed")
+                log.exception("internal error in the webhook sender; continuing")
             if not found:
-                self._wake.wait(_PAUSE)
+                self._wake.wait(_POLL_SECONDS)
                 self._wake.clear()
 
-    def _deliver(self, hook: Hook) -> None:
+    def _deliver(self, hook: DueWebhook) -> None:
         if self._stop.is_set():
             return
         try:
-            document = self._outbox.document(hook.document)
+            document = self._queue.document(hook.document)
         except NotFoundError:
-            self._outbox.hook_done(hook.id)
+            self._queue.hook_done(hook.id)
             return
         try:
             rules = check_webhook(self._rules, hook.url)
             status = self._post(hook, rules.secret, _body(hook, document))
-        except ServiceError as error:  # the settings are others than when it was accepted
+        except ServiceError as error:  # the settings have changed since it was accepted
             self._give_up(hook, str(error))
         except (OSError, http.client.HTTPException) as error:
-            self._try_later(hook, _in_words(error))
+            self._try_later(hook, _describe_error(error))
         else:
             if 200 <= status < 300:
-                self._outbox.hook_done(hook.id)
-                log.info("webhook %d of document %s was heard", hook.id, hook.document)
+                self._queue.hook_done(hook.id)
+                log.info("webhook %d of document %s delivered", hook.id, hook.document)
             elif status == _GONE:
-                self._give_up(hook, "the receiver answered 410")
+                self._give_up(hook, "the receiver responded 410")
             else:
-                self._try_later(hook, f"the receiver answered {status}" + (_REDIRECT if 300 <= status < 400 else ""))
+                self._try_later(hook, f"the receiver responded {status}" + (_REDIRECT if 300 <= status < 400 else ""))
 
-    def _post(self, hook: Hook, secret: bytes, body: bytes) -> int:
-        """The status of the answer; nothing else of it is read, and a redirect is an answer like others."""
+    def _post(self, hook: DueWebhook, secret: bytes, body: bytes) -> int:
+        """Status of the response; its body is not read, and redirects are not followed."""
         target, port = _target(hook.url)
         headers = {
             "Content-Type": "application/json",
@@ -211,39 +211,41 @@ class Webhooks:
         }
         name = target.hostname or ""
         connection = (
-            http.client.HTTPSConnection(name, port, timeout=self._patience, context=self._tls)
+            http.client.HTTPSConnection(name, port, timeout=self._timeout, context=self._tls)
             if target.scheme == "https"
-            else http.client.HTTPConnection(name, port, timeout=self._patience)
+            else http.client.HTTPConnection(name, port, timeout=self._timeout)
         )
         with closing(connection):
             connection.connect()
-            ender = threading.Timer(self._patience, _hang_up, [connection.sock])  # a drip of bytes resets a timeout
-            ender.daemon = True
-            ender.start()
+            deadline = threading.Timer(
+                self._timeout, _abort, [connection.sock]
+            )  # slow bytes would reset the socket's timeout
+            deadline.daemon = True
+            deadline.start()
             try:
                 connection.request("POST", _path(target), body=body, headers=headers)
                 return connection.getresponse().status
             finally:
-                ender.cancel()
+                deadline.cancel()
 
-    def _try_later(self, hook: Hook, error: str) -> None:
+    def _try_later(self, hook: DueWebhook, error: str) -> None:
         if hook.tries >= len(DELAYS):
             self._give_up(hook, error)
             return
         now = self._clock()
         wait = DELAYS[hook.tries] * random.uniform(0.9, 1.1)
-        self._outbox.hook_tried(hook.id, now, now + wait, error)
-        log.warning("webhook %d of document %s: %s; next try in %.0f s", hook.id, hook.document, error, wait)
+        self._queue.hook_tried(hook.id, now, now + wait, error)
+        log.warning("webhook %d of document %s: %s; retry in %.0f s", hook.id, hook.document, error, wait)
 
-    def _give_up(self, hook: Hook, error: str) -> None:
-        self._outbox.hook_tried(hook.id, self._clock(), None, error)
-        log.error("webhook %d of document %s is given up: %s", hook.id, hook.document, error)
+    def _give_up(self, hook: DueWebhook, error: str) -> None:
+        self._queue.hook_tried(hook.id, self._clock(), None, error)
+        log.error("webhook %d of document %s given up: %s", hook.id, hook.document, error)
 
 
 _REDIRECT = ", and redirects are not followed"
 
 
-def _body(hook: Hook, document: Document) -> bytes:
+def _body(hook: DueWebhook, document: Document) -> bytes:
     facts: Mapping[str, object] = {
         "id": document.id,
         "title": document.title,
@@ -260,16 +262,16 @@ def _body(hook: Hook, document: Document) -> bytes:
 
 
 def _target(url: str) -> tuple[SplitResult, int]:
-    """The parts of a URL, and its port."""
-    wrong = "expected a URL as https://example.org/path, without a name or password in it"
+    """Parts of a URL, and its port."""
+    wrong = "expected a URL such as https://example.org/path, without credentials"
     try:
         target = urlsplit(url)
         port = target.port or _PORTS.get(target.scheme, 0)
     except ValueError as error:
-        raise ServiceError(f"the webhook is no URL ({error}): {wrong}", parameter="webhook") from error
+        raise ServiceError(f"invalid webhook URL ({error}): {wrong}", parameter="webhook") from error
     clean = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
     if not (clean and target.hostname and port and target.scheme in _PORTS) or "@" in target.netloc:
-        raise ServiceError(f"the webhook is no URL that can be called: {wrong}", parameter="webhook")
+        raise ServiceError(f"invalid webhook URL: {wrong}", parameter="webhook")
     return target, port
 
 
@@ -277,26 +279,28 @@ def _path(target: SplitResult) -> str:
     return (target.path or "/") + (f"?{target.query}" if target.query else "")
 
 
-def _hang_up(taken: socket.socket) -> None:
-    with suppress(OSError):  # it may have ended by itself
+def _abort(taken: socket.socket) -> None:
+    with suppress(OSError):  # already closed
         taken.shutdown(socket.SHUT_RDWR)
 
 
-def _in_words(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return "the receiver did not answer in time"
-    said = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
-    return f"the receiver could not be reached or did not answer: {said[:300]}"
+        return "the receiver did not respond in time"
+    reason = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
+    return f"the receiver could not be reached or did not respond: {reason[:300]}"
 
 
 def _read_secret(path: Path) -> bytes:
     try:
         secret = path.read_bytes().strip()
     except OSError as error:
-        raise ServiceError(f"webhook_secret {path}: {error.strerror}: expected a file with a secret") from error
+        raise ServiceError(
+            f"webhook_secret {path}: {error.strerror}: expected a readable file with the secret"
+        ) from error
     if len(secret) < _SHORTEST_SECRET:
         raise ServiceError(
-            f"webhook_secret {path}: {len(secret)} bytes are too few for a secret: "
-            "`openssl rand -hex 32` prints one that will do"
+            f"webhook_secret {path}: the secret has {len(secret)} bytes, expected at least {_SHORTEST_SECRET}: "
+            "`openssl rand -hex 32` prints one"
         )
     return secret

@@ -12,43 +12,44 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from voxyard.service.auth.api_keys import COOKIE, Client, Keys
 from voxyard.service.auth.sessions import PAGE_HEADER
 from voxyard.service.errors import BusyError, ForbiddenError, ServiceError, UnauthorizedError, UnavailableError
-from voxyard.service.http.body_limit import ClosingSend, GuardedBody
-from voxyard.service.http.components import Frame
+from voxyard.service.http.body_limit import ClosingSend, LimitedBody
+from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, Connection
-from voxyard.service.http.errors import CrowdedError, LargeHeadersError, answer
+from voxyard.service.http.errors import LargeHeadersError, TooManyConnectionsError, answer
 from voxyard.service.http.protocol import HEADER_BYTES
+from voxyard.service.http.rate_limit import whole_seconds
 
 OPEN_PATHS = frozenset(
     {"/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/session", "/favicon.ico"}
 )  # fmt: skip
 OPEN_FOLDERS = ("/page/",)
 HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Answered above the connection limit too: a monitor is not to take a crowd for the service's end."""
+"""Answered above the connection limit too, so that monitoring does not report a busy service as down."""
 UPLOAD_PATHS = frozenset({"/v1/documents"})
-MOST_IN_FLIGHT = 1000
+MAX_IN_FLIGHT = 1000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_MULTIPART = 64 * 1024  # bytes of a form beside its file
-_ESCAPED = 12  # bytes that a character takes at most in JSON: two escapes of six
+_MULTIPART = 64 * 1024  # bytes of a form besides its file
+_ESCAPED = 12  # most bytes of a character in JSON: a surrogate pair of six-byte escapes
 
 
-class Door:
-    """ASGI middleware that admits a request before a byte of its body is read, or answers it itself."""
+class AdmissionMiddleware:
+    """ASGI middleware: admits or refuses a request before its body is read."""
 
-    def __init__(self, app: ASGIApp, frame: Frame) -> None:
-        self._app, self._frame = app, frame
-        section = frame.section
+    def __init__(self, app: ASGIApp, components: MiddlewareComponents) -> None:
+        self._app, self._components = app, components
+        section = components.section
         self._upload = (section.max_upload_mib << 20) + _MULTIPART
         self._small = _ESCAPED * section.max_input + _MULTIPART
         self._origins = frozenset(section.origins())
         self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         upload = scope["method"] == "POST" and scope["path"] in UPLOAD_PATHS
-        body = GuardedBody(scope, receive, self._upload if upload else self._small)
+        body = LimitedBody(scope, receive, self._upload if upload else self._small)
         closing = ClosingSend(body, send)
         try:
             counted = self._admit(scope)
@@ -57,11 +58,11 @@ class Door:
             return
         self._in_flight += counted
         try:
-            await self._pass_on(scope, body, closing)
+            await self._forward(scope, body, closing)
         finally:
             self._in_flight -= counted
 
-    async def _pass_on(self, scope: Scope, body: GuardedBody, send: ClosingSend) -> None:
+    async def _forward(self, scope: Scope, body: LimitedBody, send: ClosingSend) -> None:
         async def unless_refused(message: Message) -> None:
             if body.refusal() is None or send.started:
                 await send(message)
@@ -76,67 +77,70 @@ class Door:
             await answer(refusal)(scope, body.receive, send)
 
     def _admit(self, scope: Scope) -> bool:
-        """True where the request counts as one in flight; one without a key does not: those are counted by connections.
+        """True where the request counts as in flight; one without a key counts as a connection instead.
 
-        Raises the error that refuses the request; else the scope's state has its client, where it has one.
+        Stores the client in the scope's state. Raises the ServiceError that refuses the request.
         """
         headers, path = Headers(scope=scope), scope["path"]
         public = path in OPEN_PATHS or path.startswith(OPEN_FOLDERS)
         _check_size(scope)
-        if self._frame.keys is None:
+        if self._components.keys is None:
             _check_host(headers)
-        who = self._whose(scope["method"], headers, public=public)
-        known = isinstance(who, Client)
+        found = self._authenticate(scope["method"], headers, public=public)
+        known = isinstance(found, Client)
         _count_connection(scope, known=known)
-        if self._in_flight >= MOST_IN_FLIGHT and not public:
-            raise UnavailableError(f"{MOST_IN_FLIGHT} requests are being answered: try again soon", retry_after=1)
-        if public or self._frame.keys is None:
-            self._check_page(scope["method"], headers)
-            scope["state"]["client"] = None if public else who
+        if self._in_flight >= MAX_IN_FLIGHT and not public:
+            raise UnavailableError(
+                f"{MAX_IN_FLIGHT} of {MAX_IN_FLIGHT} requests in flight: retry in 1 s", retry_after=1
+            )
+        if public or self._components.keys is None:
+            self._check_origin(scope["method"], headers)
+            scope["state"]["client"] = None if public else found
             return known
-        if isinstance(who, ServiceError):
-            raise who
-        scope["state"]["client"] = client = who
-        wait = self._frame.rates.take(client.name)
+        if isinstance(found, ServiceError):
+            raise found
+        scope["state"]["client"] = client = found
+        wait = self._components.rate_limiter.take(client.name)
         if wait:
             raise BusyError(
-                f"the key {client.name} may make {self._frame.section.rate_limit} requests in a minute",
+                f"rate limit exceeded: {self._components.section.rate_limit} requests per minute for the key "
+                f"{client.name}; retry in {whole_seconds(wait)} s",
                 retry_after=wait,
             )
         return True
 
-    def _whose(self, method: str, headers: Headers, *, public: bool) -> Client | ServiceError:
-        """Client of a request, also on an open path; or the error that refuses it."""
-        if self._frame.keys is None:
-            return UnauthorizedError("no key is asked for") if public else Client("")
+    def _authenticate(self, method: str, headers: Headers, *, public: bool) -> Client | ServiceError:
+        """Client of a request, or the error that refuses it."""
+        if self._components.keys is None:
+            return UnauthorizedError("no API key is required") if public else Client("")
         try:
-            return self._client(self._frame.keys, method, headers)
+            return self._client(self._components.keys, method, headers)
         except ServiceError as error:
             return error
 
     def _client(self, keys: Keys, method: str, headers: Headers) -> Client:
-        """Client of a request, by its key or by the session of its page."""
+        """Client of a request, by its API key or its session cookie."""
         if (given := headers.get("authorization")) is not None:
             scheme, _, key = given.partition(" ")
             if scheme.lower() != "bearer" or not key.strip():
-                raise UnauthorizedError("expected the header `Authorization: Bearer KEY`")
+                raise UnauthorizedError("malformed Authorization header: expected `Authorization: Bearer KEY`")
             if (client := keys.client(key.strip())) is None:
-                raise UnauthorizedError(
-                    "the API key is not known: `voxyard keys list` shows the names of those that are"
-                )
+                raise UnauthorizedError("unknown API key: `voxyard keys list` shows the names of the known keys")
             return client
-        sessions, cookie = self._frame.sessions, cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        sessions, cookie = self._components.sessions, cookie_parser(headers.get("cookie", "")).get(COOKIE)
         if sessions is not None and cookie is not None:
             if (client := sessions.client(cookie)) is None:
-                raise UnauthorizedError("the session is over: give the API key again")
+                raise UnauthorizedError("the session has expired: enter the API key again")
             if method not in _SAFE and headers.get(PAGE_HEADER) != "1":
-                raise ForbiddenError(f"a request of the page that changes something bears the header {PAGE_HEADER}: 1")
+                raise ForbiddenError(
+                    f"missing header: requests with a session cookie that change something need `{PAGE_HEADER}: 1`"
+                )
             return client
-        raise UnauthorizedError("an API key is needed: send the header `Authorization: Bearer KEY`")
+        raise UnauthorizedError("an API key is required: send the header `Authorization: Bearer KEY`")
 
-    def _check_page(self, method: str, headers: Headers) -> None:
-        """Origin check without keys: a browser's own headers tell whether a foreign page sent the request."""
-        if method in _SAFE or headers.get(PAGE_HEADER) == "1":  # a foreign page cannot send this header unasked
+    def _check_origin(self, method: str, headers: Headers) -> None:
+        """CSRF protection without keys, by the headers that browsers set. Raises ForbiddenError."""
+        if method in _SAFE or headers.get(PAGE_HEADER) == "1":  # cross-origin, this header needs a CORS preflight
             return
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if site in ("same-origin", "none") or origin in self._origins:
@@ -144,32 +148,32 @@ class Door:
         foreign = origin is not None and urlsplit(origin).netloc != headers.get("host", "")
         if foreign or site in ("cross-site", "same-site"):
             raise ForbiddenError(
-                f"{(origin or 'a foreign page')[:200]} may not do this: allowed_origins names the pages that may"
+                f"origin {(origin or 'of another site')[:200]} is not allowed: add it to --allowed-origins"
             )
 
 
 def _count_connection(scope: Scope, *, known: bool) -> None:
-    """Tells the request's connection whether it has shown a key. Raises CrowdedError where it is above the limit."""
-    connection: Connection | None = scope["state"].get(CONNECTION)  # missing under another server than ours
+    """Counts the request's connection by whether it sent a key. Raises TooManyConnectionsError above the limit."""
+    connection: Connection | None = scope["state"].get(CONNECTION)  # missing under other servers
     if connection is None:
         return
     if known:
         connection.shown_key()
     elif (reason := connection.shown_none()) is not None and scope["path"] not in HEALTH_PATHS:
-        raise CrowdedError(reason, retry_after=KEY_SECONDS)
+        raise TooManyConnectionsError(reason, retry_after=KEY_SECONDS)
 
 
 def _check_size(scope: Scope) -> None:
-    """uvicorn holds headers to a size only while they come in pieces."""
+    """Limits the headers' size, which uvicorn checks only where they come in pieces."""
     path = len(scope.get("raw_path", b"")) + len(scope.get("query_string", b""))
     if path + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > HEADER_BYTES:
         raise LargeHeadersError(
-            f"the path and the headers have more than {HEADER_BYTES // 1024} KiB: send less of them"
+            f"path and headers larger than {HEADER_BYTES // 1024} KiB: send fewer or shorter headers"
         )
 
 
 def is_loopback(host: str) -> bool:
-    """True where a host's name or address can only mean this machine."""
+    """True for a host name or address of the loopback interface."""
     host = host.strip("[]").rstrip(".").lower()
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -180,7 +184,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_host(headers: Headers) -> None:
-    """DNS rebinding: a page's own name points at this machine, to get past the browser's origin rules."""
+    """Protection against DNS rebinding: without keys, only loopback names are served. Raises ForbiddenError."""
     given = headers.get("host")
     if given is None:
         return
@@ -190,6 +194,6 @@ def _check_host(headers: Headers) -> None:
         host = ""
     if not is_loopback(host):
         raise ForbiddenError(
-            f"without API keys this service answers as localhost or 127.0.0.1 only, not as {given[:200]}: "
-            "make a key with `voxyard keys new NAME`"
+            f"host {given[:200]} is not allowed: without API keys only localhost and 127.0.0.1 are; create a key with "
+            "`voxyard keys new NAME`"
         )

@@ -1,4 +1,4 @@
-"""Request bodies: as large as is allowed, as slow as is allowed, and never left unread on an open connection."""
+"""Body limit: size and speed of request bodies; a connection with an unread body is closed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from voxyard.service.errors import ServiceError, TooLargeError
 from voxyard.service.http.errors import TooSlowError
 
 GRACE_SECONDS = 20.0
-"""Time limit of a body in all, beside the time that its bytes take at the slowest speed."""
-SLOWEST = 16 * 1024  # bytes/s
+"""Time limit of a body, in addition to its size divided by MIN_BYTES_PER_SECOND."""
+MIN_BYTES_PER_SECOND = 16 * 1024
 LINGER_SECONDS = 2.0
-"""How long we go on reading what we will not have: closing at once could take the answer from the client's hands."""
+"""Time limit for reading a refused body: closing at once could lose the response (TCP reset)."""
 
 
-class GuardedBody:
-    """A request's body while it streams in; `receive` takes the place of the server's.
+class LimitedBody:
+    """Request body with limits on size and speed; `receive` replaces the server's.
 
-    The limit holds for what really comes: Content-Length may lie or be missing. After a refusal, `receive` raises it
-    whenever it is called, and `refusal` tells it, so that nobody can answer as if the body had been whole.
+    The limit applies to the bytes received: Content-Length may be wrong or missing. After a refusal, `receive` raises
+    it at each call and `refusal` returns it, so that an incomplete body is never taken for a complete one.
     """
 
     def __init__(self, scope: Scope, receive: Receive, limit: int, *, grace: float = GRACE_SECONDS) -> None:
@@ -38,19 +38,19 @@ class GuardedBody:
             self._refuse_size()
 
     def refusal(self) -> ServiceError | None:
-        """Error for the body, as far as it has arrived; None while it is acceptable."""
+        """Error that refuses the body; None while it is within the limits."""
         return self._refusal
 
     @property
     def unread(self) -> bool:
-        """True where more of it may be on its way."""
+        """True where more of it may arrive."""
         return not self._complete
 
     async def receive(self) -> Message:
-        """The next piece. Raises TooLargeError or TooSlowError."""
+        """Next message. Raises TooLargeError or TooSlowError."""
         if self._refusal is not None:
             raise self._refusal
-        if self._complete or self._answered:  # what comes now is nobody's concern but the linger's
+        if self._complete or self._answered:  # only `linger` reads now
             message = await self._receive()
             self._count(message)
             return message
@@ -58,14 +58,14 @@ class GuardedBody:
 
     async def _next(self) -> Message:
         began = time.monotonic()
-        patience = self._grace + self._received / SLOWEST - self._waited
+        timeout = self._grace + self._received / MIN_BYTES_PER_SECOND - self._waited
         try:
-            async with asyncio.timeout(max(patience, 0)):
+            async with asyncio.timeout(max(timeout, 0)):
                 message = await self._receive()
         except TimeoutError:
             self._refusal = TooSlowError(
-                f"the body came too slowly: {self._received} bytes in {self._waited + time.monotonic() - began:.0f} s, "
-                f"expected {SLOWEST // 1024} KiB/s or more: send it again over a faster connection"
+                f"body too slow: {self._received} bytes in {self._waited + time.monotonic() - began:.0f} s, "
+                f"expected at least {MIN_BYTES_PER_SECOND // 1024} KiB/s: retry over a faster connection"
             )
             raise self._refusal from None
         self._waited += time.monotonic() - began
@@ -75,11 +75,11 @@ class GuardedBody:
         return message
 
     def answered(self) -> None:
-        """The response has begun: what is still to come of the body is not wanted."""
+        """Marks the response as started: the rest of the body is discarded."""
         self._answered = True
 
     async def linger(self) -> None:
-        """Reads on, for a short time and not without end, what the client still sends."""
+        """Reads and discards the rest of the body, limited in time and size."""
         most = self._received + max(self._limit, 1 << 20)
         try:
             async with asyncio.timeout(LINGER_SECONDS):
@@ -96,20 +96,20 @@ class GuardedBody:
 
     def _refuse_size(self) -> ServiceError:
         limit = f"{self._limit / 2**20:.0f} MiB" if self._limit >= 2**20 else f"{self._limit} bytes"
-        self._refusal = TooLargeError(f"the body has more than {limit}: send less at a time")
+        self._refusal = TooLargeError(f"body larger than {limit}: send a smaller one")
         return self._refusal
 
 
 class ClosingSend:
-    """`send` for a response that may come before its request has been read: then the connection ends with it."""
+    """`send` that closes the connection after a response which precedes the end of its request's body."""
 
-    def __init__(self, body: GuardedBody, send: Send) -> None:
+    def __init__(self, body: LimitedBody, send: Send) -> None:
         self._body, self._send = body, send
         self._closing = False
         self.started = False
 
     async def __call__(self, message: Message) -> None:
-        """Passes a message on."""
+        """Sends a message."""
         if message["type"] == "http.response.start":
             self.started = True
             self._body.answered()

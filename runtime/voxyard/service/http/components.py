@@ -10,41 +10,41 @@ from prometheus_client import CollectorRegistry
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.auth.sessions import Sessions, read_secret
 from voxyard.service.config import ServiceSection
-from voxyard.service.http.metrics import Disk, ServiceMetrics
-from voxyard.service.http.rate_limit import Rates
+from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
+from voxyard.service.http.rate_limit import RateLimiter
 
 SESSION_SECRET = "session-secret"  # noqa: S105 (a file's name)
 Ready = Callable[[], tuple[bool, str]]
-"""True where the service can speak, and a sentence that says so; it must not take long."""
+"""Readiness check: True where the service is ready, and the reason as a sentence; must return quickly."""
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
-    """Dependencies of the middleware; `keys` and `sessions` are None where no key is asked for."""
+class MiddlewareComponents:
+    """Dependencies of the middleware; `keys` and `sessions` are None where no API key is required."""
 
     section: ServiceSection
     registry: CollectorRegistry
     keys: Keys | None
     sessions: Sessions | None
-    rates: Rates
+    rate_limiter: RateLimiter
     metrics: ServiceMetrics
     ready: Ready
 
 
-def open_frame(
+def open_components(
     section: ServiceSection,
     registry: CollectorRegistry,
     *,
     keys: Keys | None,
     ready: Ready,
     documents: Callable[[], Mapping[str, int]] | None = None,
-    disk: Callable[[], Disk] | None = None,
-) -> Frame:
-    """A frame by the settings; `documents` and `disk` are asked for the metrics (see ServiceMetrics).
+    disk: Callable[[], DiskUsage] | None = None,
+) -> MiddlewareComponents:
+    """Components for these settings; `documents` and `disk` as in ServiceMetrics.
 
     Raises:
-        StoreError: the sessions' secret in the data directory cannot be read or made.
+        StoreError: the session secret in the data directory cannot be read or created.
     """
     sessions = None if keys is None else Sessions(keys, read_secret(section.data_dir / SESSION_SECRET))
     metrics = ServiceMetrics(registry, documents=documents, disk=disk)
-    return Frame(section, registry, keys, sessions, Rates(section.rate_limit), metrics, ready)
+    return MiddlewareComponents(section, registry, keys, sessions, RateLimiter(section.rate_limit), metrics, ready)

@@ -1,4 +1,4 @@
-"""Error envelope of every response, as OpenAI's clients read it."""
+"""Error responses in OpenAI's envelope, and the handlers that produce them."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from voxyard.service.errors import ServiceError
 from voxyard.service.http.rate_limit import whole_seconds
 
 _LONGEST_MESSAGE = 1000
-_MOST_MISTAKES = 5
+_MAX_SHOWN = 5
 
 
 class TooSlowError(ServiceError):
-    """The request's body comes too slowly."""
+    """The request's body arrives too slowly."""
 
     status, code = 408, "request_timeout"
 
 
 class LargeHeadersError(ServiceError):
-    """More bytes of headers than the service takes."""
+    """Headers larger than the limit."""
 
     status, code = 431, "headers_too_large"
 
 
-class CrowdedError(ServiceError):
-    """Too many connections that have shown no valid key; the connection ends with this answer."""
+class TooManyConnectionsError(ServiceError):
+    """Too many connections without a valid key; the connection is closed after this response."""
 
     status, code, kind = 503, "unavailable", "server_error"
 
 
 def answer(error: ServiceError) -> JSONResponse:
-    """The error as a response: status, envelope, and the headers that belong to its status."""
+    """Response of an error: status, envelope, and the headers of that status."""
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(whole_seconds(error.retry_after))
     if error.status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="voxyard"'
-    if isinstance(error, CrowdedError):
+    if isinstance(error, TooManyConnectionsError):
         headers["Connection"] = "close"
     return envelope(error.status, str(error), error.kind, error.code, parameter=error.parameter, headers=headers)
 
 
 def failure(request_id: str) -> JSONResponse:
-    """Response for an internal error: the request id, and nothing else."""
-    message = f"the service failed at this request; its log tells more under the request id {request_id}"
+    """Response of an internal error: the request id and no details."""
+    message = f"internal error; the service's log has the details under the request id {request_id}"
     return envelope(500, message, "server_error", "internal_error")
 
 
@@ -63,13 +63,13 @@ def envelope(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """`{"error": {"message", "type", "param", "code"}}` with a status."""
-    readable = message[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode()  # half a surrogate pair is no UTF-8
+    readable = message[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode()  # a lone surrogate cannot be encoded
     error = {"message": readable, "type": kind, "param": parameter, "code": code}
     return JSONResponse({"error": error}, status_code=status, headers=dict(headers or {}))
 
 
 def install_envelope(app: FastAPI) -> None:
-    """Every error that a route raises, and every path and method that there is not, comes in the envelope."""
+    """Registers the handlers that answer errors, unknown paths and unknown methods in the envelope."""
     app.add_exception_handler(ServiceError, _service_error)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(RequestValidationError, _validation_error)
@@ -84,8 +84,8 @@ async def _http_exception(request: Request, error: Exception) -> Response:
     status, detail = error.status_code, str(error.detail)
     kind = "server_error" if status >= 500 else "invalid_request_error"
     code, message = {
-        404: ("not_found", "there is nothing at this path: /docs lists what there is" if _plain(error) else detail),
-        405: ("method_not_allowed", f"this path does not take {request.method[:20]}"),
+        404: ("not_found", "no such path: /docs lists the endpoints" if _has_default_detail(error) else detail),
+        405: ("method_not_allowed", f"method {request.method[:20]} is not allowed on this path"),
         413: ("too_large", detail),
     }.get(status, ("invalid_request" if status < 500 else "internal_error", detail))
     if status < 200 or status in (204, 205, 304):
@@ -94,25 +94,25 @@ async def _http_exception(request: Request, error: Exception) -> Response:
 
 
 async def _validation_error(_request: Request, error: Exception) -> Response:
-    mistakes = cast("RequestValidationError", error).errors()
-    told = [f"{_field(mistake['loc']) or 'the request'}: {_sentence(mistake)}" for mistake in mistakes[:_MOST_MISTAKES]]
-    if len(mistakes) > _MOST_MISTAKES:
-        told.append(f"and {len(mistakes) - _MOST_MISTAKES} more")
-    parameter = _field(mistakes[0]["loc"]) if mistakes else None
-    return envelope(400, "; ".join(told), "invalid_request_error", "invalid_request", parameter=parameter)
+    errors = cast("RequestValidationError", error).errors()
+    messages = [f"{_field(each['loc']) or 'the request'}: {_sentence(each)}" for each in errors[:_MAX_SHOWN]]
+    if len(errors) > _MAX_SHOWN:
+        messages.append(f"and {len(errors) - _MAX_SHOWN} more")
+    parameter = _field(errors[0]["loc"]) if errors else None
+    return envelope(400, "; ".join(messages), "invalid_request_error", "invalid_request", parameter=parameter)
 
 
 def _field(place: Sequence[object]) -> str | None:
-    """The name of a field as a client knows it: `voice` of ("body", "voice"), `texts.2` of ("body", "texts", 2)."""
+    """Field name as the client sent it: `voice` of ("body", "voice"), `texts.2` of ("body", "texts", 2)."""
     names = [str(part) for part in place[1:]]
     return ".".join(names) if names and not (len(names) == 1 and names[0].isdigit()) else None
 
 
-def _sentence(mistake: Mapping[str, Any]) -> str:
-    if mistake.get("type") == "json_invalid":
-        return f"the body is no JSON: {mistake.get('ctx', {}).get('error', 'it cannot be read')}"
-    return str(mistake.get("msg", "is wrong"))
+def _sentence(error: Mapping[str, Any]) -> str:
+    if error.get("type") == "json_invalid":
+        return f"invalid JSON body: {error.get('ctx', {}).get('error', 'it cannot be read')}"
+    return str(error.get("msg", "invalid value"))
 
 
-def _plain(error: HTTPException) -> bool:
+def _has_default_detail(error: HTTPException) -> bool:
     return error.detail in ("Not Found", "")

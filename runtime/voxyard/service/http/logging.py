@@ -1,4 +1,4 @@
-"""The service's log: one JSON object a line on standard error, uvicorn's lines among them."""
+"""JSON logging: one object per line on standard error, including uvicorn's records."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 
 FIELDS = ("client", "address", "method", "path", "status", "seconds", "bytes")
-"""Fields that a request's line adds to `time`, `level`, `logger`, `message` and `request_id`."""
+"""Fields of the access log besides `time`, `level`, `logger`, `message` and `request_id`."""
 
 request_id: ContextVar[str | None] = ContextVar("voxyard_request_id", default=None)
-"""The id of the request that this code runs for; threads that a request starts inherit it."""
+"""Id of the current request; threads that a request starts inherit it."""
 
 _LONGEST = 20_000
 
 
-class ConnectionCut(Exception):  # noqa: N818 (an outcome, not a mistake)
-    """A response that had begun cannot be finished: the connection is closed so that its end does not look whole.
+class ConnectionCut(Exception):  # noqa: N818 (an outcome, not an error)
+    """A started response cannot be finished: the connection is closed, so that the response does not look complete.
 
-    Raise it from a stream with the reason, which is logged without a trace; the frame raises it itself for every
-    other error that comes too late for an answer.
+    Raised by streams with the reason, which is logged without a traceback; the observability middleware raises it for
+    every other error after the start of a response.
     """
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as a line of JSON; what a client sent cannot break a line or forge another."""
+    """Formats a record as a line of JSON; data from clients cannot forge another line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """The line, without its newline."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -46,24 +46,24 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=True, default=str)
 
 
-class _Stderr(logging.Handler):
-    """Writes to whatever standard error is now."""
+class _StderrHandler(logging.Handler):
+    """Writes to the current standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record, one line, in one write: lines of several threads do not mix."""
+        """Writes one record in one call, so that the lines of several threads do not mix."""
         try:
             line = self.format(record)
-        except Exception as error:  # noqa: BLE001 (a wrong log call must not take a request down)
-            line = json.dumps({"level": "error", "message": f"a log line cannot be written: {error!r}"})
+        except Exception as error:  # noqa: BLE001 (a wrong log call must not fail a request)
+            line = json.dumps({"level": "error", "message": f"a log record cannot be formatted: {error!r}"})
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
 
-def write_json_logs(*, verbose: bool = False) -> None:
-    """Makes JSON on standard error the one way of logging in this process; `verbose` adds debugging lines."""
-    handler = _Stderr()
+def configure_json_logging(*, verbose: bool = False) -> None:
+    """Sends all logging of this process to standard error as JSON; `verbose` adds debug records."""
+    handler = _StderrHandler()
     handler.setFormatter(JsonFormatter())
-    handler.addFilter(_worth_a_line)
+    handler.addFilter(_not_yet_logged)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("voxyard").setLevel(logging.DEBUG if verbose else logging.INFO)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
@@ -74,11 +74,11 @@ def write_json_logs(*, verbose: bool = False) -> None:
 
 
 def request_line(message: str, level: int, fields: Mapping[str, object]) -> None:
-    """Logs the end of a request; `fields` are `request_id` and some of FIELDS."""
+    """Writes a request's access log line; `fields` are `request_id` and some of FIELDS."""
     logging.getLogger("voxyard.service.requests").log(level, "%s", message, extra=dict(fields))
 
 
-def _worth_a_line(record: logging.LogRecord) -> bool:
-    """Log filter: drops uvicorn's trace of a cut connection or a cancellation, which frame.py has logged already."""
+def _not_yet_logged(record: logging.LogRecord) -> bool:
+    """Log filter: drops uvicorn's traceback of a cut connection or a cancellation, which the access log has."""
     error = record.exc_info[1] if record.exc_info else None
     return not (record.name == "uvicorn.error" and isinstance(error, ConnectionCut | asyncio.CancelledError))

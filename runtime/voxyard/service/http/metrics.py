@@ -1,4 +1,4 @@
-"""The service's metrics for Prometheus: requests by route, documents by state, the disk that sound takes."""
+"""Prometheus metrics of the service: requests by route, documents by state, disk space of audio."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ log = logging.getLogger("voxyard.service")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 STATES = ("pending", "processing", "completed", "failed")
 UNMATCHED = "unmatched"
-"""The route of a request that fits to none: its path is the client's to choose, and would be a label without end."""
+"""Route label of requests that match no route: their paths would be a label of unbounded cardinality."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 @dataclass(frozen=True)
-class Disk:
-    """The disk space of the sound that is kept, in bytes."""
+class DiskUsage:
+    """Disk space of stored audio, in bytes."""
 
     used: int
     quota: int
@@ -35,9 +35,9 @@ class ServiceMetrics:
         registry: CollectorRegistry,
         *,
         documents: Callable[[], Mapping[str, int]] | None = None,
-        disk: Callable[[], Disk] | None = None,
+        disk: Callable[[], DiskUsage] | None = None,
     ) -> None:
-        """`documents` (state → how many) and `disk` are asked at each scrape."""
+        """`documents` (state → number) and `disk` are called at each scrape."""
         self._requests = Counter(
             "voxyard_service_requests", "Requests by their outcome.", ["route", "method", "status"], registry=registry
         )
@@ -48,41 +48,41 @@ class ServiceMetrics:
         self._in_flight = Gauge(
             "voxyard_service_in_flight", "Requests that are not yet answered in full.", registry=registry
         )
-        registry.register(_Held(documents, disk))
+        registry.register(_ScrapeCollector(documents, disk))
 
-    def began(self) -> None:
-        """A request came in."""
+    def request_started(self) -> None:
+        """Counts a request in flight."""
         self._in_flight.inc()
 
-    def ended(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request is over; `status` 499 is a client that went away before it was answered."""
+    def request_finished(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Counts a finished request; `status` 499 where the client disconnected before the response."""
         self._in_flight.dec()
         self._requests.labels(route, method if method in _METHODS else "other", str(status)).inc()
         self._duration.labels(route).observe(seconds)
 
 
-class _Held(Collector):
-    """Gauges that are read from the service at each scrape."""
+class _ScrapeCollector(Collector):
+    """Collector of the gauges that are read from the service at each scrape."""
 
-    def __init__(self, documents: Callable[[], Mapping[str, int]] | None, disk: Callable[[], Disk] | None) -> None:
+    def __init__(self, documents: Callable[[], Mapping[str, int]] | None, disk: Callable[[], DiskUsage] | None) -> None:
         self._documents, self._disk = documents, disk
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The families without their values, so that being registered asks nobody."""
+        """Families without values, so that registering calls nothing."""
         return [self._family_of_documents({}), *self._families_of_disk(None)]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Gauges available now: a store that cannot be read takes its own figures away and no others."""
+        """Current gauges; those that cannot be read are left out."""
         if self._documents is not None:
             try:
                 yield self._family_of_documents(self._documents())
             except Exception:
-                log.exception("the documents cannot be counted for /metrics")
+                log.exception("cannot count the documents for /metrics")
         if self._disk is not None:
             try:
                 yield from self._families_of_disk(self._disk())
             except Exception:
-                log.exception("the disk cannot be measured for /metrics")
+                log.exception("cannot read the disk usage for /metrics")
 
     @staticmethod
     def _family_of_documents(counts: Mapping[str, int]) -> GaugeMetricFamily:
@@ -92,7 +92,7 @@ class _Held(Collector):
         return family
 
     @staticmethod
-    def _families_of_disk(disk: Disk | None) -> Iterable[GaugeMetricFamily]:
+    def _families_of_disk(disk: DiskUsage | None) -> Iterable[GaugeMetricFamily]:
         used, quota = (None, None) if disk is None else (disk.used, disk.quota)
         yield GaugeMetricFamily("voxyard_service_audio_bytes", "Disk space of the sound that is kept.", value=used)
         yield GaugeMetricFamily("voxyard_service_audio_quota_bytes", "Most that it may take.", value=quota)

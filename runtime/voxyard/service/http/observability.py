@@ -31,59 +31,59 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""On every answer that does not bring its own; `blob:` is how a page plays what it has fetched itself."""
-GONE = 499
-"""The status, in log and metrics, of a request whose client went away before it was answered."""
+"""Defaults of every response; the page plays fetched audio from `blob:` URLs."""
+CLIENT_CLOSED_REQUEST = 499
+"""Status, in log and metrics, of a request whose client disconnected before the response (as in nginx)."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
-class FrameMiddleware:
-    """Outermost ASGI middleware: it handles each request, refused or not."""
+class ObservabilityMiddleware:
+    """Outermost ASGI middleware: observes every request, also refused ones."""
 
     def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, from its headers to the end of its answer."""
+        """Handles one request, from its headers to the end of its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = _Request(scope, receive, send)
+        request = _RequestState(scope, receive, send)
         token = request_id.set(request.id)
-        self._metrics.began()
+        self._metrics.request_started()
         try:
-            await self._answer(scope, request)
+            await self._handle(scope, request)
         finally:
             request_id.reset(token)
-            self._metrics.ended(_route(scope), scope["method"], request.status, request.seconds)
-            request.write_line()
+            self._metrics.request_finished(_route(scope), scope["method"], request.status, request.seconds)
+            request.log_line()
 
-    async def _answer(self, scope: Scope, request: _Request) -> None:
+    async def _handle(self, scope: Scope, request: _RequestState) -> None:
         try:
             await self._app(scope, request.receive, request.send)
             return
         except ConnectionCut as cut:
             if request.started:
-                request.cut = str(cut) or "it could not be finished"
+                request.cut = str(cut) or "it could not be completed"
                 raise
-            log.warning("a request ended without an answer: %s", cut)
+            log.warning("request failed before its response: %s", cut)
         except Exception as error:
-            if request.gone:
-                log.info("a request ended with its client: %r", error)
+            if request.disconnected:
+                log.info("request failed after the client disconnected: %r", error)
                 return
             cause = _cause(error)
             if request.started:
                 request.cut = str(cause) or type(cause).__name__
-                if not isinstance(cause, ServiceError):  # a room's own error is told in its sentence
-                    log.error("an answer could not be finished", exc_info=error)
+                if not isinstance(cause, ServiceError):  # a ServiceError's message is enough
+                    log.error("response could not be completed", exc_info=error)
                 raise ConnectionCut(request.cut) from None
-            log.exception("a request failed")
+            log.exception("internal error in a request")
         await failure(request.id)(scope, request.receive, request.send)
 
 
-class _Request:
-    """State of one request; its `receive` and `send` watch the messages that pass through them."""
+class _RequestState:
+    """State of one request, observed in its `receive` and `send`."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = Headers(scope=scope).get("x-request-id", "")
@@ -95,7 +95,7 @@ class _Request:
         self._status: int | None = None
         self._finished = False
         self.bytes = 0
-        self.gone = False
+        self.disconnected = False
         self.cut = ""
 
     @property
@@ -105,35 +105,35 @@ class _Request:
 
     @property
     def status(self) -> int:
-        """The answer's status; 499 where the client did not wait for one."""
+        """Status of the response; 499 where the client disconnected before it."""
         if self._status is not None:
             return self._status
-        return GONE if self.gone else 500
+        return CLIENT_CLOSED_REQUEST if self.disconnected else 500
 
     @property
     def seconds(self) -> float:
-        """Since the request's headers."""
+        """Seconds since the request's headers."""
         return time.monotonic() - self._began
 
     async def receive(self) -> Message:
-        """Notes a client that goes away."""
+        """Next message; records a disconnect."""
         message = await self._receive()
         if message["type"] == "http.disconnect" and not self._finished:
-            self.gone = True
+            self.disconnected = True
         return message
 
     async def send(self, message: Message) -> None:
-        """Adds headers, counts bytes."""
+        """Sends a message; adds headers and counts bytes."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             message.setdefault("headers", [])
-            self._dress(MutableHeaders(scope=message))
+            self._add_headers(MutableHeaders(scope=message))
         await self._send(message)
         if message["type"] == "http.response.body":
             self.bytes += len(message.get("body", b""))
             self._finished = not message.get("more_body", False)
 
-    def _dress(self, headers: MutableHeaders) -> None:
+    def _add_headers(self, headers: MutableHeaders) -> None:
         headers["X-Request-Id"] = self.id
         for name, value in SECURITY_HEADERS.items():
             headers.setdefault(name, value)
@@ -143,16 +143,16 @@ class _Request:
         elif path == "/session":
             headers["Cache-Control"] = "no-store"
 
-    def write_line(self) -> None:
-        """The request's line in the log; its query is left out, for it may hold a secret."""
+    def log_line(self) -> None:
+        """Writes the access log line, without the query, which may hold a secret."""
         client, address = self._state.get("client"), self._scope.get("client")
         message, level = "request", logging.DEBUG if self._scope["path"] in _QUIET_PATHS else logging.INFO
         if self.cut:
             message, level = f"request cut: {self.cut}", logging.WARNING
-        elif self.gone:
-            message = "the client went away"
+        elif self.disconnected:
+            message = "client disconnected"
         elif not self._finished:
-            message, level = "request cut: the service is going down", logging.WARNING
+            message, level = "request cut: the service is shutting down", logging.WARNING
         elif self.status >= 500:
             level = logging.WARNING
         request_line(
@@ -172,12 +172,12 @@ class _Request:
 
 
 def _cause(error: Exception) -> BaseException:
-    """Starlette wraps an error for which there is a handler when it comes too late for one."""
+    """Original error, where Starlette wrapped one that was raised after the start of the response."""
     return error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ is not None else error
 
 
 def _route(scope: Scope) -> str:
-    """The template of the route, as `/v1/documents/{id}`; never the path, which would make a metric without end."""
+    """Route template such as `/v1/documents/{id}`, not the path, whose cardinality is unbounded."""
     included = scope.get("fastapi", {}).get("effective_route_context")  # knows the prefix of an included router
     for route in (included, scope.get("route")):
         if template := getattr(route, "path_format", None) or getattr(route, "path", None):

@@ -12,17 +12,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, ConnectionLimit
 
 HEADER_SECONDS = 15.0
-"""Time limit from a client's first byte, or from connecting, to the end of its headers."""
+"""Time limit from the connection's start, or a request's first byte, to the end of the headers."""
 HEADER_BYTES = 32 * 1024
-"""Most bytes of a request's line and headers; a client that sends more gets 400."""
+"""Maximum bytes of a request's line and headers; larger ones get 400."""
 KEEP_ALIVE_SECONDS = 15
-"""Time limit of an open connection for its next request."""
+"""Idle time after which a connection is closed."""
 
 
-class Protocol(H11Protocol):
-    """uvicorn sets no limit to the time that headers take, and answers what is no HTTP with plain text.
+class HttpProtocol(H11Protocol):
+    """Adds to uvicorn's protocol a time limit for headers and an error envelope for invalid HTTP.
 
-    Each request's state has its connection, which the `limit` counts while it has shown no valid key.
+    Each request's state has its connection, which `limit` counts while it has sent no valid key.
     """
 
     _header_timer: asyncio.TimerHandle | None = None
@@ -32,54 +32,54 @@ class Protocol(H11Protocol):
         self._limit = limit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The clock runs from the first moment."""
+        """Starts the header timer."""
         super().connection_made(transport)
         self._time_headers()
         if self.shown_none() is not None:
             self.loop.call_later(KEY_SECONDS, self._end_probation)
 
     def data_received(self, data: bytes) -> None:
-        """It runs until the headers are there, and again when others begin."""
+        """Stops the header timer once the headers are complete, restarts it for the next request."""
         super().data_received(data)
         self._time_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It stops."""
+        """Stops the header timer."""
         self._stop_timer()
         self._limit.release(self)
         super().connection_lost(exc)
 
     def shown_key(self) -> None:
-        """Its request has a valid key: it is not counted until it sends one without."""
+        """Its request has a valid key: it is not counted until a request without one."""
         self._limit.release(self)
 
     def shown_none(self) -> str | None:
-        """It has begun, or its request has no valid key: the reason for refusing it; None within the limit."""
+        """It is new, or its request has no valid key: reason for refusing it; None within the limit."""
         admitted = self._limit.admit(self, self.client[0] if self.client else "")
         return None if admitted else self._limit.message()
 
     def refuse(self) -> None:
-        """Refuses the connection: sends the error, unless it has been answered before, and closes it."""
+        """Closes the connection; sends the error first, unless an earlier request was answered."""
         answered = cast("object | None", self.cycle) is not None  # uvicorn has none before the first request
         if not answered and self.conn.our_state is h11.IDLE:
-            self._hang_up(503, "Service Unavailable", self._limit.message(), "server_error", "unavailable")
+            self._send_error(503, "Service Unavailable", self._limit.message(), "server_error", "unavailable")
         self.transport.close()
 
     def _end_probation(self) -> None:
-        """No key has come in time; a request that is being answered was let in."""
+        """Refuses a connection that sent no key in time; a request in progress was admitted."""
         if self.conn.their_state is h11.IDLE and self._limit.on_probation(self):
             self.refuse()
 
     def send_400_response(self, msg: str) -> None:
-        """Error envelope for a request that is no HTTP; closes the connection."""
+        """Sends the error envelope for invalid HTTP and closes the connection."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()
             return
         message = f"{msg} Expected HTTP/1.1 with at most {HEADER_BYTES // 1024} KiB of headers."
-        self._hang_up(400, "Bad Request", message, "invalid_request_error", "invalid_request")
+        self._send_error(400, "Bad Request", message, "invalid_request_error", "invalid_request")
 
-    def _hang_up(self, status: int, phrase: str, message: str, kind: str, code: str) -> None:
-        """The error envelope without an application, and the connection's end."""
+    def _send_error(self, status: int, phrase: str, message: str, kind: str, code: str) -> None:
+        """Sends an error envelope without the application and closes the connection."""
         error = {"message": message, "type": kind, "param": None, "code": code}
         body = json.dumps({"error": error}).encode()
         headers = [
@@ -98,7 +98,7 @@ class Protocol(H11Protocol):
 
     def _time_headers(self) -> None:
         waiting = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
-        idle = self.timeout_keep_alive_task is not None  # between two requests another clock runs
+        idle = self.timeout_keep_alive_task is not None  # the keep-alive timer runs between requests
         if not waiting or idle:
             self._stop_timer()
         elif self._header_timer is None:

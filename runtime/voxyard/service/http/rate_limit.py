@@ -10,21 +10,20 @@ from collections.abc import Callable
 _MINUTE = 60.0
 
 
-class Rates:
-    """Token buckets by name: `per_minute` requests at once, refilled at that rate; 0 sets no limit.
+class RateLimiter:
+    """Token buckets by API key name: capacity `per_minute`, refilled at that rate; 0 disables the limit.
 
-    May be used from several threads. The names are those of API keys, so there are never more buckets than keys
-    that were ever valid.
+    May be used from several threads. Only names of valid keys get a bucket, which bounds their number.
     """
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = float(per_minute)
         self._clock = clock
         self._lock = threading.Lock()
-        self._buckets: dict[str, tuple[float, float]] = {}  # name → turns left, and when that was counted
+        self._buckets: dict[str, tuple[float, float]] = {}  # name → tokens left, and the clock at that count
 
     def take(self, name: str) -> float:
-        """Takes a turn: 0.0 if there was one, else the seconds until there is; a refusal costs no turn."""
+        """Takes a token; returns 0.0, or where none is left the seconds until the next, without taking one."""
         if self._most <= 0:
             return 0.0
         with self._lock:
@@ -37,5 +36,5 @@ class Rates:
 
 
 def whole_seconds(wait: float) -> int:
-    """A wait as the header Retry-After writes it: whole seconds, at least one, never too few."""
+    """Seconds rounded up to a whole number, at least 1, as `Retry-After` needs them."""
     return max(1, math.ceil(wait))

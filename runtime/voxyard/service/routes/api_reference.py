@@ -1,4 +1,4 @@
-"""The page `/docs`: the interface's description as plain HTML, without a script and without anything from elsewhere."""
+"""API reference `/docs`: the OpenAPI document as plain HTML, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pre { overflow-x: auto; padding: .5rem; border: 1px solid; }
 
 
 def page(description: Mapping[str, Any]) -> str:
-    """The whole page for an OpenAPI document."""
+    """HTML page of an OpenAPI document."""
     title = escape(description["info"]["title"])
     operations = [
         (method.upper(), path, operation)
@@ -28,11 +28,11 @@ def page(description: Mapping[str, Any]) -> str:
     ]
     return "".join(
         (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}: the interface</title>',
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}: API reference</title>',
             '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/page/reference.css">',
             f"</head><body><h1>{title} {escape(description['info']['version'])}</h1>",
             *_paragraphs(description["info"].get("description", "")),
-            '<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p><nav><ul>',
+            '<p>Machine-readable: <a href="/openapi.json">openapi.json</a>.</p><nav><ul>',
             *(f'<li><a href="#{_anchor(*each)}"><code>{escape(f"{each[0]} {each[1]}")}</code></a></li>'
               for each in operations),
             "</ul></nav><main>",
@@ -53,17 +53,17 @@ def _operation(description: Mapping[str, Any], method: str, path: str, operation
     )  # fmt: skip
     for kind, content in operation.get("requestBody", {}).get("content", {}).items():
         schema = _resolved(description, content.get("schema", {}))
-        needed = schema.get("required", ())
+        required = schema.get("required", ())
         rows = [
-            (name, "needed" if name in needed else "", field, field.get("description", ""))
+            (name, "required" if name in required else "", field, field.get("description", ""))
             for name, field in schema.get("properties", {}).items()
         ]
         yield from _table(f"Body ({kind})", rows)
         for example in schema.get("examples", ()):
             yield f"<pre>{escape(json.dumps(example, indent=2))}</pre>"
-    yield "<h3>Answers</h3><table>"
-    for status, answer in operation["responses"].items():
-        yield f"<tr><th><code>{escape(status)}</code></th><td>{escape(answer.get('description', ''))}</td></tr>"
+    yield "<h3>Responses</h3><table>"
+    for status, response in operation["responses"].items():
+        yield f"<tr><th><code>{escape(status)}</code></th><td>{escape(response.get('description', ''))}</td></tr>"
     yield "</table></section>"
 
 
@@ -71,14 +71,14 @@ def _table(title: str, rows: list[tuple[str, str, Mapping[str, Any], str]]) -> I
     if not rows:
         return
     yield f"<h3>{escape(title)}</h3><table>"
-    for name, place, schema, told in rows:
-        cells = (escape(place), escape(_kind(schema)), escape(told))
+    for name, place, schema, description in rows:
+        cells = (escape(place), escape(_kind(schema)), escape(description))
         yield f"<tr><th><code>{escape(name)}</code></th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
     yield "</table>"
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """Type of a field, in a few words."""
+    """Type and limits of a field, in a few words."""
     if "enum" in schema:
         return ", ".join(str(each) for each in schema["enum"])
     if "anyOf" in schema:
@@ -87,7 +87,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
         return str(schema["$ref"]).rpartition("/")[2]
     limits = [
         f"{word} {schema[key]}"
-        for key, word in (("minimum", "from"), ("maximum", "to"), ("maxLength", "at most"), ("default", "else"))
+        for key, word in (("minimum", "from"), ("maximum", "to"), ("maxLength", "at most"), ("default", "default"))
         if schema.get(key) is not None
     ]
     return " ".join((str(schema.get("type", "")), *limits))

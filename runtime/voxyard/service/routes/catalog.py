@@ -6,10 +6,10 @@ import json
 
 from fastapi import APIRouter
 
-from voxyard.service.routes.dependencies import TheServices, TheVoices
+from voxyard.service.routes.dependencies import AppStateDep, VoiceNamesDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.schemas import GpuOut, ModelOut, ModelsOut, VoiceOut, VoicesOut, WorkerOut, WorkersOut
-from voxyard.service.state import Services
+from voxyard.service.state import AppState
 from voxyard.service.voice_names import MODEL_ALIASES, check_model, model_name
 
 router = APIRouter(tags=["catalogue"])
@@ -18,33 +18,33 @@ router = APIRouter(tags=["catalogue"])
 @router.get(
     "/v1/models",
     operation_id="list_models",
-    summary="The models",
+    summary="List models",
 )
-def list_models(services: TheServices) -> ModelsOut:
-    """One model, under its own name and under OpenAI's. `notes` say what a listener must know."""
-    names = (model_name(services.frontend.engine), *MODEL_ALIASES)
-    return ModelsOut(data=[_model(name, services) for name in names])
+def list_models(state: AppStateDep) -> ModelsOut:
+    """One model, under its own name and OpenAI's aliases. `notes` has warnings about its audio."""
+    names = (model_name(state.frontend.engine), *MODEL_ALIASES)
+    return ModelsOut(data=[_model(name, state) for name in names])
 
 
 @router.get(
     "/v1/models/{model}",
     operation_id="retrieve_model",
-    summary="A model",
+    summary="Retrieve a model",
     responses=errors(404),
 )
-def retrieve_model(model: str, services: TheServices) -> ModelOut:
+def retrieve_model(model: str, state: AppStateDep) -> ModelOut:
     """The model of this name."""
-    check_model(model, services.frontend)
-    return _model(model, services)
+    check_model(model, state.frontend)
+    return _model(model, state)
 
 
 @router.get(
     "/v1/audio/voices",
     operation_id="list_voices",
-    summary="The voices",
+    summary="List voices",
 )
-def list_voices(voices: TheVoices) -> VoicesOut:
-    """The engine's own names first, then other names for them."""
+def list_voices(voices: VoiceNamesDep) -> VoicesOut:
+    """The engine's own names first, then their aliases."""
     return VoicesOut(
         voices=[
             VoiceOut(id=voice.name, name=voice.name, language=voice.language, alias_of=voice.alias_of)
@@ -56,10 +56,10 @@ def list_voices(voices: TheVoices) -> VoicesOut:
 @router.get(
     "/v1/workers",
     operation_id="list_workers",
-    summary="The GPUs and the workers",
+    summary="List GPUs and workers",
 )
-def list_workers(services: TheServices) -> WorkersOut:
-    """GPUs of this host as the driver reports them, and the state of each worker of the pool."""
+def list_workers(state: AppStateDep) -> WorkersOut:
+    """GPUs of this host as reported by the driver, and the state of each worker."""
     return WorkersOut(
         gpus=[
             GpuOut(
@@ -70,7 +70,7 @@ def list_workers(services: TheServices) -> WorkersOut:
                 memory_free_mib=gpu.memory_free_mib,
                 problem=gpu.problem,
             )
-            for gpu in services.gpus()
+            for gpu in state.gpus()
         ],
         workers=[
             WorkerOut(
@@ -81,10 +81,10 @@ def list_workers(services: TheServices) -> WorkersOut:
                 reason=worker.reason or None,
                 facts={} if worker.ready is None else json.loads(json.dumps(dict(worker.ready.facts), default=str)),
             )
-            for worker in services.pool.workers()
+            for worker in state.pool.workers()
         ],
     )
 
 
-def _model(name: str, services: Services) -> ModelOut:
-    return ModelOut(id=name, created=0, owned_by="voxyard", notes=list(services.frontend.notes))
+def _model(name: str, state: AppState) -> ModelOut:
+    return ModelOut(id=name, created=0, owned_by="voxyard", notes=list(state.frontend.notes))

@@ -1,4 +1,4 @@
-"""Dependencies of the endpoints: the running service, and the application's own small counters."""
+"""Dependencies of the endpoints: application state, voice names, limiter, webhook rules, client."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 from voxyard.service.auth.api_keys import COOKIE, Client
 from voxyard.service.documents.webhooks import WebhookRules
 from voxyard.service.errors import UnauthorizedError
-from voxyard.service.state import Services
-from voxyard.service.streaming.speech_request import Turnstile
-from voxyard.service.voice_names import Voices
+from voxyard.service.state import AppState
+from voxyard.service.streaming.speech_request import ConcurrencyLimiter
+from voxyard.service.voice_names import VoiceNames
 
-_BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key, as `voxyard keys new` shows it.")
+_BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key created with `voxyard keys new`.")
 _SESSION = APIKeyCookie(name=COOKIE, auto_error=False, scheme_name="session", description="Set by `POST /session`.")
 
 
 async def authenticated(
     request: Request, _bearer: Annotated[Any, Security(_BEARER)], _cookie: Annotated[Any, Security(_SESSION)]
 ) -> Client:
-    """Client that the admission middleware (door.py) has authenticated; as a dependency it documents the scheme.
+    """Client that the admission middleware authenticated; as a dependency it documents the security schemes.
 
     Raises:
-        UnauthorizedError: nobody was let in, as on a path that the door leaves open.
+        UnauthorizedError: the request has no client, as on a public path.
     """
     client = request.scope.get("state", {}).get("client")
     if not isinstance(client, Client):
-        raise UnauthorizedError("an API key is needed: send the header `Authorization: Bearer KEY`")
+        raise UnauthorizedError("an API key is required: send the header `Authorization: Bearer KEY`")
     return client
 
 
-def _services(request: Request) -> Services:
-    return cast("Services", request.app.state.services)
+def _app_state(request: Request) -> AppState:
+    return cast("AppState", request.app.state.app_state)
 
 
-def _voices(request: Request) -> Voices:
-    return cast("Voices", request.app.state.voices)
+def _voice_names(request: Request) -> VoiceNames:
+    return cast("VoiceNames", request.app.state.voices)
 
 
-def _turnstile(request: Request) -> Turnstile:
-    return cast("Turnstile", request.app.state.turnstile)
+def _limiter(request: Request) -> ConcurrencyLimiter:
+    return cast("ConcurrencyLimiter", request.app.state.limiter)
 
 
-def _rules(request: Request) -> WebhookRules | None:
+def _webhook_rules(request: Request) -> WebhookRules | None:
     return cast("WebhookRules | None", request.app.state.webhook_rules)
 
 
-TheServices = Annotated[Services, Depends(_services)]
-TheVoices = Annotated[Voices, Depends(_voices)]
-TheTurnstile = Annotated[Turnstile, Depends(_turnstile)]
-TheWebhookRules = Annotated[WebhookRules | None, Depends(_rules)]
-TheClient = Annotated[Client, Depends(authenticated)]
+AppStateDep = Annotated[AppState, Depends(_app_state)]
+VoiceNamesDep = Annotated[VoiceNames, Depends(_voice_names)]
+LimiterDep = Annotated[ConcurrencyLimiter, Depends(_limiter)]
+WebhookRulesDep = Annotated[WebhookRules | None, Depends(_webhook_rules)]
+ClientDep = Annotated[Client, Depends(authenticated)]

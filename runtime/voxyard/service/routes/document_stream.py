@@ -1,4 +1,4 @@
-"""Streams of a document while it is spoken: its audio in text order, its changes as server-sent events."""
+"""Streams of a document in progress: its audio in text order, its changes as server-sent events."""
 
 from __future__ import annotations
 
@@ -12,93 +12,94 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.to_thread import run_sync
 
-from voxyard.service.documents.records import Chunk, Document
+from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.routes import serializers
-from voxyard.service.state import Services
-from voxyard.service.streaming.audio_response import Recording, in_thread
+from voxyard.service.routes.serializers import ChunkTimes
+from voxyard.service.state import AppState
+from voxyard.service.streaming.audio_response import StreamEncoder, in_thread
 from voxyard.speech.audio.encoder import Format
 
 if TYPE_CHECKING:
-    from voxyard.service.documents.queue import Desk
+    from voxyard.service.documents.queue import DocumentQueue
 
-HEARTBEAT = 15.0  # seconds between two signs of life to a client that follows a document
-PACE = 0.1  # seconds that changes are gathered before they are looked at
-_Seen = tuple[str, float | None, float | None]  # a chunk's state and times
+HEARTBEAT = 15.0  # seconds between two comments on an idle event stream
+COALESCE_SECONDS = 0.1  # minimum interval between two reads of the store
+_SentState = tuple[str, float | None, float | None]  # state, start and end (seconds) of a chunk
 
 
 @contextlib.asynccontextmanager
-async def _hearing(desk: Desk, id: str) -> AsyncGenerator[None, None]:
-    """Counts a listener of the document; one that is cut off is counted out all the same."""
-    await run_sync(desk.listen, id, True)
+async def _counted_listener(queue: DocumentQueue, id: str) -> AsyncGenerator[None, None]:
+    """Counts a listener of the document for the block, also where the block is cancelled."""
+    await run_sync(queue.listen, id, True)
     try:
         yield
     finally:
         with anyio.CancelScope(shield=True):
-            await run_sync(desk.listen, id, False)
+            await run_sync(queue.listen, id, False)
 
 
-async def sound(
-    services: Services,
+async def audio(
+    state: AppState,
     document: Document,
     format: Format,
     speed: float,
 ) -> AsyncGenerator[bytes, None]:
-    """The document's sound in text order, each chunk as soon as it is there, until the last.
+    """Encoded audio of a document in text order, each chunk as soon as it is stored.
 
     Raises:
-        NotFoundError: it was deleted.
-        ConflictError: it failed.
+        NotFoundError: the document was deleted.
+        ConflictError: the document failed.
     """
-    chunks = await run_sync(services.store.chunks, document.id)
-    whole = serializers.timed(chunks, services.pauses).spans if document.state == "completed" else ()
+    chunks = await run_sync(state.store.chunks, document.id)
+    whole = ChunkTimes.of(chunks, state.pauses).spans if document.state == "completed" else ()
 
-    def recording() -> Recording[Chunk]:
-        return Recording(
-            lambda parts: services.shelf.pieces(document.id, parts, services.pauses),
+    def open_encoder() -> StreamEncoder[StoredChunk]:
+        return StreamEncoder(
+            lambda parts: state.audio_store.pieces(document.id, parts, state.pauses),
             format,
             speed=speed,
             samples=whole[-1].end if whole else None,
         )
 
-    at, seen = 0, services.changes.version(document.id)
+    at, seen = 0, state.notifier.version(document.id)
     async with contextlib.AsyncExitStack() as stack:
         if document.state != "completed":
-            await stack.enter_async_context(_hearing(services.desk, document.id))
-        record = stack.enter_context(contextlib.closing(recording()))
+            await stack.enter_async_context(_counted_listener(state.queue, document.id))
+        encoder = stack.enter_context(contextlib.closing(open_encoder()))
         while True:
             while at < len(chunks) and chunks[at].samples is not None:
-                yield await in_thread(record.add, chunks[at])
+                yield await in_thread(encoder.add, chunks[at])
                 at += 1
             if at == len(chunks):
                 break
-            seen = await services.changes.wait(document.id, seen, HEARTBEAT)
-            await _check_goes_on(services, document.id)
-            chunks = await run_sync(services.store.chunks, document.id)
-        yield await in_thread(record.finish)
+            seen = await state.notifier.wait(document.id, seen, HEARTBEAT)
+            await _check_not_failed(state, document.id)
+            chunks = await run_sync(state.store.chunks, document.id)
+        yield await in_thread(encoder.finish)
 
 
-async def _check_goes_on(services: Services, id: str) -> None:
-    document = await run_sync(services.store.document, id)
+async def _check_not_failed(state: AppState, id: str) -> None:
+    document = await run_sync(state.store.document, id)
     if document.state == "failed":
         raise ConflictError(failure(document))
 
 
 def failure(document: Document) -> str:
     """Error message of a failed document that has no audio."""
-    reason = document.reason or "no reason is known"
-    return f"document {document.id} has failed: {reason}; POST /v1/documents/{document.id}/retry speaks it again"
+    reason = document.reason or "unknown reason"
+    return f"document {document.id} failed: {reason}; POST /v1/documents/{document.id}/retry retries it"
 
 
 @dataclass
-class _Told:
-    """Chunks that a client has been told of; `whole` of them, from the first on, with their times."""
+class _SentChunks:
+    """Chunks that a client has received; `whole` counts those received with times, from the first."""
 
     whole: int
-    chunks: dict[int, _Seen] = field(default_factory=dict)
+    chunks: dict[int, _SentState] = field(default_factory=dict)
 
-    def news(self, at: serializers.Timed) -> Iterator[tuple[Chunk, _Seen]]:
-        """The chunks of which there is something to tell."""
+    def new_events(self, at: ChunkTimes) -> Iterator[tuple[StoredChunk, _SentState]]:
+        """Chunks that changed since they were last sent."""
         for chunk in at.chunks[self.whole :]:
             now = (chunk.state, *at.times(chunk.index))
             before = self.chunks.get(chunk.index, ("waiting", None, None))
@@ -110,34 +111,36 @@ class _Told:
         self.whole = max(self.whole, len(at.spans))
 
 
-async def events(services: Services, id: str, last_event: str | None) -> AsyncGenerator[bytes, None]:
-    """Server-sent events until the document has come to its end.
+async def events(state: AppState, id: str, last_event: str | None) -> AsyncGenerator[bytes, None]:
+    """Server-sent events until the document is completed, failed or deleted.
 
-    `progress` is the document, `chunk` a chunk that ended, or whose times are known by now; `end` is the last. An
-    event's id counts the chunks, from the first on, that were told of with their times: a client that comes back with
-    it hears the others, some of them perhaps again.
+    `progress` has the document, `chunk` a chunk with a new state or new times; `end` is the last event. An event's id
+    is the number of chunks, from the first, that were sent with times: a client that reconnects with it receives the
+    others, some of them perhaps again.
     """
-    told = _Told(int(last_event) if last_event is not None and last_event.isascii() and last_event.isdigit() else 0)
+    sent = _SentChunks(
+        int(last_event) if last_event is not None and last_event.isascii() and last_event.isdigit() else 0
+    )
     while True:
-        seen = services.changes.version(id)
+        seen = state.notifier.version(id)
         try:
-            document = await run_sync(services.store.document, id)
-            chunks = await run_sync(services.store.chunks, id)
+            document = await run_sync(state.store.document, id)
+            chunks = await run_sync(state.store.chunks, id)
         except NotFoundError:
-            yield _event("end", {"id": id, "state": "deleted"}, told.whole)
+            yield _event("end", {"id": id, "state": "deleted"}, sent.whole)
             return
-        at = serializers.timed(chunks, services.pauses)
-        for chunk, (state, start, end) in told.news(at):
-            facts = {"index": chunk.index, "state": state, "start_seconds": start, "end_seconds": end}
-            yield _event("chunk", {**facts, "reason": chunk.reason}, min(told.whole, chunk.index))
+        at = ChunkTimes.of(chunks, state.pauses)
+        for chunk, (chunk_state, start, end) in sent.new_events(at):
+            facts = {"index": chunk.index, "state": chunk_state, "start_seconds": start, "end_seconds": end}
+            yield _event("chunk", {**facts, "reason": chunk.reason}, min(sent.whole, chunk.index))
         progress = serializers.document(document, time.time(), at).model_dump(exclude={"chunks"})
-        yield _event("progress", progress, told.whole)
+        yield _event("progress", progress, sent.whole)
         if document.state in ("completed", "failed"):
-            yield _event("end", {"id": id, "state": document.state}, told.whole)
+            yield _event("end", {"id": id, "state": document.state}, sent.whole)
             return
-        while await services.changes.wait(id, seen, HEARTBEAT) == seen:
-            yield b": still there\n\n"
-        await anyio.sleep(PACE)
+        while await state.notifier.wait(id, seen, HEARTBEAT) == seen:
+            yield b": keep-alive\n\n"
+        await anyio.sleep(COALESCE_SECONDS)
 
 
 def _event(name: str, data: dict[str, object], number: int) -> bytes:

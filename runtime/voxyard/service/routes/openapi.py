@@ -1,4 +1,4 @@
-"""OpenAPI description, corrected to the responses that the service really gives."""
+"""OpenAPI description of the responses that the service gives, errors included."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from voxyard.service.routes.schemas import ErrorBody
 
 _VALIDATION = ("HTTPValidationError", "ValidationError")
 _INTRODUCTION = """\
-Speech as OpenAI's clients ask for it, and documents that survive the service that speaks them.
+OpenAI-compatible text to speech, and durable synthesis of long documents.
 
-Every error comes in OpenAI's envelope. Where API keys are set up, send one as `Authorization: Bearer KEY`, or trade it
-for a cookie with `POST /session`. An answer's `X-Request-Id` stands in the service's log.
+All errors have OpenAI's envelope. Where API keys are configured, send one as `Authorization: Bearer KEY`, or exchange
+it for a cookie with `POST /session`. The service's log contains the `X-Request-Id` of each response.
 """
-_MEANINGS: dict[int, tuple[str, str, str, str]] = {  # status → what happened, kind, code, a message
+_ERRORS: dict[int, tuple[str, str, str, str]] = {  # status → description, type, code, example message
     400: (
-        "The request is wrong.",
+        "Invalid request.",
         "invalid_request_error",
         "invalid_request",
         "speed is 9, expected 0.25 to 4",
     ),
-    401: ("No API key, or one that is not known.", "authentication_error", "invalid_api_key", "the key is not known"),
-    403: ("Not allowed.", "permission_error", "forbidden", "webhooks to example.org are not allowed"),
-    404: ("There is no such thing.", "invalid_request_error", "not_found", "there is no document of this name"),
-    405: ("Not this method.", "invalid_request_error", "method_not_allowed", "this path does not take PUT"),
-    408: ("The body came too slowly.", "invalid_request_error", "request_timeout", "the body came too slowly"),
-    409: ("It does not fit to what is there.", "invalid_request_error", "conflict", "the document has failed"),
-    413: ("Too large.", "invalid_request_error", "too_large", "the body has more than 50 MiB"),
-    415: ("A kind of content that is not read.", "invalid_request_error", "unsupported_document", "this is no PDF"),
-    416: ("The range lies behind the sound.", "invalid_request_error", "range_not_satisfiable", "it has 48044 bytes"),
-    429: ("Too many requests, or a full queue: Retry-After says when to come again.", "rate_limit_error",
-          "rate_limit_exceeded", "64 speech requests are being spoken"),
-    500: ("The service failed.", "server_error", "speech_failed", "chunk 3 could not be spoken"),
-    503: ("No worker can speak now.", "server_error", "unavailable", "the service is going down"),
-    507: ("The disk, or the service's share of it, is full.", "server_error", "insufficient_storage", "no room"),
+    401: ("Missing or unknown API key.", "authentication_error", "invalid_api_key", "unknown API key"),
+    403: ("Forbidden.", "permission_error", "forbidden", "webhooks to example.org are not allowed"),
+    404: ("Not found.", "invalid_request_error", "not_found", "no document of this id"),
+    405: ("Method not allowed.", "invalid_request_error", "method_not_allowed", "method PUT is not allowed here"),
+    408: ("Request body too slow.", "invalid_request_error", "request_timeout", "body too slow"),
+    409: ("Conflicts with the current state.", "invalid_request_error", "conflict", "the document has failed"),
+    413: ("Too large.", "invalid_request_error", "too_large", "body larger than 50 MiB"),
+    415: ("Unsupported content type.", "invalid_request_error", "unsupported_document", "not a PDF"),
+    416: ("Range not satisfiable.", "invalid_request_error", "range_not_satisfiable", "the audio has 48044 bytes"),
+    429: ("Rate limit exceeded or queue full; `Retry-After` gives the seconds to wait.", "rate_limit_error",
+          "rate_limit_exceeded", "64 of 64 speech requests in progress"),
+    500: ("Internal error.", "server_error", "speech_failed", "chunk 3 could not be synthesized"),
+    503: ("No worker available.", "server_error", "unavailable", "the service is shutting down"),
+    507: ("The disk or the audio quota is full.", "server_error", "insufficient_storage", "audio quota exceeded"),
 }  # fmt: skip
 _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
 
 
 def describe(app: FastAPI, section: ServiceSection) -> dict[str, Any]:
-    """The whole document; worked out once for an application."""
+    """OpenAPI document of the application; generated once."""
     if app.openapi_schema is None:
         schema = get_openapi(
             title=app.title,
@@ -55,7 +55,7 @@ def describe(app: FastAPI, section: ServiceSection) -> dict[str, Any]:
         )
         for operations in schema["paths"].values():
             for operation in operations.values():
-                operation.get("responses", {}).pop("422", None)  # what does not fit is a 400 here, as with OpenAI
+                operation.get("responses", {}).pop("422", None)  # invalid requests get 400, as with OpenAI
         schemas = schema.get("components", {}).get("schemas", {})
         for name in _VALIDATION:
             schemas.pop(name, None)
@@ -65,7 +65,7 @@ def describe(app: FastAPI, section: ServiceSection) -> dict[str, Any]:
 
 
 def form(schema: dict[str, Any]) -> dict[str, Any]:
-    """A model's schema as that of a form: a field is never null, and an empty one is as good as none."""
+    """Model's schema as that of a form: fields are never null, and an empty field counts as missing."""
     properties = {}
     for name, asked in schema["properties"].items():
         kept = {key: value for key, value in asked.items() if key not in ("anyOf", "default") or asked.get(key)}
@@ -77,10 +77,10 @@ def form(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Documentation of these error statuses; all come in OpenAI's envelope."""
+    """OpenAPI responses of these error statuses, in OpenAI's envelope."""
     found: dict[int | str, dict[str, Any]] = {}
     for status in statuses:
-        description, kind, code, message = _MEANINGS[status]
+        description, kind, code, message = _ERRORS[status]
         example = {"error": {"message": message, "type": kind, "param": None, "code": code}}
         found[status] = {
             "model": ErrorBody,

@@ -9,7 +9,7 @@ from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel
 
 from voxyard.service.errors import UnavailableError
-from voxyard.service.http.components import Frame
+from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.routes.openapi import errors
 
 
@@ -19,33 +19,33 @@ class Health(BaseModel):
     status: str
 
 
-def operations_router(frame: Frame) -> APIRouter:
+def operations_router(components: MiddlewareComponents) -> APIRouter:
     """`/healthz`, `/readyz` and `/metrics`, open to everybody."""
     router = APIRouter(tags=["operation"])
 
-    @router.get("/healthz", summary="Whether the service is alive", responses=errors(403))
+    @router.get("/healthz", summary="Liveness", responses=errors(403))
     async def healthz() -> Health:
-        """Answers as long as requests are answered at all."""
+        """200 while the service handles requests."""
         return Health(status="ok")
 
-    @router.get("/readyz", summary="Whether a worker has its model loaded", responses=errors(403, 503))
+    @router.get("/readyz", summary="Readiness", responses=errors(403, 503))
     def readyz() -> Health:
-        """503 says what is missing."""
-        well, sentence = frame.ready()
+        """200 where a worker has its model loaded; else 503 with the reason."""
+        well, sentence = components.ready()
         if not well:
             raise UnavailableError(sentence, retry_after=5)
         return Health(status=sentence)
 
     metrics_text: dict[int | str, dict[str, Any]] = {
-        200: {"content": {"text/plain": {}}, "description": "Prometheus's text format."}
+        200: {"content": {"text/plain": {}}, "description": "Prometheus text format."}
     }
 
     @router.get(
-        "/metrics", summary="Metrics for Prometheus", response_class=Response, responses={**metrics_text, **errors(403)}
+        "/metrics", summary="Prometheus metrics", response_class=Response, responses={**metrics_text, **errors(403)}
     )
     def metrics(request: Request) -> Response:
-        """In the format that the Accept header asks for: Prometheus's text format, or OpenMetrics."""
+        """Prometheus text format or OpenMetrics, by the Accept header."""
         encode, media_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(frame.registry), headers={"Content-Type": media_type})
+        return Response(encode(components.registry), headers={"Content-Type": media_type})
 
     return router

@@ -1,4 +1,4 @@
-"""HTTP schemas: requests that are checked, answers that are documented."""
+"""HTTP schemas of requests and responses."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_TITLE
 from voxyard.speech.audio.encoder import Format
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="The same seed gives the same sound.")]
+Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="Random seed; equal seeds give equal audio.")]
 OnFailureOption = Annotated[
     Literal["fail", "silence"],
-    Field(description="What becomes of the document when a chunk cannot be spoken: it fails, or has silence there."),
+    Field(description="Handling of a chunk that cannot be synthesized: fail the document, or insert silence."),
 ]
 
 
-class Body(BaseModel):
-    """A request's body. Fields that it does not know are passed over, as OpenAI's clients may send new ones."""
+class RequestBody(BaseModel):
+    """Request body. Unknown fields are ignored, as OpenAI's clients may send new ones."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
 
-class VoiceId(Body):
-    """A voice by its name, as OpenAI's clients write custom voices."""
+class VoiceId(RequestBody):
+    """Voice as an object, the way OpenAI's clients send custom voices."""
 
     id: Name
 
 
-class SpeechBody(Body):
-    """A text that is to be spoken at once."""
+class SpeechBody(RequestBody):
+    """Speech request."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -39,27 +39,27 @@ class SpeechBody(Body):
         },
     )
 
-    model: Name = Field(description="The engine's own name, `tts-1`, `tts-1-hd` or `gpt-4o-mini-tts`.")
-    input: str = Field(min_length=1, description="The text; the service's settings say how long it may be.")
-    voice: Name | VoiceId = Field(description="A name that `GET /v1/audio/voices` lists.")
+    model: Name = Field(description="The engine's name, `tts-1`, `tts-1-hd` or `gpt-4o-mini-tts`.")
+    input: str = Field(min_length=1, description="Text to synthesize.")
+    voice: Name | VoiceId = Field(description="A voice from `GET /v1/audio/voices`.")
     response_format: Format = Field("mp3", description="`pcm` is 16 bit, little endian, 24 kHz, mono.")
-    speed: float = Field(1.0, ge=0.25, le=4.0, description="How fast; the pitch stays.")
+    speed: float = Field(1.0, ge=0.25, le=4.0, description="Tempo; the pitch is kept.")
     stream_format: Literal["audio", "sse"] = Field(
-        "audio", description="The sound itself, or server-sent events with the sound in base64."
+        "audio", description="Raw audio, or server-sent events with base64 audio."
     )
     instructions: str | None = Field(
-        None, max_length=4096, description="Taken for the sake of OpenAI's clients; it has no effect on this engine."
+        None, max_length=4096, description="Accepted for compatibility with OpenAI's clients; ignored."
     )
     seed: Seed = 0
 
     @property
     def voice_name(self) -> str:
-        """The voice, however it was written."""
+        """Name of the voice, from either form."""
         return self.voice.id if isinstance(self.voice, VoiceId) else self.voice
 
 
-class DocumentBody(Body):
-    """A text that is to be spoken however long it takes."""
+class DocumentBody(RequestBody):
+    """Document with its text."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -67,21 +67,24 @@ class DocumentBody(Body):
         },
     )
 
-    text: str = Field(min_length=1, description="An empty line ends a paragraph.")
-    title: str | None = Field(None, max_length=LONGEST_TITLE, description="Else the text's first words.")
-    voice: Name | None = Field(None, description="A name that `GET /v1/audio/voices` lists; else the engine's own.")
+    text: str = Field(min_length=1, description="Text to synthesize; an empty line ends a paragraph.")
+    title: str | None = Field(
+        None, max_length=LONGEST_TITLE, description="Title; defaults to the first words of the text."
+    )
+    voice: Name | None = Field(None, description="A voice from `GET /v1/audio/voices`; defaults to the engine's.")
     seed: Seed | None = None
     language: Annotated[str, StringConstraints(max_length=35)] | None = Field(
-        None, description="A code such as `en` or `pt-BR`; else the voice's."
+        None, description="Language code such as `en` or `pt-BR`; defaults to the voice's."
     )
     on_failure: OnFailureOption = "fail"
     webhook: Annotated[str, StringConstraints(max_length=2000)] | None = Field(
-        None, description="URL that is told, signed, of the end; the service's settings name the hosts it may have."
+        None,
+        description="URL for a signed notification of completion or failure; its host must be in `--webhook-hosts`.",
     )
 
 
 class UploadBody(BaseModel):
-    """The fields of an upload; `file` or `text` must be there."""
+    """Form fields of an upload; `file` or `text` is required."""
 
     file: bytes | None = Field(None, description="TXT, PDF or DOCX.", json_schema_extra={"format": "binary"})
     text: str | None = Field(None, min_length=1)
@@ -96,14 +99,14 @@ class UploadBody(BaseModel):
 class ErrorDetail(BaseModel):
     """Error details."""
 
-    message: str = Field(description="For a person: what was found, what was expected, what to do.")
+    message: str = Field(description="Message for people: what was found, what was expected, what to do.")
     type: str
-    param: str | None = Field(description="The field of the request that is meant.")
-    code: str | None = Field(description="For a program.")
+    param: str | None = Field(description="Field of the request at fault.")
+    code: str | None = Field(description="Machine-readable error code.")
 
 
 class ErrorBody(BaseModel):
-    """Every error of this service, in OpenAI's envelope."""
+    """Error in OpenAI's envelope."""
 
     error: ErrorDetail
 
@@ -112,24 +115,24 @@ class ProgressOut(BaseModel):
     """Progress of a document."""
 
     chunks: int
-    done: int = Field(description="Spoken, silenced or failed.")
+    done: int = Field(description="Chunks spoken, silenced or failed.")
     failed: int
     ratio: float = Field(ge=0, le=1)
-    audio_seconds: float = Field(description="Sound made so far, without pauses.")
-    estimated_seconds: float = Field(description="Length of the whole, as the text lets expect.")
-    eta_seconds: float | None = Field(description="Until it is completed, at the pace so far; null while unknown.")
+    audio_seconds: float = Field(description="Audio synthesized so far, without pauses.")
+    estimated_seconds: float = Field(description="Estimated audio length of the whole document.")
+    eta_seconds: float | None = Field(description="Estimated time to completion; null while unknown.")
 
 
 class AudioOut(BaseModel):
-    """Audio of a document: its address, and how much can be heard without a gap."""
+    """Audio of a document."""
 
     url: str
-    ready_seconds: float | None = Field(description="From the beginning on, with pauses; null in lists.")
+    ready_seconds: float | None = Field(description="Contiguous audio from the beginning, with pauses; null in lists.")
     complete: bool
 
 
 class ChunkOut(BaseModel):
-    """A piece of the document. Times are of the joined sound, null until all before it are spoken."""
+    """Chunk of a document. Times refer to the joined audio; null until all earlier chunks are synthesized."""
 
     index: int
     text: str
@@ -140,7 +143,7 @@ class ChunkOut(BaseModel):
 
 
 class DocumentOut(BaseModel):
-    """A document as it stands. Times are Unix seconds."""
+    """Document with its current state. Times are Unix seconds."""
 
     id: str
     title: str
@@ -153,39 +156,39 @@ class DocumentOut(BaseModel):
     seed: int
     language: str | None
     on_failure: Literal["fail", "silence"]
-    reason: str | None = Field(description="Why it failed.")
-    parked: str | None = Field(description="Why it does not go on for now: a full disk.")
-    reduced: bool = Field(description="Memory ran short, and so the last digits of the sound may differ.")
+    reason: str | None = Field(description="Reason of the failure.")
+    parked: str | None = Field(description="Reason why synthesis is paused, such as a full disk.")
+    reduced: bool = Field(description="Synthesized in smaller batches for lack of memory; samples may differ slightly.")
     audio: AudioOut
-    chunks: list[ChunkOut] | None = Field(None, description="Only where `chunks=true` asks for them.")
+    chunks: list[ChunkOut] | None = Field(None, description="Only with `chunks=true`.")
 
 
 class DocumentsOut(BaseModel):
-    """Documents, the newest first."""
+    """Documents, newest first."""
 
     documents: list[DocumentOut]
-    next: str | None = Field(None, description="Give it as `before` for the next page; null on the last one.")
+    next: str | None = Field(None, description="Pass as `before` for the next page; null on the last page.")
 
 
 class ModelOut(BaseModel):
-    """A model, as OpenAI's clients read it."""
+    """Model in OpenAI's format."""
 
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: str
-    notes: list[str] = Field(description="What a listener must know before hearing anything.")
+    notes: list[str] = Field(description="Warnings about the model's audio.")
 
 
 class ModelsOut(BaseModel):
-    """All models: there is one, with its other names."""
+    """Models: one, under its name and its aliases."""
 
     object: Literal["list"] = "list"
     data: list[ModelOut]
 
 
 class VoiceOut(BaseModel):
-    """A name that a request may give as its voice."""
+    """Voice that requests may use."""
 
     id: str
     name: str
@@ -200,7 +203,7 @@ class VoicesOut(BaseModel):
 
 
 class GpuOut(BaseModel):
-    """A GPU of the host; what its driver does not report is null."""
+    """GPU of the host; what its driver does not report is null."""
 
     index: int
     name: str
@@ -211,13 +214,15 @@ class GpuOut(BaseModel):
 
 
 class WorkerOut(BaseModel):
-    """A worker of the pool; `facts` are what its engine found when it loaded the model."""
+    """Worker of the pool; `facts` are reported by its engine after loading the model."""
 
     device: str
     state: str = Field(description="down, waiting (for its GPU), starting, ready, busy, resting or off.")
     pid: int | None
-    processes: int = Field(description="Started so far.")
-    reason: str | None = Field(description="Why it does not run: what it waits for, or how its last start failed.")
+    processes: int = Field(description="Worker processes started so far.")
+    reason: str | None = Field(
+        description="Reason why it is not running: what it waits for, or the error of its last start."
+    )
     facts: dict[str, Any]
 
 

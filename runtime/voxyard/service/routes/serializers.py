@@ -1,42 +1,42 @@
-"""Documents as a client sees them."""
+"""Serializers: stored documents to response schemas."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from voxyard.service.documents.chunk_times import Span, located
-from voxyard.service.documents.records import Chunk, Document
+from voxyard.service.documents.chunk_times import Span, with_spans
+from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.routes.schemas import AudioOut, ChunkOut, DocumentOut, ProgressOut
 from voxyard.speech.audio.joining import Pauses
 
 
 @dataclass(frozen=True)
-class Timed:
-    """A document's chunks with their places in the sound, as far as these are known."""
+class ChunkTimes:
+    """Chunks of a document with their spans in the joined audio, as far as these are known."""
 
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[StoredChunk, ...]
     spans: tuple[Span, ...]
 
     @property
     def ready_seconds(self) -> float:
-        """Sound that can be heard from the beginning on without a gap."""
+        """Contiguous audio from the beginning, in seconds."""
         return self.spans[-1].end_seconds if self.spans else 0.0
 
+    @classmethod
+    def of(cls, chunks: Sequence[StoredChunk], pauses: Pauses) -> ChunkTimes:
+        """Times of these chunks, which come in text order."""
+        return cls(tuple(chunks), tuple(span for _, span in with_spans(chunks, pauses)))
+
     def times(self, index: int) -> tuple[float | None, float | None]:
-        """Start and end of a chunk, in seconds."""
+        """Start and end of a chunk in seconds; None while unknown."""
         if index >= len(self.spans):
             return None, None
         return round(self.spans[index].start_seconds, 6), round(self.spans[index].end_seconds, 6)
 
 
-def timed(chunks: Sequence[Chunk], pauses: Pauses) -> Timed:
-    """The chunks with their times."""
-    return Timed(tuple(chunks), tuple(span for _, span in located(chunks, pauses)))
-
-
-def document(record: Document, now: float, at: Timed | None = None, text: str | None = None) -> DocumentOut:
-    """A document; with `text`, its chunks too. Times are Unix seconds."""
+def document(record: Document, now: float, at: ChunkTimes | None = None, text: str | None = None) -> DocumentOut:
+    """Response of a document; with `text`, including its chunks. `now` is in Unix seconds."""
     return DocumentOut(
         id=record.id,
         title=record.title,
@@ -61,8 +61,8 @@ def document(record: Document, now: float, at: Timed | None = None, text: str | 
     )
 
 
-def chunk(record: Chunk, at: Timed, text: str) -> ChunkOut:
-    """A chunk of the document with this text."""
+def chunk(record: StoredChunk, at: ChunkTimes, text: str) -> ChunkOut:
+    """Response of a chunk of the document with this text."""
     start, end = at.times(record.index)
     return ChunkOut(
         index=record.index,

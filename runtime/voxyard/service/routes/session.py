@@ -13,43 +13,43 @@ from voxyard.service.routes.openapi import errors
 
 
 class SessionBody(BaseModel):
-    """Key that the page sends once to open a session."""
+    """API key that opens a session."""
 
     key: Annotated[str, Field(min_length=1, max_length=512, description="An API key.")]
 
 
 class SessionOut(BaseModel):
-    """Authentication state: a key is needed or not, and the client of this session."""
+    """Authentication state of a browser."""
 
-    key_needed: bool = Field(description="False where the service has no API keys.")
-    client: str | None = Field(description="The name of the session's key; null without a session.")
+    key_needed: bool = Field(description="False where the service requires no API keys.")
+    client: str | None = Field(description="Name of the session's API key; null without a session.")
 
 
 def session_router(sessions: Sessions | None) -> APIRouter:
-    """`/session`, open to everybody; without keys there is nothing to begin, and nothing goes wrong."""
+    """`/session`, a public path; without API keys, opening and closing a session has no effect."""
     router = APIRouter(tags=["session"])
 
-    @router.get("/session", summary="Whether this browser has a session", responses=errors(400))
+    @router.get("/session", summary="Retrieve the session", responses=errors(400))
     def session_state(request: Request) -> SessionOut:
-        """Tells the page whether it must ask for a key."""
+        """Authentication state: whether a key is required, and the client of the session."""
         client = sessions.client(request.cookies.get(COOKIE, "")) if sessions is not None else None
         return SessionOut(key_needed=sessions is not None, client=client.name if client else None)
 
     @router.post(
-        "/session", status_code=204, summary="Begin a session with an API key", responses=errors(400, 401, 403, 413)
+        "/session", status_code=204, summary="Open a session with an API key", responses=errors(400, 401, 403, 413)
     )
     def open_session(body: SessionBody, request: Request, response: Response) -> None:
-        """Sets a cookie that stands for the key, so that the page need not keep it.
+        """Sets a session cookie that replaces the API key.
 
-        Requests that change something by the cookie must bear the header `X-Voxyard-Page: 1`.
+        Unsafe requests with the cookie need the header `X-Voxyard-Page: 1`.
         """
         if sessions is not None:
             cookie = sessions.open(body.key)
             _set_cookie(request, response, cookie, int(sessions.lifetime))
 
-    @router.delete("/session", status_code=204, summary="End the session", responses=errors(400, 403))
+    @router.delete("/session", status_code=204, summary="Close the session", responses=errors(400, 403))
     def close_session(request: Request, response: Response) -> None:
-        """The cookie is worth nothing any more, and the browser forgets it."""
+        """Invalidates and deletes the session cookie."""
         if sessions is not None:
             sessions.close(request.cookies.get(COOKIE, ""))
             _set_cookie(request, response, "", 0)

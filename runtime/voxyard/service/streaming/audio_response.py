@@ -1,4 +1,4 @@
-"""Streaming audio: outcomes in text order, joined, encoded, and sent while the client is connected."""
+"""Streaming audio: outcomes ordered, joined, encoded, and sent while the client is connected."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import Job, Outcome
 from voxyard.speech.requests import SAMPLE_RATE
 
-BLOCK = 1 << 16  # bytes that are handed to the server at a time
-STALL = 120.0  # seconds that a reader may take for a block before the stream is cut
-LOOK = 1.0  # seconds between two looks whether the pool still speaks
+BLOCK = 1 << 16  # bytes per ASGI message
+STALL = 120.0  # time limit in seconds for the client to read a block
+POLL_SECONDS = 1.0  # between two checks whether the job has ended
 
 
 Part = TypeVar("Part")
 
 
 class SpeechFailedError(ServiceError):
-    """A chunk could not be spoken or encoded."""
+    """A chunk could not be synthesized or encoded."""
 
     status, code, kind = 500, "speech_failed", "server_error"
 
 
-class Arrivals:
-    """Outcomes that the pool's thread hands over in any order, taken in text order on the event loop."""
+class OrderedOutcomes:
+    """Outcomes delivered by the pool's thread in any order, and taken in text order on the event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -45,33 +45,33 @@ class Arrivals:
         self._changed = asyncio.Event()
 
     def deliver(self, outcome: Outcome) -> None:
-        """For the pool."""
+        """Delivers an outcome; called from the pool's thread."""
         self._outcomes[outcome.index] = outcome
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._changed.set)
 
     async def take(self, index: int, job: Job) -> Outcome:
-        """The outcome of a chunk, once.
+        """Outcome of a chunk, which is removed.
 
         Raises:
-            UnavailableError: the job has ended without it.
+            UnavailableError: the job ended without it.
         """
         while index not in self._outcomes:
             self._changed.clear()
             progress = job.progress
             if job.finished and progress.done < progress.total:
-                raise UnavailableError("the workers have stopped before the text was spoken: try again", retry_after=5)
+                raise UnavailableError("the workers stopped before the text was complete: retry in 5 s", retry_after=5)
             if index not in self._outcomes:
-                with anyio.move_on_after(LOOK):
+                with anyio.move_on_after(POLL_SECONDS):
                     await self._changed.wait()
         return self._outcomes.pop(index)
 
 
-class Recording(Generic[Part]):
-    """Parts of a sound become encoded bytes: `join` makes one piece of each part that is put in.
+class StreamEncoder(Generic[Part]):
+    """Encodes a stream of parts: `join` turns each part into one piece of audio.
 
     Its methods block, and are called from worker threads, one at a time. `position` is the number of samples joined
-    so far, pauses included.
+    so far, including pauses.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Recording(Generic[Part]):
         self._encoder = Encoder(format, SAMPLE_RATE, speed=speed, samples=samples)
         self._parts: deque[Part] = deque()
         self._pieces = join(iter(self._parts.popleft, None))
-        self._lock = threading.Lock()  # closing waits for the thread that encodes
+        self._lock = threading.Lock()  # close() waits for a running encode
         self._closed = False
         self.position = 0
 
     def add(self, part: Part) -> bytes:
-        """The next part; what can be sent of it."""
+        """Adds the next part; returns the bytes that are ready to send."""
         with self._lock:
             if self._closed:
                 return b""
@@ -100,12 +100,12 @@ class Recording(Generic[Part]):
             return self._encoder.encode(piece.audio)
 
     def finish(self) -> bytes:
-        """The last bytes."""
+        """Ends the stream; returns its last bytes."""
         with self._lock:
             return b"" if self._closed else self._encoder.finish()
 
     def close(self) -> None:
-        """Give everything back, whatever has become of the stream."""
+        """Releases the encoder."""
         with self._lock:
             self._closed = True
             self._encoder.close()
@@ -113,11 +113,12 @@ class Recording(Generic[Part]):
                 self._pieces.close()
 
 
-class LiveResponse(Response):
+class AudioStreamingResponse(Response):
     """Streaming response to a client that may disconnect at any moment.
 
-    An error before the first byte is a proper answer. After it the connection is cut: no reader may take half a sound
-    for a whole one. A client that leaves, or reads no block within `stall` seconds, ends `body`, whose clean-up runs.
+    An error before the first byte becomes an error response. A later one cuts the connection, so that the client does
+    not take partial audio for complete audio. A client that disconnects, or reads no block within `stall` seconds,
+    closes `body`.
     """
 
     def __init__(
@@ -136,10 +137,10 @@ class LiveResponse(Response):
             del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it all. Raises the ServiceError that came before the first byte, ConnectionCut for a later one."""
+        """Sends the body. Raises a ServiceError for an error before the first byte, ConnectionCut for a later one."""
         failure: ServiceError | ConnectionCut | None = None
         async with anyio.create_task_group() as group:
-            group.start_soon(_until_gone, receive, group.cancel_scope.cancel)
+            group.start_soon(_until_disconnected, receive, group.cancel_scope.cancel)
             try:
                 await self._send_all(send)
             except (ServiceError, ConnectionCut) as error:
@@ -156,7 +157,7 @@ class LiveResponse(Response):
                         await self._send(send, piece[at : at + BLOCK], more=True)
             except (ServiceError, SpeechError, TimeoutError, OSError) as error:
                 if not self._started:
-                    raise _proper(error) from error
+                    raise _service_error(error) from error
                 raise ConnectionCut(str(error) or type(error).__name__) from error
         await self._send(send, b"", more=False)
 
@@ -168,16 +169,16 @@ class LiveResponse(Response):
             await send({"type": "http.response.body", "body": block, "more_body": more})
 
 
-async def _until_gone(receive: Receive, then: Callable[[], None]) -> None:
+async def _until_disconnected(receive: Receive, then: Callable[[], None]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     then()
 
 
-def _proper(error: Exception) -> ServiceError:
+def _service_error(error: Exception) -> ServiceError:
     return error if isinstance(error, ServiceError) else SpeechFailedError(str(error) or type(error).__name__)
 
 
 async def in_thread(encode: Callable[..., bytes], *arguments: object) -> bytes:
-    """Result of a method of a Recording, without blocking the event loop. A cancelled stream waits for its end."""
+    """Result of a StreamEncoder's method, run in a worker thread. A cancelled stream waits for its end."""
     return await run_sync(encode, *arguments)

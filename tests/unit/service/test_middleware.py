@@ -22,9 +22,9 @@ from voxyard.service.auth.api_keys import COOKIE, Client, Keys, add_key, revoke_
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import BusyError, NotFoundError, StoreError
 from voxyard.service.http.admission import is_loopback
-from voxyard.service.http.components import Frame, open_frame
+from voxyard.service.http.components import MiddlewareComponents, open_components
 from voxyard.service.http.logging import ConnectionCut
-from voxyard.service.http.metrics import Disk
+from voxyard.service.http.metrics import DiskUsage
 from voxyard.service.routes.dependencies import authenticated
 
 LOCAL = "http://127.0.0.1"
@@ -91,16 +91,16 @@ class Setting:
         self.ready: tuple[bool, str] = (True, "1 worker has its model loaded")
         self.documents: Callable[[], Mapping[str, int]] = lambda: {"pending": 2}
         self.app = application()
-        install(self.app, self.frame(keys))
+        install(self.app, self.components(keys))
 
-    def frame(self, keys: bool) -> Frame:
-        return open_frame(
+    def components(self, keys: bool) -> MiddlewareComponents:
+        return open_components(
             self.section,
             self.registry,
             keys=Keys(self.keys) if keys else None,
             ready=lambda: self.ready,
             documents=lambda: self.documents(),  # noqa: PLW0108 (a test sets another)
-            disk=lambda: Disk(7, 100),
+            disk=lambda: DiskUsage(7, 100),
         )
 
     def client(self, *, key: bool = True) -> TestClient:
@@ -362,7 +362,7 @@ def test_a_client_that_comes_too_often_is_told_when_to_come_again(tmp_path: Path
 def test_too_many_requests_at_a_time_are_refused_and_health_is_not(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voxyard.service.http.admission.MOST_IN_FLIGHT", 0)
+    monkeypatch.setattr("voxyard.service.http.admission.MAX_IN_FLIGHT", 0)
     response = setting.client().get("/v1/documents/7")
     assert (response.status_code, response.headers["retry-after"]) == (503, "1")
     assert setting.client().get("/healthz").status_code == 200
@@ -559,7 +559,7 @@ def test_a_store_that_cannot_be_read_takes_only_its_own_metric_away(
     text = client.get("/metrics").text
     assert "voxyard_service_documents{" not in text
     assert "voxyard_service_audio_bytes" in text
-    assert "cannot be counted" in caplog.text
+    assert "cannot count the documents" in caplog.text
 
 
 def test_metrics_come_in_openmetrics_when_asked(client: TestClient) -> None:

@@ -1,4 +1,4 @@
-"""Intake of requests: names of voices and models, titles, fingerprints, chunks."""
+"""Submission: names of voices and models, titles, fingerprints, chunks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import NewDocument
-from voxyard.service.documents.submission import LONGEST_TITLE, Wish, fingerprint, new_document
+from voxyard.service.documents.submission import LONGEST_TITLE, DocumentRequest, fingerprint, new_document
 from voxyard.service.errors import NotFoundError, ServiceError
 from voxyard.service.voice_names import check_model, model_name, open_voices
 from voxyard.speech.engine import EngineSpec
 
-WISH = Wish("First words here.\n\nAnd some more of them.")
+REQUEST = DocumentRequest("First words here.\n\nAnd some more of them.")
 
 
-def kept(wish: Wish = WISH) -> NewDocument:
+def kept(submitted: DocumentRequest = REQUEST) -> NewDocument:
     voices = open_voices(TonesFrontend(), None)
-    return new_document(wish, TonesFrontend(), voices, owner="ann", now=7.0, section=ServiceSection())
+    return new_document(submitted, TonesFrontend(), voices, owner="ann", now=7.0, section=ServiceSection())
 
 
 def test_the_engines_voices_and_openais_names_are_known() -> None:
@@ -48,8 +48,8 @@ def test_an_operators_names_come_first(tmp_path: Path) -> None:
         ("narrator: anouncer", "announcer"),
         ("- narrator", "a name and a voice"),
         ("narrator: 7", "a name and a voice"),
-        ("a: [", "not readable as YAML"),
-        ("a: \x00", "not readable as YAML"),
+        ("a: [", "invalid YAML"),
+        ("a: \x00", "invalid YAML"),
         (None, "cannot be read"),
     ],
 )
@@ -78,22 +78,22 @@ def test_a_model_is_called_by_its_engines_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "title"),
+    ("submitted", "title"),
     [
-        (replace(WISH, title="  A title \n of mine "), "A title   of mine"),
-        (replace(WISH, title=" "), "First words here."),
-        (WISH, "First words here."),
-        (Wish("word " * 30), "word word word word word word word word word word word…"),
-        (Wish("\n\n  \n Late words."), "Late words."),
+        (replace(REQUEST, title="  A title \n of mine "), "A title   of mine"),
+        (replace(REQUEST, title=" "), "First words here."),
+        (REQUEST, "First words here."),
+        (DocumentRequest("word " * 30), "word word word word word word word word word word word…"),
+        (DocumentRequest("\n\n  \n Late words."), "Late words."),
     ],
 )
-def test_a_document_has_a_title(wish: Wish, title: str) -> None:
-    assert kept(wish).title == title
+def test_a_document_has_a_title(submitted: DocumentRequest, title: str) -> None:
+    assert kept(submitted).title == title
 
 
 @given(st.text(min_size=1, max_size=300))
 def test_a_title_is_one_line_whatever_the_text(title: str) -> None:
-    found = kept(replace(WISH, title=title)).title
+    found = kept(replace(REQUEST, title=title)).title
     assert 0 < len(found) <= LONGEST_TITLE
     assert found.isprintable() or not set(found) & set("\n\r\x00\x1b")
 
@@ -113,19 +113,19 @@ def test_every_document_has_an_id_of_its_own() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(WISH, text=WISH.text + "."),
-        replace(WISH, title="t"),
-        replace(WISH, voice="alloy"),
-        replace(WISH, seed=1),
-        replace(WISH, language="en"),
-        replace(WISH, on_failure="silence"),
-        replace(WISH, webhook="https://example.org/"),
+        replace(REQUEST, text=REQUEST.text + "."),
+        replace(REQUEST, title="t"),
+        replace(REQUEST, voice="alloy"),
+        replace(REQUEST, seed=1),
+        replace(REQUEST, language="en"),
+        replace(REQUEST, on_failure="silence"),
+        replace(REQUEST, webhook="https://example.org/"),
     ],
 )
-def test_a_fingerprint_tells_every_wish_apart(other: Wish) -> None:
-    assert fingerprint(other) != fingerprint(WISH)
+def test_a_fingerprint_differs_for_different_requests(other: DocumentRequest) -> None:
+    assert fingerprint(other) != fingerprint(REQUEST)
 
 
-def test_a_fingerprint_is_the_same_for_the_same_wish() -> None:
-    assert fingerprint(replace(WISH, idempotency_key="1")) == fingerprint(replace(WISH, idempotency_key="2"))
-    assert kept().fingerprint == fingerprint(WISH)
+def test_a_fingerprint_is_equal_for_equal_requests() -> None:
+    assert fingerprint(replace(REQUEST, idempotency_key="1")) == fingerprint(replace(REQUEST, idempotency_key="2"))
+    assert kept().fingerprint == fingerprint(REQUEST)

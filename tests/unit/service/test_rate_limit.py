@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxyard.service.http.rate_limit import Rates, whole_seconds
+from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
 
 
 class Clock:
@@ -25,60 +25,60 @@ def clock() -> Clock:
 
 
 def test_as_many_as_allowed_may_come_at_once_and_no_more(clock: Clock) -> None:
-    rates = Rates(60, clock)
-    waits = [rates.take("a") for _ in range(61)]
+    limiter = RateLimiter(60, clock)
+    waits = [limiter.take("a") for _ in range(61)]
     assert waits[:60] == [0.0] * 60
     assert waits[60] == pytest.approx(1.0)
 
 
 def test_who_waits_as_long_as_told_gets_a_turn_and_who_comes_sooner_does_not(clock: Clock) -> None:
-    rates = Rates(6, clock)
+    limiter = RateLimiter(6, clock)
     for _ in range(6):
-        rates.take("a")
-    wait = rates.take("a")
+        limiter.take("a")
+    wait = limiter.take("a")
     clock.now += wait * 0.9
-    assert rates.take("a") > 0
+    assert limiter.take("a") > 0
     clock.now += wait * 0.11
-    assert rates.take("a") == 0.0
+    assert limiter.take("a") == 0.0
 
 
 def test_a_refusal_costs_nothing(clock: Clock) -> None:
-    rates = Rates(60, clock)
-    waits = [rates.take("a") for _ in range(200)]
+    limiter = RateLimiter(60, clock)
+    waits = [limiter.take("a") for _ in range(200)]
     assert waits[-1] == pytest.approx(1.0)
 
 
 def test_turns_do_not_pile_up_beyond_a_minutes(clock: Clock) -> None:
-    rates = Rates(5, clock)
-    rates.take("a")
+    limiter = RateLimiter(5, clock)
+    limiter.take("a")
     clock.now += 10_000
-    assert [rates.take("a") == 0.0 for _ in range(6)] == [True] * 5 + [False]
+    assert [limiter.take("a") == 0.0 for _ in range(6)] == [True] * 5 + [False]
 
 
 def test_one_clients_haste_is_not_anothers(clock: Clock) -> None:
-    rates = Rates(1, clock)
-    assert (rates.take("a"), rates.take("b")) == (0.0, 0.0)
-    assert rates.take("a") > 0
+    limiter = RateLimiter(1, clock)
+    assert (limiter.take("a"), limiter.take("b")) == (0.0, 0.0)
+    assert limiter.take("a") > 0
 
 
 def test_zero_sets_no_limit(clock: Clock) -> None:
-    rates = Rates(0, clock)
-    assert {rates.take("a") for _ in range(1000)} == {0.0}
+    limiter = RateLimiter(0, clock)
+    assert {limiter.take("a") for _ in range(1000)} == {0.0}
 
 
 @given(st.integers(1, 100), st.lists(st.floats(0, 30), max_size=200))
 def test_never_more_than_the_limit_and_a_minutes_worth(limit: int, pauses: list[float]) -> None:
     clock = Clock()
-    rates, taken = Rates(limit, clock), 0
+    limiter, taken = RateLimiter(limit, clock), 0
     for pause in pauses:
         clock.now += pause
-        taken += rates.take("a") == 0.0
+        taken += limiter.take("a") == 0.0
     assert taken <= limit + sum(pauses) * limit / 60 + 1e-6
 
 
 def test_threads_do_not_get_more_than_there_is(clock: Clock) -> None:
-    rates, got = Rates(100, clock), list[float]()
-    threads = [threading.Thread(target=lambda: got.extend(rates.take("a") for _ in range(50))) for _ in range(8)]
+    limiter, got = RateLimiter(100, clock), list[float]()
+    threads = [threading.Thread(target=lambda: got.extend(limiter.take("a") for _ in range(50))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -62,7 +62,7 @@ def test_revoke_takes_one_key_away_and_leaves_the_others(path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("new", "a b"), "cannot be the name"),
+        (("new", "a b"), "invalid key name"),
         (("new", "reader"), "revoke it first"),
         (("revoke", "nobody"), "has no key nobody"),
     ],

@@ -5,94 +5,94 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from voxyard.service.documents.change_notifier import Changes
+from voxyard.service.documents.change_notifier import ChangeNotifier
 
 
 def test_a_change_before_the_wait_is_seen_at_once() -> None:
-    changes = Changes()
-    changes.bump("a")
-    assert asyncio.run(changes.wait("a", 0, 60.0)) == changes.version("a") > 0
+    notifier = ChangeNotifier()
+    notifier.bump("a")
+    assert asyncio.run(notifier.wait("a", 0, 60.0)) == notifier.version("a") > 0
 
 
 def test_every_change_makes_a_greater_number_also_after_a_restart() -> None:
-    changes, seen = Changes(), []
+    notifier, seen = ChangeNotifier(), []
     for _ in range(5):
-        changes.bump("a")
-        seen.append(changes.version("a"))
-    later = Changes()
+        notifier.bump("a")
+        seen.append(notifier.version("a"))
+    later = ChangeNotifier()
     later.bump("a")
     assert seen == sorted(set(seen))
     assert later.version("a") > seen[0]
 
 
 def test_all_who_wait_hear_a_change_from_another_thread() -> None:
-    changes = Changes()
+    notifier = ChangeNotifier()
 
     async def waiting() -> list[int]:
-        tasks = [asyncio.create_task(changes.wait("a", 0, 3600.0)) for _ in range(5)]
+        tasks = [asyncio.create_task(notifier.wait("a", 0, 3600.0)) for _ in range(5)]
         await asyncio.sleep(0)
-        threading.Thread(target=changes.bump, args=("a",)).start()
+        threading.Thread(target=notifier.bump, args=("a",)).start()
         return await asyncio.wait_for(asyncio.gather(*tasks), 20.0)
 
-    assert asyncio.run(waiting()) == [changes.version("a")] * 5
-    assert changes._waiting == {}
+    assert asyncio.run(waiting()) == [notifier.version("a")] * 5
+    assert notifier._waiting == {}
 
 
 def test_a_change_of_another_document_wakes_nobody() -> None:
-    changes = Changes()
+    notifier = ChangeNotifier()
 
     async def waiting() -> int:
-        task = asyncio.create_task(changes.wait("a", 0, 0.05))
+        task = asyncio.create_task(notifier.wait("a", 0, 0.05))
         await asyncio.sleep(0)
-        changes.bump("b")
+        notifier.bump("b")
         return await task
 
     assert asyncio.run(waiting()) == 0
-    assert changes._waiting == {}
+    assert notifier._waiting == {}
 
 
 def test_who_leaves_is_forgotten() -> None:
-    changes = Changes()
+    notifier = ChangeNotifier()
 
     async def leaving() -> None:
-        task = asyncio.create_task(changes.wait("a", 0, 60.0))
+        task = asyncio.create_task(notifier.wait("a", 0, 60.0))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(leaving())
-    assert changes._waiting == {}
+    assert notifier._waiting == {}
 
 
 def test_the_end_of_a_document_wakes_who_waits_and_keeps_nothing() -> None:
-    changes = Changes()
-    changes.bump("a")
-    seen = changes.version("a")
+    notifier = ChangeNotifier()
+    notifier.bump("a")
+    seen = notifier.version("a")
 
     async def waiting() -> int:
-        task = asyncio.create_task(changes.wait("a", seen, 3600.0))
+        task = asyncio.create_task(notifier.wait("a", seen, 3600.0))
         await asyncio.sleep(0)
-        changes.forget("a")
+        notifier.forget("a")
         return await asyncio.wait_for(task, 20.0)
 
     assert asyncio.run(waiting()) == 0
-    assert changes._versions == {}
+    assert notifier._versions == {}
 
 
 def test_no_change_is_lost_between_many_threads_and_a_reader() -> None:
-    changes, seen = Changes(), []
+    notifier, seen = ChangeNotifier(), []
 
     async def reading() -> None:
         version = 0
-        while len(done) < 4 or version != changes.version("a"):
-            version = await changes.wait("a", version, 0.2)
+        while len(done) < 4 or version != notifier.version("a"):
+            version = await notifier.wait("a", version, 0.2)
             seen.append(version)
 
     done: list[int] = []
 
     def writing(number: int) -> None:
         for _ in range(200):
-            changes.bump("a")
+            notifier.bump("a")
         done.append(number)
 
     threads = [threading.Thread(target=writing, args=(number,)) for number in range(4)]
@@ -102,18 +102,18 @@ def test_no_change_is_lost_between_many_threads_and_a_reader() -> None:
     for thread in threads:
         thread.join()
     assert seen == sorted(seen)
-    assert seen[-1] == changes.version("a")
+    assert seen[-1] == notifier.version("a")
 
 
 def test_a_loop_that_has_ended_does_not_disturb_a_change() -> None:
-    changes = Changes()
+    notifier = ChangeNotifier()
     loop = asyncio.new_event_loop()
-    task = loop.create_task(changes.wait("a", 0, 60.0))
+    task = loop.create_task(notifier.wait("a", 0, 60.0))
     loop.run_until_complete(asyncio.sleep(0))
-    waiting = changes._waiting["a"]
+    waiting = notifier._waiting["a"]
     task.cancel()
     loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
     loop.close()
-    changes._waiting["a"] = waiting | {(loop, asyncio.Event())}
-    changes.bump("a")
-    assert changes.version("a") > 0
+    notifier._waiting["a"] = waiting | {(loop, asyncio.Event())}
+    notifier.bump("a")
+    assert notifier.version("a") > 0

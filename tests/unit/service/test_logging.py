@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pytest
 
-from voxyard.service.http.logging import ConnectionCut, request_id, request_line, write_json_logs
+from voxyard.service.http.logging import ConnectionCut, configure_json_logging, request_id, request_line
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 
 def test_a_line_has_its_time_its_level_and_its_message(capsys: pytest.CaptureFixture[str]) -> None:
-    write_json_logs()
+    configure_json_logging()
     logging.getLogger("voxyard.service").warning("the disk of %s is full", "audio")
     (line,) = lines(capsys)
     assert (line["level"], line["message"], line["logger"]) == (
@@ -43,13 +43,13 @@ def test_a_line_has_its_time_its_level_and_its_message(capsys: pytest.CaptureFix
 
 
 def test_a_line_break_in_a_message_makes_no_second_line(capsys: pytest.CaptureFixture[str]) -> None:
-    write_json_logs()
+    configure_json_logging()
     logging.getLogger("voxyard.service").warning('a\n{"level": "forged"}\r\u2028\x00 \ud800')
     assert len(lines(capsys)) == 1
 
 
 def test_a_line_bears_the_id_of_the_request_that_it_belongs_to(capsys: pytest.CaptureFixture[str]) -> None:
-    write_json_logs()
+    configure_json_logging()
     token = request_id.set("abc")
     try:
         logging.getLogger("voxyard.service").info("inside")
@@ -62,7 +62,7 @@ def test_a_line_bears_the_id_of_the_request_that_it_belongs_to(capsys: pytest.Ca
 
 
 def test_a_requests_line_has_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
-    write_json_logs()
+    configure_json_logging()
     fields = {
         "request_id": "r",
         "client": "me",
@@ -78,7 +78,7 @@ def test_a_requests_line_has_what_happened(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_trace_is_in_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    write_json_logs()
+    configure_json_logging()
     try:
         raise ValueError("planted")
     except ValueError:
@@ -89,14 +89,14 @@ def test_a_trace_is_in_its_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_uvicorns_lines_come_the_same_way_once(capsys: pytest.CaptureFixture[str]) -> None:
     logging.getLogger("uvicorn").addHandler(logging.StreamHandler())
-    write_json_logs()
+    configure_json_logging()
     logging.getLogger("uvicorn.error").error("a word")
     (line,) = lines(capsys)
     assert line["message"] == "a word"
 
 
-def test_uvicorn_does_not_repeat_what_the_frame_has_said(capsys: pytest.CaptureFixture[str]) -> None:
-    write_json_logs()
+def test_uvicorn_does_not_repeat_what_the_access_log_has(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_json_logging()
     for error in (ConnectionCut("told already"), ValueError("new")):
         logging.getLogger("uvicorn.error").error("Exception in ASGI application", exc_info=error)
     (line,) = lines(capsys)
@@ -104,15 +104,15 @@ def test_uvicorn_does_not_repeat_what_the_frame_has_said(capsys: pytest.CaptureF
 
 
 def test_a_wrong_log_call_is_told_and_takes_nothing_down(capsys: pytest.CaptureFixture[str]) -> None:
-    write_json_logs()
+    configure_json_logging()
     logging.getLogger("voxyard.service").warning("%d chunks", "many")
     (line,) = lines(capsys)
-    assert "cannot be written" in str(line["message"])
+    assert "cannot be formatted" in str(line["message"])
 
 
 def test_debugging_lines_come_only_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     for verbose in (False, True):
-        write_json_logs(verbose=verbose)
+        configure_json_logging(verbose=verbose)
         logging.getLogger("voxyard.service").debug("a detail")
         logging.getLogger("uvicorn.error").info("a detail")
     assert len(lines(capsys)) == 2

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from voxyard.service.documents.audio_store import Shelf
-from voxyard.service.documents.chunk_times import Span, located
-from voxyard.service.documents.records import Chunk
+from voxyard.service.documents.audio_store import AudioStore
+from voxyard.service.documents.chunk_times import Span, with_spans
+from voxyard.service.documents.records import StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
 from voxyard.speech.audio.joining import Pauses, join
 from voxyard.speech.audio.wav import file_size, from_bytes, header, to_bytes
@@ -29,72 +29,73 @@ PAUSES = Pauses()
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path / "audio", quota=10**9)
+def audio_store(tmp_path: Path) -> AudioStore:
+    return AudioStore(tmp_path / "audio", quota=10**9)
 
 
 def noise(samples: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.random.default_rng(seed).uniform(-1.1, 1.1, samples).astype(np.float32)
 
 
-def chunk(index: int, samples: int | None, ending: Any = "sentence") -> Chunk:
-    return Chunk(index, 0, 1, ending, 1.0, "waiting" if samples is None else "spoken", samples, None)
+def chunk(index: int, samples: int | None, ending: Any = "sentence") -> StoredChunk:
+    return StoredChunk(index, 0, 1, ending, 1.0, "waiting" if samples is None else "spoken", samples, None)
 
 
-def fill(shelf: Shelf, lengths: tuple[int, ...] = (500, 0, 2000, 3)) -> tuple[Chunk, ...]:
+def fill(audio_store: AudioStore, lengths: tuple[int, ...] = (500, 0, 2000, 3)) -> tuple[StoredChunk, ...]:
     endings = ("sentence", "paragraph", "clause", "sentence")
     return tuple(
-        chunk(index, shelf.put(ID, index, noise(samples, index)), endings[index % 4])
+        chunk(index, audio_store.put(ID, index, noise(samples, index)), endings[index % 4])
         for index, samples in enumerate(lengths)
     )
 
 
-def test_sound_comes_back_as_it_was_kept(shelf: Shelf) -> None:
+def test_sound_comes_back_as_it_was_kept(audio_store: AudioStore) -> None:
     audio = noise(1000)
-    assert shelf.put(ID, 7, audio) == 1000
-    np.testing.assert_allclose(shelf.get(ID, 7), np.clip(audio, -1, 1), atol=1 / 65_000)
-    assert to_bytes(shelf.get(ID, 7)) == to_bytes(audio)
-    assert shelf.has(ID, 7, 1000)
-    assert not shelf.has(ID, 7, 999)
-    assert not shelf.has(ID, 8, 0)
+    assert audio_store.put(ID, 7, audio) == 1000
+    np.testing.assert_allclose(audio_store.get(ID, 7), np.clip(audio, -1, 1), atol=1 / 65_000)
+    assert to_bytes(audio_store.get(ID, 7)) == to_bytes(audio)
+    assert audio_store.has(ID, 7, 1000)
+    assert not audio_store.has(ID, 7, 999)
+    assert not audio_store.has(ID, 8, 0)
 
 
 @pytest.mark.parametrize("name", ["", "..", "../" + ID, ID[:-1], ID.upper(), ID + "\n", ID + "/x", "0" * 33])
-def test_what_is_no_id_never_becomes_a_path(shelf: Shelf, name: str) -> None:
+def test_what_is_no_id_never_becomes_a_path(audio_store: AudioStore, name: str) -> None:
     acts = (
-        lambda: shelf.put(name, 0, noise(1)), lambda: shelf.get(name, 0), lambda: shelf.has(name, 0, 1),
-        lambda: shelf.wav(name), lambda: shelf.remove(name), lambda: shelf.tidy(name),
-        lambda: shelf.assemble(name, (), PAUSES), lambda: shelf.is_whole(name, (), PAUSES),
+        lambda: audio_store.put(name, 0, noise(1)), lambda: audio_store.get(name, 0),
+        lambda: audio_store.has(name, 0, 1),
+        lambda: audio_store.wav(name), lambda: audio_store.remove(name), lambda: audio_store.remove_chunks(name),
+        lambda: audio_store.assemble(name, (), PAUSES), lambda: audio_store.is_assembled(name, (), PAUSES),
     )  # fmt: skip
     for act in acts:
         with pytest.raises(NotFoundError):
             act()
 
 
-def test_the_whole_is_what_its_pieces_are_before_while_and_after(shelf: Shelf) -> None:
-    chunks = fill(shelf)
-    before = list(shelf.pieces(ID, chunks, PAUSES))
-    reading = shelf.pieces(ID, chunks, PAUSES)
+def test_the_whole_is_what_its_pieces_are_before_while_and_after(audio_store: AudioStore) -> None:
+    chunks = fill(audio_store)
+    before = list(audio_store.pieces(ID, chunks, PAUSES))
+    reading = audio_store.pieces(ID, chunks, PAUSES)
     across = [next(reading)]
 
-    path = shelf.assemble(ID, chunks, PAUSES)
-    assert shelf.is_whole(ID, chunks, PAUSES)
-    shelf.tidy(ID)
+    path = audio_store.assemble(ID, chunks, PAUSES)
+    assert audio_store.is_assembled(ID, chunks, PAUSES)
+    audio_store.remove_chunks(ID)
 
     across += list(reading)
-    after = list(shelf.pieces(ID, chunks, PAUSES))
+    after = list(audio_store.pieces(ID, chunks, PAUSES))
     with wave.open(str(path)) as file:
         assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, 24_000)
         content = file.readframes(file.getnframes())
     for pieces in (before, across, after):
         assert b"".join(to_bytes(piece.audio) for piece in pieces) == content
         assert [(piece.chunk, piece.start, piece.end) for piece in pieces] == [
-            (each.index, span.start, span.end) for each, span in located(chunks, PAUSES)
+            (each.index, span.start, span.end) for each, span in with_spans(chunks, PAUSES)
         ]
-    assert shelf.wav(ID) == path
+    assert audio_store.wav(ID) == path
     assert path.stat().st_size == file_size(len(content) // 2)
     with pytest.raises(NotFoundError):
-        shelf.get(ID, 0)
+        audio_store.get(ID, 0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -114,122 +115,124 @@ def test_the_timeline_is_what_join_does(parts: list[tuple[int, Any]]) -> None:
     joined = list(join(spoken, pauses))
 
     assert [(piece.end - len(piece.audio), piece.start, piece.end) for piece in joined] == [
-        (span.begin, span.start, span.end) for _, span in located(chunks, pauses)
+        (span.begin, span.start, span.end) for _, span in with_spans(chunks, pauses)
     ]
 
 
 def test_the_timeline_ends_where_a_chunk_has_no_sound_yet() -> None:
     chunks = (chunk(0, 24_000), chunk(1, None), chunk(2, 24_000))
-    assert list(located(chunks, PAUSES)) == [(chunks[0], Span(0, 0, 24_000))]
-    assert next(located(chunks, PAUSES))[1].end_seconds == 1.0
+    assert list(with_spans(chunks, PAUSES)) == [(chunks[0], Span(0, 0, 24_000))]
+    assert next(with_spans(chunks, PAUSES))[1].end_seconds == 1.0
 
 
-def test_pieces_come_as_soon_as_their_chunk_does(shelf: Shelf) -> None:
-    chunks = fill(shelf)
+def test_pieces_come_as_soon_as_their_chunk_does(audio_store: AudioStore) -> None:
+    chunks = fill(audio_store)
     asked: list[int] = []
 
-    def arriving() -> Iterator[Chunk]:
+    def arriving() -> Iterator[StoredChunk]:
         for each in chunks:
             asked.append(each.index)
             yield each
 
-    reading = shelf.pieces(ID, arriving(), PAUSES)
+    reading = audio_store.pieces(ID, arriving(), PAUSES)
     next(reading)
     assert asked == [0]
 
 
-def test_a_chunk_that_was_changed_on_the_disk_is_not_joined(shelf: Shelf) -> None:
-    chunks = fill(shelf)
-    path = shelf._chunk(ID, 2)
+def test_a_chunk_that_was_changed_on_the_disk_is_not_joined(audio_store: AudioStore) -> None:
+    chunks = fill(audio_store)
+    path = audio_store._chunk_path(ID, 2)
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(StoreError, match=r"chunk 2 of document .* has 1999 samples on the disk, expected 2000"):
-        shelf.assemble(ID, chunks, PAUSES)
+        audio_store.assemble(ID, chunks, PAUSES)
     with pytest.raises(NotFoundError):
-        shelf.wav(ID)
+        audio_store.wav(ID)
     assert not list(path.parent.glob("*.part"))
 
 
-def test_a_whole_file_that_was_cut_is_not_whole(shelf: Shelf) -> None:
-    chunks = fill(shelf)
-    path = shelf.assemble(ID, chunks, PAUSES)
-    shelf.tidy(ID)
+def test_a_whole_file_that_was_cut_is_not_whole(audio_store: AudioStore) -> None:
+    chunks = fill(audio_store)
+    path = audio_store.assemble(ID, chunks, PAUSES)
+    audio_store.remove_chunks(ID)
     with path.open("rb+") as file:
         file.truncate(1000)
-    assert not shelf.is_whole(ID, chunks, PAUSES)
+    assert not audio_store.is_assembled(ID, chunks, PAUSES)
     with pytest.raises(StoreError, match="ends before chunk"):
-        list(shelf.pieces(ID, chunks, PAUSES))
+        list(audio_store.pieces(ID, chunks, PAUSES))
 
 
-def test_the_sound_of_a_deleted_document_ends_with_an_error(shelf: Shelf) -> None:
-    chunks = fill(shelf)
-    reading = shelf.pieces(ID, chunks, PAUSES)
+def test_the_sound_of_a_deleted_document_ends_with_an_error(audio_store: AudioStore) -> None:
+    chunks = fill(audio_store)
+    reading = audio_store.pieces(ID, chunks, PAUSES)
     next(reading)
-    shelf.remove(ID)
+    audio_store.remove(ID)
     with pytest.raises(NotFoundError):
         list(reading)
 
 
-def test_used_bytes_are_what_lies_there_also_after_a_restart(shelf: Shelf, tmp_path: Path) -> None:
+def test_used_bytes_are_what_lies_there_also_after_a_restart(audio_store: AudioStore, tmp_path: Path) -> None:
     def lies() -> int:
         return sum(path.stat().st_size for path in (tmp_path / "audio").rglob("*") if path.is_file())
 
-    chunks = fill(shelf)
-    assert shelf.used_bytes() == lies() == 2 * 2503
-    shelf.put(ID, 0, noise(100))
-    assert shelf.used_bytes() == lies()
-    shelf.put(ID, 0, noise(500, 0))
-    shelf.assemble(ID, chunks, PAUSES)
-    assert shelf.used_bytes() == lies()
-    shelf.tidy(ID)
-    assert shelf.used_bytes() == lies() == Shelf(tmp_path / "audio", quota=1).used_bytes()
-    shelf.remove(ID)
-    assert shelf.used_bytes() == lies() == 0
-    assert shelf.ids() == ()
-    shelf.remove(ID)
+    chunks = fill(audio_store)
+    assert audio_store.used_bytes() == lies() == 2 * 2503
+    audio_store.put(ID, 0, noise(100))
+    assert audio_store.used_bytes() == lies()
+    audio_store.put(ID, 0, noise(500, 0))
+    audio_store.assemble(ID, chunks, PAUSES)
+    assert audio_store.used_bytes() == lies()
+    audio_store.remove_chunks(ID)
+    assert audio_store.used_bytes() == lies() == AudioStore(tmp_path / "audio", quota=1).used_bytes()
+    audio_store.remove(ID)
+    assert audio_store.used_bytes() == lies() == 0
+    assert audio_store.ids() == ()
+    audio_store.remove(ID)
 
 
-def test_what_a_kill_left_half_written_goes_at_the_next_start(shelf: Shelf, tmp_path: Path) -> None:
-    fill(shelf)
+def test_what_a_kill_left_half_written_goes_at_the_next_start(audio_store: AudioStore, tmp_path: Path) -> None:
+    fill(audio_store)
     part = tmp_path / "audio" / ID / "9.s16.part"
     part.write_bytes(b"half")
-    again = Shelf(tmp_path / "audio", quota=1)
+    again = AudioStore(tmp_path / "audio", quota=1)
     assert not part.exists()
-    assert again.used_bytes() == shelf.used_bytes()
+    assert again.used_bytes() == audio_store.used_bytes()
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_on_the_disk_before_it_has_its_name(audio_store: AudioStore, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, bool]] = []
     sync = os.fsync
 
     def watched(descriptor: int) -> None:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        seen.append((path.name, shelf._chunk(ID, 0).exists()))
+        seen.append((path.name, audio_store._chunk_path(ID, 0).exists()))
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
-    shelf.put(ID, 0, noise(10))
+    audio_store.put(ID, 0, noise(10))
     assert seen == [("audio", False), ("0.s16.part", False), (ID, True)]
 
 
-def test_the_quota_and_the_reserve_refuse_what_does_not_fit(shelf: Shelf, tmp_path: Path) -> None:
+def test_the_quota_and_the_reserve_refuse_what_does_not_fit(audio_store: AudioStore, tmp_path: Path) -> None:
     second = 48_000
-    small = Shelf(tmp_path / "audio", quota=10 * second)
+    small = AudioStore(tmp_path / "audio", quota=10 * second)
     small.check_room(10.0)
     small.check_room(6.0, waiting_seconds=4.0)
-    with pytest.raises(NoRoomError, match=r"needs about 0\.5 MiB with what waits, 0\.5 MiB of the quota of 0\.5 MiB"):
+    with pytest.raises(NoRoomError, match=r"about 0\.5 MiB needed with pending documents, 0\.5 MiB left of 0\.5 MiB"):
         small.check_room(6.0, waiting_seconds=4.1)
     small.put(ID, 0, noise(24_000))
     with pytest.raises(NoRoomError, match="raise --disk-quota"):
         small.check_room(9.1)
     free = small.free_bytes()
-    careful = Shelf(tmp_path / "audio", quota=10**15, reserve=free + 10**12)
-    with pytest.raises(NoRoomError, match="are kept free: delete documents, or free space"):
+    careful = AudioStore(tmp_path / "audio", quota=10**15, reserve=free + 10**12)
+    with pytest.raises(NoRoomError, match="are reserved: delete documents, or free space"):
         careful.check_room(0.1)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-def test_a_write_that_fails_leaves_nothing_behind(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    shelf.put(ID, 0, noise(5))
+def test_a_write_that_fails_leaves_nothing_behind(
+    audio_store: AudioStore, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    audio_store.put(ID, 0, noise(5))
     sync = os.fsync
 
     def failing(_: int) -> None:
@@ -240,32 +243,32 @@ def test_a_write_that_fails_leaves_nothing_behind(shelf: Shelf, monkeypatch: pyt
         expected = StoreError if number == errno.EIO else NoRoomError
         for index in (0, 1):
             with pytest.raises(expected):
-                shelf.put(ID, index, noise(10))
+                audio_store.put(ID, index, noise(10))
     assert os.fsync is sync
-    assert [path.name for path in shelf._of(ID).iterdir()] == ["0.s16"]
-    assert shelf.used_bytes() == 10
-    assert shelf.has(ID, 0, 5)
+    assert [path.name for path in audio_store._document_folder(ID).iterdir()] == ["0.s16"]
+    assert audio_store.used_bytes() == 10
+    assert audio_store.has(ID, 0, 5)
 
 
-def test_it_can_be_used_from_many_threads(shelf: Shelf) -> None:
+def test_it_can_be_used_from_many_threads(audio_store: AudioStore) -> None:
     names = [f"{number:032x}" for number in range(4)]
 
     def work(name: str) -> None:
         for index in range(20):
-            shelf.put(name, index, noise(10))
+            audio_store.put(name, index, noise(10))
         if name != names[0]:
-            shelf.remove(name)
+            audio_store.remove(name)
 
     threads = [threading.Thread(target=work, args=(name,)) for name in names]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert shelf.ids() == (names[0],)
-    assert shelf.used_bytes() == 20 * 20
+    assert audio_store.ids() == (names[0],)
+    assert audio_store.used_bytes() == 20 * 20
 
 
-def test_a_document_can_be_removed_while_its_chunks_come(shelf: Shelf) -> None:
+def test_a_document_can_be_removed_while_its_chunks_come(audio_store: AudioStore) -> None:
     over = threading.Event()
     troubles: list[Exception] = []
 
@@ -274,19 +277,19 @@ def test_a_document_can_be_removed_while_its_chunks_come(shelf: Shelf) -> None:
         while not over.is_set():
             index += 1
             try:
-                shelf.put(ID, index % 50, noise(10))
+                audio_store.put(ID, index % 50, noise(10))
             except StoreError as error:  # its folder went while it wrote
                 troubles.append(error)
 
     thread = threading.Thread(target=putting)
     thread.start()
     for _ in range(100):
-        shelf.remove(ID)
+        audio_store.remove(ID)
     over.set()
     thread.join()
-    shelf.remove(ID)
-    assert shelf.ids() == ()
-    assert shelf.used_bytes() == 0
+    audio_store.remove(ID)
+    assert audio_store.ids() == ()
+    assert audio_store.used_bytes() == 0
 
 
 def test_the_header_of_a_day_of_sound_is_rf64() -> None:
