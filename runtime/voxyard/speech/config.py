@@ -1,4 +1,4 @@
-"""The pool's settings: each is written here once; flags, variables, YAML keys and documentation follow."""
+"""Settings of `voxyard speak` and of the pool; flags, variables, YAML keys and documentation are generated."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ class SpeakSection(Section):
         "Voice: a preset such as v2/en_speaker_6, or a voice file (.npz).",
         default_text="the language's sixth preset",
     )
-    seed: int = setting(0, "The same seed gives the same sound, whatever the number of workers.", ge=0, lt=2**63)
+    seed: int = setting(
+        0, "Random seed; the same seed gives the same audio with any number of workers.", ge=0, lt=2**63
+    )
     language: str | None = setting(
-        None, "Language of the text, such as en or pt-BR.", default_text="the voice's, else told from the script"
+        None, "Language of the text, such as en or pt-BR.", default_text="the voice's, else detected from the script"
     )
     on_failure: OnFailure = setting(
-        "fail", "What a chunk leads to that cannot be spoken: the command fails, or silence is accepted."
+        "fail", "Action on a chunk that cannot be spoken: the command fails, or silence is accepted."
     )
     metrics_port: int = setting(0, "Port of the Prometheus metrics; 0 is off.", ge=0, le=65535)
     metrics_host: str = setting("127.0.0.1", "Address that the metrics listen on; 0.0.0.0 for every interface.")
@@ -38,30 +40,30 @@ class SpeechSection(Section):
 
     enable_parallel_tts: bool = setting(
         True,
-        "Speak on several devices and several chunks at a time; off forces one worker, one chunk at a time.",
+        "Use several devices and batches of chunks; off means one worker and one chunk at a time.",
         flag="--parallel",
         variable="ENABLE_PARALLEL_TTS",
     )
     max_parallel_tts_workers: int = setting(
         DEFAULT_WORKERS,
-        "Most workers: there are as many as usable GPUs, up to this number.",
+        "Highest number of workers: one for each usable GPU, up to this number.",
         flag="--workers",
         variable="MAX_PARALLEL_TTS_WORKERS",
         ge=1,
     )
     worker_memory_mib: int = setting(
-        6144, "A worker starts only where so much memory of the GPU is free.", flag="--worker-memory", unit="MiB", ge=0
+        6144, "Free GPU memory that a worker needs to start.", flag="--worker-memory", unit="MiB", ge=0
     )
-    chunk_timeout: float = setting(
-        600.0, "Longest time until a worker that speaks hands in its next chunk.", unit="s", gt=0
+    chunk_timeout: float = setting(600.0, "Timeout for the next chunk of a busy worker.", unit="s", gt=0)
+    start_timeout: float = setting(900.0, "Timeout for a worker to load its model.", unit="s", gt=0)
+    heartbeat_timeout: float = setting(
+        30.0, "Time without a heartbeat after which a worker counts as hung.", unit="s", ge=5
     )
-    start_timeout: float = setting(900.0, "Longest time for a worker to load its model.", unit="s", gt=0)
-    heartbeat_timeout: float = setting(30.0, "Silence after which a worker counts as hung.", unit="s", ge=5)
     sentence_pause: float = setting(0.25, "Silence between two sentences.", unit="s", ge=0, le=10)
     paragraph_pause: float = setting(0.6, "Silence between two paragraphs.", unit="s", ge=0, le=10)
 
     def limits(self) -> PoolLimits:
-        """The scheduler's numbers."""
+        """Limits of the scheduler."""
         return PoolLimits(
             max_chunks=None if self.enable_parallel_tts else 1,
             chunk_timeout=self.chunk_timeout,
@@ -70,5 +72,5 @@ class SpeechSection(Section):
         )
 
     def pauses(self) -> Pauses:
-        """The silence between chunks."""
+        """Silence between chunks."""
         return Pauses(sentence=self.sentence_pause, paragraph=self.paragraph_pause)

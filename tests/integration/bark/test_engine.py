@@ -219,7 +219,7 @@ def test_random_weights_are_said_and_never_tried_again(
         ready = speaker.prepare()
 
     assert ready.facts["random_weights"]
-    assert "what is spoken is noise" in caplog.text
+    assert "the audio will be noise" in caplog.text
     assert speak(speaker, [Request(0, "x " * 120)])[0].facts["attempts"] == 1
 
 
@@ -234,8 +234,8 @@ def test_a_chunk_without_text_is_refused(engine: Make) -> None:
 @pytest.mark.parametrize(
     ("part", "codes", "says"),
     [
-        ("semantic_prompt", np.array([10_000]), "semantic_prompt reaches from 10000"),
-        ("coarse_prompt", np.array([[0], [1024]]), "coarse_prompt reaches from 0 to 1024"),
+        ("semantic_prompt", np.array([10_000]), "semantic_prompt ranges from 10000"),
+        ("coarse_prompt", np.array([[0], [1024]]), "coarse_prompt ranges from 0 to 1024"),
         ("fine_prompt", np.zeros((4, 9), dtype=int), "2 coarse and 4 fine codebooks"),
     ],
 )

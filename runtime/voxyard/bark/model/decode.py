@@ -1,4 +1,4 @@
-"""The decode loop of the causal stages: a batch of rows, each at a position of its own, some steps at a time."""
+"""Decode loop of the causal stages: a batch of rows, each at its own position, several steps at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from voxyard.bark.model.gpt import Cache, CausalGPT, whole
+from voxyard.bark.model.gpt import Cache, CausalGPT, padded_length
 from voxyard.bark.model.noise import gumbel
 
 Tensor = Any
@@ -16,12 +16,12 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class TokenSampling:
-    """Sampling of a token among the tokens from `first` to before `last`."""
+    """Sampling of a token from the vocabulary slice [first, last)."""
 
     first: int
     last: int
-    temperature: float  # 0: the most likely one
-    end: int | None = None  # the token that is taken as soon as it has the probability `end_share`
+    temperature: float  # 0: greedy
+    end: int | None = None  # end token, taken as soon as its probability reaches `end_share`
     end_share: float | None = None
 
 
@@ -32,7 +32,7 @@ Launch = Callable[[CausalGPT, Cache], Step]
 
 @dataclass
 class Rows:
-    """State of a batch's rows: the next token to feed, its position, the number of tokens chosen so far."""
+    """State of a batch's rows: next token to feed, its position, number of tokens sampled so far, noise key."""
 
     tokens: list[int]
     positions: list[int]
@@ -41,18 +41,18 @@ class Rows:
 
     @classmethod
     def idle(cls, batch: int) -> Rows:
-        """Rows that nobody uses; they run along, so that the shape of a batch never changes."""
+        """Unused rows; they are decoded too, so that the shape of a batch never changes."""
         return cls([0] * batch, [0] * batch, [0] * batch, [(0, 0)] * batch)
 
-    def rest(self, used: Container[int]) -> None:
-        """Send the rows that nobody uses back to the start: how much of the cache is read follows the furthest row."""
+    def rewind_unused(self, used: Container[int]) -> None:
+        """Set unused rows to position 0: the length of cache that a step reads follows the furthest row."""
         for row in range(len(self.positions)):
             if row not in used:
                 self.positions[row] = 0
 
 
 def sample(logits: Tensor, sampling: TokenSampling, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Tokens (batch,) for logits and noise (batch, width), and their scores: NaN where a logit is NaN."""
+    """Sample tokens (batch,) from logits and noise (batch, width); and their scores, NaN where a logit is NaN."""
     if sampling.temperature == 0:
         score, place = logits.max(-1)
         return place + sampling.first, score
@@ -73,13 +73,13 @@ class Decoder:
         self._step = (launch or eager)(gpt, cache)
 
     def prefill(self, row: int, embedded: Tensor) -> None:
-        """Fill a row's cache from position 0, (time, hidden). One row at a time: its mates cannot reach it."""
+        """Fill a row's cache from position 0 with embeddings, (time, hidden); other rows are not touched."""
         self.gpt.prefill(embedded, self.cache, row)
 
     def run(self, rows: Rows, samplings: Sequence[TokenSampling]) -> tuple[list[list[int]], list[bool]]:
-        """Sample a token for every row and each of the samplings; the host waits once, at the end.
+        """Sample a token for every row and each of the samplings; the host synchronizes once, at the end.
 
-        `rows` moves on. Rows at the end of the block stay there: their owner takes no more tokens from them.
+        `rows` is advanced. Rows at the end of the block stay there; no more tokens are taken from them.
 
         Returns:
             The tokens of each row, and whether all its scores were finite.
@@ -91,22 +91,22 @@ class Decoder:
         token, chosen, scores = start[0], [], []
         for number, sampling in enumerate(samplings):
             at = (start[1] + number).clamp_max_(last)
-            length = whole(min(max(rows.positions) + number, last) + 1, self.gpt.block)
+            length = padded_length(min(max(rows.positions) + number, last) + 1, self.gpt.block)
             token, score = self._step(token, at, length, sampling, noise[number, :, : sampling.last - sampling.first])
             chosen.append(token)
             scores.append(score)
-        taken = torch.stack(chosen, 1).tolist()  # (batch, steps); the one wait for the device
+        taken = torch.stack(chosen, 1).tolist()  # (batch, steps); the only synchronization
         finite = torch.stack(scores, 1).isfinite().all(1).tolist()
         if not all(finite):
-            self._forget([row for row, fine in enumerate(finite) if not fine])
+            self._clear([row for row, fine in enumerate(finite) if not fine])
         for row, tokens in enumerate(taken):
             rows.tokens[row] = tokens[-1]
             rows.positions[row] = min(rows.positions[row] + len(samplings), last)
             rows.counts[row] += len(samplings)
         return taken, finite
 
-    def _forget(self, rows: list[int]) -> None:
-        """Clears the rows' cache: a non-finite value, though masked, would still reach the row's next chunk."""
+    def _clear(self, rows: list[int]) -> None:
+        """Clear the rows' cache: a non-finite value, though masked, would still reach the row's next chunk."""
         for kv in self.cache.layers:
             kv[rows] = 0
 
@@ -117,7 +117,7 @@ class Decoder:
 
 
 def eager(gpt: CausalGPT, cache: Cache) -> Step:
-    """A step as it stands in the code: on a CPU there is nothing to capture."""
+    """The step without capture, as on a CPU."""
 
     def step(token: Tensor, at: Tensor, length: int, sampling: TokenSampling, noise: Tensor) -> tuple[Tensor, Tensor]:
         hidden = gpt.step(token, at, cache, length)

@@ -1,4 +1,4 @@
-"""The numbers of a Bark model: vocabularies, windows and rates of its stages, as its own settings give them."""
+"""Dimensions of a Bark model: vocabularies, windows and rates of its stages, from its own settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CoarseLayout:
 
     window: int  # semantic tokens before the infer token
     history: int  # coarse tokens after it, at most
-    slide: int  # tokens between two looks at the semantic window
+    slide: int  # tokens between two moves of the semantic window
     first: int  # id of the first code of the first codebook
     codebook: int
     codebooks: int
@@ -40,7 +40,7 @@ class CoarseLayout:
 
     @property
     def semantic_history(self) -> int:
-        """Semantic tokens that lie as far back as the coarse history does."""
+        """Semantic tokens of the same duration as the coarse history."""
         return int(self.history / self.ratio)
 
 
@@ -67,10 +67,10 @@ class Layout:
 
 
 def layout_of(model: Any) -> Layout:
-    """The numbers of a `BarkModel` with its generation settings.
+    """Dimensions of a `BarkModel`, from its generation settings.
 
     Raises:
-        BarkError: the settings contradict each other, or are none that this engine can run.
+        BarkError: the settings contradict each other, or the engine does not support them.
     """
     from transformers.models.bark import generation_configuration_bark
 
@@ -123,7 +123,7 @@ def layout_of(model: Any) -> Layout:
 
 
 def _check(layout: Layout, model: Any) -> None:
-    """Checks the properties that the decode loops rely on."""
+    """Check the properties that the decode loops rely on."""
     coarse, semantic = layout.coarse, layout.semantic
     longest = {
         "semantic": semantic.window + semantic.max_new,

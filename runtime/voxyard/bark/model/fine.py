@@ -1,4 +1,4 @@
-"""The third stage, the first codebooks to all of them: windows that see the whole chunk, one chunk at a time."""
+"""Fine stage, the first codebooks to all of them: non-causal windows over one chunk at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class FineGPT:
-    """The fine stage's transformer: no mask, an embedding for each codebook, a head for each one to be found."""
+    """Transformer of the fine stage: no mask, an embedding for each codebook, a head for each predicted one."""
 
     codes: Tensor  # embeddings, (codebooks, vocabulary, hidden)
     positions: Tensor  # embedding, (block, hidden)
@@ -62,9 +62,9 @@ def fine_gpt(module: Any, linear: Callable[[Any], Linear] = dense) -> FineGPT:
 def speak(
     gpt: FineGPT, layout: FineLayout, coarse: Codes, voice: VoicePrompt | None, key: tuple[int, int], temperature: float
 ) -> tuple[Codes, bool]:
-    """All codebooks for one chunk's coarse codes, (given, frames) → (codebooks, frames); whether all was finite.
+    """All codebooks of one chunk, (given, frames) → (codebooks, frames); and True if all scores were finite.
 
-    A chunk shorter than the window ends in the code for "none", never in the tail of another chunk.
+    A chunk shorter than the window is padded with the code for "none".
     """
     device, frames = gpt.positions.device, coarse.shape[1]
     past = _history(voice, layout)
@@ -76,7 +76,7 @@ def speak(
     keys = torch.tensor([key], dtype=torch.int32, device=device)
     finite = torch.ones((), dtype=torch.bool, device=device)
     for number, (start, fill) in enumerate(windows(layout, before, frames, codes.shape[1])):
-        window = codes[:, start : start + layout.window]  # a view: what is found is seen by the next codebook
+        window = codes[:, start : start + layout.window]  # a view: the next codebook reads the codes written here
         first = fill - start
         for codebook in range(layout.given, layout.codebooks):
             logits = gpt.logits(window, codebook, first, layout.codebook)  # (filled frames, codebook)

@@ -1,4 +1,4 @@
-"""Bark's causal transformer on a static key/value cache: the model on one page."""
+"""Bark's causal transformer on a static key/value cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 from voxyard.bark.model.int8 import Linear, dense
 
 Tensor = Any
-LENGTHS = 64  # the cache is read in whole multiples of this: a longer reading adds exact zeros, and no bit changes
+LENGTHS = 64  # the cache is read in multiples of this: longer reads add exact zeros and change no bit
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Cache:
         self._views: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
 
     def views(self, length: int) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """By layer: where to write, keys and values to read, each (batch, heads, length, width). Made once."""
+        """By layer: tensor to write to, keys and values to read, each (batch, heads, length, width); cached."""
         if length not in self._views:
             self._views[length] = [
                 (flat, *kv[:, :length].permute(2, 0, 3, 1, 4)) for flat, kv in zip(self._flat, self.layers, strict=True)
@@ -76,7 +76,7 @@ class CausalGPT:
         return int(self.positions.shape[0])
 
     def cache(self, batch: int) -> Cache:
-        """An empty cache; zeros, for what is masked must still be finite."""
+        """An empty cache of zeros: masked values must be finite too."""
         hidden = self.positions.shape[1]
         shape = (batch, self.block, 2, self.heads, hidden // self.heads)
         return Cache(tuple(self.positions.new_zeros(shape) for _ in self.layers))
@@ -89,7 +89,7 @@ class CausalGPT:
             qkv = layer.qkv(layer.norm_attention(x)).view(T, 3, self.heads, -1)
             kv[row, :T] = qkv[:, 1:]
             if layer is self.layers[-1]:
-                return  # nobody reads what would come after
+                return  # the output of the last layer is not used
             q, k, v = qkv.permute(1, 2, 0, 3)[:, None]  # each (1, heads, time, width)
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + layer.out(y[0].transpose(0, 1).reshape(T, D))
@@ -100,10 +100,10 @@ class CausalGPT:
         B, D = cache.batch, self.positions.shape[1]
         x = self.tokens[tokens] + self.positions[at]  # (batch, hidden)
         mask = self.causal[at, :length].view(B, 1, 1, length)
-        place = cache.starts + at
+        index = cache.starts + at
         for layer, (kv, k, v) in zip(self.layers, cache.views(length), strict=True):
             qkv = layer.qkv(layer.norm_attention(x)).view(B, 3, self.heads, -1)
-            kv.index_copy_(0, place, qkv[:, 1:])
+            kv.index_copy_(0, index, qkv[:, 1:])
             y = F.scaled_dot_product_attention(qkv[:, 0, :, None], k, v, attn_mask=mask)
             x = x + layer.out(y.view(B, D))
             x = x + layer.down(F.gelu(layer.up(layer.norm_mlp(x))))
@@ -146,6 +146,6 @@ def norm_of(module: Any) -> Norm:
     return Norm(module.weight.detach(), None if module.bias is None else module.bias.detach())
 
 
-def whole(length: int, block: int) -> int:
-    """A reading length for the cache: the next multiple of LENGTHS, at most the block."""
+def padded_length(length: int, block: int) -> int:
+    """Read length of the cache: the next multiple of LENGTHS, at most the block."""
     return min(block, -(-length // LENGTHS) * LENGTHS)

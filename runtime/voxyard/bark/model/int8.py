@@ -1,4 +1,4 @@
-"""Matrix products of the transformers: with the weights as they are, or in 8 bits."""
+"""Linear layers of the transformers: with dense weights or with 8-bit weights."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def dense(module: Any) -> Linear:
 def int8(module: Any) -> Linear:
     """A linear layer with weights in 8 bits, a scale for each output.
 
-    On a CPU the activations are 8 bits too, each row with a scale of its own: sums of integers are exact, so that
-    a row does not depend on its batch. On CUDA the weights alone are, and the sums are those of the activations.
+    On a CPU the activations are quantized too, each row with its own scale: integer sums are exact, so a row does not
+    depend on its batch. On CUDA only the weights are, and sums are in the type of the activations.
     """
     weight = module.weight.detach().float()
     scale = (weight.abs().amax(1) / _FULL).clamp_min(torch.finfo(torch.float32).tiny)  # (outputs,)

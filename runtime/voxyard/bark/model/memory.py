@@ -1,4 +1,4 @@
-"""Batch limit of a device: free memory, less weights and activations, over the memory that a row caches."""
+"""Batch limit of a device: free memory minus weights and activations, divided by the cache of a row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from voxyard.bark.errors import BarkError
 
 MOST_ROWS = 64
-RESERVE = 0.1  # of what is free, for fragments and others
+RESERVE = 0.1  # of the free memory, for fragmentation and other processes
 MIB = 2**20
 
 
@@ -17,7 +17,7 @@ class Footprint:
 
     weights: int
     activations: int
-    row: int  # keys and values of one row of the batch, of all stages that keep them at a time
+    row: int  # keys and values of one row of the batch, of all stages in memory at a time
 
     def rows(self, free: int) -> int:
         """Rows that fit into so many free bytes, at most 64.
@@ -42,7 +42,7 @@ def row_bytes(layers: int, hidden: int, block: int, element: int) -> int:
 
 
 def activation_bytes(hidden: int, block: int, vocabulary: int, element: int, *, rows: int, check_every: int) -> int:
-    """The widest moment: one window through an MLP and its attention, beside the noise of a block of steps."""
+    """Peak activations: one window through an MLP and its attention, and the noise of a block of steps."""
     window = block * hidden * (4 + 3 + 4) * element
     noise = rows * check_every * vocabulary * 4 * 3
     return window + noise

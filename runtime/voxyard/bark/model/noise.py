@@ -1,4 +1,4 @@
-"""Counter-based random numbers: a chunk's depend on its own seed alone, never on its batch or its worker."""
+"""Counter-based random numbers: those of a chunk depend on its seed alone, never on its batch or worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BITS = 23  # of a uniform number: with its half added it is still exact in floa
 
 
 def key(seed: int, chunk: int, attempt: int, stage: Stage) -> tuple[int, int]:
-    """Two 32-bit numbers that name the noise of one chunk in one stage of one attempt."""
+    """Key of the noise of one chunk in one stage of one attempt: two 32-bit numbers."""
     name = f"{seed}/{chunk}/{attempt}/{stage}".encode()
     digest = hashlib.blake2b(name, digest_size=8).digest()
     return int.from_bytes(digest[:4], "little", signed=True), int.from_bytes(digest[4:], "little", signed=True)
@@ -36,10 +36,10 @@ def gumbel(keys: Tensor, steps: Tensor, width: int) -> Tensor:
     Returns:
         (steps, batch, width) float32.
     """
-    places = torch.arange(width, dtype=torch.int32, device=keys.device)
-    by_place = _mix(places + keys[:, :1])  # (batch, width)
+    columns = torch.arange(width, dtype=torch.int32, device=keys.device)
+    by_column = _mix(columns + keys[:, :1])  # (batch, width)
     by_step = _mix(steps.T ^ keys[:, 1])  # (steps, batch)
-    bits = _mix(by_place ^ by_step[..., None])  # (steps, batch, width)
+    bits = _mix(by_column ^ by_step[..., None])  # (steps, batch, width)
     uniform = (_shifted(bits, 32 - _BITS).float() + 0.5) * 2.0**-_BITS
     return uniform.log_().neg_().log_().neg_()
 

@@ -1,4 +1,4 @@
-"""The first stage, text to semantic tokens: rows that end make room for the next chunk."""
+"""Semantic stage, text to semantic tokens: a row whose chunk ends takes the next chunk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class SemanticWork:
-    """One chunk before the first stage."""
+    """A chunk before the semantic stage."""
 
     number: int  # the caller's, for the answer
     text: Sequence[int]  # tokens of the tokenizer
@@ -30,7 +30,7 @@ class SemanticWork:
 
 @dataclass(frozen=True)
 class SemanticOutcome:
-    """One chunk after the first stage."""
+    """A chunk after the semantic stage."""
 
     number: int
     tokens: tuple[int, ...]
@@ -40,12 +40,12 @@ class SemanticOutcome:
 
 @dataclass(frozen=True)
 class SemanticOptions:
-    """Sampling of the first stage, and how often it looks for ends."""
+    """Sampling of the semantic stage, and the number of steps between two checks for ended chunks."""
 
     temperature: float = 0.7
     end_share: float | None = 0.2
     limit: int | None = None  # tokens of a chunk; None: the model's
-    check_every: int = 16  # steps between two looks
+    check_every: int = 16  # steps between two checks
 
 
 class _Row:
@@ -57,10 +57,10 @@ class _Row:
         self.finite = True
 
     def take(self, tokens: Sequence[int], finite: bool, end: int, limit: int) -> SemanticOutcome | None:
-        """Take what was chosen; an outcome once the chunk is through."""
+        """Append sampled tokens; the outcome once the chunk is done."""
         self.finite = finite
         if not finite:
-            return self._outcome(cap_reached=False)  # what would follow is worth nothing
+            return self._outcome(cap_reached=False)  # further tokens would be meaningless
         for token in tokens:
             if token == end or len(self.tokens) == limit:
                 return self._outcome(cap_reached=token != end)
@@ -72,7 +72,7 @@ class _Row:
 
 
 class SemanticRows:
-    """The rows of the stage's decoder: a chunk enters where one is free, and leaves its row when it is through."""
+    """Rows of the semantic decoder: a chunk enters a free row and leaves it when it is done."""
 
     def __init__(self, decoder: Decoder, layout: SemanticLayout, options: SemanticOptions) -> None:
         self._decoder, self._layout = decoder, layout
@@ -100,8 +100,8 @@ class SemanticRows:
         self._running[row] = _Row(work)
 
     def step(self) -> list[SemanticOutcome]:
-        """Some tokens for every row; the chunks that are through."""
-        self._rows.rest(self._running)
+        """Decode `check_every` tokens in every row; returns the chunks that are done."""
+        self._rows.rewind_unused(self._running)
         taken, finite = self._decoder.run(self._rows, self._samplings)
         done = []
         for row in sorted(self._running):
@@ -119,7 +119,7 @@ def speak(
     options: SemanticOptions,
     done: Callable[[SemanticOutcome], None],
 ) -> None:
-    """Run all chunks through the rows of the decoder; `done` is called as each one ends."""
+    """Decode all chunks; `done` is called with each outcome."""
     waiting, rows = deque(work), SemanticRows(decoder, layout, options)
     while waiting or rows:
         while waiting and rows.free:

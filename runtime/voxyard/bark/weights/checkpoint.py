@@ -1,4 +1,4 @@
-"""Bark's weights and settings, read from a directory in Hugging Face's layout through `from_pretrained`."""
+"""Checkpoint of Bark: a directory in Hugging Face's layout, checked and loaded with `from_pretrained`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from voxyard.bark.errors import BarkError
 from voxyard.bark.model.dimensions import Layout, layout_of
 from voxyard.bark.weights.tokenizer import read
 
-MARKER = "voxyard.json"  # beside the weights; says where they are random
+MARKER = "voxyard.json"  # beside the weights; marks random ones
 Precision = Literal["float32", "bfloat16"]
 _STAGES = ("semantic", "coarse_acoustics", "fine_acoustics", "codec_model")
 _ONE_FILE = ("model.safetensors", "pytorch_model.bin")
-_ADVICE = "run `voxyard weights fetch`, or `voxyard weights tiny DIR` for a random one to try things on"
+_ADVICE = "run `voxyard weights fetch`, or `voxyard weights tiny DIR` for a random model to test with"
 
 
 @dataclass(frozen=True)
 class BarkCheckpoint:
-    """A loaded model: transformers' modules with the weights, the numbers of its stages, its tokenizer."""
+    """A loaded model: transformers' modules with the weights, dimensions of the stages, tokenizer."""
 
     model: Any  # transformers.BarkModel, in evaluation
     layout: Layout
@@ -30,7 +30,7 @@ class BarkCheckpoint:
 
 
 def load(directory: Path, device: str = "cpu", precision: Precision = "float32") -> BarkCheckpoint:
-    """Read a checkpoint; the codec stays in float32, which costs little and is heard.
+    """Load a checkpoint; the codec stays in float32, which is small and affects audio quality.
 
     Raises:
         BarkError: the directory is no usable Bark model; the message says what is missing.
@@ -52,20 +52,22 @@ def load(directory: Path, device: str = "cpu", precision: Precision = "float32")
         )
     except UnpicklingError as problem:
         raise BarkError(
-            f"the weights in {directory} hold more than tensors and could run code when read: voxyard refuses them; "
-            "take weights in safetensors, or plain tensors in pytorch_model.bin"
+            f"the weights in {directory} contain more than tensors and could run code when loaded: refused; "
+            "use weights in safetensors, or plain tensors in pytorch_model.bin"
         ) from problem
     except (OSError, ValueError, RuntimeError) as problem:
         raise BarkError(f"the weights in {directory} cannot be read: {problem}") from problem
     missing = sorted(report["missing_keys"])
     if missing:
-        raise BarkError(f"{directory} lacks {len(missing)} tensors of its model, {missing[0]} among them: get it again")
+        raise BarkError(
+            f"{directory} lacks {len(missing)} tensors of its model, {missing[0]} among them: download it again"
+        )
     model.codec_model.float()
     return BarkCheckpoint(model.eval().to(device), layout_of(model), read(directory), is_random(directory))
 
 
 def require(directory: Path) -> None:
-    """Refuse a directory that is no usable Bark model.
+    """Check that a directory is a usable Bark model.
 
     Raises:
         BarkError: the message says what is missing.
@@ -78,7 +80,7 @@ def require(directory: Path) -> None:
 
 
 def check(directory: Path) -> tuple[str, ...]:
-    """Faults that keep a directory from being a Bark model; empty if it is usable. Reads headers, no weights."""
+    """Problems of a model directory; empty if it is usable. Reads headers, no weights."""
     if not directory.is_dir():
         return (f"there is no directory {directory}",)
     parts = _check_settings(directory), _check_weights(directory), _check_tokenizer(directory), _check_mark(directory)
@@ -86,7 +88,7 @@ def check(directory: Path) -> tuple[str, ...]:
 
 
 def files(directory: Path) -> tuple[Path, ...]:
-    """The files with the weights of a usable model."""
+    """Weight files of a usable model."""
     for name in _ONE_FILE:
         if (directory / name).is_file():
             return (directory / name,)
@@ -98,7 +100,7 @@ def files(directory: Path) -> tuple[Path, ...]:
 
 
 def is_random(directory: Path) -> bool:
-    """True where the weights are marked as random: what they speak is noise.
+    """True where the weights are marked as random.
 
     Raises:
         BarkError: the mark cannot be read.
@@ -136,14 +138,14 @@ def _check_settings(directory: Path) -> list[str]:
 
 
 def _document(file: Path) -> dict[str, Any] | str:
-    """A JSON object, or what is wrong with it."""
+    """A JSON object, or a message on the problem."""
     if not file.is_file():
         return f"{file.name} is missing"
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as problem:
         return f"{file.name} is not JSON: {problem}"
-    return found if isinstance(found, dict) else f"{file.name} holds no object"
+    return found if isinstance(found, dict) else f"{file.name} contains no JSON object"
 
 
 def _check_weights(directory: Path) -> list[str]:
@@ -155,7 +157,7 @@ def _check_weights(directory: Path) -> list[str]:
         if isinstance(table, dict):
             shards = sorted(set(table.get("weight_map", {}).values()))
             missing = [
-                f"{shard} is missing (it stands in {index})" for shard in shards if not (directory / shard).is_file()
+                f"{shard} is missing (listed in {index})" for shard in shards if not (directory / shard).is_file()
             ]
             whole = shards and not missing and shards[0].endswith(".safetensors")
             return _check_safetensors([directory / shard for shard in shards]) if whole else missing

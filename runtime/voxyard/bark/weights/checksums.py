@@ -1,4 +1,4 @@
-"""SHA-256 of a model's files: written beside them as `sha256sum` writes it, and verified."""
+"""SHA-256 checksums of a model's files, written in `sha256sum`'s format and verified."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINE = re.compile(r"([0-9a-fA-F]{64}) [ *]([^/\\]+)")
 
 
 def sha256(file: Path, read: Callable[[int], None] = lambda _: None) -> str:
-    """Digest of a file; `read` hears how many bytes were read after each block."""
+    """Digest of a file; `read` is called with the number of bytes after each block."""
     digest = hashlib.sha256()
     with file.open("rb") as content:
         while block := content.read(BLOCK):
@@ -34,7 +34,7 @@ def git_blob(file: Path) -> str:
 
 
 def read(file: Path) -> dict[str, str]:
-    """Digests by file name.
+    """Digests by file name, from a list of checksums.
 
     Raises:
         BarkError: the file cannot be read, or is no list of checksums.
@@ -50,7 +50,7 @@ def read(file: Path) -> dict[str, str]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise BarkError(
-                f"{file}:{number}: found {line[:80]!r}, expected 64 hexadecimal digits, two blanks and a file name, "
+                f"{file}:{number}: found {line[:80]!r}, expected 64 hexadecimal digits, two spaces and a file name, "
                 "as `sha256sum` writes them"
             )
         found[match[2]] = match[1].lower()
@@ -60,7 +60,7 @@ def read(file: Path) -> dict[str, str]:
 
 
 def write(directory: Path, sums: Mapping[str, str]) -> None:
-    """Write the list beside the files, whole or not at all."""
+    """Write the list beside the files, atomically."""
     unfinished = directory / f".{SUMS}"
     unfinished.write_text("".join(f"{sums[name]}  {name}\n" for name in sorted(sums)), encoding="utf-8")
     unfinished.replace(directory / SUMS)
@@ -69,7 +69,7 @@ def write(directory: Path, sums: Mapping[str, str]) -> None:
 def problems(
     directory: Path, names: frozenset[str], progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> tuple[str, ...]:
-    """Differences between a directory and its list; every one of `names` must be listed. Reads all of them.
+    """Differences between a directory and its list; each of `names` must be listed. Reads all files.
 
     Raises:
         BarkError: there is no list, or it cannot be read.
@@ -79,8 +79,8 @@ def problems(
     listed = read(directory / SUMS)
     present = {name: (directory / name).stat().st_size for name in listed if (directory / name).is_file()}
     total, done = sum(present.values()), 0
-    found = [f"{name} is missing (it stands in {SUMS})" for name in sorted(listed.keys() - present)]
-    found += [f"{SUMS} says nothing of {name}" for name in sorted(names - listed.keys())]
+    found = [f"{name} is missing (listed in {SUMS})" for name in sorted(listed.keys() - present)]
+    found += [f"{name} is not listed in {SUMS}" for name in sorted(names - listed.keys())]
 
     def count(size: int) -> None:
         nonlocal done
@@ -90,5 +90,5 @@ def problems(
     for name in sorted(present):
         digest = sha256(directory / name, count)
         if digest != listed[name]:
-            found.append(f"{name} has the SHA-256 {digest}, {SUMS} says {listed[name]}: get the model again")
+            found.append(f"{name} has the SHA-256 {digest}, {SUMS} lists {listed[name]}: download the model again")
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Download of a model's files: whole, verified, and resumed where an earlier try ended."""
+"""Download of a model's files: verified, and resumed where an earlier attempt ended."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from voxyard.bark.weights import checksums
 from voxyard.bark.weights.checkpoint import check
 from voxyard.bark.weights.hub import BrokenError, File, ModelSource, belongs, source
 
-UNFINISHED = ".fetch"  # below the model's directory, so that a finished file needs only another name
-RETRIES = 5  # connections in a row that bring nothing new
-MARGIN = 2**20  # bytes of a disk that are left free
+UNFINISHED = ".fetch"  # in the model's directory, so that a finished file is only renamed
+RETRIES = 5  # connections in a row without a new byte
+MARGIN = 2**20  # bytes that stay free on the disk
 
 Progress = Callable[[int, int], None]  # bytes done, of how many
 
@@ -38,15 +38,17 @@ class Fetched:
     revision: str | None
     files: tuple[File, ...]
     transferred: int  # bytes of this run
-    pickled: bool  # its weights are pickles: voxyard reads their tensors and nothing else
+    pickled: bool  # weights are pickles, of which only tensors are read
 
     def render(self) -> str:
-        """A few lines for people."""
+        """As text for people."""
         size = sum(file.size for file in self.files)
         at = f" at {self.revision}" if self.revision else ""
         lines = [f"{self.source}{at}: {len(self.files)} files, {size / 2**20:,.1f} MiB, verified, in {self.directory}"]
         if self.pickled:
-            lines.append("its weights are no safetensors but pickles: voxyard takes plain tensors from them, no code")
+            lines.append(
+                "its weights are pickles, not safetensors: only plain tensors are read from them, no code is run"
+            )
         return "\n".join(lines)
 
 
@@ -60,13 +62,13 @@ def fetch(
     progress: Progress = lambda _done, _total: None,
     pause: float = 1.0,
 ) -> Fetched:
-    """Bring a model into a directory and write SHA256SUMS beside it.
+    """Download a model into a directory and write SHA256SUMS beside it.
 
     `name`: a published model (`bark`, `bark-small`), owner/name on the hub, or a directory. `expected`: a list of
-    checksums that the files must have, beside what the hub says of them. `pause`: seconds between two connections.
+    checksums that the files must have, in addition to the hub's. `pause`: seconds between two connections.
 
     Raises:
-        BarkError: there is no such model, no connection, no room, or something else arrived than was promised.
+        BarkError: no such model, no connection, no disk space, or a file differs from its checksum.
     """
     found = source(name, revision, endpoint)
     files = _with_expected(found, checksums.read(expected)) if expected else found.files
@@ -84,13 +86,13 @@ def fetch(
         raise _in_words(problem, out) from problem
     problems = check(out)
     if problems:
-        raise BarkError(f"{found.title} arrived whole, but is no usable Bark model: {'; '.join(problems)}")
+        raise BarkError(f"{found.title} was downloaded, but is no usable Bark model: {'; '.join(problems)}")
     pickled = any(file.name.endswith(".bin") for file in files)
     return Fetched(out, found.title, found.revision, files, transfer.transferred, pickled)
 
 
 class _Transfer:
-    """One file after the other, each under its own name only when it is whole and verified."""
+    """Download of files one by one; each gets its own name only when it is complete and verified."""
 
     def __init__(self, found: ModelSource, out: Path, progress: Progress, pause: float, total: int) -> None:
         self._source, self._out, self._progress, self._pause = found, out, progress, pause
@@ -99,7 +101,7 @@ class _Transfer:
         self.sums: dict[str, str] = {}
 
     def take(self, file: File, present: str | None) -> None:
-        """Have a file in its place; `present` is the SHA-256 of one that is there."""
+        """Download a file; `present` is the SHA-256 of one that is there already."""
         target = self._out / file.name
         if present is not None:
             self.sums[file.name] = present
@@ -114,7 +116,7 @@ class _Transfer:
         self._progress(self._before, self._total)
 
     def _receive(self, file: File, part: Path) -> None:
-        """Fill a file to its size, over as many connections as that takes."""
+        """Download a file to its full size, over several connections if needed."""
         part.touch()
         furthest, idle = part.stat().st_size, 0
         while (have := part.stat().st_size) != file.size:
@@ -130,9 +132,9 @@ class _Transfer:
                 if idle > RETRIES:
                     raise BarkError(
                         f"{file.name} of {self._source.title}: {problem}; {reached:,} of {file.size:,} bytes are "
-                        "here. Run the same command again: it goes on from there"
+                        "downloaded. Run the same command again to resume"
                     ) from problem
-                _log.info("%s: %s; going on at %s of %s bytes", file.name, problem, f"{reached:,}", f"{file.size:,}")
+                _log.info("%s: %s; resuming at %s of %s bytes", file.name, problem, f"{reached:,}", f"{file.size:,}")
                 time.sleep(self._pause)
 
     def _append(self, file: File, part: Path, have: int) -> None:
@@ -148,40 +150,40 @@ class _Transfer:
                 if at > file.size:
                     content.truncate(0)
                     raise BarkError(
-                        f"{file.name} of {self._source.title} is longer than the {file.size:,} bytes that were "
-                        "promised: it is thrown away"
+                        f"{file.name} of {self._source.title} is longer than the expected {file.size:,} bytes: "
+                        "it is deleted"
                     )
         if at < file.size:
             raise BrokenError("the connection ended early")
 
 
 def _verified(found: ModelSource, file: File, part: Path) -> str:
-    """The SHA-256 of what arrived; something else than was promised is thrown away."""
+    """SHA-256 of a downloaded file; one that differs from its checksum is deleted."""
     digest = checksums.sha256(part)
     if file.sha256 is not None:
         what, expected, arrived = "SHA-256", file.sha256, digest
     elif file.git_blob is not None:
         what, expected, arrived = "git's checksum", file.git_blob, checksums.git_blob(part)
     else:
-        raise BarkError(f"{found.title} names no checksum of {file.name}: give one with --checksums FILE")
+        raise BarkError(f"{found.title} has no checksum of {file.name}: give one with --checksums FILE")
     if arrived != expected:
         part.unlink()
         raise BarkError(
-            f"{file.name} of {found.title} arrived with {what} {arrived}, expected {expected}: it is thrown away. "
+            f"{file.name} of {found.title} has the {what} {arrived}, expected {expected}: it is deleted. "
             "Run the same command again; if it happens again, do not trust the source"
         )
     return digest
 
 
 def _finish(part: Path, target: Path) -> None:
-    """Give a whole file its name; after a power cut it is there whole or not at all."""
+    """Rename a complete file, durably: after a power cut it is there completely or not at all."""
     with part.open("rb") as content:
         os.fsync(content.fileno())
     part.replace(target)
 
 
 def _present(out: Path, files: tuple[File, ...]) -> dict[str, str]:
-    """SHA-256 of what is there already. Other parts of a model would be read together with these: they are refused."""
+    """SHA-256 of the files that are there already; files of another model are refused, as they would be loaded too."""
     wanted = {file.name: file for file in files}
     done: dict[str, str] = {}
     for path in sorted(each for each in out.iterdir() if belongs(each.name)):
@@ -189,14 +191,14 @@ def _present(out: Path, files: tuple[File, ...]) -> dict[str, str]:
         digest = None if file is None else _digest_of(path, file)
         if digest is None:
             raise BarkError(
-                f"{path} is of another model, or was changed: name an empty or a new directory with --out, or delete it"
+                f"{path} belongs to another model, or was changed: name a new directory with --out, or delete it"
             )
         done[path.name] = digest
     return done
 
 
 def _digest_of(path: Path, file: File) -> str | None:
-    """The SHA-256 of a file that is the one wanted."""
+    """SHA-256 of a local file; None where it differs from the listed one."""
     if not path.is_file() or path.stat().st_size != file.size:
         return None
     digest = checksums.sha256(path)
@@ -205,22 +207,22 @@ def _digest_of(path: Path, file: File) -> str | None:
 
 
 def _with_expected(found: ModelSource, expected: Mapping[str, str]) -> tuple[File, ...]:
-    """The files with the caller's checksums, where the hub does not contradict them at once."""
+    """The files with the caller's checksums, checked against the hub's."""
     files = []
     for file in found.files:
         given = expected.get(file.name)
         if given is None and file.name.endswith((".safetensors", ".bin")):
-            raise BarkError(f"the given checksums say nothing of {file.name}, which {found.title} has")
+            raise BarkError(f"the given checksums do not list {file.name}, which {found.title} has")
         if given and file.sha256 and given != file.sha256:
             raise BarkError(
-                f"{file.name} of {found.title} has the SHA-256 {file.sha256}, expected {given}: nothing was fetched"
+                f"{file.name} of {found.title} has the SHA-256 {file.sha256}, expected {given}: nothing was downloaded"
             )
         files.append(dataclasses.replace(file, sha256=given or file.sha256))
     return tuple(files)
 
 
 def _check_listing(found: ModelSource, names: set[str]) -> None:
-    """Refuse what can be no model before a byte of it is fetched."""
+    """Refuse a listing that is no model, before any download."""
     missing = [name for name in ("config.json", "generation_config.json") if name not in names]
     if not names & {"tokenizer.json", "vocab.txt"}:
         missing.append("a tokenizer (tokenizer.json or vocab.txt)")
@@ -231,7 +233,7 @@ def _check_listing(found: ModelSource, names: set[str]) -> None:
 
 
 def _check_kind(found: ModelSource, config: Path) -> None:
-    """Checks that it is Bark at all: said before gigabytes of something else are fetched."""
+    """Check the model type, before gigabytes are downloaded."""
     try:
         settings = json.loads(config.read_text(encoding="utf-8"))
     except ValueError as problem:
@@ -244,7 +246,7 @@ def _check_kind(found: ModelSource, config: Path) -> None:
 
 
 def _check_room(out: Path, files: list[File]) -> None:
-    """Checks that the rest fits; partial files of another model or commit are removed first."""
+    """Check the disk space for the rest; partial files of another model or commit are removed first."""
     begun, of_these = 0, {_part(file) for file in files}
     for path in (out / UNFINISHED).iterdir():
         if path.name in of_these:
@@ -266,14 +268,14 @@ def _part(file: File) -> str:
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """The place for unfinished files, for one fetch at a time; empty, it goes with the fetch."""
+    """Lock the directory for one download and create its folder of unfinished files, removed when empty."""
     unfinished = out / UNFINISHED
     lock = os.open(out, os.O_RDONLY)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BarkError(f"another fetch is writing to {out}: wait for it, or name another directory") from None
+            raise BarkError(f"another download is writing to {out}: wait for it, or name another directory") from None
         unfinished.mkdir(exist_ok=True)
         try:
             yield
@@ -286,7 +288,5 @@ def _alone(out: Path) -> Iterator[None]:
 
 def _in_words(problem: OSError, out: Path) -> BarkError:
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return BarkError(
-            f"there is no room left in {out}. Free some and run the same command again: it goes on where it ended"
-        )
+        return BarkError(f"no disk space left in {out}. Free some and run the same command again to resume")
     return BarkError(f"the model cannot be written to {out}: {problem}")

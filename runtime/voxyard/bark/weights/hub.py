@@ -1,4 +1,4 @@
-"""Sources of a model's files: the hub, or a directory. Both list their files and read them from any byte."""
+"""Sources of a model's files: the hub or a directory; both list files and read them from any offset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from voxyard.bark.errors import BarkError
 from voxyard.bark.weights import checksums
 
 PUBLISHED = {"bark": "suno/bark", "bark-small": "suno/bark-small"}
-PATIENCE = 30.0  # seconds without a byte after which a connection counts as broken
+TIMEOUT = 30.0  # seconds without a byte after which a connection counts as broken
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _SETTINGS = frozenset(
@@ -28,29 +28,29 @@ _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class BrokenError(Exception):
-    """The connection broke; it is worth another try."""
+    """The connection broke; to be retried."""
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a model, with what its source says of its content."""
+    """One file of a model, with its source's size and checksums."""
 
     name: str
     size: int  # bytes
     sha256: str | None = None
-    git_blob: str | None = None  # what the hub says of small files instead
+    git_blob: str | None = None  # the hub's checksum of small files
 
     @property
     def identity(self) -> str:
-        """Differs where the content does: what was begun of one is never continued with another."""
+        """Identity of the content, so that a download is resumed with the same content only."""
         return (self.sha256 or self.git_blob or "unknown")[:16]
 
 
-Blocks = tuple[int, Iterator[bytes]]  # the byte that the first block begins at
+Blocks = tuple[int, Iterator[bytes]]  # offset of the first block, blocks
 
 
 class ModelSource(Protocol):
-    """A model's files, as they are somewhere else."""
+    """Source of a model's files."""
 
     @property
     def title(self) -> str:
@@ -65,16 +65,16 @@ class ModelSource(Protocol):
         """Files of a model; others are left out."""
 
     def open(self, file: File, offset: int) -> AbstractContextManager[Blocks]:
-        """Read a file from a byte on, or from its beginning where that cannot be.
+        """Read a file from an offset, or from its beginning where ranges are not supported.
 
         Raises:
-            BrokenError: the connection broke; while it is read, too.
-            BarkError: the file cannot be had.
+            BrokenError: the connection broke, also while blocks are read.
+            BarkError: the file cannot be downloaded.
         """
 
 
 def belongs(name: str) -> bool:
-    """True where a file of this name is read as part of a model."""
+    """True where a file of this name is part of a model."""
     return name in _SETTINGS or any(pattern.fullmatch(name) for pattern in (_SAFE, _PICKLED))
 
 
@@ -84,13 +84,13 @@ def parts(directory: Path) -> frozenset[str]:
 
 
 def chosen(names: frozenset[str]) -> frozenset[str]:
-    """Files to take of a model's: settings, tokenizer and weights; pickles only where nothing else is there."""
+    """Files to download: settings, tokenizer and weights; pickles only where there are no safetensors."""
     safe = {name for name in names if _SAFE.fullmatch(name)}
     return frozenset(names & _SETTINGS) | (safe or {name for name in names if _PICKLED.fullmatch(name)})
 
 
 class Directory:
-    """A model on a disk."""
+    """A model in a local directory."""
 
     revision: str | None = None
 
@@ -113,7 +113,7 @@ class Directory:
 
 
 class Hub:
-    """A model on the hub that huggingface_hub knows, at one commit."""
+    """A model on the Hugging Face hub, at one commit."""
 
     def __init__(self, name: str, revision: str | None = None, endpoint: str | None = None) -> None:
         from huggingface_hub import HfApi
@@ -132,16 +132,19 @@ class Hub:
 
     @contextmanager
     def open(self, file: File, offset: int) -> Iterator[Blocks]:
-        """Read one of the files; a server that knows no ranges begins at its beginning."""
+        """Read one of the files; a server without range support starts at offset 0."""
         from huggingface_hub import get_session, hf_hub_url, utils
 
         hub: Any = utils
         url = hf_hub_url(self._name, file.name, revision=self._commit, endpoint=self._api.endpoint)
-        headers = {**hub.build_hf_headers(), "Accept-Encoding": "identity"}  # a range of packed bytes is of no use
+        headers = {
+            **hub.build_hf_headers(),
+            "Accept-Encoding": "identity",
+        }  # ranges of compressed bytes cannot be appended
         if offset:
             headers["Range"] = f"bytes={offset}-"
         try:
-            with get_session().stream("GET", url, headers=headers, timeout=PATIENCE, follow_redirects=True) as answer:
+            with get_session().stream("GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True) as answer:
                 self._accept(answer.status_code, file.name)
                 yield _start(answer, offset), answer.iter_bytes(checksums.BLOCK)
         except _http_error() as problem:
@@ -151,14 +154,14 @@ class Hub:
         if status in _TRANSIENT:
             raise BrokenError(f"the server answers {status}")
         if status not in (200, 206):
-            raise BarkError(f"{name} of {self.title} cannot be had: the server answers {status}, expected 200")
+            raise BarkError(f"{name} of {self.title} cannot be downloaded: the server answers {status}, expected 200")
 
     def _ask(self, revision: str | None) -> Any:
         """The listing of a commit."""
         from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
         try:
-            return self._api.model_info(self._name, revision=revision, files_metadata=True, timeout=PATIENCE)
+            return self._api.model_info(self._name, revision=revision, files_metadata=True, timeout=TIMEOUT)
         except RevisionNotFoundError as problem:
             raise BarkError(f"{self.title} has no revision {revision!r}: leave it out for the newest") from problem
         except RepositoryNotFoundError as problem:
@@ -171,21 +174,21 @@ class Hub:
             raise BarkError(f"{self.title} cannot be listed: the server answers {status}; try again later") from problem
         except (_http_error(), OSError) as problem:
             raise BarkError(
-                f"{self.title} cannot be reached: {_first_line(problem)}. Check the network, or fetch on another "
-                "machine and give the directory here: voxyard weights fetch DIR --out DIR"
+                f"{self.title} cannot be reached: {_first_line(problem)}. Check the network, or download on another "
+                "machine and copy the directory here: voxyard weights fetch DIR --out DIR"
             ) from problem
         except (ValueError, TypeError, KeyError) as problem:
-            raise BarkError(f"what answers as {self.title} is no model hub: {_first_line(problem)}") from problem
+            raise BarkError(f"the answer of {self.title} is not a model hub's: {_first_line(problem)}") from problem
 
     def _file(self, sibling: Any) -> File:
         if sibling.size is None:
-            raise BarkError(f"{self.title} does not say how large {sibling.rfilename} is: this is no hub we know")
+            raise BarkError(f"{self.title} gives no size of {sibling.rfilename}: expected a Hugging Face hub")
         large = sibling.lfs
         return File(sibling.rfilename, sibling.size, large.sha256 if large else None, sibling.blob_id)
 
 
 def _http_error() -> type[Exception]:
-    """Exception of the hub's client where the network fails: httpx's own, or that of its replacement."""
+    """Network exception of the hub's client: httpx's, or that of its replacement."""
     from huggingface_hub.errors import HfHubHTTPError
 
     kind: type[Exception] = HfHubHTTPError.__bases__[0]
@@ -193,7 +196,7 @@ def _http_error() -> type[Exception]:
 
 
 def _start(answer: Any, offset: int) -> int:
-    """The byte that an answer begins at."""
+    """Offset at which a response begins."""
     if answer.status_code != 206:
         return 0
     said = str(answer.headers.get("Content-Range", ""))
@@ -208,9 +211,9 @@ def _first_line(problem: BaseException) -> str:
 
 
 def source(name: str, revision: str | None = None, endpoint: str | None = None) -> ModelSource:
-    """The model of a name: a published one, one of the hub as owner/name, or a directory.
+    """Source of a model by name: a published one, owner/name on the hub, or a directory.
 
-    `endpoint` is another address of the hub; HF_ENDPOINT has the same effect.
+    `endpoint` is the address of another hub; HF_ENDPOINT has the same effect.
 
     Raises:
         BarkError: there is none, or the hub cannot be reached.

@@ -1,4 +1,4 @@
-"""A tiny random Bark checkpoint in Hugging Face's layout: it speaks noise, all else can be tried on it."""
+"""Tiny random Bark checkpoint in Hugging Face's layout: it speaks noise, for tests and demos."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def write(directory: Path, shape: TinyShape | None = None, *, seed: int = 0) -> 
     """Write a checkpoint with random weights into an empty or new directory, marked as random.
 
     Raises:
-        BarkError: there is something else in the directory.
+        BarkError: the directory contains other files.
     """
     from safetensors.torch import save_file
 
     shape = shape or TinyShape()
     if directory.exists() and any(directory.iterdir()) and not (directory / MARKER).exists():
-        raise BarkError(f"{directory} holds other files: name an empty or a new directory for the tiny checkpoint")
+        raise BarkError(f"{directory} contains other files: name an empty or a new directory for the tiny checkpoint")
     directory.mkdir(parents=True, exist_ok=True)
     write_tokenizer(directory)
     (directory / "generation_config.json").write_text(json.dumps(generation(shape), indent=2) + "\n")
@@ -81,7 +81,7 @@ def _vocabulary() -> list[str]:
 
 
 def write_tokenizer(directory: Path) -> None:
-    """A word-piece tokenizer in BERT's way: words of our list, else letter by letter. Needs no torch."""
+    """Write a word-piece tokenizer like BERT's: words of a short list, else single letters. Needs no torch."""
     vocabulary = _vocabulary()
     tokenizer = word_pieces({word: at for at, word in enumerate(vocabulary)})
     tokenizer.save(str(directory / "tokenizer.json"))
@@ -92,7 +92,7 @@ def write_tokenizer(directory: Path) -> None:
 
 
 def random_model(shape: TinyShape, seed: int) -> Any:
-    """A `BarkModel` of the given sizes with random weights; it knows no generation settings yet."""
+    """A `BarkModel` of the given sizes with random weights; without generation settings."""
     import torch
     from transformers import BarkModel
 
@@ -102,7 +102,7 @@ def random_model(shape: TinyShape, seed: int) -> Any:
         for codebook in model.codec_model.quantizer.layers:
             codebook.codebook.embed.normal_(std=1 / math.sqrt(shape.codebooks))
         if shape.end_after:
-            _let_it_end(model.semantic, shape)
+            _raise_end_probability(model.semantic, shape)
     model.train(False)
     return model
 
@@ -190,10 +190,10 @@ def _configuration(shape: TinyShape, ids: _TextIds) -> Any:
     )
 
 
-def _let_it_end(semantic: Any, shape: TinyShape) -> None:
-    """Tilt the random weights so that the end token grows likely with the position, around `end_after` tokens.
+def _raise_end_probability(semantic: Any, shape: TinyShape) -> None:
+    """Change the random weights so that the end token becomes likely around `end_after` tokens.
 
-    A random model would go on to the cap for every chunk. One direction of the hidden space is given to the end:
+    A random model would decode every chunk up to the limit. One direction of the hidden space is given to the end:
     the position embeddings point along it from `end_after` on, and the row of the end token reads it.
     """
     import torch

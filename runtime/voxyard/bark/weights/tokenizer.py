@@ -1,4 +1,4 @@
-"""The word pieces that Bark reads: BERT's multilingual tokenizer, case kept, nothing added, nothing cut."""
+"""Bark's tokenizer: BERT's multilingual word pieces, cased, without special tokens or truncation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNKNOWN = "[UNK]"
 
 
 def word_pieces(vocabulary: Mapping[str, int]) -> Any:
-    """A `tokenizers.Tokenizer` over a vocabulary of word pieces, where `##` begins what continues a word."""
+    """A `tokenizers.Tokenizer` over a vocabulary of word pieces; `##` marks the continuation of a word."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     tokenizer = Tokenizer(models.WordPiece(dict(vocabulary), unk_token=UNKNOWN))
@@ -23,10 +23,10 @@ def word_pieces(vocabulary: Mapping[str, int]) -> Any:
 
 
 def read(directory: Path) -> Any:
-    """The tokenizer of a model, from tokenizer.json or vocab.txt. It is only read from here on: threads may share it.
+    """Tokenizer of a model, from tokenizer.json or vocab.txt; read-only, so threads may share it.
 
     Raises:
-        BarkError: the file cannot be read, or holds no tokenizer.
+        BarkError: the file cannot be read, or contains no tokenizer.
     """
     from tokenizers import Tokenizer
 
@@ -35,21 +35,25 @@ def read(directory: Path) -> Any:
         return word_pieces(_vocabulary(list_))
     try:
         tokenizer = Tokenizer.from_file(str(whole))
-    except Exception as problem:  # tokenizers raises nothing narrower, whatever is wrong
-        raise BarkError(f"{whole} holds no tokenizer: {problem}; get the model again") from problem
+    except Exception as problem:  # tokenizers raises nothing narrower
+        raise BarkError(f"{whole} contains no tokenizer: {problem}; download the model again") from problem
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
 
 def _vocabulary(file: Path) -> dict[str, int]:
-    """A piece a line, counted from 0."""
+    """Ids by word piece: one piece a line, from 0."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
-        raise BarkError(f"{file} cannot be read as a list of word pieces: {problem}; get the model again") from problem
+        raise BarkError(
+            f"{file} cannot be read as a list of word pieces: {problem}; download the model again"
+        ) from problem
     lines = text.removesuffix("\n").split("\n")  # splitlines would end a line at U+2028, which is a piece
     pieces = {piece: at for at, piece in enumerate(lines)}
     if UNKNOWN not in pieces:
-        raise BarkError(f"{file} lists {len(lines)} word pieces and no {UNKNOWN}: it is none of Bark's; get it again")
+        raise BarkError(
+            f"{file} lists {len(lines)} word pieces and no {UNKNOWN}: expected Bark's vocab.txt; download it again"
+        )
     return pieces

@@ -1,4 +1,4 @@
-"""The formats of sound: what makes each of them out of 16-bit samples, and writes it into a file."""
+"""Audio formats: encoders and containers for 16-bit samples, through FFmpeg or as plain PCM."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MEDIA_TYPES: Mapping[Format, str] = MappingProxyType(
         "pcm": "audio/pcm",
     }
 )
-_HEAD = 4096  # bytes at the beginning of a file: all that a container puts right at the end is among them
-STEP = 1 << 16  # samples that are worked on at once: of a long sound there are never several copies in memory
+_HEAD = 4096  # bytes at the beginning of a file that a container may rewrite when it is closed
+STEP = 1 << 16  # samples that are encoded at a time, so that long audio is not copied as a whole
 
 
 class EncodeError(SpeechError):
-    """A sound cannot be encoded or written as was asked."""
+    """Audio cannot be encoded or written."""
 
 
 class DiskFullError(EncodeError):
@@ -53,18 +53,18 @@ class _Codec:
 
 
 _CODECS: Mapping[Format, _Codec] = {
-    # No ID3 tag: it would hold nothing but the name of the encoder.
+    # No ID3 tag: it would contain only the name of the encoder.
     "mp3": _Codec("libmp3lame", "mp3", "s16p", 96_000, {"id3v2_version": "0"}),
-    # A page of Ogg is sent when it is full, which is a second by default: too long for a listener.
+    # An Ogg page is sent when it is full, by default after a second: too late for streaming.
     "opus": _Codec("libopus", "ogg", "s16", 48_000, {"page_duration": "100000"}),
     "aac": _Codec("aac", "adts", "fltp", 96_000, {}),
-    # 8 KiB of room for tags are reserved by default, which a stream has no use for.
+    # By default 8 KiB are reserved for tags, which a stream does not need.
     "flac": _Codec("flac", "flac", "s16", None, {"metadata_header_padding": "0"}),
 }
 
 
 def check(audio: Audio) -> None:
-    """See that this is sound.
+    """Check an array of samples.
 
     Raises:
         EncodeError: it is not one channel of float samples, or some are not finite.
@@ -74,25 +74,27 @@ def check(audio: Audio) -> None:
     if audio.ndim != 1 or audio.dtype.kind != "f":
         raise EncodeError(f"the audio is {audio.dtype} {audio.shape}, expected one channel of float samples, (n,)")
     if bad := int(np.count_nonzero(~np.isfinite(audio))):
-        raise EncodeError(f"{bad} of {len(audio)} samples are no numbers, expected all in [-1, 1]: see to the engine")
+        raise EncodeError(
+            f"{bad} of {len(audio)} samples are NaN or infinite, expected all in [-1, 1]: check the engine"
+        )
 
 
 class Coder(Protocol):
-    """16-bit samples into the bytes of a file."""
+    """Encoder of 16-bit samples into the bytes of a file."""
 
-    head: bytes  # once it has finished: what to write over the beginning of the file; b"" where it is right
+    head: bytes  # after `finish`: to be written over the beginning of the file; b"" where nothing changes
 
     def write(self, pcm: Pcm) -> None:
         """Take (n,) samples."""
 
     def finish(self) -> None:
-        """End the sound."""
+        """End the audio."""
 
     def take(self) -> bytes:
-        """The bytes that are ready and were not taken yet."""
+        """Encoded bytes that were not taken yet."""
 
     def discard(self) -> None:
-        """Frees everything; the end of the file is not written."""
+        """Free everything; the end of the file is not written."""
 
 
 def open_coder(
@@ -102,7 +104,7 @@ def open_coder(
     samples: int | None = None,
     amend: bool = False,
 ) -> Coder:
-    """Encoder for `format`; with `amend` it tells at the end what the beginning should have been.
+    """Encoder for `format`; with `amend` its `head` is set at the end.
 
     Raises:
         EncodeError: the format is unknown, or cannot have this sample rate.
@@ -117,7 +119,7 @@ def open_coder(
 
 
 class _Plain:
-    """The samples as they are, after a WAV header or none."""
+    """Plain PCM samples, with or without a WAV header."""
 
     def __init__(self, sample_rate: int, *, header: bool, samples: int | None, amend: bool) -> None:
         self._sample_rate, self._written = sample_rate, 0
@@ -132,7 +134,7 @@ class _Plain:
 
     def finish(self) -> None:
         if self._promised not in (None, self._written):
-            raise EncodeError(f"the WAV header promises {self._promised} samples, {self._written} came")
+            raise EncodeError(f"the WAV header announces {self._promised} samples, {self._written} were written")
         if self._amend:
             self.head = wav.short_header(self._written, self._sample_rate)
 
@@ -145,10 +147,10 @@ class _Plain:
 
 
 class _Coded:
-    """The samples through an encoder and a container of FFmpeg's.
+    """Samples through an encoder and a container of FFmpeg.
 
-    FFmpeg writes into memory and never into a file: it calls back into Python for that, and a Ctrl-C that struck in
-    the call would be lost. io.BytesIO looks for no signals.
+    FFmpeg writes into memory and never into a file: it calls back into Python for that, and a Ctrl-C during the
+    callback would be lost. io.BytesIO does not check for signals.
     """
 
     def __init__(self, sample_rate: int, format: Format, *, amend: bool) -> None:
@@ -161,12 +163,14 @@ class _Coded:
             known = ", ".join(map(str, sorted(rates)))
             raise EncodeError(f"{format} cannot have {sample_rate} samples a second, expected one of {known}")
         self._out, self._first, self._amend, self.head = io.BytesIO(), b"", amend, b""
-        sink = self._out if amend else SimpleNamespace(write=self._out.write)  # without `seek`: nothing is put right
+        sink = (
+            self._out if amend else SimpleNamespace(write=self._out.write)
+        )  # without `seek` the beginning is not rewritten
         options = {"fflags": "+bitexact+flush_packets", **codec.options}  # bitexact: no random serial, no versions
         self._container = av.open(sink, "w", format=codec.container, container_options=options)
         stream = self._container.add_stream(codec.encoder, rate=sample_rate, options={"flags": "+bitexact"})
         if not isinstance(stream, AudioStream):
-            raise EncodeError(f"{codec.encoder} of this FFmpeg is not an encoder of sound")
+            raise EncodeError(f"{codec.encoder} of this FFmpeg is not an audio encoder")
         stream.layout, stream.format = "mono", codec.sample_format
         if codec.bit_rate is not None:
             stream.bit_rate = codec.bit_rate
@@ -190,13 +194,13 @@ class _Coded:
             self.write(np.zeros(1, np.int16))
         self._container.mux(self._stream.encode(None))
         rest = self.take()
-        self._out.write(self._first)  # the container goes back to where it began and finds what it wrote there
+        self._out.write(self._first)  # the container seeks to its beginning and rewrites it
         self._container.close()
-        everything = self._out.getvalue()
+        content = self._out.getvalue()
         if self._amend:
-            self.head = everything[: len(self._first)]
+            self.head = content[: len(self._first)]
         self._out = io.BytesIO()
-        self._out.write(rest + everything[len(self._first) :])
+        self._out.write(rest + content[len(self._first) :])
 
     def take(self) -> bytes:
         ready = self._out.getvalue()

@@ -1,4 +1,4 @@
-"""Streaming audio encoder: samples to bytes of a format, at a given speed, while the text is still being spoken."""
+"""Streaming audio encoder: samples to bytes of a format, at a given speed, while later text is still being spoken."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ __all__ = [
 
 
 class Encoder:
-    """One mono sound into the bytes of a file, as it comes; a context manager. The same calls give the same bytes.
+    """Encodes a mono audio stream into the bytes of a file; a context manager. Equal calls give equal bytes.
 
-    Its methods block and are called from one thread at a time.
+    Its methods block; call them from one thread at a time.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Encoder:
         samples: int | None = None,
         amend: bool = False,
     ) -> None:
-        """Begin a sound.
+        """Begin a stream.
 
         Args:
             format: one of FORMATS; `pcm` is 16 bit, little-endian, `opus` is in Ogg, `aac` in ADTS.
-            sample_rate: Hz, of what comes and of what goes.
+            sample_rate: Hz, of input and output.
             speed: 0.25 (slow) to 4 (fast), at the same pitch; the length is divided by it, to the sample.
-            samples: how many will come in all, where that is known: a WAV's header then has the true length.
-            amend: the bytes go into a file whose beginning will be written anew with `head`, so that it has the length.
+            samples: total number of input samples where it is known: a WAV header then has the true length.
+            amend: the caller will overwrite the beginning of the file with `head`, which has the true length.
 
         Raises:
             EncodeError: no such format or speed, or the format cannot have this sample rate.
@@ -70,7 +70,7 @@ class Encoder:
             samples = stretched_length(samples, speed)
         self._coder: Coder | None = open_coder(format, sample_rate, samples=samples, amend=amend)
         self._stretch = Stretch(speed, sample_rate) if speed != 1 else None
-        self.head = b""  # with `amend`, once it has finished: the first bytes of the file as they should be
+        self.head = b""  # with `amend`, after `finish`: the final first bytes of the file
 
     def __enter__(self) -> Self:
         return self
@@ -79,10 +79,10 @@ class Encoder:
         self.close()
 
     def encode(self, audio: Audio) -> bytes:
-        """The bytes that are ready when `audio`, (n,) in [−1, 1], has come; there may be none.
+        """Encode `audio`, (n,) in [−1, 1]; returns the bytes that are ready, which may be none.
 
         Raises:
-            EncodeError: the audio is not what it should be, and the sound stays as it was; or the sound has ended.
+            EncodeError: the audio is invalid, and the stream is unchanged; or the stream has ended.
         """
         check(audio)
         with self._work() as coder:
@@ -92,10 +92,10 @@ class Encoder:
             return coder.take()
 
     def finish(self) -> bytes:
-        """The last bytes; the encoder is closed then.
+        """End the stream; returns the last bytes and closes the encoder.
 
         Raises:
-            EncodeError: the sound has ended already, or is not as long as the header of the WAV promises.
+            EncodeError: the stream has ended already, or is not as long as its WAV header announces.
         """
         with self._work() as coder:
             if self._stretch is not None:
@@ -106,7 +106,7 @@ class Encoder:
         return last
 
     def close(self) -> None:
-        """Free everything, finished or not; a second time does nothing."""
+        """Free everything, finished or not; idempotent."""
         coder, self._coder, self._stretch = self._coder, None, None
         if coder is not None:
             coder.discard()
@@ -116,7 +116,7 @@ class Encoder:
         import av
 
         if self._coder is None:
-            raise EncodeError("the sound has ended or was closed: begin another Encoder")
+            raise EncodeError("the stream has ended or was closed: create another Encoder")
         try:
             yield self._coder
         except EncodeError:
@@ -124,4 +124,4 @@ class Encoder:
             raise
         except av.FFmpegError as error:
             self.close()
-            raise EncodeError(f"FFmpeg could not encode the sound: {error}") from error
+            raise EncodeError(f"FFmpeg could not encode the audio: {error}") from error

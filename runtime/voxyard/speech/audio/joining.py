@@ -1,4 +1,4 @@
-"""Chunks become one sound: pauses between them, short fades at their edges, exact times."""
+"""Joins chunks to one audio stream: pauses between them, short fades at their edges, exact positions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pauses:
-    """Silence after a chunk by what ends with it, in seconds, and the length of a fade."""
+    """Silence after a chunk by its boundary, and length of a fade, in seconds."""
 
     clause: float = 0.08  # a long sentence was cut here
     sentence: float = 0.25
@@ -30,15 +30,15 @@ class Pauses:
                 raise SpeechError(f"pause {name} is {seconds} s, expected 0 or more")
 
     def after(self, ending: Boundary) -> float:
-        """Silence in seconds after a chunk with this ending."""
+        """Silence in seconds after a chunk with this boundary."""
         return {"clause": self.clause, "sentence": self.sentence, "paragraph": self.paragraph}[ending]
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """The next stretch of the joined sound: the pause before a chunk, then the chunk.
+    """Next part of the joined audio: the pause before a chunk, then the chunk.
 
-    `start` and `end` are samples of the joined sound between which the chunk itself stands.
+    `start` and `end` are the sample positions of the chunk itself in the joined audio.
     """
 
     chunk: int
@@ -61,10 +61,10 @@ class Piece:
 def join(
     spoken: Iterable[tuple[Result, Boundary]], pauses: Pauses | None = None, *, sample_rate: int = SAMPLE_RATE
 ) -> Iterator[Piece]:
-    """The pieces of the joined sound, each as soon as its chunk is there; put one after the other they are the whole.
+    """Pieces of the joined audio, each as soon as its chunk is there; concatenated they are the whole.
 
-    `spoken` gives the chunks in text order, each with what ends with it. The pause after a chunk opens the next
-    piece, so the sound ends with its last chunk. An empty chunk takes no pause of its own.
+    `spoken` gives the chunks in text order, each with its boundary. The pause after a chunk begins the next piece, so
+    the audio ends with its last chunk. An empty chunk adds no pause of its own.
 
     Raises:
         SpeechError: a chunk has another sample rate.
@@ -93,10 +93,10 @@ def join(
 
 
 def _faded(audio: Audio, length: int) -> Audio:
-    """The sound with edges that rise from and fall to nothing, so that neither clicks."""
+    """The audio with a fade-in and a fade-out, so that its edges do not click."""
     import numpy as np
 
-    faded = np.array(audio, np.float32)  # the caller's stays as it is
+    faded = np.array(audio, np.float32)  # a copy
     length = min(length, len(faded) // 2)
     if length:
         ramp = (0.5 - 0.5 * np.cos(np.pi * np.arange(length) / length)).astype(np.float32)

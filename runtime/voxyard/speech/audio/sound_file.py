@@ -1,4 +1,4 @@
-"""Sound file: written by a thread that no Ctrl-C interrupts, and given its name when it is whole."""
+"""Audio file: written by a thread that Ctrl-C does not interrupt, and renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _Job = tuple[Callable[[], None], "SimpleQueue[BaseException | None]"]
 
 
 def format_of(path: Path) -> Format:
-    """The format that a file's suffix names.
+    """Format of a file, from its suffix.
 
     Raises:
-        EncodeError: it names none.
+        EncodeError: the suffix is unknown.
     """
     try:
         return SUFFIXES[path.suffix.lower()]
@@ -48,32 +48,32 @@ def format_of(path: Path) -> Format:
 
 
 def open_sound(path: Path, sample_rate: int = SAMPLE_RATE) -> SoundFile:
-    """A file for a sound of `sample_rate` Hz, in the format of its suffix.
+    """Open an audio file of `sample_rate` Hz, in the format of its suffix.
 
     Raises:
-        EncodeError: the suffix is unknown, or there can be no such file.
+        EncodeError: the suffix is unknown, or the file cannot be created.
     """
     return SoundFile(path, format_of(path), sample_rate)
 
 
 class SoundFile:
-    """A sound that becomes the file `path` at once when it is whole, and until then is `partial`, next to it.
+    """Audio file that is written as `partial` and renamed to `path` when it is complete.
 
-    A context manager: it commits, or abandons where there was an exception. The work is done in a thread of its own,
-    which no Ctrl-C interrupts: a step that was begun is carried out, and `abandon` waits for it.
+    A context manager: it commits, or abandons after an exception. The work is done in a thread that Ctrl-C does not
+    interrupt: a step that has begun is completed, and `abandon` waits for it.
     """
 
     def __init__(self, path: Path, format: Format, sample_rate: int = SAMPLE_RATE) -> None:
-        """Begin the file.
+        """Create the file.
 
         Raises:
             EncodeError: it cannot be written, or the format cannot have this sample rate.
         """
         if path.is_dir():
-            raise EncodeError(f"{path} is a folder, expected the name of a file")
+            raise EncodeError(f"{path} is a directory, expected the name of a file")
         self.path, self.format, self.sample_rate = path, format, sample_rate
         self.partial = self._kept = path.with_name(f"{path.stem}.part{path.suffix}")
-        self.samples = 0  # that were taken
+        self.samples = 0  # accepted so far
         self._encoder: Encoder | None = Encoder(format, sample_rate, amend=True)
         try:
             self._file = self.partial.open("wb", buffering=0)
@@ -96,52 +96,52 @@ class SoundFile:
 
     @property
     def seconds(self) -> float:
-        """Duration of the audio that was taken, in seconds."""
+        """Duration of the accepted audio, in seconds."""
         return self.samples / self.sample_rate
 
     def write(self, audio: Audio) -> None:
         """Add `audio`, (n,) in [−1, 1].
 
         Raises:
-            EncodeError: it is not what it should be, and the sound stays as it was; or the sound has ended, or the
-                disk is full: what was written is in `partial`, and plays.
+            EncodeError: the audio is invalid, and the file is unchanged; or the file is closed; or the disk is full,
+                and the playable part is in `partial`.
         """
         check(audio)
         self._do(lambda: self._add(audio))
 
     def commit(self) -> Path:
-        """End the sound, see it onto the disk, and give it its name: `path`, which is replaced if it was there.
+        """Complete the file, sync it to the disk and rename it to `path`, which is replaced.
 
         Raises:
-            EncodeError: the disk is full, or the sound has ended already.
+            EncodeError: the disk is full, or the file is closed.
         """
         self._do(lambda: self._end(self.path))
-        self._rest()
+        self._end_thread()
         return self.path
 
     def abandon(self) -> Path:
-        """End the sound where it is, so that it plays, and leave it as `partial`; nothing to do if it has ended.
+        """Close the file as `partial`, playable; does nothing if it is closed.
 
         Raises:
             EncodeError: the disk is full.
         """
         if self._work is not None:
             self._do(lambda: self._end(None))
-            self._rest()
+            self._end_thread()
         return self._kept
 
     def _do(self, step: Callable[[], None]) -> None:
         if self._work is None:
-            raise EncodeError(f"{self.path} has ended: open another")
-        self._work.do(lambda: self._explained(step))
+            raise EncodeError(f"{self.path} is closed: open another file")
+        self._work.do(lambda: self._with_messages(step))
 
-    def _rest(self) -> None:
+    def _end_thread(self) -> None:
         if self._work is not None:
             self._work.close()
             self._work = None
 
-    def _explained(self, step: Callable[[], None]) -> None:
-        """Do it, and after an error close the file and say what has become of it."""
+    def _with_messages(self, step: Callable[[], None]) -> None:
+        """Run a step; after an error close the file and raise a message on its state."""
         try:
             step()
         except EncodeError:
@@ -152,22 +152,22 @@ class SoundFile:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise EncodeError(f"cannot write {self.partial}: {error.strerror or error}") from error
             raise DiskFullError(
-                f"no room left on the disk for {self.path}: the sound so far, up to {self.seconds:.1f} s, is in "
-                f"{self.partial}; make room, or name a file on another disk, and begin again"
+                f"no disk space left for {self.path}: the audio so far, {self.seconds:.1f} s, is in {self.partial}; "
+                "free some, or name a file on another disk, and run the command again"
             ) from error
 
     def _add(self, audio: Audio) -> None:
         if self._encoder is None:
-            raise EncodeError(f"{self.path} has ended: open another")
+            raise EncodeError(f"{self.path} is closed: open another file")
         data = self._encoder.encode(audio)
         self.samples += len(audio)
         self._put(data)
 
     def _end(self, name: Path | None) -> None:
-        """Finish the file, and give it the name if there is one."""
+        """Complete the file, and rename it where a name is given."""
         if self._encoder is None:
             if name is not None:
-                raise EncodeError(f"{self.path} has ended: open another")
+                raise EncodeError(f"{self.path} is closed: open another file")
             return
         self._put(self._encoder.finish())
         self._file.seek(0)
@@ -177,26 +177,26 @@ class SoundFile:
         if name is not None:
             self.partial.replace(name)
             self._kept = name
-            folder = os.open(name.parent, os.O_RDONLY)
+            directory = os.open(name.parent, os.O_RDONLY)
             try:
-                os.fsync(folder)
+                os.fsync(directory)
             finally:
-                os.close(folder)
+                os.close(directory)
         self._encoder = None
 
     def _put(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:  # a disk that is nearly full takes a part
-            rest = rest[self._file.write(rest) :]
+        remaining = memoryview(data)
+        while remaining:  # a disk that is nearly full accepts a part
+            remaining = remaining[self._file.write(remaining) :]
 
     def _drop(self) -> None:
-        """Close the file after an error, with what is in it."""
+        """Close the file after an error, playable as far as it was written."""
         if self._encoder is not None:
             self._encoder.close()
             self._encoder = None
         if self._file.closed:
             return
-        with contextlib.suppress(OSError), self._file:  # the error is on its way, and a WAV without a length plays
+        with contextlib.suppress(OSError), self._file:  # the first error is reported; a WAV without a length plays, too
             if self.format == "wav":
                 samples = (os.fstat(self._file.fileno()).st_size - wav.SHORT_HEADER) // wav.WIDTH
                 self._file.seek(0)
@@ -204,20 +204,20 @@ class SoundFile:
 
 
 class SignalSafeThread:
-    """A thread for the steps of one piece of work.
+    """Thread for steps that a signal must not interrupt.
 
-    Python handles signals between two instructions of the main thread, wherever they are: in the middle of a library,
-    in a call back from C, where the exception is lost, or in the locks of concurrent.futures, which then stay shut.
-    So the main thread only waits here, in SimpleQueue.get, which is one instruction and can be left.
+    Python handles signals between two instructions of the main thread, also inside a library, in a callback from C,
+    where the exception is lost, or in the locks of concurrent.futures, which then stay locked. So the main thread
+    only waits in SimpleQueue.get, which is one instruction and can be interrupted.
     """
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True).start()
-        self.close = weakref.finalize(self, self._jobs.put, None)  # ends the thread, after the steps that it has
+        self.close = weakref.finalize(self, self._jobs.put, None)  # ends the thread, after pending steps
 
     def do(self, step: Callable[[], None]) -> None:
-        """Have the step done and wait; raises what it raises. After a Ctrl-C it is still done, before the next."""
+        """Run a step in the thread and wait; raises its exception. After a Ctrl-C it is still completed."""
         answer: SimpleQueue[BaseException | None] = SimpleQueue()
         self._jobs.put((step, answer))
         error = answer.get()
@@ -230,8 +230,8 @@ def _work(jobs: SimpleQueue[_Job | None]) -> None:
         step, answer = job
         try:
             step()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the step was asked for
+        except BaseException as error:  # noqa: BLE001 - raised again by `do`
             answer.put(error)
         else:
             answer.put(None)
-        del job, step, answer  # while it waits for the next, it keeps nobody alive
+        del job, step, answer  # no reference is kept while it waits

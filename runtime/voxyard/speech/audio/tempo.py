@@ -1,4 +1,4 @@
-"""Speech faster or slower at the same pitch, as it streams by."""
+"""Streaming time stretch: speech faster or slower at the same pitch."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ if TYPE_CHECKING:
     from voxyard.speech.requests import Audio
 
 SLOWEST, FASTEST = 0.25, 4.0
-_BLOCK = 0.02  # seconds that go in at once: atempo keeps up to one of them back
-_TAIL = 0.5  # seconds of silence behind the sound, which push its end out of the filter's windows
+_BLOCK = 0.02  # seconds of an input block; atempo buffers up to one block
+_TAIL = 0.5  # seconds of silence after the audio, which flush the filter's windows
 
 
 def stretched_length(samples: int, speed: float) -> int:
-    """Number of samples that are left of `samples` at this speed."""
+    """Number of output samples for `samples` input samples at this speed."""
     return round(samples / speed)
 
 
 class Stretch:
-    """One sound at another speed, between SLOWEST and FASTEST: FFmpeg's atempo, cut to the exact length.
+    """Time stretch of one audio stream, between SLOWEST and FASTEST: FFmpeg's atempo, cut to the exact length.
 
-    atempo joins overlapping windows of the sound. Above 2 a single one would leave out whole windows, and below 0.5
-    it cannot go, so there are then two in a row.
+    atempo joins overlapping windows. Above 2 a single filter would skip whole windows, and it does not support less
+    than 0.5, so two are then chained.
     """
 
     def __init__(self, speed: float, sample_rate: int) -> None:
@@ -41,7 +41,7 @@ class Stretch:
         self._graph = graph
         self._block = max(1, round(_BLOCK * sample_rate))
         self._held: Audio = np.zeros(0, np.float32)  # less than a block
-        self._pushed = 0  # samples that the filter has
+        self._pushed = 0  # samples passed to the filter
 
     def stretch(self, audio: Audio) -> Audio:
         """Output for the input `audio`, (n,) in [−1, 1]: (m,), which may be empty."""
@@ -49,14 +49,14 @@ class Stretch:
         return self._through(audio)
 
     def finish(self) -> Audio:
-        """The rest, (m,), so that all in all there are `stretched_length` samples."""
+        """The last output, (m,), so that there are `stretched_length` samples in total."""
         import numpy as np
 
         missing = max(0, stretched_length(self.taken, self.speed) - self.given)
         return self._through(np.zeros(round(_TAIL * self.sample_rate), np.float32))[:missing]
 
     def _through(self, audio: Audio) -> Audio:
-        """Whole blocks go in, however the sound was cut, so that the same sound always becomes the same."""
+        """Feed whole blocks, so that the output does not depend on the sizes of the inputs."""
         import numpy as np
         from av.audio.frame import AudioFrame
 
@@ -80,7 +80,7 @@ class Stretch:
         while True:
             try:
                 frame = self._graph.pull()
-            except (BlockingIOError, EOFError):  # it waits for more, or has given all
+            except (BlockingIOError, EOFError):  # needs more input, or has no more output
                 return pulled
             if isinstance(frame, AudioFrame):
                 pulled.append(frame.to_ndarray()[0])

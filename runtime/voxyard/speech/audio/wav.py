@@ -1,4 +1,4 @@
-"""WAV of 16 bit mono: samples to bytes and back, and a header for any length, also one that is not known."""
+"""WAV, 16-bit mono: samples to bytes and back, and headers for any length, known or not."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     Pcm = NDArray[np.int16]
 
 WIDTH = 2  # bytes a sample
-SHORT_HEADER = 44  # bytes: that of a sound whose file has less than 4 GiB, or whose length is not known
-UNKNOWN = 0xFFFFFFFF  # a size that is not known yet, or stands elsewhere
+SHORT_HEADER = 44  # bytes; of files below 4 GiB or of unknown length
+UNKNOWN = 0xFFFFFFFF  # a size that is not known yet, or is in another chunk of the file
 _LONG_HEADER = 80
-_LARGEST = UNKNOWN - (SHORT_HEADER - 8)  # bytes of sound whose file's length fits into 32 bits
+_LARGEST = UNKNOWN - (SHORT_HEADER - 8)  # bytes of audio for which the length of the file fits into 32 bits
 _SCALE = 32767
 
 
 def pcm16(audio: Audio) -> Pcm:
-    """(n,) in [−1, 1] as 16 bit: 1 is 32767, what is beyond is clipped, the rest goes to the nearest, ties to even."""
+    """(n,) in [−1, 1] as 16 bit: 1 is 32767, values beyond are clipped, others rounded, ties to even."""
     import numpy as np
 
     pcm: Pcm = np.rint(np.clip(audio, -1, 1) * _SCALE).astype("<i2")
@@ -46,7 +46,7 @@ def from_bytes(content: bytes) -> Audio:
 def header(samples: int | None, sample_rate: int = SAMPLE_RATE) -> bytes:
     """WAV header for so many samples: RIFF, or RF64 (EBU Tech 3306) from 4 GiB on, which is a day of audio.
 
-    None: the number of samples is unknown, and the sizes say so.
+    None: the number of samples is unknown, and so are the sizes in the header.
     """
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, sample_rate, sample_rate * WIDTH, WIDTH, 8 * WIDTH)
     size = UNKNOWN if samples is None else samples * WIDTH
@@ -58,7 +58,7 @@ def header(samples: int | None, sample_rate: int = SAMPLE_RATE) -> bytes:
 
 
 def short_header(samples: int, sample_rate: int = SAMPLE_RATE) -> bytes:
-    """The header that takes no more room than that of an unknown length, and says unknown where it must."""
+    """Header of 44 bytes: with the true length where it fits into 32 bits, else unknown."""
     return header(samples if samples * WIDTH <= _LARGEST else None, sample_rate)
 
 
@@ -68,5 +68,5 @@ def file_size(samples: int) -> int:
 
 
 def data_start(magic: bytes) -> int:
-    """Offset of the samples in a file of ours with these first four bytes."""
+    """Offset of the samples in a file written by this module, from its first four bytes."""
     return _LONG_HEADER if magic == b"RF64" else SHORT_HEADER

@@ -1,4 +1,4 @@
-"""Abbreviations after which a sentence goes on: those that the sentence splitter does not know, by language.
+"""Abbreviations, by language, that do not end a sentence and that the sentence splitter does not know.
 
 Lower case, without the last full stop. Titles and units only: words that rarely end a sentence.
 """

@@ -1,4 +1,4 @@
-"""Cuts sentences that are too long: after a clause, a word, a joint in a word, a letter."""
+"""Positions at which a too long sentence is cut: after a clause, a word, a hyphen in a word, a letter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def joints(text: str, start: int, end: int) -> list[int]:
 
 
 def letters(text: str, start: int, end: int) -> list[int]:
-    """Positions between letters as a reader sees them: accents, vowel signs, joined emoji and flags stay whole."""
+    """Positions between grapheme clusters: accents, vowel signs, joined emoji and flags are not separated."""
     found = []
     flags = 0  # regional indicators in a row up to here; two make a flag
     for at in range(start + 1, end):
@@ -82,7 +82,7 @@ def _after(pattern: re.Pattern[str], text: str, start: int, end: int) -> list[in
 
 
 def _belongs(character: str) -> bool:
-    """True where it is drawn onto the character before it."""
+    """True where it combines with the character before it."""
     code = ord(character)
     return (
         unicodedata.category(character)[0] == "M"

@@ -1,4 +1,4 @@
-"""A document as chunks that a speech engine can speak in one go: whole sentences where they fit, nothing lost."""
+"""Splits a document into chunks for a speech engine: whole sentences where they fit, no text lost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from voxyard.speech.text import boundaries
 from voxyard.speech.text.duration import milliseconds
 from voxyard.speech.text.sentences import language_code, sentence_ends
 
-MAX_TOKENS = 256  # Bark reads so many and drops the rest without a word
-MAX_SECONDS = 13.0  # Bark speaks at most 15.4 s in one go; the rest is room for an estimate that is too low
-SHORT = 1000  # milliseconds: engines speak a lone "Yes." badly, so it joins its neighbour where that fits
-VERY_SHORT = 700  # worse than a neighbour cut between two words
-CHARACTERS_PER_TOKEN = 20  # no chunk is longer than this allows: a megabyte of silent signs must not be counted whole
+MAX_TOKENS = 256  # Bark silently drops further tokens
+MAX_SECONDS = 13.0  # Bark speaks at most 15.4 s at a time; the margin is for estimates that are too low
+SHORT = 1000  # milliseconds; engines speak a lone "Yes." badly, so it is joined with a neighbor where that fits
+VERY_SHORT = 700  # worse than a neighbor cut between two words
+CHARACTERS_PER_TOKEN = 20  # limit of a chunk's length, so that a megabyte of silent characters is not tokenized at once
 
 Span = tuple[int, int]
 
@@ -33,8 +33,8 @@ class TextChunk:
     """A piece of a document: `text` is its characters [start, end), without blanks at either end.
 
     Between two chunks stand blanks only. `estimated_seconds` is a guess (see `voxyard.speech.text.duration`), `tokens`
-    is what the given counter says. `ending` is what ends with this chunk: a paragraph (or the document), a sentence,
-    or only a part of a long one.
+    is what the given counter says. `ending` is the boundary after it: of a paragraph (or the document), a sentence, or
+    a part of a long one.
     """
 
     index: int
@@ -56,8 +56,9 @@ def split(
 ) -> tuple[TextChunk, ...]:
     """Chunks in text order; none where the text is blank.
 
-    Sentences are packed up to the limits. One that is too long is cut after a clause, else a word, else a joint in a
-    word, else a letter; so is a word of more than `cuts.LONGEST_WORD` characters. Very short chunks join a neighbour.
+    Sentences are packed up to the limits. One that is too long is cut after a clause, else a word, else a hyphen in a
+    word, else a letter; so is a word of more than `boundaries.LONGEST_WORD` characters. Very short chunks are joined
+    with a neighbor.
 
     Args:
         text: the document; an empty line ends a paragraph, a single line break does not.
@@ -122,7 +123,7 @@ def _trim(text: str, start: int, end: int) -> Span:
 
 
 class _Splitter:
-    """One document with its limits, and what has been worked out of it."""
+    """Splits one document within its limits."""
 
     def __init__(
         self, text: str, count_tokens: Callable[[str], int], max_tokens: int, max_seconds: float, language: str | None
@@ -152,14 +153,14 @@ class _Splitter:
         return self._count_tokens(self._text[start:end])
 
     def ending(self, end: int) -> Boundary:
-        """Kind of sentence end here: the next chunk begins behind the blanks that follow."""
+        """Boundary at this position; the next chunk begins after the blanks that follow."""
         while end < len(self._text) and self._text[end].isspace():
             end += 1
         at = bisect_right(self._sentence_ends, end) - 1
         return "sentence" if at >= 0 and not self._text[self._sentence_ends[at] : end].strip() else "clause"
 
     def pack(self, start: int, end: int) -> list[Span]:
-        """One paragraph's chunks."""
+        """Chunks of one paragraph."""
         ends = sentence_ends(self._text[start:end], self._language)
         sure = [start + at for at in ends.sure]
         doubtful = [start + at for at in ends.doubtful]
@@ -173,7 +174,7 @@ class _Splitter:
         return spans
 
     def join_short(self, spans: Sequence[Span]) -> list[Span]:
-        """Short chunks joined with the next one, else with the one before, else with a part of either."""
+        """Join short chunks with the next one, else with the one before, else with a part of either."""
         joined: list[Span] = []
         for start, end in spans:
             short = joined and min(self.length(*joined[-1]), self.length(start, end)) < SHORT
@@ -237,7 +238,7 @@ class _Splitter:
         )
 
     def _share(self, left: Span, right: Span) -> tuple[Span, Span]:
-        """Two neighbours cut anew so that neither is short: after a sentence, else a clause, at worst a word."""
+        """Cut two neighbors again so that neither is short: after a sentence, else a clause, at worst a word."""
         start, end = left[0], right[1]
         sentences = self._sentence_ends[
             bisect_right(self._sentence_ends, start) : bisect_right(self._sentence_ends, end - 1)

@@ -1,7 +1,7 @@
-"""Duration of a text's speech: an estimate from its characters, made before anything is spoken.
+"""Estimated duration of a text's speech, from its characters.
 
-The figures are assumptions of ours for calm reading aloud, not measurements of any engine. They lean to the slow
-side, because a chunk that turns out longer than an engine can speak loses its end.
+The figures are assumptions for calm reading aloud, not measurements of any engine. They err on the slow side, because
+a chunk that is longer than an engine can speak loses its end.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def milliseconds(text: str, language: str | None = None) -> list[int]:
 
 
 class _Table(dict[str, int]):
-    """Milliseconds by character, worked out when first asked for."""
+    """Milliseconds by character, computed on first use."""
 
     def __init__(self, language: str | None) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Sentence boundaries: sentencex finds the ends, a few rules of ours say which of them are doubtful.
+"""Sentence boundaries: sentencex finds the ends, further rules classify doubtful ones.
 
-sentencex is fast, has every language that Bark speaks and gives exact positions. It stumbles over some blanks and
-control characters, and its time grows with the square of some paragraphs: so it sees plain blanks and short blocks.
+sentencex is fast, supports every language of Bark and gives exact positions. It fails on some blanks and control
+characters, and is quadratic on some paragraphs: so it gets plain blanks and short blocks.
 """
 
 from __future__ import annotations
@@ -59,23 +59,23 @@ _SCRIPTS = {
 
 @dataclass(frozen=True)
 class Ends:
-    """Positions behind sentences and the blanks after them. The doubtful ones serve where a sentence is too long."""
+    """Positions after sentences and the blanks behind them; doubtful ones are used where a sentence is too long."""
 
     sure: list[int]
     doubtful: list[int]
 
 
 def language_code(language: str | None) -> str | None:
-    """`pt-BR` → `pt`. Raises SpeechError for what is no language code."""
+    """`pt-BR` → `pt`. Raises SpeechError where it is no language code."""
     if language is None:
         return None
     if (found := _CODE.fullmatch(language)) is None:
-        raise SpeechError(f"the language {language!r} is no code: give one such as en or pt-BR, or none at all")
+        raise SpeechError(f"the language {language!r} is no language code, expected one such as en or pt-BR, or none")
     return found[1].lower()
 
 
 def sentence_ends(text: str, language: str | None) -> Ends:
-    """The ends of the sentences of one paragraph; its own end is always a sure one.
+    """Sentence ends of one paragraph; its own end is always a sure one.
 
     Args:
         text: one paragraph.
@@ -96,7 +96,7 @@ def sentence_ends(text: str, language: str | None) -> Ends:
 
 
 def _found(text: str, language: str) -> list[int]:
-    """Every end but the last one, in blocks: each begins at the last end that the one before it found."""
+    """Every end but the last, found in blocks: each block begins at the last end of the one before."""
     found: list[int] = []
     start = 0
     while start < len(text):
@@ -114,7 +114,7 @@ def _ask(block: str, language: str) -> list[int]:
     try:
         return [sentence["end_index"] for sentence in sentencex.get_sentence_boundaries(language, block)]
     except BaseException as failure:
-        if type(failure).__name__ != "PanicException":  # Rust's, which is no Exception and would end a worker
+        if type(failure).__name__ != "PanicException":  # of Rust, which is no Exception
             raise
         raise SpeechError(
             f"the sentence splitter failed on the text that begins {block[:60]!r}: {failure}. "
@@ -154,7 +154,7 @@ def _in_korean_date(before: str, first: str) -> bool:
 
 
 def _missed(text: str, language: str) -> set[int]:
-    """Ends that sentencex does not see: after a sentence in brackets, an address, a word like an abbreviation."""
+    """Ends that sentencex does not find: after a sentence in brackets, an address, a word like an abbreviation."""
     patterns = [_SLASHED, _TRAILING_OFF, *([_words_at_the_end(language)] if language in ENDS else [])]
     found = {each.end() for pattern in patterns for each in pattern.finditer(text)}
     found |= {each.end() for each in _APART.finditer(text) if _begins(text, each.start())}

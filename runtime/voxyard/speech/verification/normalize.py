@@ -1,11 +1,13 @@
-"""A text as the words that are heard of it: one spelling for what sounds the same, without case and punctuation."""
+"""Text normalization for the word error rate: lower case, no punctuation, one spelling, numbers in words."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
-_CUE = re.compile(r"\[[^\[\]]{0,40}\]|<[a-z/]{1,10}>|♪")  # [laughs] tells the voice how, [NOISE] is what was no word
+_CUE = re.compile(
+    r"\[[^\[\]]{0,40}\]|<[a-z/]{1,10}>|♪"
+)  # [laughs] directs the voice, [NOISE] is a recogniser's non-word
 _APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’ʼ`](?=[^\W\d_])")  # don't, l’eau
 _TURKISH = str.maketrans({"I": "ı", "İ": "i"})
 _ENGLISH = {"mr": "mister", "mrs": "missus", "dr": "doctor", "vs": "versus", "&": "and", "ok": "okay"}
@@ -46,12 +48,12 @@ _NUMBER = re.compile(
 
 
 def spoken_words(text: str, language: str | None = None) -> list[str]:
-    """Words in lower case; Chinese, Japanese and Korean by characters, whose blanks nobody hears.
+    """Words in lower case; Chinese, Japanese and Korean by characters.
 
     Numbers are spelled out in English; in other languages they stay figures. Cues in brackets are left out.
 
     Args:
-        text: what is written, by an author or by a recogniser.
+        text: of an author or of a recogniser.
         language: a code such as `en` or `pt-BR`; None is taken for English.
     """
     code = re.split(r"[-_]", language.lower())[0] if language else "en"
@@ -66,7 +68,7 @@ def spoken_words(text: str, language: str | None = None) -> list[str]:
 
 
 def _letter(character: str) -> str:
-    """Role of a character in a word: itself, a word of its own, a gap, or nothing."""
+    """Replacement of a character: itself, a separate word, a space, or nothing."""
     category = unicodedata.category(character)
     if category == "Cf":
         return ""  # joiners and soft hyphens
@@ -79,7 +81,7 @@ def _letter(character: str) -> str:
 
 
 def spelled(text: str) -> str:
-    """The text with its figures in words: 1,250 · 3.14 · 2nd · $5 · 40 % · the year 1999."""
+    """The text with its numbers in English words: 1,250 · 3.14 · 2nd · $5 · 40 % · the year 1999."""
     return _NUMBER.sub(lambda found: f" {_read(found)} ", text)
 
 

@@ -1,7 +1,7 @@
-"""A recogniser for the check of words: pocketsphinx, with the small American English model that it brings.
+"""Recogniser for the word check: pocketsphinx with its small American English model.
 
-English only, and quick rather than good: of clear speech it gets a third of the words wrong, so it can tell another
-text from the right one, and no more.
+English only, fast and inaccurate: it gets a third of the words of clear speech wrong, so it only detects audio of
+another text.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from voxyard.speech.requests import Audio
 
 RATE = 16_000  # Hz, that of the model
-PEAK = 0.5  # of full scale, whatever the sound's own level
-NOISE = 0.005  # of the peak: the model learned from rooms, and digital silence before a word makes it mishear the word
+PEAK = 0.5  # of full scale, to which the audio is normalized
+NOISE = 0.005  # of the peak: the model was trained on recordings, and fails on words after digital silence
 
 
 class Pocketsphinx:
-    """Hears English. What it heard before changes nothing."""
+    """Recognises English; results do not depend on earlier audio."""
 
     def __init__(self) -> None:
         try:
@@ -29,15 +29,15 @@ class Pocketsphinx:
         self._decoder: Any = Decoder(samprate=RATE, cmn="batch", loglevel="FATAL")
 
     def words(self, audio: Audio, sample_rate: int, language: str | None) -> str:
-        """English words in a sound; a language that nobody knows is taken for English.
+        """English words in audio; an unknown language (None) is taken for English.
 
         Raises:
             SpeechError: the language is another one.
         """
         if language is not None and language.lower().replace("_", "-").split("-")[0] != "en":
-            raise SpeechError(f"pocketsphinx knows English only, this is {language!r}: name another recogniser")
+            raise SpeechError(f"pocketsphinx supports English only, found {language!r}: name another recogniser")
         decoder = self._decoder
-        decoder.reinit_feat()  # else the means and the noise of what it heard before change its scores
+        decoder.reinit_feat()  # else means and noise of earlier audio change its scores
         decoder.start_utt()
         decoder.process_raw(_pcm(audio, sample_rate), full_utt=True)
         decoder.end_utt()
@@ -46,7 +46,7 @@ class Pocketsphinx:
 
 
 def _pcm(audio: Audio, sample_rate: int) -> bytes:
-    """16-bit samples at the model's rate, at one level, over a faint noise that is always the same."""
+    """16-bit samples at the model's rate, normalized, with a faint constant noise."""
     import numpy as np
     import soxr
 
@@ -59,5 +59,5 @@ def _pcm(audio: Audio, sample_rate: int) -> bytes:
 
 
 def recogniser() -> Pocketsphinx:
-    """The factory to name: `voxyard.speech.verification.pocketsphinx:recogniser`."""
+    """Recogniser factory `voxyard.speech.verification.pocketsphinx:recogniser`."""
     return Pocketsphinx()

@@ -1,4 +1,4 @@
-"""Check of the spoken words: a recogniser's transcript, and its word error rate."""
+"""Word check of spoken audio: word error rate of a recogniser's transcript."""
 
 from __future__ import annotations
 
@@ -18,62 +18,62 @@ _log = logging.getLogger(__name__)
 
 
 class Recogniser(Protocol):
-    """Writes down what is said. Named in the settings, opened in a worker, asked by one thread at a time."""
+    """Speech recogniser. Named in the settings, opened in a worker, called by one thread at a time."""
 
     def words(self, audio: Audio, sample_rate: int, language: str | None) -> str:
-        """The words in a sound; empty where there are none.
+        """Transcript of audio; empty where it contains no words.
 
-        The answer decides whether a chunk is spoken again, so it may depend on the arguments and on nothing else:
-        neither on what was heard before nor on chance. Otherwise one seed makes more than one sound.
+        The transcript decides if a chunk is spoken again, so it may depend on the arguments only: neither on earlier
+        audio nor on chance. Otherwise equal seeds would give different audio.
 
         Args:
             audio: mono float32 in [−1, 1], (samples,); not empty, all of it finite. Not to be changed.
             sample_rate: Hz.
-            language: a code such as `en`; None where nobody knows.
+            language: a code such as `en`; None where it is unknown.
 
         Raises:
-            Exception: it cannot tell, for example because it does not know the language. The words then count as
-                not checked, and its message is reported.
+            Exception: recognition failed, for example for an unsupported language. The words then count as not
+                checked, and the message is reported.
         """
 
 
 @dataclass(frozen=True)
 class WordCheckResult:
-    """Transcript of a chunk by a recogniser."""
+    """Result of the word check of a chunk."""
 
-    errors: float | None  # share of the words, see `word_error_rate`; None: not checked
-    unchecked: str | None = None  # why not
+    errors: float | None  # `word_error_rate`; None: not checked
+    unchecked: str | None = None  # reason where not checked
 
 
 class WordCheck:
-    """Compares sounds with their texts. A recogniser that fails is reported; it never makes a chunk a bad one."""
+    """Compares audio with its text. A failing recogniser is reported and is never a fault of the chunk."""
 
     def __init__(self, recogniser: Recogniser) -> None:
         self._recogniser = recogniser
         self._logged: set[str] = set()
 
     def check(self, audio: Audio, sample_rate: int, text: str, language: str | None) -> WordCheckResult:
-        """The share of wrong words in the sound of `text`.
+        """Word error rate of the audio of `text`.
 
         Raises:
-            Exception: what only a new process gets over (see `voxyard.speech.engine.is_lost`), and nothing else.
+            Exception: errors that are fatal for the process (see `voxyard.speech.engine.is_lost`), and no others.
         """
         import numpy as np
 
         if not len(audio) or not np.isfinite(audio).all():
-            return WordCheckResult(None, "there is no sound to listen to")
+            return WordCheckResult(None, "there is no valid audio")
         if not spoken_words(text, language):
             return WordCheckResult(None, "the text has no words")
         try:
-            heard = self._recogniser.words(audio, sample_rate, language)
-            return WordCheckResult(word_error_rate(text, heard, language))
+            transcript = self._recogniser.words(audio, sample_rate, language)
+            return WordCheckResult(word_error_rate(text, transcript, language))
         except Exception as error:
             if is_lost(error):
                 raise
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             if reason not in self._logged:
                 self._logged.add(reason)
-                _log.warning("the words are not checked, the recogniser failed: %s (said once)", reason)
+                _log.warning("the words are not checked, the recogniser failed: %s (logged once)", reason)
             return WordCheckResult(None, reason)
 
 
@@ -87,15 +87,15 @@ def open_recogniser(factory: str) -> Recogniser:
     return cast("Recogniser", find_factory("recogniser", factory)())
 
 
-def word_error_rate(text: str, heard: str, language: str | None = None) -> float:
+def word_error_rate(text: str, transcript: str, language: str | None = None) -> float:
     """(S + D + I) / N: substituted, deleted and inserted words over the N words of the text; more than 1 is possible.
 
     S + D + I is the least number of such edits (Levenshtein, "Binary codes capable of correcting deletions, insertions
     and reversals", 1966); the rate is that of NIST's scoring of speech recognisers. Words are those of
     `voxyard.speech.verification.normalize`; Chinese, Japanese and Korean count by characters. Without words in the
-    text it is 0 where nothing was heard, else infinite.
+    text it is 0 for an empty transcript, else infinite.
     """
-    expected, found = spoken_words(text, language), spoken_words(heard, language)
+    expected, found = spoken_words(text, language), spoken_words(transcript, language)
     edits = edit_distance(expected, found)
     if not expected:
         return math.inf if found else 0.0

@@ -159,8 +159,8 @@ def test_an_error_that_only_a_new_process_gets_over_ends_the_worker() -> None:
 @pytest.mark.parametrize(
     ("audio", "text", "reason"),
     [
-        (SOUND[:0], "Hello", "there is no sound to listen to"),
-        (SOUND * np.float32("nan"), "Hello", "there is no sound to listen to"),
+        (SOUND[:0], "Hello", "there is no valid audio"),
+        (SOUND * np.float32("nan"), "Hello", "there is no valid audio"),
         (SOUND, "… [sighs]", "the text has no words"),
     ],
 )

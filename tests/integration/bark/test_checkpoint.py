@@ -67,7 +67,7 @@ def test_random_weights_are_marked(copy: Path) -> None:
 def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
 
-    with pytest.raises(BarkError, match="holds other files"):
+    with pytest.raises(BarkError, match="contains other files"):
         tiny.write(tmp_path)
 
     assert [each.name for each in tmp_path.iterdir()] == ["letter.txt"]

@@ -150,7 +150,7 @@ def test_what_a_faster_sound_overshoots_is_clipped_not_wrapped() -> None:
 @pytest.mark.parametrize(
     ("audio", "complaint"),
     [
-        (np.array([0.0, np.nan, np.inf], np.float32), "2 of 3 samples are no numbers"),
+        (np.array([0.0, np.nan, np.inf], np.float32), "2 of 3 samples are NaN or infinite"),
         (np.zeros(4, np.int16), r"int16 \(4,\), expected one channel of float"),
         (np.zeros((2, 4), np.float32), r"float32 \(2, 4\)"),
         (np.float32(0.5).reshape(()), r"float32 \(\)"),
@@ -171,7 +171,7 @@ def test_a_finished_encoder_takes_no_more(kind: Format) -> None:
     encoder = Encoder(kind)
     encoder.finish()
     for more in (lambda: encoder.encode(tone(0.1)), encoder.finish):
-        with pytest.raises(EncodeError, match="begin another"):
+        with pytest.raises(EncodeError, match="create another"):
             more()
 
 
@@ -214,7 +214,7 @@ def test_a_wav_of_known_length_at_another_speed_has_the_length_it_gets() -> None
 def test_a_wav_that_does_not_keep_its_promise_is_an_error() -> None:
     with Encoder("wav", samples=100) as encoder:
         encoder.encode(tone(0.1))
-        with pytest.raises(EncodeError, match="promises 100 samples, 2400 came"):
+        with pytest.raises(EncodeError, match="announces 100 samples, 2400 were written"):
             encoder.finish()
 
 

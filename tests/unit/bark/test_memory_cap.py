@@ -52,12 +52,12 @@ def test_the_workers_own_gpu_decides_which_cap_is_meant(asked: str | None, visib
     ("asked", "said"),
     [
         (f"{OTHER}=7000", f"this worker is on {ONE}: name its UUID too"),
-        ("much", "gpu_memory holds 'much': expected MiB"),
-        ("0", "gpu_memory holds '0'"),
-        ("-5", "gpu_memory holds '-5'"),
-        ("=5", "gpu_memory holds '=5'"),
-        (f"6000,{ONE}=5", "which mixes both"),
-        (f"{ONE}=5,", "gpu_memory holds ''"),
+        ("much", "gpu_memory contains 'much': expected MiB"),
+        ("0", "gpu_memory contains '0'"),
+        ("-5", "gpu_memory contains '-5'"),
+        ("=5", "gpu_memory contains '=5'"),
+        (f"6000,{ONE}=5", "which mixes a number with GPUs"),
+        (f"{ONE}=5,", "gpu_memory contains ''"),
     ],
 )
 def test_a_cap_that_cannot_be_meant_is_refused(asked: str, said: str) -> None:
@@ -80,7 +80,7 @@ def test_without_a_cap_torch_is_left_alone() -> None:
 
 def test_more_than_the_card_has_is_refused() -> None:
     cuda = FakeCuda()
-    with pytest.raises(BarkError, match="gpu_memory is 24001 MiB, the card has 24000 MiB"):
+    with pytest.raises(BarkError, match="gpu_memory is 24001 MiB, the GPU has 24000 MiB"):
         apply_cap("24001", cuda)
     assert cuda.fractions == []
 

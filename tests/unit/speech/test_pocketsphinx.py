@@ -97,7 +97,7 @@ def test_silence_and_crumbs_of_sound_have_no_words_of_the_text(recogniser: Pocke
 def test_other_languages_are_refused_and_count_as_not_checked(recogniser: Pocketsphinx, language: str) -> None:
     sound = np.zeros(2400, dtype=np.float32)
 
-    with pytest.raises(SpeechError, match=f"knows English only, this is '{language}'"):
+    with pytest.raises(SpeechError, match=f"supports English only, found '{language}'"):
         recogniser.words(sound, 24_000, language)
     heard = WordCheck(recogniser).check(sound, 24_000, "Hallo", language)
 
