@@ -167,7 +167,8 @@ def _training(results: Results) -> str:
     ]
     words = (
         "<p>One CPU device prepares the batches while another learns: the same program and the same split as on two "
-        "GPUs. A few minutes make a voice that can be understood for sentences of words that it knows, no more.</p>"
+        "GPUs. After about 400 steps sentences of words that the corpus has can be understood; after fewer the voice "
+        "is blurred, and other words come out wrong.</p>"
     )
     return _section("training", "Training on two devices", REAL, words + charts + _pairs(rows))
 

@@ -6,43 +6,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+from demo_results import NOISE, whole
 
 from demo.chart import lines, ticks
-from demo.monitoring import NO_PROMETHEUS, Alert, Gpu, Seen, Target
+from demo.monitoring import NO_PROMETHEUS, Seen
 from demo.page import Results, page, write
-from demo.processes import Record
-from demo.sound import Sound
-from demo.training import Curve, Reading
+from demo.training import Reading
 
 EVIL = "<script>alert('&\"')</script>"
-NOISE = Sound(np.random.default_rng(1).uniform(-0.5, 0.5, 4000), 22050)
-
-
-def whole(text: str = "plain") -> Results:
-    """Results of every part; every text in them is `text`."""
-    reading = Reading(text, True, NOISE, NOISE, 0.4, (1.2, 1.4), 0.1)
-    seen = Seen(
-        at=1_800_000_000.0,
-        targets=(Target(text, text, "up", 0.01),),
-        alerts=(Alert(text, "firing", text, text, text, text), Alert("Slow", "pending", "info", "", "", "")),
-        rules=(text, "Slow", "QuietOne"),
-        gpus=(Gpu("0", text, True, 0.5, 2**30, 99.0, 61.0), Gpu("1", text, False)),
-        series=7,
-    )
-    return Results(
-        corpus=text, recording=(text, NOISE), reading=reading,
-        report={"last_step": text, "ended": text, "devices": [text], "validation": {"refined_mel": 0.33}},
-        curves=(Curve("training loss", ((1, 9.0), (20, 4.0))), Curve("mel error", ((20, 0.5),))),
-        profile={"stages": [{"stage": text, "mean": 0.01}], "overlapped": {"seconds_per_step": 0.3}},
-        profile_page=f"<!doctype html><p>{text}</p><script>let one = 1</script>", bark=(text, NOISE), scripted=True,
-        monitored=True, dashboards="dashboards.html", seen=seen, left_out=[text],
-        records=[
-            Record(text, text, Path("logs/01-x.log"), 1.5), Record("served", text, Path("logs/02-y.log"), 9.0, True),
-        ],
-        seconds=245,
-    )  # fmt: skip
 
 
 def section(text: str, name: str) -> str:
