@@ -1,1 +1,1 @@
-"""The dashboards of voxyard, made from code; `build.py` writes them as JSON."""
+"""Dashboards of voxyard as code; `build.py` writes them as JSON."""

@@ -1,11 +1,11 @@
-"""The Bark dashboard: synthesis throughput, queue, failures, and the service in front of it."""
+"""Bark dashboard: synthesis throughput, queue, failures, speech service."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
 from boards import layout
-from boards.panels import AMBER, RED, Level, Query, Row, lines, number
+from boards.panels import AMBER, RED, Level, Query, Row, stat_panel, time_series
 from boards.queries import assigned, chunks, gpu, host, mean, quantile, rate
 
 _HOST = "{{instance}}"
@@ -15,11 +15,11 @@ _BARK = 'workload="bark"'
 
 
 def bark() -> models.Dashboard:
-    """The pools of the hosts that are chosen, and their speech services."""
-    return layout.frame(
+    """Bark pools and speech services of the selected hosts."""
+    return layout.build_dashboard(
         layout.BARK,
         "Bark pools and the speech service: how fast text becomes speech, what waits, what fails.",
-        [_glance(), _speech(), _queue(), _gpus(), _service()],
+        [_overview(), _speech(), _queue(), _gpus(), _service()],
         {
             "job": "label_values(up, job)",
             "instance": 'label_values(voxyard_bark_workers_expected{job=~"$job"}, instance)',
@@ -28,25 +28,27 @@ def bark() -> models.Dashboard:
     )
 
 
-def _glance() -> Row:
+def _overview() -> Row:
     total = f"sum({chunks('voxyard:bark_chunks:increase15m')})"
     return Row("At a glance", (
-        number(
+        stat_panel(
             "Real-time factor",
             "Seconds of work for a second of sound, over 5 minutes, of the slowest GPU: below 1 is faster than real "
             "time. Nothing is shown while no sound is made.",
             "none", Query(f"max({gpu('voxyard:bark_real_time_factor:ratio5m')})"), Level(1, RED), decimals=2,
         ),
-        number(
+        stat_panel(
             "Speech", "Seconds of sound made per second by all pools, over 5 minutes.", "short",
             Query(f"sum({gpu('voxyard:bark_audio_seconds:rate5m')})"), decimals=2,
         ),
-        number("Waiting chunks", "Chunks that wait for a worker.", "none", Query(f"sum({host('bark_queue_depth')})")),
-        number("Workers", "Workers that have their model loaded.", "none", Query(f"sum({host('bark_workers')})")),
-        number(
+        stat_panel(
+            "Waiting chunks", "Chunks that wait for a worker.", "none", Query(f"sum({host('bark_queue_depth')})"),
+        ),
+        stat_panel("Workers", "Workers that have their model loaded.", "none", Query(f"sum({host('bark_workers')})")),
+        stat_panel(
             "Chunks in 15 minutes", "Chunks that ended, well or not.", "none", Query(total), decimals=0,
         ),
-        number(
+        stat_panel(
             "Given up",
             "Share of the last 15 minutes' chunks that failed on every worker or became silence; of the worst host.",
             "percentunit", Query(_given_up()),
@@ -58,33 +60,33 @@ def _glance() -> Row:
 def _given_up() -> str:
     ended = f"sum by (instance) ({chunks('voxyard:bark_chunks:increase15m')})"
     failed = f"sum by (instance) ({chunks('voxyard:bark_chunks:increase15m', _GIVEN_UP)})"
-    # An outcome has no series before its first chunk: where chunks were counted and none of them failed, 0 is measured.
+    # An outcome has no series before its first chunk: with chunks but no failures the value is 0.
     return f"max(({failed} or 0 * {ended}) / ({ended} > 0))"
 
 
 def _speech() -> Row:
     return Row("Speech", (
-        lines(
+        time_series(
             "Real-time factor",
             "Seconds of work for a second of sound, by GPU. BarkSlowerThanRealTime fires above 1.",
             "none", Query(gpu("voxyard:bark_real_time_factor:ratio5m"), _GPU),
         ),
-        lines(
+        time_series(
             "Speech made", "Seconds of sound made per second, by GPU.", "short",
             Query(rate(gpu("bark_audio_seconds_total")), _GPU),
         ),
-        lines(
+        time_series(
             "Time at work",
             "Seconds of synthesis per second, by GPU: 1 is a worker that always works.",
             "short", Query(rate(gpu("bark_synthesis_seconds_total")), _GPU),
         ),
-        lines(
+        time_series(
             "Chunks by outcome",
             "Per second. A chunk that failed or became silence was given to several workers, so it names no GPU.",
             "ops",
             Query(f"sum by (instance, outcome) ({rate(chunks('bark_chunks_total'))})", "{{instance}} {{outcome}}"),
         ),
-        lines(
+        time_series(
             "Trouble by reason",
             "What went wrong with batches and workers, per second. The chunks are tried again.",
             "ops",
@@ -93,7 +95,7 @@ def _speech() -> Row:
                 f"{_GPU} {{{{reason}}}}",
             ),
         ),
-        lines(
+        time_series(
             "Trouble so far",
             "The same since each pool started: a reason that came up for the first time is seen here at once.",
             "none",
@@ -104,9 +106,9 @@ def _speech() -> Row:
 
 def _queue() -> Row:
     return Row("How long it takes", (
-        lines("Waiting chunks", "Chunks that wait for a worker, by host.", "none",
+        time_series("Waiting chunks", "Chunks that wait for a worker, by host.", "none",
               Query(host("bark_queue_depth"), _HOST)),
-        lines(
+        time_series(
             "Workers",
             "Workers that the pool may have, that have their model loaded, that speak, and that wait for their GPU.",
             "none",
@@ -115,14 +117,14 @@ def _queue() -> Row:
             Query(host("bark_workers_busy"), f"{_HOST} speaking"),
             Query(f"sum by (instance, reason) ({host('bark_worker_waiting')})", f"{_HOST} waiting: {{{{reason}}}}"),
         ),
-        lines(
+        time_series(
             "Time to first sound", "From a job's submission to its first chunk.", "s",
             *_times("bark_time_to_first_audio_seconds"),
         ),
-        lines("A chunk's wait", "For a worker.", "s", *_times("bark_queue_wait_seconds")),
-        lines("A chunk's synthesis", "From its worker's getting it to its sound.", "s",
+        time_series("A chunk's wait", "For a worker.", "s", *_times("bark_queue_wait_seconds")),
+        time_series("A chunk's synthesis", "From its worker's getting it to its sound.", "s",
               *_times("bark_chunk_duration_seconds")),
-        lines("Batch size", "Chunks that a worker has at a time, on average.", "none",
+        time_series("Batch size", "Chunks that a worker has at a time, on average.", "none",
               Query(mean("instance", "bark_batch_size"), _HOST)),
     ))  # fmt: skip
 
@@ -137,7 +139,7 @@ def _times(histogram: str) -> tuple[Query, ...]:
 
 def _gpus() -> Row:
     return Row("GPUs of the pools", (
-        lines(
+        time_series(
             "Utilization",
             "Of the GPUs that a pool holds, over 5 minutes, with the least that is expected while chunks wait. A pool "
             "on CPUs has none.",
@@ -146,7 +148,7 @@ def _gpus() -> Row:
             Query(gpu("workload_gpu_utilization_target_ratio", _BARK), f"{_GPU} target"),
             top=1,
         ),
-        lines(
+        time_series(
             "Memory used", "Of the GPUs that a pool holds.", "percentunit",
             Query(assigned(gpu("voxyard:gpu_memory_used:ratio"), _BARK), _GPU), top=1,
         ),
@@ -155,29 +157,29 @@ def _gpus() -> Row:
 
 def _service() -> Row:
     return Row("Speech service", (
-        lines(
+        time_series(
             "Requests by status", "Per second; 499 is a client that went away before it was answered.", "reqps",
             Query(
                 f"sum by (instance, status) ({rate(host('service_requests_total'))})", "{{instance}} {{status}}"
             ),
         ),
-        lines(
+        time_series(
             "Requests by route", "Per second.", "reqps",
             Query(
                 f"sum by (route, method) ({rate(host('service_requests_total'))})", "{{method}} {{route}}"
             ),
         ),
-        lines(
+        time_series(
             "Duration of requests", "From a request's headers to the end of its answer: a stream's lasts as it does.",
             "s",
             Query(quantile(0.5, "route", "service_request_duration_seconds"), "{{route}} median"),
             Query(quantile(0.95, "route", "service_request_duration_seconds"), "{{route}} 95 %"),
             logarithmic=True,
         ),
-        lines("Requests in flight", "Requests that are not yet answered in full.", "none",
+        time_series("Requests in flight", "Requests that are not yet answered in full.", "none",
               Query(host("service_in_flight"), _HOST)),
-        lines("Documents", "By their state.", "none", Query(host("service_documents"), "{{instance}} {{state}}")),
-        lines(
+        time_series("Documents", "By their state.", "none", Query(host("service_documents"), "{{instance}} {{state}}")),
+        time_series(
             "Disk space of the sound", "That is kept, and the most that it may take.", "bytes",
             Query(host("service_audio_bytes"), f"{_HOST} kept"),
             Query(host("service_audio_quota_bytes"), f"{_HOST} at most"),

@@ -1,4 +1,4 @@
-"""A dashboard's JSON, read for those who look at it: checks, the preview, the tests."""
+"""Reader of dashboard JSON, for lint, preview and tests."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 STEP = 15
-"""Seconds between scrapes, as the provisioned data source says."""
+"""Scrape interval in seconds, as in the provisioned data source."""
 
 PLAIN_VALUES = {
     "job": ".+", "instance": ".+", "gpu": ".+", "run": ".+",
     "__rate_interval": "1m", "__interval": "15s", "__range": "3h",
 }  # fmt: skip
-"""What Grafana puts in when all of everything is chosen."""
+"""Variable values of Grafana when everything is selected."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """One query of a panel."""
+    """Query of a panel."""
 
     letter: str
     expr: str
@@ -30,7 +30,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel that shows queries; `body` is all of its JSON."""
+    """Panel with queries; `body` is its JSON."""
 
     title: str
     kind: str
@@ -39,31 +39,31 @@ class Panel:
 
     @property
     def unit(self) -> str:
-        """The unit of its values, as Grafana calls it."""
+        """Grafana unit of its values."""
         return str(self.body.get("fieldConfig", {}).get("defaults", {}).get("unit", ""))
 
 
 @dataclass(frozen=True)
 class Document:
-    """A dashboard; `body` is all of its JSON."""
+    """Dashboard; `body` is its JSON."""
 
     title: str
     body: Mapping[str, Any]
 
     @classmethod
     def read(cls, text: str) -> Document:
-        """From a file's text."""
+        """Parse the text of a file."""
         body = json.loads(text)
         return cls(body["title"], body)
 
     @property
     def panels(self) -> tuple[Panel, ...]:
-        """All panels, those of closed rows too; rows themselves are none."""
+        """All panels, including those of collapsed rows; without the rows themselves."""
         return tuple(_panel(body) for body in _bodies(self.body.get("panels", ())) if body["type"] != "row")
 
     @property
     def rows(self) -> tuple[tuple[str, tuple[Panel, ...]], ...]:
-        """Headings with the panels under them."""
+        """Row titles with their panels."""
         found: list[tuple[str, list[Panel]]] = []
         for body in _bodies(self.body.get("panels", ())):
             if body["type"] == "row":
@@ -74,16 +74,16 @@ class Document:
 
     @property
     def variables(self) -> tuple[Mapping[str, Any], ...]:
-        """The variables' JSON."""
+        """JSON of the variables."""
         return tuple(self.body.get("templating", {}).get("list", ()))
 
     @property
     def annotations(self) -> tuple[Mapping[str, Any], ...]:
-        """The annotations' JSON."""
+        """JSON of the annotations."""
         return tuple(self.body.get("annotations", {}).get("list", ()))
 
     def queries(self) -> Iterator[tuple[str, str]]:
-        """All PromQL of panels, annotations and variables, each with where it stands."""
+        """All PromQL of panels, annotations and variables, with its location."""
         for panel in self.panels:
             for target in panel.targets:
                 yield f"{self.title}, panel {panel.title}, query {target.letter}", target.expr
@@ -95,12 +95,12 @@ class Document:
 
 
 def documents(directory: Path) -> tuple[Document, ...]:
-    """The dashboards of a directory."""
+    """Dashboards of a directory."""
     return tuple(Document.read(path.read_text("utf-8")) for path in sorted(directory.glob("*.json")))
 
 
 def query_of(variable: Mapping[str, Any]) -> str:
-    """The query of a variable, `label_values(SELECTOR, LABEL)`."""
+    """Query of a variable, `label_values(SELECTOR, LABEL)`."""
     query = variable.get("query", "")
     return str(query["query"] if isinstance(query, dict) else query)
 

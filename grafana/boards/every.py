@@ -1,4 +1,4 @@
-"""All dashboards, as the JSON that Grafana reads."""
+"""All dashboards as JSON for Grafana."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from boards.gpu import gpu_detail
 from boards.training import training
 
 
-def every_dashboard() -> dict[str, str]:
-    """The JSON text of each dashboard by the name of its file."""
+def all_dashboards() -> dict[str, str]:
+    """JSON text of each dashboard, by file name."""
     made = (fleet(), gpu_detail(), training(), bark())
-    return {f"{str(board.uid).removeprefix('voxyard-')}.json": as_json(board) for board in made}
+    return {f"{str(board.uid).removeprefix('voxyard-')}.json": to_json(board) for board in made}
 
 
-def as_json(board: models.Dashboard) -> str:
-    """Stable text: the same code makes the same bytes."""
+def to_json(board: models.Dashboard) -> str:
+    """JSON text of a dashboard, reproducible."""
     document: dict[str, Any] = json.loads(json.dumps(board, cls=JSONEncoder))
-    # The SDK's default is for its second schema: here it would hide the links and annotations in a menu.
+    # The SDK's default for the newer schema would hide links and annotations in a menu.
     for each in (*document["links"], *document["annotations"]["list"]):
         each.pop("placement", None)
     return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"

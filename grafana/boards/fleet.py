@@ -1,11 +1,11 @@
-"""The Fleet dashboard: hosts, GPUs and workloads, with those that are not healthy."""
+"""Fleet dashboard: hosts, GPUs, workloads, and their faults."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
 from boards import layout
-from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, lines, number, rows_of, states
+from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, stat_panel, states, table_panel, time_series
 from boards.queries import alerts, assigned, gpu, host, rate, run
 
 _GPU_NAME = "{{instance}} GPU {{gpu}}"
@@ -18,11 +18,11 @@ UP = {0: ("down", RED), 1: ("up", GREEN)}
 
 
 def fleet() -> models.Dashboard:
-    """All hosts at a glance; from a GPU's row it goes on to GPU detail."""
-    return layout.frame(
+    """Overview of all hosts; GPU rows link to GPU detail."""
+    return layout.build_dashboard(
         layout.FLEET,
         "Every host, GPU and workload of the fleet: what works, what idles, what is broken.",
-        [_glance(), _gpus(), _load(), _workloads(), _hosts(), _measuring()],
+        [_overview(), _gpus(), _load(), _workloads(), _hosts(), _measuring()],
         {
             "job": "label_values(up, job)",
             "instance": 'label_values(up{job=~"$job"}, instance)',
@@ -32,10 +32,10 @@ def fleet() -> models.Dashboard:
     )
 
 
-def _glance() -> Row:
+def _overview() -> Row:
     gpus = gpu("voxyard:gpu_up:bool")
     return Row("At a glance", (
-        number(
+        stat_panel(
             "Alerts that fire",
             "Alerts of these hosts, the Watchdog left out. It is subtracted and not filtered away: without a Watchdog "
             "alerting is dead, and there is no number here rather than a 0.",
@@ -43,7 +43,7 @@ def _glance() -> Row:
             Query(f"count({alerts()}) - count({alerts(_WATCHDOG)})"),
             *_BAD_FROM_1,
         ),
-        number(
+        stat_panel(
             "Targets that do not answer",
             "What Prometheus scrapes without an answer. Trainers are left out: between runs there is nobody at their "
             "port, and WorkloadDown knows the difference.",
@@ -51,15 +51,15 @@ def _glance() -> Row:
             Query(f"count({_ALWAYS_UP}) - sum({_ALWAYS_UP})"),
             *_BAD_FROM_1,
         ),
-        number(
+        stat_panel(
             "GPUs lost",
             "GPUs that an exporter knows and whose driver does not answer for them.",
             "none",
             Query(f"count({gpus}) - sum({gpus})"),
             *_BAD_FROM_1,
         ),
-        number("GPUs up", "GPUs that answer.", "none", Query(f"sum({gpus})")),
-        number(
+        stat_panel("GPUs up", "GPUs that answer.", "none", Query(f"sum({gpus})")),
+        stat_panel(
             "Utilization of GPUs with work",
             "Mean over the GPUs that a workload holds. GPUs that nobody holds are not in it.",
             "percentunit",
@@ -67,13 +67,13 @@ def _glance() -> Row:
             Level(float("-inf"), RED), Level(0.4, AMBER), Level(0.7, GREEN),
             decimals=0,
         ),
-        number(
+        stat_panel(
             "Power",
             "What all GPUs draw together.",
             "watt",
             Query(f"sum({gpu('gpu_power_watts')})"),
         ),
-        rows_of(
+        table_panel(
             "Firing alerts",
             "What fires now, of the chosen hosts; the runbook says what to do. The Watchdog is not shown.",
             "none",
@@ -96,7 +96,7 @@ def _gpus() -> Row:
     info = gpu("gpu_info")
     held = f"{gpu('workload_gpu_assigned')} == 1"
     return Row("GPUs", (
-        rows_of(
+        table_panel(
             "GPUs now",
             "One row a GPU. A lost GPU keeps its row and has no measurements. The host's name leads to GPU detail.",
             "short",
@@ -141,14 +141,14 @@ def _gpus() -> Row:
 
 def _load() -> Row:
     return Row("Load", (
-        lines(
+        time_series(
             "Utilization by host",
             "Mean over the host's GPUs of the share of time in which a kernel ran, over 5 minutes.",
             "percentunit",
             Query(f"avg by (instance) ({gpu('voxyard:gpu_utilization:ratio')})", "{{instance}}"),
             top=1,
         ),
-        lines(
+        time_series(
             "Utilization of GPUs with work",
             "Each GPU that a workload holds, by the workload and its role.",
             "percentunit",
@@ -158,26 +158,26 @@ def _load() -> Row:
             ),
             top=1,
         ),
-        lines(
+        time_series(
             "Fullest GPU memory by host",
             "Device memory that processes hold ÷ memory of the card, of the host's fullest GPU.",
             "percentunit",
             Query(f"max by (instance) ({gpu('voxyard:gpu_memory_used:ratio')})", "{{instance}}"),
             top=1,
         ),
-        lines(
+        time_series(
             "Hottest GPU by host",
             "Temperature of the host's hottest GPU. GpuTemperatureHigh fires above 85 °C.",
             "celsius",
             Query(f"max by (instance) ({gpu('voxyard:gpu_temperature:celsius')})", "{{instance}}"),
         ),
-        lines(
+        time_series(
             "Power by host",
             "What the host's GPUs draw together.",
             "watt",
             Query(f"sum by (instance) ({gpu('gpu_power_watts')})", "{{instance}}"),
         ),
-        lines(
+        time_series(
             "Power ÷ limit",
             "The host's GPU that is nearest to its power limit.",
             "percentunit",
@@ -213,13 +213,13 @@ def _workloads() -> Row:
             Query(f"max by (instance, run) ({run('train_active')})", "{{instance}} {{run}}"),
             {0: ("ended", "blue"), 1: ("trains", GREEN)},
         ),
-        lines(
+        time_series(
             "Training speed",
             "Optimizer updates per second of each run, over 5 minutes.",
             "ops",
             Query(run("voxyard:train_steps:rate5m"), "{{instance}} {{run}}"),
         ),
-        lines(
+        time_series(
             "Speech made by Bark",
             "Seconds of sound made per second, by host, over 5 minutes.",
             "short",
@@ -230,14 +230,14 @@ def _workloads() -> Row:
 
 def _hosts() -> Row:
     return Row("Hosts", (
-        lines(
+        time_series(
             "Disk space available",
             "Share of each file system that is free, from node_exporter.",
             "percentunit",
             Query(host("voxyard:host_disk_available:ratio"), "{{instance}} {{mountpoint}}"),
             top=1,
         ),
-        lines(
+        time_series(
             "Memory available",
             "Share of the host's memory that processes could still get, from node_exporter.",
             "percentunit",
@@ -256,19 +256,19 @@ def _measuring() -> Row:
             Query(host("exporter_collect_success"), "{{instance}}"),
             {0: ("driver does not answer", RED), 1: ("good", GREEN)},
         ),
-        lines(
+        time_series(
             "Age of the latest good pass",
             "Time since the exporter last read the GPUs without trouble. It saws at the exporter's own interval.",
             "s",
             Query(f"time() - {host('exporter_last_success_timestamp_seconds')}", "{{instance}}"),
         ),
-        lines(
+        time_series(
             "Duration of a pass",
             "How long the exporter's latest pass over the GPUs took.",
             "s",
             Query(host("exporter_collect_duration_seconds"), "{{instance}}"),
         ),
-        lines(
+        time_series(
             "Calls that NVML refused",
             "By function and return code. A card that does not support something refuses it now and then for ever.",
             "cps",
@@ -284,7 +284,7 @@ _WORKLOAD = "{{instance}} {{workload}} {{role}}"
 _EXPECTED = host("workload_expected")
 _DRIFT = 'voxyard:configuration_drift:bool{instance=~"$instance"}'
 _ANSWERING = 'voxyard:workload_answering:count{instance=~"$instance"}'
-# 1 and 0 are both made by a product: without it they would be two series, one with a metric's name and one without.
+# Both 1 and 0 are products: otherwise there would be two series, with and without a metric name.
 _ANSWERED = (
     f"max by (instance, workload, role) (1 * {_EXPECTED} and on (instance, workload) {_ANSWERING} or 0 * {_EXPECTED})"
 )

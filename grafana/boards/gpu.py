@@ -1,4 +1,4 @@
-"""The GPU detail dashboard: all metrics of single GPUs."""
+"""GPU detail dashboard: all metrics of single GPUs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from boards import layout
 from boards.fleet import UP
-from boards.panels import GREEN, Column, Query, Row, lines, rows_of, states
+from boards.panels import GREEN, Column, Query, Row, states, table_panel, time_series
 from boards.queries import assigned, gpu, host, increase, rate
 
 _GPU = "{{instance}} GPU {{gpu}}"
@@ -14,8 +14,8 @@ _HELD_DOWN = {0: ("free", GREEN), 1: ("held down", "orange")}
 
 
 def gpu_detail() -> models.Dashboard:
-    """Load, memory, power, clocks, links and health of the GPUs that are chosen."""
-    return layout.frame(
+    """Load, memory, power, clocks, links and health of the selected GPUs."""
+    return layout.build_dashboard(
         layout.GPU,
         "Load, memory, power, clocks, links and health of single GPUs.",
         [_identity(), _load(), _memory(), _power(), _clocks(), _links(), _health()],
@@ -35,7 +35,7 @@ def _identity() -> Row:
     columns = ("instance", "gpu", "uuid", "name", "pci_bus_id", "driver_version", "cuda_version")
     names = ("Host", "GPU", "UUID", "Model", "PCI bus", "Driver", "CUDA")
     return Row("Which GPUs", (
-        rows_of(
+        table_panel(
             "GPUs",
             "The cards as the driver names them.",
             "none",
@@ -44,7 +44,7 @@ def _identity() -> Row:
             width=14,
             height=6,
         ),
-        rows_of(
+        table_panel(
             "Held by",
             "The workloads that hold these GPUs now. A GPU that nobody holds has no row.",
             "short",
@@ -63,7 +63,7 @@ def _identity() -> Row:
 
 def _load() -> Row:
     return Row("Load", (
-        lines(
+        time_series(
             "Utilization, over 5 minutes",
             "Share of time in which a kernel ran, from a counter of every sample: no scrape interval can alias it. "
             "Alerts look at this.",
@@ -72,7 +72,7 @@ def _load() -> Row:
             width=24,
             top=1,
         ),
-        lines(
+        time_series(
             "Utilization, as fine as it is scraped",
             "Share of time in which a kernel ran, from the same counter over the shortest window that the scrape "
             "interval allows (busy), and over the last second before each scrape (last second), which misses what "
@@ -82,7 +82,7 @@ def _load() -> Row:
             Query(gpu("gpu_utilization_ratio"), f"{_GPU} last second"),
             top=1,
         ),
-        lines(
+        time_series(
             "Utilization and its target",
             "GPUs that a workload holds, and the least utilization that is expected in their role.",
             "percentunit",
@@ -90,14 +90,14 @@ def _load() -> Row:
             Query(gpu("workload_gpu_utilization_target_ratio"), f"{_GPU} {{{{workload}}}} {{{{role}}}} target"),
             top=1,
         ),
-        lines(
+        time_series(
             "Memory activity",
             "Share of the driver's last window in which device memory was read or written.",
             "percentunit",
             Query(gpu("gpu_memory_activity_ratio"), _GPU),
             top=1,
         ),
-        lines(
+        time_series(
             "Video encoder and decoder",
             "Use of the card's video units. voxyard does not use them: what is here is somebody else's.",
             "percentunit",
@@ -111,21 +111,21 @@ def _load() -> Row:
 def _memory() -> Row:
     of_workload = f"{_GPU} {{{{workload}}}} {{{{role}}}}"
     return Row("Memory", (
-        lines(
+        time_series(
             "Memory used",
             "Device memory that processes hold, and the memory of the card.",
             "bytes",
             Query(gpu("voxyard:gpu_memory_used:bytes"), f"{_GPU} used"),
             Query(gpu("gpu_memory_size_bytes"), f"{_GPU} size"),
         ),
-        lines(
+        time_series(
             "Memory free and reserved",
             "What is free, and what driver and firmware keep for themselves.",
             "bytes",
             Query(gpu("gpu_memory_free_bytes"), f"{_GPU} free"),
             Query(gpu("gpu_memory_reserved_bytes"), f"{_GPU} reserved"),
         ),
-        lines(
+        time_series(
             "Memory used and what the workload may use",
             "May use: the allocator's limit and the measured overhead of context and libraries beside it. "
             "GpuMemoryNearLimit fires above that. A workload without a limit has only the first line.",
@@ -134,7 +134,7 @@ def _memory() -> Row:
             Query(gpu("workload_gpu_memory_limit_bytes"), f"{of_workload} limit"),
             Query(gpu("workload_gpu_memory_overhead_bytes"), f"{of_workload} overhead"),
         ),
-        lines(
+        time_series(
             "Memory by process",
             "Only where the exporter was asked for processes (`voxyard exporter --processes`).",
             "bytes",
@@ -145,7 +145,7 @@ def _memory() -> Row:
 
 def _power() -> Row:
     return Row("Power and temperature", (
-        lines(
+        time_series(
             "Power",
             "Drawn at the moment of the scrape, and on average between scrapes as the card's energy counter tells it.",
             "watt",
@@ -153,19 +153,19 @@ def _power() -> Row:
             Query(rate(gpu("gpu_energy_joules_total")), f"{_GPU} from energy"),
             Query(gpu("gpu_power_limit_watts"), f"{_GPU} limit"),
         ),
-        lines(
+        time_series(
             "Power ÷ limit",
             "Near 1 the card lowers its clocks to stay within the limit.",
             "percentunit",
             Query(gpu("voxyard:gpu_power:ratio"), _GPU),
         ),
-        lines(
+        time_series(
             "Temperature",
             "Of the GPU. GpuTemperatureHigh fires above 85 °C.",
             "celsius",
             Query(gpu("voxyard:gpu_temperature:celsius"), _GPU),
         ),
-        lines(
+        time_series(
             "Fan speed",
             "As a share of its most. Cards that the host's fans cool have none.",
             "percentunit",
@@ -177,13 +177,13 @@ def _power() -> Row:
 
 def _clocks() -> Row:
     return Row("Clocks", (
-        lines(
+        time_series(
             "Clocks",
             "Now, of each part of the card.",
             "hertz",
             Query(gpu("gpu_clock_hertz"), f"{_GPU} {{{{clock}}}}"),
         ),
-        lines(
+        time_series(
             "Clocks ÷ highest",
             "How much of its highest clock each part runs at.",
             "percentunit",
@@ -207,19 +207,19 @@ def _clocks() -> Row:
 
 def _links() -> Row:
     return Row("Links", (
-        lines(
+        time_series(
             "PCIe traffic",
             "Bytes per second over the card's PCIe link, by direction as the card sees it.",
             "Bps",
             Query(rate(gpu("gpu_pcie_bytes_total")), f"{_GPU} {{{{direction}}}}"),
         ),
-        lines(
+        time_series(
             "NVLink traffic",
             "Bytes per second over all NVLinks of the card, by direction. Cards without NVLink have none.",
             "Bps",
             Query(rate(gpu("gpu_nvlink_bytes_total")), f"{_GPU} {{{{direction}}}}"),
         ),
-        lines(
+        time_series(
             "PCIe lanes",
             "In use, and possible for this card in this slot. Fewer than possible: PcieLinkDowngraded.",
             "none",
@@ -227,7 +227,7 @@ def _links() -> Row:
             Query(gpu("gpu_pcie_link_width_max"), f"{_GPU} possible"),
             width=8,
         ),
-        lines(
+        time_series(
             "PCIe generation",
             "In use, and possible. It falls when the GPU idles; that is no fault.",
             "none",
@@ -235,7 +235,7 @@ def _links() -> Row:
             Query(gpu("gpu_pcie_link_generation_max"), f"{_GPU} possible"),
             width=8,
         ),
-        rows_of(
+        table_panel(
             "Links between GPUs",
             "As `nvidia-smi topo -m` shows them. The higher the rank the nearer: SYS 1 … PIX 5, NVLink 10 + its lanes.",
             "none",
@@ -262,7 +262,7 @@ def _health() -> Row:
             Query(f"max by (instance, gpu, uuid) ({gpu('voxyard:gpu_up:bool')})", _GPU),
             UP,
         ),
-        rows_of(
+        table_panel(
             "Xid errors",
             "How many the driver reported since the exporter started, and when the latest came. A GPU without any has "
             "no row.",
@@ -284,13 +284,13 @@ def _health() -> Row:
             },
             width=12,
         ),
-        lines(
+        time_series(
             "New ECC errors",
             "In each step of the panel, by kind: corrected ones are harmless while they are few.",
             "none",
             Query(increase(gpu("gpu_ecc_errors_total")), f"{_GPU} {{{{kind}}}}"),
         ),
-        rows_of(
+        table_panel(
             "ECC errors and remapped rows",
             "Volatile: since the driver was loaded. Aggregate: in the card's life. Rows of memory that were remapped, "
             "or are to be (pending), or cannot be (failure).",

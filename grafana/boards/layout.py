@@ -1,4 +1,4 @@
-"""Frame of every dashboard: variables, links to the others, annotations."""
+"""Common layout of all dashboards: variables, links, annotations."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TAG = "voxyard"
 _LABELS = {"job": "Job", "instance": "Instance", "gpu": "GPU", "run": "Run"}
 
 
-def frame(uid: str, description: str, rows: Sequence[Row], values: dict[str, str]) -> models.Dashboard:
-    """A dashboard of panels in rows; `values` are the queries of its variables by name."""
+def build_dashboard(uid: str, description: str, rows: Sequence[Row], values: dict[str, str]) -> models.Dashboard:
+    """Build a dashboard of panels in rows; `values` are the queries of its variables by name."""
     board = dashboard.Dashboard(f"voxyard / {TITLES[uid]}").uid(uid).description(description).tags([TAG]).readonly()
     board.time("now-3h", "now").refresh("30s").timezone("browser").tooltip(models.DashboardCursorSync.CROSSHAIR)
     board.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
@@ -48,7 +48,7 @@ def _variable(name: str, query: str) -> dashboard.QueryVariable:
 
 
 def _link(uid: str, values: dict[str, str]) -> dashboard.DashboardLink:
-    # Not the job: what measures a GPU and what trains on it are different jobs of one host.
+    # Without the job: exporter and trainer of one host are different jobs.
     kept = [name for name in ("datasource", "instance", "gpu", "run") if name == "datasource" or name in values]
     query = "&".join(f"${{{name}:queryparam}}" for name in kept)
     link = dashboard.DashboardLink(TITLES[uid]).type(models.DashboardLinkType.LINK).url(f"/d/{uid}?{query}")
@@ -63,7 +63,7 @@ def _annotations(by_run: bool) -> list[dashboard.AnnotationQuery]:
             "Runs started", "green", f"({active} == 1) unless ({before} == 1)",
             "Training started", "{{run}} on {{instance}}", "run",
         ),
-        # A run that was killed takes its series along: that it is not 1 any more is how both ways to end look.
+        # The series of a killed run disappears: both ways to end show as no longer 1.
         _annotation(
             "Runs ended", "blue", f"({before} == 1) unless ({active} == 1)",
             "Training ended", "{{run}} on {{instance}}", "run",

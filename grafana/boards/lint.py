@@ -1,4 +1,4 @@
-"""The rules of Grafana's dashboard linter, and ours, each as a function from a dashboard to what is wrong with it."""
+"""Dashboard lint: the rules of Grafana's dashboard-linter and our own, one function per rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNITS = frozenset({
     "none", "short", "percentunit", "celsius", "hertz", "watt", "bytes", "Bps", "s", "ops", "cps", "reqps", "sci",
     "dateTimeAsLocal",
 })  # fmt: skip
-"""Units of Grafana that have a meaning for our metrics: base units, ratios from 0 to 1."""
+"""Grafana units for our metrics: base units, ratios from 0 to 1."""
 
 _RATES = {"rate", "irate", "increase"}
 _KNOWN = {"datasource", "__rate_interval", "__interval", "__range"}
@@ -20,7 +20,7 @@ _KNOWN = {"datasource", "__rate_interval", "__interval", "__range"}
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that does not hold somewhere."""
+    """Violation of a rule."""
 
     rule: str
     where: str
@@ -32,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A rule need not hold for a metric (or, of a rule about panels, for a title), for a reason."""
+    """Exception from a rule for a metric (or a panel title), with the reason."""
 
     rule: str
     of: str
@@ -65,14 +65,14 @@ EXCLUSIONS = (
 )  # fmt: skip
 
 UNUSED: dict[str, str] = {}
-"""Metrics that voxyard exports and that deliberately no panel and no alert reads, each with the reason."""
+"""Exported metrics that no panel and no alert uses on purpose, with the reason."""
 
 Rule = Callable[[Document], Iterator[tuple[str, str]]]
-"""Yields (where, what) for each place where it does not hold; `where` of a selector is its metric."""
+"""Yields (where, what) for each violation; `where` of a selector is its metric."""
 
 
 def findings(board: Document) -> tuple[Finding, ...]:
-    """Everything that is wrong with a dashboard, what is excluded left out."""
+    """Violations in a dashboard, without excluded ones."""
     excluded = {(each.rule, each.of) for each in EXCLUSIONS}
     return tuple(
         Finding(rule, f"{board.title}, {where}", what)
@@ -83,7 +83,7 @@ def findings(board: Document) -> tuple[Finding, ...]:
 
 
 def used_exclusions(board: Document) -> set[tuple[str, str]]:
-    """(rule, metric) of the exclusions without which there would be a finding."""
+    """(rule, metric) of the exclusions that suppress a finding."""
     excluded = {(each.rule, each.of) for each in EXCLUSIONS}
     found = {(rule, where.rpartition(": ")[2]) for rule, check in RULES.items() for where, _ in check(board)}
     return excluded & found
@@ -235,7 +235,7 @@ def _target_histogram(board: Document) -> Iterator[tuple[str, str]]:
 
 
 def _target_optional(board: Document) -> Iterator[tuple[str, str]]:
-    # Where a matcher may be left empty it must still follow the variable.
+    # An optional matcher must still use the variable.
     for panel, selector in _selectors(board):
         if selector.metric == "ALERTS":
             for label in ("job", "instance"):
@@ -267,7 +267,7 @@ def _readable(target: Target) -> tuple[Selector, ...]:
     try:
         return selectors(target.expr)
     except ValueError:
-        return ()  # target-promql-rule says so
+        return ()  # reported by target-promql-rule
 
 
 def _selectors(board: Document) -> Iterator[tuple[Panel, Selector]]:

@@ -1,4 +1,4 @@
-"""Dashboards as one HTML page that needs nothing else: what their panels show of a Prometheus now."""
+"""Self-contained HTML page of dashboard panels, with data of a Prometheus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boards.document import Document, Panel, Target
 from boards.pictures import Curve, Moment, Window
 from boards.prometheus import Prometheus, Series
 from boards.promql import expanded
-from boards.units import shown
+from boards.units import format_value
 
 STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 0 auto; max-width: 1500px; padding: 0 16px 48px; color: #1f2328;
@@ -40,20 +40,20 @@ th, td { text-align: left; padding: 3px 8px; border-bottom: 1px solid #e6e8eb; w
 
 @dataclass(frozen=True)
 class View:
-    """View of a dashboard: a Prometheus, a time, and the values of Grafana's variables."""
+    """Data source, time range and variable values of a page."""
 
     prometheus: Prometheus
     window: Window
     values: Mapping[str, str]
 
     def between(self, expr: str) -> tuple[Series, ...]:
-        """A query's answer over the window."""
+        """Result of a range query over the window."""
         return self.prometheus.between(
             expanded(expr, self.values), self.window.start, self.window.end, self.window.step
         )
 
     def latest(self, expr: str) -> tuple[Series, ...]:
-        """A query's answer at the end of the window."""
+        """Result of an instant query at the end of the window."""
         return self.prometheus.instant(expanded(expr, self.values), self.window.end)
 
 
@@ -66,7 +66,7 @@ class _Sketch:
 
 
 def page(boards: Sequence[Document], view: View) -> str:
-    """The whole page. Raises PrometheusError where a query is refused."""
+    """HTML of the page. Raises PrometheusError where a query fails."""
     times = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) for at in (view.window.start, view.window.end)]
     links = "".join(f'<a href="#{escape(board.body["uid"])}">{escape(board.title)}</a>' for board in boards)
     sections = "".join(_section(board, view) for board in boards)
@@ -135,7 +135,7 @@ def _number(sketch: _Sketch) -> str:
     value = found[0].points[0][1]
     defaults = sketch.panel.body["fieldConfig"]["defaults"]
     color = _color(value, defaults.get("thresholds", {}).get("steps", ()))
-    text = escape(shown(value, sketch.panel.unit, defaults.get("decimals")))
+    text = escape(format_value(value, sketch.panel.unit, defaults.get("decimals")))
     return f'<div class="number" style="color:{color}">{text}</div>'
 
 
@@ -171,11 +171,11 @@ def _cell(value: str | float | None, unit: str, override: Mapping[str, Any]) -> 
         text, color = names[f"{value:g}"]
         return f'<td style="color:{pictures.NAMED.get(color, color)}">{escape(text)}</td>'
     color = _color(value, override.get("thresholds", {}).get("steps", ()))
-    return f'<td style="color:{color}">{escape(shown(value, override.get("unit", unit)))}</td>'
+    return f'<td style="color:{color}">{escape(format_value(value, override.get("unit", unit)))}</td>'
 
 
 def _merged(targets: Sequence[Target], view: View) -> list[dict[str, str | float]]:
-    """Rows as Grafana's transformation `merge` makes them: those that agree in all labels they share become one."""
+    """Rows as in Grafana's transformation `merge`: rows that agree in all shared labels are joined."""
     rows: list[dict[str, str | float]] = []
     for target in targets:
         field = "Value" if len(targets) == 1 else f"Value #{target.letter}"

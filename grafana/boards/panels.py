@@ -1,4 +1,4 @@
-"""The kinds of panel that the dashboards use: each has a title, a description, a unit and queries."""
+"""Panel types of the dashboards, each with title, description, unit and queries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Kind = TypeVar("_Kind", timeseries.Panel, stat.Panel, statetimeline.Panel, tabl
 
 @dataclass(frozen=True)
 class Query:
-    """PromQL and how its series are called in the legend (or, of a table, its column)."""
+    """PromQL query with its legend (in a table: its column)."""
 
     expr: str
     legend: str = ""
@@ -30,7 +30,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Level:
-    """From `value` on a number is shown in this colour."""
+    """Threshold: colour of values from `value` on."""
 
     value: float
     color: str
@@ -38,7 +38,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Column:
-    """Column of a table: its label or query value, and the display of it."""
+    """Column of a table: title and display options."""
 
     name: str
     unit: str = ""
@@ -49,13 +49,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A heading and the panels under it."""
+    """Row of panels with a title."""
 
     title: str
     panels: Sequence[Panel]
 
 
-def lines(
+def time_series(
     title: str,
     description: str,
     unit: str,
@@ -66,9 +66,9 @@ def lines(
     bottom: float | None = 0,
     logarithmic: bool = False,
 ) -> timeseries.Panel:
-    """Series over time. What was not measured is a gap: no line is drawn over it.
+    """Time series panel. Missing samples are gaps.
 
-    Never stacked: where one series has a gap, all those above it would fall.
+    Never stacked: a gap in one series would shift the series above it.
     """
     panel = _panel(timeseries.Panel(), title, description, unit, queries, (width, height))
     panel.span_nulls(False).line_width(1).fill_opacity(5).show_points(common.VisibilityMode.AUTO)
@@ -87,7 +87,7 @@ def lines(
     return panel
 
 
-def number(
+def stat_panel(
     title: str,
     description: str,
     unit: str,
@@ -97,10 +97,9 @@ def number(
     height: int = 4,
     decimals: int | None = None,
 ) -> stat.Panel:
-    """The value of now, large.
+    """Stat panel with the current value.
 
-    Asked for now and not over the time that is shown, of which Grafana would take the last value there was: a run that
-    ended hours ago would still train.
+    An instant query: with a range query Grafana would show the last value, even of a run that ended hours ago.
     """
     panel = _panel(stat.Panel(), title, description, unit, (query,), (width, height), latest=True)
     panel.reduce_options(common_builders.ReduceDataOptions().calcs(["last"]).values(False))
@@ -122,7 +121,7 @@ def states(
     width: int = 12,
     height: int = 8,
 ) -> statetimeline.Panel:
-    """State timeline of each series: value → (name, colour)."""
+    """State timeline panel; `names`: value → (name, colour)."""
     panel = _panel(statetimeline.Panel(), title, description, unit, (query,), (width, height))
     panel.mappings([_mapping(names)]).merge_values(True).row_height(0.8).show_value(common.VisibilityMode.NEVER)
     panel.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS))
@@ -130,7 +129,7 @@ def states(
     return panel
 
 
-def rows_of(
+def table_panel(
     title: str,
     description: str,
     unit: str,
@@ -141,9 +140,9 @@ def rows_of(
     height: int = 8,
     sort: str = "",
 ) -> table.Panel:
-    """The latest values as a table: a row for each set of labels, a column for each label or query that is named.
+    """Table panel of current values: a row per label set, a column per label or query.
 
-    `columns` are in order, by the name of a label, or of a query's legend for its values.
+    `columns` in order, by label name or, for values, by the legend of the query.
     """
     panel = _panel(table.Panel(), title, description, unit, queries, (width, height), latest=True)
     letters = {query.legend: ascii_uppercase[at] for at, query in enumerate(queries)}
@@ -154,7 +153,7 @@ def rows_of(
     order = {field: at for at, field in enumerate(fields)}
     if len(queries) > 1:
         panel.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
-    # Only what is named: a label that is added one day does not become a column by itself.
+    # Named columns only: a new label does not add a column.
     panel.with_transformation(
         models.DataTransformerConfig(id_val="filterFieldsByName", options={"include": {"names": fields}})
     )

@@ -1,4 +1,4 @@
-"""Panels as SVG: lines with their gaps, states over time."""
+"""SVG charts of the preview: time series with gaps, state timelines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from boards.units import shown
+from boards.units import format_value
 
 COLORS = (
     "#3274d9", "#e0812d", "#299c46", "#b14ad1", "#d44a3a", "#1aa3a3", "#b8960c", "#6f6fd1", "#c2528b", "#5a8a1f",
@@ -21,7 +21,7 @@ MOST_LEGENDS = 12
 
 @dataclass(frozen=True)
 class Curve:
-    """A named series: (Unix time, value) in order."""
+    """Named series of (Unix time, value)."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -29,7 +29,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Moment:
-    """Something that happened: a vertical line."""
+    """Annotation: a vertical line."""
 
     at: float
     text: str
@@ -38,7 +38,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Window:
-    """The time that is shown, in Unix seconds; points farther apart than 1.5 steps have a gap between them."""
+    """Time range in Unix seconds; points more than 1.5 steps apart have a gap between them."""
 
     start: float
     end: float
@@ -56,7 +56,7 @@ def lines(
     top: float | None = None,
     logarithmic: bool = False,
 ) -> str:
-    """An SVG with all curves and the legend below it."""
+    """SVG of all series, with a legend."""
     finite = [value for curve in curves for _, value in curve.points if math.isfinite(value)]
     if not finite:
         return _nothing(size)
@@ -81,7 +81,7 @@ def states(
     *,
     size: tuple[int, int] = (600, 220),
 ) -> str:
-    """A bar for each series, in the colour of the state it is in; nothing where it was not measured."""
+    """SVG bar per series, coloured by state; empty where not measured."""
     if not curves:
         return _nothing(size)
     height = max(12, min(26, (size[1] - TOP - BOTTOM) // len(curves)))
@@ -181,7 +181,9 @@ def _grid(scale: _Scale, unit: str) -> str:
         parts.append(
             f'<line x1="{scale.left}" x2="{scale.left + scale.width}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
         )
-        parts.append(f'<text x="{scale.left - 6}" y="{y + 3:.1f}" text-anchor="end">{escape(shown(tick, unit))}</text>')
+        parts.append(
+            f'<text x="{scale.left - 6}" y="{y + 3:.1f}" text-anchor="end">{escape(format_value(tick, unit))}</text>'
+        )
     return "".join(parts) + _times(scale)
 
 
@@ -210,7 +212,7 @@ def _moments(moments: Sequence[Moment], scale: _Scale) -> str:
 def _legend(curves: Sequence[Curve], unit: str) -> str:
     keys = [
         f"<li>{_dot(COLORS[at % len(COLORS)])}{escape(curve.name)} "
-        f"<b>{escape(shown(curve.points[-1][1], unit))}</b></li>"
+        f"<b>{escape(format_value(curve.points[-1][1], unit))}</b></li>"
         for at, curve in enumerate(curves[:MOST_LEGENDS])
         if curve.points
     ]

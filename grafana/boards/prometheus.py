@@ -1,4 +1,4 @@
-"""Questions to a Prometheus over HTTP."""
+"""HTTP client of the Prometheus query API."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 
 class PrometheusError(Exception):
-    """Prometheus did not answer, or refused the question; the message says which."""
+    """Prometheus does not answer, or rejected a query."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """Labels and (Unix time, value) in order; what was not measured is not there."""
+    """Series: labels and (Unix time, value) in order."""
 
     labels: Mapping[str, str]
     points: tuple[tuple[float, float], ...]
@@ -25,19 +25,19 @@ class Series:
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A server's API below `address`, such as http://127.0.0.1:9090."""
+    """Prometheus server at `address`, such as http://127.0.0.1:9090."""
 
     address: str
 
     def instant(self, expression: str, moment: float) -> tuple[Series, ...]:
-        """The values at a moment. Raises PrometheusError."""
+        """Instant query. Raises PrometheusError."""
         found = self._ask("query", {"query": expression, "time": f"{moment:.3f}"})
         if found["resultType"] == "scalar":
             return (Series({}, (_point(found["result"]),)),)
         return tuple(Series(each["metric"], (_point(each["value"]),)) for each in found["result"])
 
     def between(self, expression: str, start: float, end: float, step: float) -> tuple[Series, ...]:
-        """The values from start to end, every `step` seconds. Raises PrometheusError."""
+        """Range query with a step in seconds. Raises PrometheusError."""
         asked = {"query": expression, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
         found = self._ask("query_range", asked)
         return tuple(
@@ -54,7 +54,9 @@ class Prometheus:
             text = error.read().decode(errors="replace")
             raise PrometheusError(f"{fields['query']}: {_reason(text)}") from error
         except (OSError, ValueError, KeyError) as error:
-            raise PrometheusError(f"{self.address} does not answer as a Prometheus: {error}") from error
+            raise PrometheusError(
+                f"{self.address} does not answer as Prometheus: {error}: check --prometheus"
+            ) from error
 
 
 def _point(found: Any) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""PromQL expressions: the metrics they read, and their text once Grafana has put its variables in."""
+"""PromQL expressions: selectors, variables, interpolation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))")
 
 @dataclass(frozen=True)
 class Selector:
-    """A metric that is read: its matchers as (label, operator, value), its range, the calls around it from within."""
+    """Selector: metric, matchers (label, operator, value), range, enclosing calls, innermost first."""
 
     metric: str
     matchers: tuple[tuple[str, str, str], ...] = ()
@@ -32,17 +32,17 @@ class Selector:
 
 
 def selectors(expression: str) -> tuple[Selector, ...]:
-    """All selectors of an expression, in order. Raises ValueError with the place that cannot be read."""
+    """All selectors of an expression, in order. Raises ValueError for a syntax error."""
     return tuple(_Reader(expression).read())
 
 
 def variables(text: str) -> set[str]:
-    """Names of Grafana's variables in a text."""
+    """Names of Grafana variables in a text."""
     return {braced or bare for braced, bare in _VARIABLE.findall(text)}
 
 
 def expanded(expression: str, values: Mapping[str, str]) -> str:
-    """The expression with Grafana's variables replaced. Raises ValueError for one that has no value."""
+    """Expression with Grafana variables replaced. Raises ValueError for a missing value."""
 
     def value(found: re.Match[str]) -> str:
         name = found[1] or found[2]
@@ -77,7 +77,7 @@ class _Reader:
                 calls.append("")
             elif text == ")":
                 if not calls:
-                    raise ValueError("a ) too many")
+                    raise ValueError("unexpected )")
                 calls.pop()
             elif text == "{" or (kind == "name" and text.lower() not in _WORDS):
                 yield self._selector(text, kind == "name", tuple(call for call in reversed(calls) if call))
@@ -127,7 +127,7 @@ def _tokens(expression: str) -> Iterator[tuple[str, str]]:
     while at < len(expression):
         found = _TOKEN.match(expression, at)
         if found is None:
-            raise ValueError(f"cannot be read from here on: {expression[at:]}")
+            raise ValueError(f"syntax error at: {expression[at:]}")
         at = found.end()
         kind = str(found.lastgroup)
         if kind not in ("space", "comment"):

@@ -1,4 +1,4 @@
-"""PromQL as the panels write it: every selector is filtered by what the dashboard's variables hold."""
+"""PromQL builders of the panels: selectors filtered by the dashboard variables."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ HOST = 'job=~"$job",instance=~"$instance"'
 GPU = f'{HOST},gpu=~"$gpu"'
 RUN = f'{HOST},run=~"$run"'
 ANY_GPU = f'{HOST},gpu=~"($gpu)?"'
-"""Also what names no GPU: a chunk that failed on every worker it was given to is no one GPU's."""
+"""Includes series without a GPU label: chunks that failed on several workers."""
 
 ALERTS = 'ALERTS{alertstate="firing",job=~"($job)?",instance=~"($instance)?"%s}'
-"""Alerts of the hosts that are chosen, and those that are about no one host or job."""
+"""Alerts of the selected hosts, and those without host or job."""
 
 
 def host(metric: str, more: str = "") -> str:
-    """A metric of ours by job and instance; a recording rule (with a colon) keeps its name."""
+    """Selector of a voxyard metric by job and instance; a recording rule (with a colon) keeps its name."""
     return _selector(metric, HOST, more)
 
 
 def gpu(metric: str, more: str = "") -> str:
-    """The same, of the GPUs that are chosen."""
+    """Selector by job, instance and GPU."""
     return _selector(metric, GPU, more)
 
 
 def run(metric: str, more: str = "") -> str:
-    """The same, of the training runs that are chosen."""
+    """Selector by job, instance and training run."""
     return _selector(metric, RUN, more)
 
 
 def chunks(metric: str, more: str = "") -> str:
-    """The same, of the GPUs that are chosen and of no GPU."""
+    """Selector by job, instance and GPU, including series without GPU."""
     return _selector(metric, ANY_GPU, more)
 
 
@@ -43,25 +43,25 @@ def increase(selector: str) -> str:
 
 
 def quantile(share: float, by: str, histogram: str, of: str = HOST) -> str:
-    """A quantile of a histogram's observations, by labels."""
+    """Quantile of a histogram, by labels."""
     buckets = rate(_selector(f"{histogram}_bucket", of, ""))
     return f"histogram_quantile({share}, sum by (le, {by}) ({buckets}))"
 
 
 def mean(by: str, histogram: str, of: str = HOST) -> str:
-    """The mean of a histogram's observations, by labels."""
+    """Mean of a histogram, by labels."""
     total, count = (rate(_selector(f"{histogram}_{part}", of, "")) for part in ("sum", "count"))
     return f"sum by ({by}) ({total}) / sum by ({by}) ({count})"
 
 
 def assigned(value: str, more: str = "") -> str:
-    """A value of each GPU that a workload holds, with the workload and its role; a GPU that nobody holds has none."""
+    """Value of each assigned GPU, with workload and role; unassigned GPUs are left out."""
     held = gpu("workload_gpu_assigned", more)
     return f"({held} == 1) * on (instance, uuid) group_left () max by (instance, uuid) ({value})"
 
 
 def alerts(more: str = "") -> str:
-    """Alerts that fire."""
+    """Firing alerts."""
     return ALERTS % (f",{more}" if more else "")
 
 

@@ -1,11 +1,11 @@
-"""The Training dashboard: throughput of a run, its waits, and its losses."""
+"""Training dashboard: throughput, data wait, losses, GPUs."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
 from boards import layout
-from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, lines, number, rows_of, states
+from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, stat_panel, states, table_panel, time_series
 from boards.queries import RUN, assigned, gpu, host, mean, quantile, rate, run
 
 _RUN = "{{run}}"
@@ -13,11 +13,11 @@ _OF_GPU = "{{instance}} GPU {{gpu}} {{role}}"
 
 
 def training() -> models.Dashboard:
-    """The runs that are chosen: speed, where the time goes, losses, and their GPUs."""
-    return layout.frame(
+    """Speed, waits, losses and GPUs of the selected runs."""
+    return layout.build_dashboard(
         layout.TRAINING,
         "Training runs: how fast they are, what they wait for, what they learn, and how busy their GPUs are.",
-        [_glance(), _speed(), _learning(), _gpus()],
+        [_overview(), _speed(), _learning(), _gpus()],
         {
             "job": "label_values(up, job)",
             "instance": 'label_values(voxyard_train_active{job=~"$job"}, instance)',
@@ -30,28 +30,28 @@ def training() -> models.Dashboard:
 _TRAINER = 'workload="trainer"'
 
 
-def _glance() -> Row:
+def _overview() -> Row:
     return Row("At a glance", (
-        number(
+        stat_panel(
             "Runs that train", "Runs that say of themselves that they train now.", "none",
             Query(f"sum({run('train_active')})"),
         ),
-        number(
+        stat_panel(
             "Speed", "Optimizer updates per second of all chosen runs, over 5 minutes.", "ops",
             Query(f"sum({run('voxyard:train_steps:rate5m')})"), decimals=2,
         ),
-        number(
+        stat_panel(
             "Clips", "Clips trained on per second, of all chosen runs.", "ops",
             Query(f"sum({run('voxyard:train_samples:rate5m')})"), decimals=1,
         ),
-        number(
+        stat_panel(
             "Waiting for data",
             "Share of a step's time that goes into waiting for its batch; of the run that waits most. "
             "TrainingInputBound fires above a half.",
             "percentunit", Query(f"max({run('voxyard:train_data_stall:ratio')})"),
             Level(0.2, AMBER), Level(0.5, RED), decimals=1,
         ),
-        number(
+        stat_panel(
             "Since the latest step",
             "Of the run that trains and has waited longest for it. TrainingStalled fires after 10 minutes.",
             "s",
@@ -61,7 +61,7 @@ def _glance() -> Row:
             ),
             Level(60, AMBER), Level(600, RED),
         ),
-        number("Epoch", "Pass over the corpus, from 0; of the run that is farthest.", "none",
+        stat_panel("Epoch", "Pass over the corpus, from 0; of the run that is farthest.", "none",
                Query(f"max({run('train_epoch')})")),
         states(
             "Runs",
@@ -77,27 +77,27 @@ def _glance() -> Row:
 
 def _speed() -> Row:
     return Row("Speed, and what it waits for", (
-        lines(
+        time_series(
             "Steps per second", "Optimizer updates.", "ops",
             Query(rate(run("train_steps_total")), _RUN),
         ),
-        lines(
+        time_series(
             "Clips per second", "Clips trained on.", "ops",
             Query(rate(run("train_samples_total")), _RUN),
         ),
-        lines(
+        time_series(
             "Waiting for data",
             "Share of the steps' time that waiting for a batch takes. At 0 the model GPU is fed, near 1 it starves.",
             "percentunit", Query(run("voxyard:train_data_stall:ratio"), _RUN), top=1,
         ),
-        lines(
+        time_series(
             "Ring",
             "Batches that wait for the model GPU after a step, and how many there can be. Always full: the model "
             "GPU is the slower side; always empty: the data side is.",
             "none",
             Query(run("train_ring_depth"), f"{_RUN} waiting"), Query(run("train_ring_slots"), f"{_RUN} slots"),
         ),
-        lines(
+        time_series(
             "Duration of a step",
             "Its wait for data included. Quantiles are read from buckets, the mean is exact.",
             "s",
@@ -105,7 +105,7 @@ def _speed() -> Row:
             Query(quantile(0.95, "run", "train_step_duration_seconds", RUN), f"{_RUN} 95 %"),
             Query(mean("run", "train_step_duration_seconds", RUN), f"{_RUN} mean"),
         ),
-        lines(
+        time_series(
             "Wait for data",
             "Of a step. Quantiles are read from buckets, the mean is exact.",
             "s",
@@ -113,12 +113,12 @@ def _speed() -> Row:
             Query(quantile(0.95, "run", "train_data_wait_seconds", RUN), f"{_RUN} 95 %"),
             Query(mean("run", "train_data_wait_seconds", RUN), f"{_RUN} mean"),
         ),
-        lines(
+        time_series(
             "Unevenness of steps",
             "Standard deviation ÷ mean of the last 200 steps' durations. TrainingStepTimeUnstable fires above 0.4.",
             "percentunit", Query(run("train_step_time_variation_ratio"), _RUN),
         ),
-        lines(
+        time_series(
             "Saving a checkpoint", "Mean time of the checkpoints that were saved in each step of the panel.", "s",
             Query(mean("run", "train_checkpoint_duration_seconds", RUN), _RUN),
         ),
@@ -127,17 +127,17 @@ def _speed() -> Row:
 
 def _learning() -> Row:
     return Row("What it learns", (
-        lines(
+        time_series(
             "Training loss",
             "By component, of the step before each scrape. A loss that is not finite is a gap here; it ends the run.",
             "none", Query(run("train_loss"), f"{_RUN} {{{{component}}}}"), bottom=None,
         ),
-        lines(
+        time_series(
             "Validation loss", "By component, mean over the validation clips.", "none",
             Query(run("train_validation_loss"), f"{_RUN} {{{{component}}}}"), bottom=None,
         ),
-        lines("Learning rate", "Of the latest step.", "sci", Query(run("train_learning_rate"), _RUN)),
-        lines("Epoch", "Pass over the corpus, from 0.", "none", Query(run("train_epoch"), _RUN)),
+        time_series("Learning rate", "Of the latest step.", "sci", Query(run("train_learning_rate"), _RUN)),
+        time_series("Epoch", "Pass over the corpus, from 0.", "none", Query(run("train_epoch"), _RUN)),
     ))  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def _gpus() -> Row:
         return gpu(metric, _TRAINER)
 
     return Row("GPUs of the runs", (
-        lines(
+        time_series(
             "Utilization of the pair",
             "Data GPU and model GPU over 5 minutes, with the least that is expected of each. Which run holds a GPU is "
             "not measured: a trainer holds its GPUs as a host's workload.",
@@ -157,7 +157,7 @@ def _gpus() -> Row:
             Query(of_trainer("workload_gpu_utilization_target_ratio"), f"{_OF_GPU} target"),
             top=1,
         ),
-        lines(
+        time_series(
             "Memory of the pair",
             "Used, and the allocator's limit. The overhead of context and libraries comes on top of the limit.",
             "bytes",
@@ -165,7 +165,7 @@ def _gpus() -> Row:
             Query(of_trainer("workload_gpu_memory_limit_bytes"), f"{_OF_GPU} limit"),
             Query(of_trainer("workload_gpu_memory_overhead_bytes"), f"{_OF_GPU} overhead"),
         ),
-        rows_of(
+        table_panel(
             "Roles",
             "Which GPU is data GPU and which is model GPU now. A run on CPUs has no row.",
             "none",

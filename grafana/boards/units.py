@@ -1,4 +1,4 @@
-"""Values as text, in the units of the dashboards."""
+"""Values as text in Grafana units."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SUFFIX = {"watt": "W", "hertz": "Hz", "Bps": "B/s", "ops": "/s", "cps": "/s", "reqps": "/s", "celsius": "°C"}
 
 
-def shown(value: float, unit: str, decimals: int | None = None) -> str:
-    """A value as Grafana would show it, or nearly."""
+def format_value(value: float, unit: str, decimals: int | None = None) -> str:
+    """Value as text, approximately as in Grafana."""
     if not math.isfinite(value):
         return str(value)
     if unit == "percentunit":
