@@ -1,4 +1,4 @@
-"""The tasks an operator types: `fab --search-root scripts --list`."""
+"""Fabric tasks: `fab --search-root scripts --list`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Building blocks of the operator's tasks: collect → parse → decide → render → act."""
+"""Fleet deployment: collect facts, check, render releases, act on hosts."""

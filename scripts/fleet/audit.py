@@ -1,4 +1,4 @@
-"""Audit log: a line per action, with its author and outcome, appended to a file on the host."""
+"""Audit log: one JSON line per action, with author and outcome, in a file on the host."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from fleet.lock import operator
 from fleet.ssh.command_batch import Command
 from fleet.ssh.connection_pool import Session
 
-_LONGEST_NOTE = 500  # characters: one write of one line, which no other write comes between
+_LONGEST_NOTE = 500  # characters: a line is one atomic write
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One action. `before` and `after` are releases, empty where there is none; no field ever holds a secret."""
+    """One action. `before` and `after` are release ids, empty for none; no field holds a secret."""
 
     what: str  # "deploy", "rollback", "drain", "unlock", "train", …
     before: str
     after: str
-    result: str  # "ok", or in a few words how else it ended
+    result: str  # "ok", or the failure in a few words
     note: str = ""
 
 
 def record(session: Session, host: str, entry: AuditEntry) -> None:
-    """Append the entry to the host's audit.jsonl, with the host's own time. Raises HostFailedError."""
+    """Append the entry to the host's audit.jsonl, with the host's time. Raises HostFailedError."""
     command = append_command(host, operator(), entry)
     answer = session.run([command])[command.name]
     if not answer.ok:
@@ -34,7 +34,7 @@ def record(session: Session, host: str, entry: AuditEntry) -> None:
 
 
 def append_command(host: str, who: str, entry: AuditEntry) -> Command:
-    """Appends one line of JSON."""
+    """Command that appends one line of JSON."""
     note = " ".join(entry.note.split())
     rest = {
         "who": who,

@@ -1,4 +1,4 @@
-"""Deployment lock: a file on the host with owner, time and reason, so that one change runs at a time."""
+"""Deployment lock: a file on the host with owner, time and reason; one change at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fleet.ssh.connection_pool import Session
 log = logging.getLogger("fleet")
 
 _HOME = '"$HOME/.voxyard"'
-_HELD = 75  # EX_TEMPFAIL: somebody else has it
+_HELD = 75  # EX_TEMPFAIL: the lock is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Lock:
 
     @property
     def age(self) -> str:
-        """Age of the lock, in words."""
+        """Age of the lock as text."""
         seconds = max(0, self.now - self.at)
         for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
             if seconds >= 2 * size:
@@ -49,10 +49,10 @@ class Lock:
 
 @contextmanager
 def locked(session: Session, host: str, reason: str) -> Iterator[None]:
-    """Holds the lock of `host`, whose name is for messages, until the block ends, however it ends.
+    """Holds the lock of `host` (a name, for messages) until the block ends.
 
-    Raises HostFailedError where somebody holds it, with who, since when, why, and what to do. When the connection
-    is gone at the end, the lock stays; the next one who wants it reads whose it was.
+    Raises HostFailedError where it is taken, with owner, age, reason and fix. When the connection is lost at the end,
+    the lock stays on the host.
     """
     token = secrets.token_hex(8)
     take = take_command(operator(), reason, token)
@@ -68,7 +68,7 @@ def locked(session: Session, host: str, reason: str) -> Iterator[None]:
 
 
 def read_lock(session: Session) -> Lock | None:
-    """Owner of the lock, None where it is free. Raises HostFailedError when the connection breaks."""
+    """The lock of the host, None where it is free. Raises HostFailedError when the connection breaks."""
     found = LOCK.among(session.run([LOCK.command]))
     return None if isinstance(found, Unknown) else found
 
@@ -88,7 +88,7 @@ def operator() -> str:
 
 
 def take_command(owner: str, reason: str, token: str) -> Command:
-    """Makes the lock file, whole or not at all; where there is one already, prints it and answers 75."""
+    """Command that creates the lock file atomically; prints an existing one and exits with 75."""
     begin = json.dumps({"owner": owner, "reason": reason, "token": token}).removesuffix("}")
     partial = shlex.quote(f".lock.{token}")
     lines = [
@@ -97,7 +97,7 @@ def take_command(owner: str, reason: str, token: str) -> Command:
         f"mkdir -p {_HOME}",
         f"cd {_HOME}",
         f'printf \'%s, "at": %s}}\\n\' {shlex.quote(begin)} "$(date +%s)" > {partial}',
-        f"if ln {partial} lock 2>/dev/null; then rm -f {partial}; exit 0; fi",  # a link is made by one alone
+        f"if ln {partial} lock 2>/dev/null; then rm -f {partial}; exit 0; fi",  # link creation is atomic
         f"rm -f {partial}",
         f"if [ -e lock ]; then {_PRINT}; exit {_HELD}; fi",
         "echo 'no lock file can be made in ~/.voxyard' >&2; exit 1",
@@ -106,13 +106,13 @@ def take_command(owner: str, reason: str, token: str) -> Command:
 
 
 def give_back_command(token: str) -> Command:
-    """Removes the lock file of this token, no other."""
+    """Command that removes the lock file of this token only."""
     text = f"cd {_HOME} && if grep -qs {shlex.quote(token)} lock; then rm -f lock; fi"
     return Command("give-lock-back", text)
 
 
 def break_command(token: str) -> Command:
-    """Removes the lock file of anybody and prints it, nothing where there is none."""
+    """Command that removes the lock file of any owner and prints it; no output where there is none."""
     away = shlex.quote(f".lock.{token}.broken")
     text = f"cd {_HOME} 2>/dev/null && mv -T lock {away} 2>/dev/null || exit 0; cat {away}; date +%s; rm -f {away}"
     return Command("break-lock", text)
@@ -126,19 +126,19 @@ def _give_back(session: Session, host: str, token: str) -> None:
     except HostFailedError as error:
         said = str(error)
     if said is not None:
-        log.warning("%s: the lock stays (%s); break it with: fab unlock --host %s", host, said, host)
+        log.warning("%s: could not release the lock (%s); break it with: fab unlock --host %s", host, said, host)
 
 
 def refusal(host: str, lock: Lock) -> str:
-    """Message for an operator who wants to change a host that another one has locked."""
+    """Error message for a host that is locked by somebody else."""
     return (
-        f"{host} is being changed by {lock}: wait until that has ended; "
-        f"if nothing runs there any more, break the lock with: fab unlock --host {host}"
+        f"{host} is locked by {lock}: wait until that change has ended; "
+        f"if it is not running any more, break the lock with: fab unlock --host {host}"
     )
 
 
 def _parse(text: str) -> Lock:
-    """The lock as its file says; one that cannot be read is a lock all the same."""
+    """Parse a lock file; an unreadable file still counts as a lock."""
     body, _, now = text.strip().rpartition("\n")
     try:
         found = json.loads(body)

@@ -1,1 +1,1 @@
-"""The tasks an operator types, a module for each concern; fabfile.py collects them."""
+"""Fabric tasks, one module per concern; fabfile.py collects them."""

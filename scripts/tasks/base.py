@@ -1,4 +1,4 @@
-"""Shared parts of every task: choice of hosts, output, errors and exit codes."""
+"""Shared parts of all tasks: host selection, output, errors, exit codes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ CHECK_FAILED = 1
 WRONG_USE = 2
 
 HELP = {
-    "host": "only this host; several times, or several with commas, for several",
-    "inventory": "the fleet's file, deploy/hosts.yaml of this repository unless given",
+    "host": "only this host; repeat the option or separate names with commas",
+    "inventory": "inventory file [default: deploy/hosts.yaml]",
     "json": "print the result as JSON",
 }
 
@@ -40,63 +40,63 @@ def _wrong_use(_: ParseMachine, message: str) -> NoReturn:
     raise Exit(message, code=WRONG_USE)
 
 
-# invoke leaves with 1 for an option that it does not know; here 1 means that a host is not well.
+# invoke exits with 1 for an unknown option; here 1 means that a host failed.
 ParseMachine.error = _wrong_use
 
 
 def load_inventory(inventory: str) -> Inventory:
-    """The inventory that is meant. Raises FleetError."""
+    """Load the inventory; the default file for an empty path. Raises FleetError."""
     return load(absolute_path(inventory) or INVENTORY)
 
 
 def select_hosts(inventory: str, names: Sequence[str] | None) -> tuple[Host, ...]:
-    """The hosts that are meant, all without names. Raises FleetError."""
+    """Hosts of these names, all hosts without names. Raises FleetError."""
     return load_inventory(inventory).select(split_names(names))
 
 
 def split_names(names: Sequence[str] | None) -> list[str]:
-    """The names as typed: one by one, or with commas."""
+    """Host names from repeated or comma-separated options."""
     return [name.strip() for text in names or () for name in text.split(",") if name.strip()]
 
 
 def absolute_path(text: str) -> Path | None:
-    """A path as the operator typed it, absolute; None for none."""
+    """Absolute path of an option; None where it is empty."""
     return Path(text).expanduser().absolute() if text else None
 
 
 def print_json(document: object) -> None:
-    """The result, for programs."""
+    """Print the result as JSON on standard output."""
     print(dumps(document, indent=2))
 
 
 def say(text: str) -> None:
-    """Progress message for the operator."""
+    """Print a progress message on standard error."""
     print(f"→ {text}", file=sys.stderr)
 
 
 def fail(text: str) -> NoReturn:
-    """End the task: a check or a host failed."""
+    """End the task with exit code 1: a check or a host failed."""
     raise Exit(text, code=CHECK_FAILED)
 
 
 def exit_with(*, good: bool) -> None:
-    """End the task as its result says."""
+    """End the task with exit code 1 unless the result is good."""
     if not good:
         raise Exit(code=CHECK_FAILED)
 
 
 @contextmanager
 def graceful_stop(cancellation: Cancellation) -> Iterator[None]:
-    """The first Ctrl-C, SIGTERM or hang-up ends the work in order, the second without going back, the third at once."""
+    """Graceful stop on SIGINT, SIGTERM or SIGHUP: the second signal skips the rollback, the third stops at once."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def ask(number: int, _: FrameType | None) -> None:
         if cancellation.requested_twice:
             raise KeyboardInterrupt
-        how = "leaving the host as it is; once more: at once"
+        how = "leaving hosts as they are; a third signal stops at once"
         if not cancellation.asked:
-            how = "a host that is being changed goes back to its last good release; once more: it is left as it is"
-        say(f"{signal.Signals(number).name}: stopping after the steps that are under way; {how}")
+            how = "a host that is being changed is rolled back; a second signal leaves it as it is"
+        say(f"{signal.Signals(number).name}: stopping after the current steps; {how}")
         cancellation.ask()
 
     before = {number: signal.signal(number, ask) for number in signals}
@@ -109,7 +109,7 @@ def graceful_stop(cancellation: Cancellation) -> Iterator[None]:
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Turns an error that an operator or a host can cause into sentences on standard error and an exit code."""
+    """Turns a FleetError into a message on standard error and an exit code; configures logging."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("fleet").setLevel(logging.INFO)
     try:

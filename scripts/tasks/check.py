@@ -1,4 +1,4 @@
-"""`fab check`: what speaks against running on the hosts."""
+"""`fab check`: preflight checks on the hosts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ from fleet.ssh.interrupt import reading
 from tasks.base import HELP, exit_with, print_json, reporting_errors, say, select_hosts
 
 
-@task(iterable=["host"], auto_shortflags=False, help=HELP | {"strict": "warnings that nobody acknowledged fail too"})
+@task(
+    iterable=["host"],
+    auto_shortflags=False,
+    help=HELP | {"strict": "fail on warnings that the inventory does not acknowledge"},
+)
 def check(
     _: Any, host: Sequence[str] | None = None, inventory: str = "", strict: bool = False, json: bool = False
 ) -> None:
-    """Look at all hosts side by side: what speaks against running on them, and what to do about it."""
+    """Run preflight checks on all hosts; list failures and fixes."""
     with reporting_errors(), reading():
         hosts = select_hosts(inventory, host)
         result = collect_reports(hosts, _requirements(hosts))
@@ -38,7 +42,7 @@ def check(
 
 
 def _requirements(hosts: Sequence[Host]) -> HostRequirements:
-    """Needs of the hosts, as far as they are here already: a check comes before the images are built."""
+    """Requirements of the images that exist locally: a check may run before the images are built."""
     images: dict[str, LocalImage] = {}
     missing = []
     for role in sorted({role for host in hosts for role in wanted_images(host)}):
@@ -47,7 +51,7 @@ def _requirements(hosts: Sequence[Host]) -> HostRequirements:
         except FleetError:
             missing.append(role)
     if missing:
-        say(f"the room for images that are not built here is not looked for: {', '.join(missing)}")
+        say(f"disk space is not checked for images that are not built yet: {', '.join(missing)}")
     return HostRequirements(
         images=images,
         artefact_bytes={host.name: sum(map(_size, (host.bark.weights, host.bark.voices))) for host in hosts},
@@ -56,5 +60,5 @@ def _requirements(hosts: Sequence[Host]) -> HostRequirements:
 
 
 def _size(folder: Path | None) -> int:
-    """Bytes of the files in a directory here; 0 where it is not there, which a deploy says."""
+    """Bytes of the files in a local directory; 0 where it does not exist, which a deploy reports."""
     return 0 if folder is None else sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())

@@ -1,4 +1,4 @@
-"""`fab plan`, `deploy`, `rollback`, `drain`, `status`, `unlock`: releases onto the hosts, and what runs there."""
+"""`fab plan`, `deploy`, `rollback`, `drain`, `status`, `unlock`: releases on the hosts."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ from tasks.base import (
 )
 
 CHECKSUMS = ROOT / "build/checksums.json"
-DRAIN = "training runs write a checkpoint and stop, and are started again afterwards; without it, their host is skipped"
-IMAGE = f"ROLE=REFERENCE: another image than the last built one; the roles are {', '.join(ROLES)}"
+DRAIN = "stop training runs with a checkpoint and resume them afterwards; otherwise hosts that train are skipped"
+IMAGE = f"ROLE=REFERENCE: use this image instead of the last built one; roles: {', '.join(ROLES)}"
 
 
 @task(
     iterable=["host", "image"],
     auto_shortflags=False,
-    help=HELP | {"image": IMAGE, "exit-code": "answer 1 when there is something to do"},
+    help=HELP | {"image": IMAGE, "exit-code": "exit with 1 where something would change"},
 )
 def plan(
     _: Any,
@@ -71,7 +71,7 @@ def plan(
     exit_code: bool = False,
     json: bool = False,
 ) -> None:
-    """Show what a deploy would change on which host, as a diff; changes nothing."""
+    """Show the changes a deploy would make on each host, as a diff; changes nothing."""
     with reporting_errors(), reading(), Connections() as connections:
         hosts = select_hosts(inventory, host)
         planned, _ = _planned(hosts, connections, _references(image), to_act=False)
@@ -94,7 +94,7 @@ def deploy(
     drain: bool = False,
     json: bool = False,
 ) -> None:
-    """Show what would change on which host, then do it: a canary of each role, then batches; a failure stops it."""
+    """Show the changes, then deploy: a canary per role first, then batches; the first failure stops the rollout."""
     with reporting_errors(), Connections() as connections:
         fleet = load_inventory(inventory)
         hosts = fleet.select(split_names(host))
@@ -104,7 +104,7 @@ def deploy(
         if not json or planned.failed:
             _show(changes, planned.failed)
         if planned.failed:
-            fail(f"nothing was changed: not ready: {', '.join(planned.failed)} (choose the others with --host)")
+            fail(f"nothing was changed; not ready: {', '.join(planned.failed)} (select the other hosts with --host)")
 
         def replan(each: Host, session: Session) -> ChangePlan:
             release = planned.succeeded[each.name].release
@@ -119,7 +119,7 @@ def deploy(
 @task(
     iterable=["host"],
     auto_shortflags=False,
-    help=HELP | {"release": "this one, instead of the one before the current one", "drain": DRAIN},
+    help=HELP | {"release": "roll back to this release [default: the previous one]", "drain": DRAIN},
 )
 def rollback(
     _: Any,
@@ -129,7 +129,7 @@ def rollback(
     drain: bool = False,
     json: bool = False,
 ) -> None:
-    """Go back to the release before the current one, from what is on the hosts."""
+    """Roll back to the previous release, from the files and images on the hosts."""
     with reporting_errors(), Connections() as connections:
         fleet = load_inventory(inventory)
         hosts = fleet.select(split_names(host))
@@ -138,7 +138,9 @@ def rollback(
         if not json or found.failed:
             _show(found.succeeded, found.failed)
         if found.failed:
-            fail(f"nothing was changed: {', '.join(found.failed)} cannot go back (choose the others with --host)")
+            fail(
+                f"nothing was changed; cannot roll back: {', '.join(found.failed)} (select the other hosts with --host)"
+            )
 
         def replan(each: Host, session: Session) -> ChangePlan:
             return plan_rollback(session, each.name, found.succeeded[each.name].manifest.id)
@@ -156,11 +158,11 @@ def rollback(
 
 @task(iterable=["host"], auto_shortflags=False, help=HELP)
 def drain(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: bool = False) -> None:
-    """Take hosts out of work: runs write a checkpoint and stop, Bark ends its leases; back with `deploy --drain`."""
+    """Drain hosts: stop training runs with a checkpoint, stop services gracefully; undo with `deploy --drain`."""
     with reporting_errors(), Connections() as connections:
         fleet, names = load_inventory(inventory), split_names(host)
         if not names:
-            raise FleetError("name the hosts that are to be drained: fab drain --host H")
+            raise FleetError("--host is missing: name the hosts to drain: fab drain --host H")
         context = _context(fleet, connections, drain=True)
         with graceful_stop(context.cancellation):
             hosts = fleet.select(names)
@@ -170,7 +172,7 @@ def drain(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: 
 
 @task(iterable=["host"], auto_shortflags=False, help=HELP)
 def status(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: bool = False) -> None:
-    """Show which release runs on each host, how its services are, and what is not as the release says (drift)."""
+    """Show release, service health and configuration drift of each host."""
     with reporting_errors(), reading(), Connections() as connections:
         hosts = select_hosts(inventory, host)
         result: GroupResult[Status] = on_every_host(hosts, lambda each: read_status(connections.to(each)), keep=True)
@@ -185,11 +187,11 @@ def status(_: Any, host: Sequence[str] | None = None, inventory: str = "", json:
 
 @task(iterable=["host"], auto_shortflags=False, help=HELP)
 def unlock(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: bool = False) -> None:
-    """Break the lock of hosts whose deploy has died; who held it is said, and stands in the audit log."""
+    """Break the deployment lock of hosts; prints its owner and records it in the audit log."""
     with reporting_errors(), Connections() as connections:
         names = split_names(host)
         if not names:
-            raise FleetError("name the hosts whose lock is to be broken: fab unlock --host H")
+            raise FleetError("--host is missing: name the hosts to unlock: fab unlock --host H")
         hosts = select_hosts(inventory, names)
         _report(_outcomes(hosts, on_every_host(hosts, lambda each: _unlock(connections.to(each), each))), json=json)
 
@@ -199,7 +201,7 @@ def _unlock(session: Session, host: Host) -> Outcome:
     current = CURRENT.among(session.run([CURRENT.command]))
     release = current if isinstance(current, str) else ""
     if broken is None:
-        return Outcome(host.name, "unchanged", release, release, "nobody held its lock")
+        return Outcome(host.name, "unchanged", release, release, "it was not locked")
     note = f"broke the lock of {broken}"
     audit.record(session, host.name, audit.AuditEntry("unlock", release, release, "ok", note))
     return Outcome(host.name, "unlocked", release, release, note)
@@ -208,9 +210,9 @@ def _unlock(session: Session, host: Host) -> Outcome:
 def _planned(
     hosts: Sequence[Host], connections: Connections, references: Mapping[str, str], *, to_act: bool
 ) -> tuple[GroupResult[PlannedRelease], Images]:
-    """Planned release and changes of each host; hosts that are not fit stand among the failed."""
+    """Planned release and changes of each host; hosts that fail the preflight are among the failed."""
     needed = find_images(hosts, references)
-    say(f"looking at {len(hosts)} hosts")
+    say(f"inspecting {len(hosts)} hosts")
     snapshots = inspect_hosts(hosts, connections, needed)
     if to_act:
         refuse_locked(snapshots.succeeded)
@@ -220,7 +222,7 @@ def _planned(
         report.console(error=True).print(report.findings_table(reports, unfit))
     fit = [each for each in hosts if each.name not in unfit]
     planned = plan_hosts(fit, connections, snapshots.succeeded, needed, COMPOSE, ChecksumCache(CHECKSUMS))
-    failed = {name: FleetError("the check above speaks against it") for name in unfit} | dict(snapshots.failed)
+    failed = {name: FleetError("preflight failed, see the findings above") for name in unfit} | dict(snapshots.failed)
     return GroupResult(planned.succeeded, {**failed, **planned.failed}), needed
 
 
@@ -270,7 +272,7 @@ def _outcomes(hosts: Sequence[Host], done: GroupResult[Outcome]) -> list[Outcome
 
 
 def _report(outcomes: Sequence[Outcome], *, json: bool) -> None:
-    """The summary; hosts that were skipped because they work are no failure."""
+    """Print the outcomes; hosts skipped because they train do not count as failed."""
     if json:
         print_json(report.outcomes_document(outcomes))
     else:
@@ -290,7 +292,7 @@ def _context(fleet: Inventory, connections: Connections, *, drain: bool) -> Roll
 
 
 def _references(images: Sequence[str] | None) -> dict[str, str]:
-    """Images by role, as typed."""
+    """Image references by role, from --image options."""
     found = {}
     for text in images or ():
         role, equals, reference = text.partition("=")

@@ -1,4 +1,4 @@
-"""`fab images`, `fab images-lock`: the images that are deployed, and the digests that they are built on."""
+"""`fab images`, `fab images-lock`: image builds and base image digests."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MEGABYTE = 1e6
     iterable=["image", "framework", "cache_from"],
     auto_shortflags=False,
     help={
-        "image": f"only this one of {', '.join(ROLES)}; several times, or several with commas, for several",
-        "base": "another base than images/digests.lock has, for a mirror: NAME@sha256:…",
-        "framework": "ROLE=CHOICE: whose TensorFlow or torch: trainer=base|gpu|cpu, bark=index|base|cpu|cu128",
-        "pip-config": "a pip configuration file, as a secret of the build",
-        "apt-config": "an apt configuration file, as a secret of the build: for bases without Python",
-        "ca-bundle": "a file of CA certificates, as a secret of the build",
-        "wheels": "a folder of wheels, which pip takes before it asks an index",
-        "build-network": "the network of the build's steps, such as host",
-        "cache-from": "ROLE=REFERENCE: an earlier image, from which layers are taken that did not change",
-        "unpinned": "build on bases that have no digest, for development",
-        "push": "push to this registry, HOST/PATH, and note the digests in build/images.json",
+        "image": f"only this image; repeat the option or separate with commas: {', '.join(ROLES)}",
+        "base": "base image instead of the one in images/digests.lock, such as a mirror's: NAME@sha256:…",
+        "framework": "ROLE=CHOICE: source of TensorFlow or torch: trainer=base|gpu|cpu, bark=index|base|cpu|cu128",
+        "pip-config": "pip configuration file, mounted as a build secret",
+        "apt-config": "apt configuration file, mounted as a build secret; for bases without Python",
+        "ca-bundle": "CA certificate bundle, mounted as a build secret",
+        "wheels": "directory of wheels that pip prefers over an index",
+        "build-network": "network of the build steps, such as host",
+        "cache-from": "ROLE=REFERENCE: earlier image whose unchanged layers are reused",
+        "unpinned": "allow base images without a digest, for development",
+        "push": "push to this registry, HOST/PATH, and record the digests in build/images.json",
         "json": HELP["json"],
     },
 )
@@ -50,7 +50,7 @@ def images(
     push: str = "",
     json: bool = False,
 ) -> None:
-    """Build the images of all services, each with a bill of materials of what is in it."""
+    """Build the images of all services, each with a software bill of materials (SBOM)."""
     with reporting_errors():
         roles = _roles(image)
         frameworks, earlier = _by_role("framework", framework), _by_role("cache-from", cache_from)
@@ -75,7 +75,7 @@ def images(
             built = _pushed(built, role, push)
             write_record(ROOT / RECORD, {role: built})
             size = f"{built.size_bytes / MEGABYTE:.0f} MB"
-            say(f"{role}: {built.reference} ({size}); what is in it: {bill.relative_to(ROOT)}")
+            say(f"{role}: {built.reference} ({size}); SBOM: {bill.relative_to(ROOT)}")
             done.append(_document(role, built, bases[role], str(bill.relative_to(ROOT))))
         if json:
             print_json({"images": done})
@@ -84,10 +84,10 @@ def images(
 @task(
     name="images-lock",
     auto_shortflags=False,
-    help={"out": f"another file than {pins.LOCK}", "json": HELP["json"]},
+    help={"out": f"lock file to write [default: {pins.LOCK}]", "json": HELP["json"]},
 )
 def images_lock(_: Any, out: str = "", json: bool = False) -> None:
-    """Ask the registries for the digests of all bases and of monitoring's images; exit code 1 where one has none."""
+    """Resolve the digests of all base and monitoring images; exit code 1 where one cannot be resolved."""
     with reporting_errors():
         path = absolute_path(out) or ROOT / pins.LOCK
         before = pins.read(path)
@@ -97,7 +97,10 @@ def images_lock(_: Any, out: str = "", json: bool = False) -> None:
         for name, pin in result.pins.items():
             reason = result.failures.get(name)
             state = pin.digest or pins.UNRESOLVED
-            say(f"{name}: {pin.image}: {state}" + (f" (not asked anew: {reason})" if reason and pin.digest else ""))
+            say(
+                f"{name}: {pin.image}: {state}"
+                + (f" (kept; not resolved again: {reason})" if reason and pin.digest else "")
+            )
             if reason and not pin.digest:
                 say(f"  {reason}")
         if json:
@@ -108,7 +111,7 @@ def images_lock(_: Any, out: str = "", json: bool = False) -> None:
 def _roles(names: Sequence[str] | None) -> tuple[str, ...]:
     wanted = split_names(names)
     if strangers := sorted(set(wanted) - set(ROLES)):
-        raise FleetError(f"--image {', '.join(strangers)}: there are the images {', '.join(ROLES)}")
+        raise FleetError(f"--image {', '.join(strangers)}: expected one of {', '.join(ROLES)}")
     return tuple(role for role in ROLES if not wanted or role in wanted)
 
 

@@ -1,4 +1,4 @@
-"""`fab monitoring`: Prometheus, Alertmanager and Grafana on the hosts that watch the others."""
+"""`fab monitoring`: Prometheus, Alertmanager and Grafana on the monitoring hosts."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from tasks.base import (
     auto_shortflags=False,
     help=HELP
     | {
-        "check": "only show what would change",
-        "exit-code": "with --check: answer 1 where something would change",
-        "site": "directory with what you add: rules/*.yaml, targets/*.yaml, compose.yaml, monitoring.env; "
-        "`site` beside the inventory unless given",
-        "out": "write the files to this directory, for the machine you sit at, and touch no host",
+        "check": "only show the changes",
+        "exit-code": "with --check: exit with 1 where something would change",
+        "site": "directory with your additions: rules/*.yaml, targets/*.yaml, compose.yaml, monitoring.env "
+        "[default: site/ beside the inventory]",
+        "out": "write the files to this local directory instead of deploying to hosts",
     },
 )
 def monitoring(
@@ -61,10 +61,10 @@ def monitoring(
     out: str = "",
     json: bool = False,
 ) -> None:
-    """Set up what watches the hosts, on those with the role monitoring; start or reload only what changed."""
+    """Deploy Prometheus, Alertmanager and Grafana to the monitoring hosts; restart or reload only what changed."""
     with reporting_errors():
         if exit_code and not check:
-            raise FleetError("--exit-code goes with --check: it says whether something would change")
+            raise FleetError("--exit-code needs --check")
         fleet = load_inventory(inventory)
         inputs = read_inputs(ROOT, absolute_path(site) or fleet.path.parent / "site")
         if out:
@@ -100,7 +100,7 @@ def _plan(
     program_images: dict[str, MonitoringImage],
     connections: Connections,
 ) -> dict[str, MonitoringChange]:
-    """Planned release of each host, checked, beside its state. Ends the task where one cannot be read."""
+    """Planned changes of each host, after a configuration check. Ends the task where a host cannot be read."""
     secrets = {each.name: read_secrets(each.secrets) if each.secrets else Secrets() for each in hosts}
 
     def rendered(each: Host) -> MonitoringRelease:
@@ -131,32 +131,32 @@ def _apply(
 
 
 def _all_of(result: GroupResult[Any]) -> dict[str, Any]:
-    """Results of every host; where one failed, nothing has been changed yet, and the task ends."""
+    """Results of all hosts. Ends the task where one failed: nothing has been changed yet."""
     if result.failed:
         fail("\n".join([*map(str, result.failed.values()), "nothing was changed"]))
     return dict(result.succeeded)
 
 
 def _monitoring_hosts(fleet: Inventory, names: Sequence[str] | None) -> tuple[Host, ...]:
-    """The hosts that watch. Raises FleetError where there is none, or one is named that does not."""
+    """Hosts with the role monitoring. Raises FleetError where there is none, or a named host lacks the role."""
     chosen = fleet.select(names or ())
     monitoring_hosts = tuple(each for each in chosen if "monitoring" in each.roles)
     others = [each.name for each in chosen if each not in monitoring_hosts] if names else []
     if others or not monitoring_hosts:
         who = f"{', '.join(others)} does not have" if others else "no host has"
         raise FleetError(
-            f"{fleet.path}: {who} the role monitoring: give it to the host that is to watch the others, "
-            "roles: [monitoring]; or write the files for this machine with --out DIR"
+            f"{fleet.path}: {who} the role monitoring: add roles: [monitoring] to a host, "
+            "or write the files for this machine with --out DIR"
         )
     return monitoring_hosts
 
 
 def _write(fleet: Inventory, inputs: MonitoringInputs, folder: Path) -> None:
-    names = (*webhook_secrets(fleet), GRAFANA)  # their values stay with the operator
+    names = (*webhook_secrets(fleet), GRAFANA)  # the values are not written
     release = render(fleet, inputs, Secrets(dict.fromkeys(names, b"")), {}, os.getuid(), os.getgid())
     check_here(release)
     command = write(release, folder)
     say(f"{folder}: monitoring {release.id}, {len(release.files)} files")
     if release.secrets:
-        say(f"put the secrets there, a file each, for yourself alone: {folder}/secrets: {', '.join(release.secrets)}")
+        say(f"write each secret to a file of its own (mode 0600) in {folder}/secrets: {', '.join(release.secrets)}")
     say(f"start with: {command}")

@@ -35,8 +35,8 @@ from fleet.ssh.connection_pool import connected, on_every_host
 from fleet.ssh.interrupt import reading
 from tasks.base import HELP, absolute_path, exit_with, fail, print_json, reporting_errors, say, select_hosts
 
-ONE_HOST = "the host of the run"
-RUN = "the run's id, as `fab runs` prints it"
+ONE_HOST = "host of the run"
+RUN = "run id, as printed by `fab runs`"
 SITE = "site-"
 
 
@@ -45,14 +45,14 @@ SITE = "site-"
     auto_shortflags=False,
     help={
         "host": ONE_HOST,
-        "config": "the run's settings, a YAML file as `voxyard train --config` takes it",
-        "corpus": "the recordings or shards to train on, a directory here (without it: data.train_data of the file)",
-        "run": "a name for the run (without it: the file's name and the time)",
-        "resume": "go on with this run instead of beginning one; --config and --set change its settings",
-        "max-steps": "stop after this many updates",
+        "config": "settings file (YAML), as for `voxyard train --config`",
+        "corpus": "local directory of recordings or shards [default: data.train_data of the settings file]",
+        "run": "run id [default: name of the settings file and the time]",
+        "resume": "resume this run instead of starting a new one; --config and --set change its settings",
+        "max-steps": "stop after this many optimizer updates",
         "device": "auto, gpu or cpu",
-        "set": "a setting, as section.key=value, before the file's; several times for several",
-        "override": "a compose file of your own, merged after ours; several times for several",
+        "set": "setting as section.key=value, overrides the settings file; repeatable",
+        "override": "additional compose file, merged last; repeatable",
         "inventory": HELP["inventory"],
         "json": HELP["json"],
     },
@@ -71,12 +71,12 @@ def train(
     inventory: str = "",
     json: bool = False,
 ) -> None:
-    """Start a training run on a host: its settings are judged here, its corpus is brought there, its start awaited."""
+    """Start a training run on a host: validate settings, sync the corpus, wait for the first step."""
     with reporting_errors():
         if not config and not resume:
-            raise FleetError("--config FILE is missing: the settings of the run (or --resume RUN)")
+            raise FleetError("--config FILE is missing: name the settings file, or give --resume RUN")
         if resume and (run or corpus or override):
-            raise FleetError("--resume goes on with a run as it is: leave out --run, --corpus and --override")
+            raise FleetError("--resume cannot be combined with --run, --corpus or --override: leave them out")
         where = _one(inventory, host)
         flags = flags_of(set or (), {"training.max_steps": max_steps, "training.device": device})
         settings = RunSettings(read_file(absolute_path(config)), flags)
@@ -98,7 +98,7 @@ def train(
 
 @task(iterable=["host"], auto_shortflags=False, help=HELP)
 def runs(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: bool = False) -> None:
-    """Show the training runs of the hosts: how they are, how far they came, their loss."""
+    """List the training runs of the hosts: state, step, loss."""
 
     def read(each: Host) -> tuple[TrainingRun, ...]:
         with connected(each) as session:
@@ -117,21 +117,21 @@ def runs(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: b
 @task(
     auto_shortflags=False,
     help={
-        "host": "the host",
+        "host": "host to read from",
         "service": "bark or exporter",
         "run": RUN,
-        "lines": "how many of the last lines, 100 unless given",
-        "follow": "go on with what comes, until it ends (Ctrl-C ends it here, not there)",
+        "lines": "number of last lines [default: 100]",
+        "follow": "follow the log until the service or run ends (Ctrl-C stops following only)",
         "inventory": HELP["inventory"],
     },
 )
 def logs(
     _: Any, host: str, service: str = "", run: str = "", lines: int = 100, follow: bool = False, inventory: str = ""
 ) -> None:
-    """Show what a service or a run on a host has written."""
+    """Show the log of a service or a training run on a host."""
     with reporting_errors(), reading():
         if bool(service) == bool(run):
-            raise FleetError("say whose log: --service bark, --service exporter, or --run ID")
+            raise FleetError("expected one of --service bark, --service exporter or --run ID")
         where = _one(inventory, host)
         labels = run_labels(run) if run else service_labels(service)
         with connected(where) as session:
@@ -142,17 +142,17 @@ def logs(
 
 @task(auto_shortflags=False, help={"host": ONE_HOST, "run": RUN, "inventory": HELP["inventory"]})
 def stop(_: Any, host: str, run: str, inventory: str = "") -> None:
-    """Stop a training run: it saves a checkpoint first; `fab train --resume` goes on with it."""
+    """Stop a training run after it saved a checkpoint; continue it with `fab train --resume`."""
     with reporting_errors():
         where = _one(inventory, host)
         with connected(where) as session:
             found = find_run(session, where.name, run)
             if not found.active and not found.drained:
-                say(f"{where.name}: the run {run} does not run: it is {found.state}")
+                say(f"{where.name}: the run {run} is not active: {found.state}")
                 print(report.stopped(found))
                 return
             with locked(session, where.name, f"stop run {run}"):
-                say(f"{where.name}: stopping {run}, which may take {found.stop_seconds} s for its checkpoint")
+                say(f"{where.name}: stopping {run} (up to {found.stop_seconds} s for the checkpoint)")
                 ended = stop_run(session, found, drained=False)
         print(report.stopped(ended))
 
@@ -162,14 +162,14 @@ def stop(_: Any, host: str, run: str, inventory: str = "") -> None:
     help={
         "host": ONE_HOST,
         "run": RUN,
-        "out": "a directory for it, new or with the same run from before",
+        "out": "target directory: new, or with an earlier fetch of the same run",
         "inventory": HELP["inventory"],
         "json": HELP["json"],
     },
 )
 def fetch(_: Any, host: str, run: str, out: str, inventory: str = "", json: bool = False) -> None:
-    """Bring a run here: checkpoints (each checked), samples, report and logs."""
-    with reporting_errors(), reading("the same command goes on with what is here"):
+    """Fetch a run: checkpoints (verified by checksum), samples, report and logs."""
+    with reporting_errors(), reading("run the same command again to continue"):
         where, folder = _one(inventory, host), absolute_path(out)
         if folder is None:
             raise FleetError("--out DIR is missing")
@@ -199,7 +199,7 @@ def _begin(
         say(f"reading {folder}")
         contents[role] = read_input(folder)
         if role != "init" and contents[role].kind == "checkpoint":
-            raise FleetError(f"{folder} holds checkpoints, expected a corpus")
+            raise FleetError(f"{folder} holds checkpoints, expected a corpus: name a directory of recordings or shards")
     wanted = RunRequest(name, host.name, settings, contents, overrides, operator())
     with connected(host) as session:
         given = read_release(session, host.name)
@@ -210,7 +210,7 @@ def _begin(
                 return next((each.id for each in active_runs(session) if place in each.corpora), None)
 
             if not send(session, host, folders[role], content, busy):
-                say(f"{host.name}: corpus {content.name}, version {content.id}, is there already")
+                say(f"{host.name}: corpus {content.name}, version {content.id}, is already on the host")
     with connected(host) as session, locked(session, host.name, f"train {name}"):
         return start_new_run(session, host.name, wanted, read_release(session, host.name))
 
@@ -227,7 +227,7 @@ def _resume(host: Host, run: str, settings: RunSettings) -> RunFiles:
 
 
 def _follow_up(host: Host, files: RunFiles, *, json: bool) -> None:
-    """The first steps, the limits, and what the operator should know of the run."""
+    """Wait for the first step, verify the memory limits, print the report of the run."""
     run = files.wanted.run
     for note in files.notes:
         say(note)
@@ -238,7 +238,7 @@ def _follow_up(host: Host, files: RunFiles, *, json: bool) -> None:
             now = wait_until_training(session, host.name, run)
             limits = verify_limits(session, now)
     except KeyboardInterrupt:
-        fail(f"the run goes on without you: fab logs --host {host.name} --run {run} --follow")
+        fail(f"the run continues on the host: fab logs --host {host.name} --run {run} --follow")
     if json:
         print_json(now.to_json() | {"host": host.name, "verified": list(limits)})
     else:

@@ -61,10 +61,10 @@ FAULTS = {
     "no container toolkit": Fault("gpu-pix", faults.no_toolkit, "FAIL", "toolkit", "no NVIDIA container toolkit"),
     "uncorrectable memory errors": Fault("gpu-pix", faults.uncorrectable_errors, "FAIL", "ecc", "GPU 0 had 2"),
     "a row to be remapped": Fault("gpu-pix", faults.remap_pending, "FAIL", "row_remap", "GPU 0 waits for a reset"),
-    "a row that cannot be": Fault("gpu-sys", faults.remap_failed, "FAIL", "row_remap", "GPU 0 could not remap"),
+    "a row that cannot be": Fault("gpu-sys", faults.remap_failed, "FAIL", "row_remap", "GPU 0: row remapping failed"),
     "a critical Xid": Fault("gpu-pix", faults.xid, "FAIL", "xid", "GPU 0, 10 min ago: Xid 79"),
     "one process where two are planned": Fault(
-        "gpu-one", faults.exclusive_process, "FAIL", "compute_mode", "Exclusive_Process), bark and trainer are to share"
+        "gpu-one", faults.exclusive_process, "FAIL", "compute_mode", "Exclusive_Process), bark and trainer are planned"
     ),
     "memory that is taken": Fault(
         "gpu-pix", faults.memory_taken, "FAIL", "gpu_memory", "2048 MiB free, the limits need", ("trainer",)
@@ -75,15 +75,15 @@ FAULTS = {
     ),
     "an old engine": Fault("gpu-pix", faults.old_engine, "FAIL", "docker", "Docker 19.03.15, at least 20.10", ALL),
     "an old Compose": Fault("gpu-pix", faults.old_compose, "FAIL", "compose", "2.20.3, at least 2.24.4", ALL),
-    "no rsync": Fault("gpu-pix", faults.missing_program, "FAIL", "programs", "rsync is not there", ("trainer",)),
+    "no rsync": Fault("gpu-pix", faults.missing_program, "FAIL", "programs", "rsync is not installed", ("trainer",)),
     "persistence off": Fault("gpu-pix", faults.persistence_off, "WARN", "persistence", "GPU 0: persistence", ALL),
     "heat": Fault("gpu-pix", faults.throttled, "WARN", "throttling", "GPU 0 is slowed down now: heat", ALL),
-    "few PCIe lanes": Fault("gpu-pix", faults.few_lanes, "WARN", "pcie_width", "4 PCIe lanes of 16", ALL),
+    "few PCIe lanes": Fault("gpu-pix", faults.few_lanes, "WARN", "pcie_width", "uses 4 of 16 PCIe lanes", ALL),
     "a clock that is ahead": Fault("gpu-pix", faults.skewed_clock, "WARN", "clock", "s ahead of yours", ALL),
     "no NUMA node": Fault("gpu-sys", faults.no_numa_node, "WARN", "numa", "has NUMA node -1", ALL),
     "little shared memory": Fault("gpu-pix", faults.small_shared_memory, "WARN", "shm", "of shared memory"),
     "control groups of systemd": Fault(
-        "gpu-pix", faults.systemd_cgroups, "WARN", "cgroup_driver", "a reload takes them away", ALL
+        "gpu-pix", faults.systemd_cgroups, "WARN", "cgroup_driver", "a systemd reload removes them", ALL
     ),
 }
 
@@ -131,7 +131,7 @@ def with_other_keys(operator: Operator, folder: Path, known_hosts: Path, host: s
     return Operator(folder / "hosts.yaml", operator.environment)
 
 
-def test_healthy_hosts_have_no_failure_and_their_limits_are_said(
+def test_healthy_hosts_have_no_failure_and_their_limits_are_reported(
     operator: Operator, healthy: dict[str, Findings]
 ) -> None:
     assert all(kinds(found, "FAIL") == set() for found in healthy.values())
@@ -204,10 +204,10 @@ def test_an_acknowledged_warning_stays_and_is_marked(operator: Operator, tmp_pat
     assert {each["check"]: each["acknowledged"] for each in findings if each["check"] == "pair_link"} == {
         "pair_link": True
     }
-    assert "WARN, known" in knows.good("check", "--host", "gpu-sys")
+    assert "WARN, acknowledged" in knows.good("check", "--host", "gpu-sys")
 
 
-def test_a_host_whose_sshd_hangs_is_said_and_does_not_hold_the_others(
+def test_a_host_whose_sshd_hangs_is_reported_and_does_not_hold_the_others(
     operator: Operator, hosts: dict[str, GpuHost]
 ) -> None:
     with faults.hanging_sshd(hosts["gpu-sys"]):
@@ -219,14 +219,14 @@ def test_a_host_whose_sshd_hangs_is_said_and_does_not_hold_the_others(
     assert found["gpu-pix"]["error"] is None is found["gpu-one"]["error"]
 
 
-def test_an_engine_that_hangs_is_said_and_does_not_hold_the_others(
+def test_an_engine_that_hangs_is_reported_and_does_not_hold_the_others(
     operator: Operator, hosts: dict[str, GpuHost]
 ) -> None:
     with faults.hanging_program(hosts["gpu-sys"], "docker"):
         found = check(operator)
 
     (docker,) = [each for each in found["gpu-sys"]["findings"] if each["level"] == "FAIL"]
-    assert "docker does not answer: it did not end in time" in docker["found"]
+    assert "docker does not answer: timed out" in docker["found"]
     assert found["gpu-pix"]["ok"]
 
 

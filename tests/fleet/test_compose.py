@@ -157,7 +157,7 @@ def reserved(document: Document, service: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_compose_has_nothing_to_say_against_it(read: dict[str, Read], case: Case) -> None:
+def test_compose_accepts_it(read: dict[str, Read], case: Case) -> None:
     for name in (case.name, *([f"{case.name}-run"] if "trainer" in case.roles else [])):
         assert (read[name].code, read[name].said) == (0, ""), name
 
@@ -236,7 +236,7 @@ def test_a_container_knows_its_release_and_its_configuration(read: dict[str, Rea
         assert entry["labels"]["voxyard.port"] == str(service.port)
 
 
-def test_a_sites_own_file_wins(read: dict[str, Read]) -> None:
+def test_an_operators_own_file_wins(read: dict[str, Read]) -> None:
     bark = read[Case(("bark",), 2, override=True).name].document["services"]["bark"]
     assert not bark.get("ulimits")
     assert bark["mem_limit"] == str(64 << 30)

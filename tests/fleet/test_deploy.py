@@ -97,7 +97,7 @@ def test_check_finds_nothing_wrong_and_says_which_pair_and_limits(first: Said) -
     assert "limits (recommended)" in first["check"]
 
 
-def test_a_host_that_has_nothing_yet_is_said_to_have_nothing(first: Said) -> None:
+def test_a_host_that_has_nothing_yet_is_reported_to_have_nothing(first: Said) -> None:
     assert first["status before"].count("not deployed") == 2
 
 
@@ -171,7 +171,7 @@ def test_the_exporter_knows_what_should_run(first: Said, host: GpuHost) -> None:
     assert expected == {"release": current(host), "services": {"exporter": labels["voxyard.config"]}}
 
 
-def test_the_size_and_the_time_are_said(first: Said, images: dict[str, LocalImage]) -> None:
+def test_the_size_and_the_time_are_reported(first: Said, images: dict[str, LocalImage]) -> None:
     size = images["exporter"].size_bytes
     print(f"\nexporter: {size / 1e6:.0f} MB with its base; first deploy of both: {float(first['seconds']):.0f} s")
     assert f"({size / 1e6:.0f} MB)" in first["deploy"]
@@ -200,7 +200,7 @@ def test_a_container_that_was_removed_is_started_again_and_nothing_else_is_done(
     told(host, "docker rm -f voxyard-exporter-1")
     assert operator.fab("status", "--host", "gpu-01").returncode == 1
     said = operator.good("deploy", "--host", "gpu-01")
-    assert "start exporter: it is not there" in said
+    assert "start exporter: no container" in said
     assert "send image" not in said
     assert "write release" not in said
 
@@ -211,7 +211,7 @@ def test_a_file_that_was_changed_on_the_host_is_put_right(first: Said, operator:
     assert "model" in told(host, "docker exec voxyard-exporter-1 cat /etc/voxyard/plan.yaml")
 
 
-def test_a_release_that_is_never_well_is_said_with_its_last_words_and_taken_back(
+def test_a_release_that_is_never_healthy_is_reported_with_its_last_log_lines_and_rolled_back(
     first: Said, operator: Operator, host: GpuHost, engine: Engine
 ) -> None:
     before = current(host)

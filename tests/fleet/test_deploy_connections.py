@@ -103,7 +103,7 @@ def test_hosts_are_looked_at_side_by_side_but_not_all_at_once(server: SshServer)
     assert max(together) == 3
 
 
-def test_a_session_that_is_cut_off_is_a_sentence(server: SshServer) -> None:
+def test_a_session_that_is_cut_off_is_an_error_message(server: SshServer) -> None:
     with pytest.raises(HostFailedError, match="here ended the session before it ran a"):
         ask(server.host(), "kill -9 $(ps -o ppid= -p $PPID)")  # the shell that runs the batch
 
@@ -159,8 +159,8 @@ def test_the_table_goes_to_standard_output_and_has_a_row_a_host(inventory: Path)
         (["status", "--inventory", "deploy/hosts.example.yaml", "--host", "gpu-01,nobody"], "no host nobody"),
         (["deploy", "--inventory", "deploy/hosts.example.yaml", "--image", "x"], "expected ROLE=REFERENCE"),
         (["plan", "--inventory", "deploy/hosts.example.yaml", "--image", "grafana=x"], "expected ROLE=REFERENCE"),
-        (["unlock", "--inventory", "deploy/hosts.example.yaml"], "name the hosts whose lock"),
-        (["drain", "--inventory", "deploy/hosts.example.yaml"], "name the hosts that are to be drained"),
+        (["unlock", "--inventory", "deploy/hosts.example.yaml"], "name the hosts to unlock"),
+        (["drain", "--inventory", "deploy/hosts.example.yaml"], "name the hosts to drain"),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_a_sentence(arguments: list[str], said: str) -> None:

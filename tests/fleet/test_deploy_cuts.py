@@ -1,4 +1,4 @@
-"""A deploy is cut off in the middle of a step, met by a second one, or stopped by Ctrl-C: the next one ends right."""
+"""A deploy is cut off in the middle of a step, met by a second one, or cancelled by Ctrl-C: the next one ends right."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def test_a_cut_in_the_middle_of_a_step_is_healed_by_the_next_deploy(
         assert cut.happened(), broken.stderr
     assert broken.returncode == 1
     assert "broke" in broken.stdout + broken.stderr
-    assert "the lock stays" in broken.stderr
+    assert "could not release the lock" in broken.stderr
     assert current(host) == before
     refused = fleet.operator.fab("deploy", "--image", image)
     assert refused.returncode == 1
-    assert "is being changed by" in refused.stderr
+    assert "is locked by" in refused.stderr
     assert "fab unlock --host gpu-one" in refused.stderr
     assert fleet.operator.results("unlock", "--host", "gpu-one") == {"gpu-one": "unlocked"}
     assert audit(host)[-1]["what"] == "unlock"
@@ -116,13 +116,13 @@ def deploying(fleet: Fleet, image: str) -> subprocess.Popen[str]:
     return begun
 
 
-def test_of_two_deploys_at_once_one_is_refused_and_told_who_deploys(fleet: Fleet) -> None:
+def test_of_two_deploys_at_once_one_is_refused_and_told_the_owner(fleet: Fleet) -> None:
     image = fleet.renew()
     with replaced_program(fleet.host, "docker", slow_start(8)), deploying(fleet, image) as first:
         second = fleet.operator.fab("deploy", "--image", image)
         said = first.communicate(timeout=300)
     assert second.returncode == 1
-    assert "gpu-one is being changed by" in second.stderr
+    assert "gpu-one is locked by" in second.stderr
     assert "(deploy)" in second.stderr
     assert "nothing was changed" in second.stderr
     assert first.returncode == 0, said
@@ -130,13 +130,13 @@ def test_of_two_deploys_at_once_one_is_refused_and_told_who_deploys(fleet: Fleet
     assert audit(fleet.host)[-1]["result"] == "ok"
 
 
-def test_ctrl_c_takes_the_host_back_and_gives_back_the_lock_and_the_next_deploy_goes_on(fleet: Fleet) -> None:
+def test_ctrl_c_rolls_the_host_back_and_gives_back_the_lock_and_the_next_deploy_continues(fleet: Fleet) -> None:
     image, before = fleet.renew(), current(fleet.host)
     with replaced_program(fleet.host, "docker", slow_start(5)), deploying(fleet, image) as first:
         first.send_signal(signal.SIGINT)
         out, err = first.communicate(timeout=300)
     assert first.returncode == 1, err
-    assert "stopping after the steps that are under way" in err
+    assert "stopping after the current steps" in err
     assert "interrupted" in out
     assert f"rolled back to release {before}" in " ".join(out.split())
     assert current(fleet.host) == before

@@ -110,7 +110,7 @@ def test_every_host_runs_its_release_and_status_says_so(fleet: Fleet) -> None:
     ]
 
 
-def test_each_role_has_its_canary_first_and_progress_is_said_by_host_and_step(fleet: Fleet) -> None:
+def test_each_role_has_its_canary_first_and_progress_is_reported_by_host_and_step(fleet: Fleet) -> None:
     lines = fleet.said["progress"].splitlines()
     ends = [line.split(":")[0] for line in lines if line.endswith(": deployed")]
     assert ends == ["gpu-pix", "gpu-one", "gpu-sys"]
@@ -132,7 +132,7 @@ def test_the_gpus_and_limits_are_those_of_the_host(fleet: Fleet) -> None:
         variables = host.run("cat ~voxyard/.voxyard/current/voxyard.env").stdout
         assert f"VOXYARD_BARK_GPU_MEMORY={','.join(f'{each}=16384' for each in uuids)}" in variables
         assert len(uuids) == count
-    assert fleet.said["deploy"].count("holds nothing yet of 16384 MiB") == 4
+    assert fleet.said["deploy"].count("no memory in use yet, limit 16384 MiB") == 4
 
 
 def test_the_images_of_a_host_with_a_registry_are_named_by_digest(fleet: Fleet, registry: Registry) -> None:
@@ -214,9 +214,9 @@ def test_a_canary_that_dies_after_it_was_well_is_taken_back_with_the_seconds_tha
     done = replace(fleet.operator, inventory=path).fab("deploy", "--image", f"bark={dies}")
     said = " ".join(done.stdout.split())
     assert done.returncode == 1
-    assert "exit code 7. It wrote last: bark stands in torch sees no GPU rolled back to release" in said
+    assert "exit code 7. Last log lines: bark stands in torch sees no GPU rolled back to release" in said
     assert f"rolled back to release {release}" in said
-    assert "gpu-pix: waiting for bark: well for " in done.stderr
+    assert "gpu-pix: waiting for bark: healthy for " in done.stderr
     assert (current(pix), containers(sys)) == (release, other)
     (status,) = fleet.operator.json("status", "--host", "gpu-pix")["hosts"]
     assert (status["ok"], [each["restarts"] for each in status["services"]]) == (True, [0, 0])
@@ -227,7 +227,7 @@ def test_only_the_layers_that_a_host_lacks_are_sent(fleet: Fleet, engine: Engine
     engine.docker("tag", "voxyard-bark:works5", "voxyard-bark:newer")
     done = fleet.operator.fab("deploy", "--host", "gpu-sys", "--image", "bark=voxyard-bark:newer")
     assert done.returncode == 0, done.stderr
-    (sent,) = re.findall(r"gpu-sys: (\d+) of (\d+) layers are there, sending (\d+) MB", done.stderr)
+    (sent,) = re.findall(r"gpu-sys: (\d+) of (\d+) layers present, sending (\d+) MB", done.stderr)
     assert (int(sent[1]) > int(sent[0]) > 0, int(sent[2])) == (True, 0)
     assert "sending all" not in done.stderr
 
@@ -257,7 +257,7 @@ def test_drift_is_seen_and_put_right(fleet: Fleet) -> None:
     (status,) = fleet.operator.json("status", "--host", "gpu-sys")["hosts"]
     assert status["ok"] is False
     assert f"{current(host)}/exporter.yaml was changed on the host" in status["drift"]
-    assert "bark: its container was not made from the files of its release" in status["drift"]
+    assert "bark: the container was not created from the files of its release" in status["drift"]
     fleet.operator.good("deploy", "--host", "gpu-sys")
     assert fleet.operator.json("status", "--host", "gpu-sys")["hosts"][0]["drift"] == []
 
@@ -273,7 +273,7 @@ def test_a_drained_host_stops_bark_and_a_deploy_brings_it_back(fleet: Fleet) -> 
 @pytest.mark.parametrize(
     ("mib", "code", "said"),
     [
-        (20000, 1, "holds 20000 MiB, 16384 + 1024 MiB are allowed"),
+        (20000, 1, "uses 20000 MiB, allowed 16384 + 1024 MiB"),
         (15000, 0, "verified 15000 of 16384 MiB"),
     ],
 )

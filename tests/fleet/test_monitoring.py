@@ -293,7 +293,7 @@ def test_rules_that_prometheus_would_refuse_never_get_there(
     assert "nothing to do" in fleet.operator.good().stdout
 
 
-def test_a_program_that_is_never_well_is_put_back(said: dict[str, Answer], fleet: Fleet) -> None:
+def test_a_program_that_is_never_healthy_is_put_back(said: dict[str, Answer], fleet: Fleet) -> None:
     current, settings = fleet.current(), (fleet.operator.folder / "site/monitoring.env").read_text()
     with fleet.operator.changed("site/monitoring.env", f"{settings}VOXYARD_PROMETHEUS_URL=http://[nowhere\n"):
         done = fleet.operator.fab()
@@ -335,7 +335,7 @@ def test_a_container_that_was_removed_is_started_again_and_no_other(said: dict[s
     before = fleet.started()
     fleet.monitoring_host.run("docker rm -f voxyard-monitoring-alertmanager-1")
     done = fleet.operator.good()
-    assert "start alertmanager: it is not there" in done.stdout
+    assert "start alertmanager: no container" in done.stdout
     after = fleet.started()
     assert {name for name in before if before[name] != after[name]} == {"alertmanager"}
 

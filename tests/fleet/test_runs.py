@@ -164,7 +164,7 @@ def test_the_metrics_are_the_runs(story: Story) -> None:
 
 def test_a_second_run_on_the_same_gpus_is_refused_and_told_which(story: Story, lab: Lab) -> None:
     assert "the run proof (running" in story.refused
-    assert f"holds GPU {UUIDS[1]}, {UUIDS[0]}" in story.refused
+    assert f"uses GPU {UUIDS[1]}, {UUIDS[0]}" in story.refused
     assert "second" not in lab.told("ls ~voxyard/.voxyard/runs")
 
 
@@ -175,7 +175,7 @@ def test_a_stopped_run_has_a_checkpoint_of_its_last_step(story: Story) -> None:
     assert f"stopped, checkpoint at step {step}" in story.stop
 
 
-def test_a_run_goes_on_at_the_step_where_it_was_stopped(story: Story) -> None:
+def test_a_run_resumes_at_the_step_where_it_was_stopped(story: Story) -> None:
     logs = [path.read_text() for path in sorted((story.out / "logs").glob("trainer-*.log"))]
     assert len(logs) == 2
     assert "Resuming from" not in logs[0]
@@ -221,7 +221,7 @@ def test_the_container_has_no_rights_and_writes_only_its_own_directory(story: St
 
 def test_a_fetched_run_is_whole_and_speaks(story: Story, tmp_path: Path) -> None:
     last = story.finished["checkpoint"]
-    assert f"{last}, each as the trainer wrote it" in story.fetch
+    assert f"{last}, verified" in story.fetch
     assert (story.out / "checkpoints/report.txt").is_file()
     assert (story.out / f"checkpoints/samples/step-{last:08d}.wav").stat().st_size > 44
     words = ["synthesize", "--checkpoint", str(story.out / "checkpoints"), "--text", "one two", "--out"]
@@ -235,7 +235,7 @@ def test_a_run_is_fetched_again_into_the_same_directory_and_nowhere_else(story: 
     lab.good("fetch", "--run", "proof", "--out", str(story.out))
     other = lab.fab("fetch", "--run", "proof", "--out", str(lab.folder))
     assert other.returncode == 2
-    assert "holds something else" in other.stderr
+    assert "contains other files" in other.stderr
 
 
 def test_a_checkpoint_that_is_damaged_on_the_host_is_not_called_good(story: Story, lab: Lab) -> None:
@@ -244,12 +244,12 @@ def test_a_checkpoint_that_is_damaged_on_the_host_is_not_called_good(story: Stor
     try:
         done = lab.fab("fetch", "--run", "proof", "--out", str(lab.folder / "damaged"))
         assert done.returncode == 1
-        assert "is not what the trainer wrote" in done.stderr
+        assert "differs from the checkpoint written" in done.stderr
     finally:
         lab.told(f"cp /tmp/good {state}")
 
 
-def test_the_deeds_are_in_the_audit_log(story: Story, lab: Lab) -> None:
+def test_the_actions_are_in_the_audit_log(story: Story, lab: Lab) -> None:
     deeds = [(each["what"], each["result"]) for each in operators.audit(lab.host)]
     for deed in ("train", "stop run", "resume", "fetch"):
         assert (deed, "ok") in deeds
@@ -260,7 +260,7 @@ def test_the_deeds_are_in_the_audit_log(story: Story, lab: Lab) -> None:
 def test_the_corpus_is_there_once_prepared_once_and_read_only(story: Story, lab: Lab) -> None:
     again = lab.train("shared", "--max-steps", "1")
     assert again.returncode == 0, again.stderr
-    assert "is there already" in again.stderr
+    assert "is already on the host" in again.stderr
     assert "sending corpus" not in again.stderr
     assert lab.told("docker ps -aq --filter label=voxyard.run=shared --filter label=voxyard.role=prepare") == ""
     mounts = {each["Destination"]: each for each in lab.container("shared")["Mounts"]}
@@ -288,7 +288,7 @@ def test_a_wrong_host_key_stops_rsync_and_the_connection_alike(lab: Lab, tmp_pat
         (tmp_path / "known").write_text(text)
 
         stranger = replace(host, known_hosts=tmp_path / "known")
-        with pytest.raises(HostFailedError, match="host key is not known or not the known one"):
+        with pytest.raises(HostFailedError, match="host key is unknown or has changed"):
             rsync.run(stranger, rsync.pull_command(stranger, ".voxyard", tmp_path / "out"))
         assert (tmp_path / "known").read_text() == text
 
@@ -305,7 +305,7 @@ def test_a_corpus_goes_through_a_jump_host_whose_key_is_checked(
     lines = bastion.known_hosts.read_text().splitlines()
     (tmp_path / "known").write_text("\n".join(line for line in lines if not line.startswith(f"{bastion.address} ")))
     stranger = replace(behind, known_hosts=tmp_path / "known")
-    with pytest.raises(HostFailedError, match="host key is not known or not the known one"):
+    with pytest.raises(HostFailedError, match="host key is unknown or has changed"):
         rsync.run(stranger, rsync.pull_command(stranger, ".voxyard/runs/proof/logs", tmp_path / "out"))
 
 

@@ -79,15 +79,15 @@ def test_the_worse_alert_silences_the_other_here_and_not_elsewhere(alertmanager:
 
     deadline = time.monotonic() + 30  # what silences others hears of an alert a moment after it was taken
     while True:
-        shown = {json.dumps(each["labels"], sort_keys=True): each["status"] for each in alertmanager.alerts()}
-        status = [shown[json.dumps(labels, sort_keys=True)] for labels in silenced]
+        format_value = {json.dumps(each["labels"], sort_keys=True): each["status"] for each in alertmanager.alerts()}
+        status = [format_value[json.dumps(labels, sort_keys=True)] for labels in silenced]
         if all(each["inhibitedBy"] and each["state"] == "suppressed" for each in status):
             break
         heard_still = [labels for labels, each in zip(silenced, status, strict=True) if not each["inhibitedBy"]]
         assert time.monotonic() < deadline, heard_still
         time.sleep(0.1)
     for labels in heard:
-        assert shown[json.dumps(labels, sort_keys=True)]["inhibitedBy"] == [], labels
+        assert format_value[json.dumps(labels, sort_keys=True)]["inhibitedBy"] == [], labels
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_another_host_gpu_run_or_family_is_heard(
 
     alertmanager.post([{**labels_of(source), **shared}, heard])
 
-    (shown,) = [each for each in alertmanager.alerts() if each["labels"] == heard]
-    assert shown["status"]["inhibitedBy"] == []
+    (format_value,) = [each for each in alertmanager.alerts() if each["labels"] == heard]
+    assert format_value["status"]["inhibitedBy"] == []
 
 
 def test_what_must_be_silenced_is() -> None:
@@ -224,7 +224,7 @@ def test_secrets_are_named_by_their_files_alone() -> None:
     "path", ["/home/me/alert-hook", "alert-hook", "/etc/voxyard/../alert-x", "/etc/voxyard", "/etc/voxyard/hook"]
 )
 def test_a_secret_that_the_container_does_not_see_is_refused(path: str) -> None:
-    with pytest.raises(FleetError, match=r"chat: the file .* expected /etc/voxyard/alert-…: put"):
+    with pytest.raises(FleetError, match=r"chat: the file .* expected /etc/voxyard/alert-…: add"):
         rendered(replace(CHAT, webhook_url_file=path))
 
 
@@ -282,7 +282,7 @@ def test_the_mail_relay_is_one_secret_and_its_password_a_file(
     ],
 )
 def test_a_mail_relay_that_is_none_is_refused_without_repeating_it(address: str) -> None:
-    with pytest.raises(FleetError, match="alert-mail-relay is no address") as error:
+    with pytest.raises(FleetError, match="alert-mail-relay is not a mail relay URL") as error:
         mail_relay({"alert-mail-relay": address.encode()})
     assert "secret@mail" not in str(error.value)
 

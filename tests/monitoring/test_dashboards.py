@@ -21,7 +21,7 @@ from series import serving
 
 import build
 from boards.document import PLAIN_VALUES, STEP, Document, documents
-from boards.every import every_dashboard
+from boards.every import all_dashboards
 from boards.layout import TITLES
 from boards.lint import UNUSED
 from boards.promql import Selector, expanded, selectors, variables
@@ -79,7 +79,7 @@ def test_the_check_fails_for_files_that_the_code_does_not_make(
     assert build.main(["--to", str(tmp_path), "--check"]) == 1
     assert ("old.json" if harm == "left over" else "fleet.json") in capsys.readouterr().err
     build.main(["--to", str(tmp_path)])
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == every_dashboard()
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == all_dashboards()
 
 
 def test_there_are_the_four_dashboards() -> None:
@@ -283,8 +283,8 @@ def test_the_row_of_a_gpu_leads_to_that_gpu() -> None:
     )
 
     assert link.startswith("/d/voxyard-gpu?")
-    shown = table.body["transformations"][-1]["options"]["renameByName"].values()
-    assert set(re.findall(r"__data\.fields\.(\w+)", link)) == {"Host", "GPU"} <= set(shown)
+    format_value = table.body["transformations"][-1]["options"]["renameByName"].values()
+    assert set(re.findall(r"__data\.fields\.(\w+)", link)) == {"Host", "GPU"} <= set(format_value)
 
 
 @each_board

@@ -18,7 +18,7 @@ from boards.document import PLAIN_VALUES, Document, documents
 from boards.page import View, page
 from boards.pictures import Curve, Window, lines, states
 from boards.prometheus import Prometheus, PrometheusError
-from boards.units import shown
+from boards.units import format_value
 
 BOARDS = documents(Path(__file__).parents[2] / "grafana/dashboards")
 STEP = 15
@@ -193,4 +193,4 @@ def test_a_state_that_was_not_measured_has_no_bar() -> None:
     ],
 )  # fmt: skip
 def test_a_value_is_shown_in_its_unit(value: float, unit: str, text: str) -> None:
-    assert shown(value, unit) == text
+    assert format_value(value, unit) == text

@@ -84,7 +84,7 @@ def test_one_that_somebody_ended_already_is_no_trouble(
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
-def test_work_goes_on_where_no_alertmanager_answers(
+def test_work_continues_where_no_alertmanager_answers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(silence, "ALERTMANAGER_PORT", free_port())

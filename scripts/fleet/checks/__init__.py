@@ -1,1 +1,1 @@
-"""Preflight checks: reasons against running on a host, from its facts."""
+"""Preflight checks of a host, from its facts."""

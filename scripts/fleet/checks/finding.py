@@ -13,23 +13,23 @@ Level = Literal["FAIL", "WARN", "INFO"]
 EXPORTER, BARK, TRAINER, MONITORING = "exporter", "bark", "trainer", "monitoring"
 ALL_SERVICES = (EXPORTER, BARK, TRAINER, MONITORING)
 ON_GPUS = (BARK, TRAINER)
-"""What computes on GPUs. The exporter only reads them: it is wanted most where they are not well."""
+"""Services that compute on GPUs. The exporter only reads them: it must also run where they are faulty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the preflight. A warning that the inventory acknowledges stays, as acknowledged."""
+    """One result of the preflight; acknowledged warnings stay in the list, marked."""
 
     level: Level
     check: str
     found: str
     remedy: str
     acknowledged: bool = False
-    services: tuple[str, ...] = ALL_SERVICES  # those that a failure speaks against
+    services: tuple[str, ...] = ALL_SERVICES  # services that a failure blocks
 
 
 def acknowledged(findings: Iterable[Finding], host: Host) -> tuple[Finding, ...]:
-    """The findings, worst first, the warnings that the inventory accepts marked; a failure cannot be accepted."""
+    """Findings, worst first, with warnings that the inventory acknowledges marked; failures cannot be acknowledged."""
     order = ("FAIL", "WARN", "INFO")
     marked = [replace(each, acknowledged=each.level == "WARN" and each.check in host.acknowledged) for each in findings]
     return tuple(sorted(marked, key=lambda each: order.index(each.level)))
@@ -38,7 +38,7 @@ def acknowledged(findings: Iterable[Finding], host: Host) -> tuple[Finding, ...]
 def failures(
     findings: Iterable[Finding], *, strict: bool = False, services: Collection[str] = ALL_SERVICES
 ) -> tuple[Finding, ...]:
-    """Findings that prevent running any of `services`; `strict` counts warnings that nobody acknowledged."""
+    """Findings that block any of `services`; `strict` includes unacknowledged warnings."""
     return tuple(
         each
         for each in findings
@@ -50,10 +50,10 @@ def failures(
 def has_failures(
     findings: Sequence[Finding], *, strict: bool = False, services: Collection[str] = ALL_SERVICES
 ) -> bool:
-    """True where a finding prevents running any of `services` on the host."""
+    """True where a finding blocks any of `services`."""
     return bool(failures(findings, strict=strict, services=services))
 
 
 def blocked(findings: Iterable[Finding]) -> frozenset[str]:
-    """The services that must not be started on the host."""
+    """Services that must not be started on the host."""
     return frozenset(name for each in findings if each.level == "FAIL" for name in each.services)

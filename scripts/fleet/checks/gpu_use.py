@@ -1,4 +1,4 @@
-"""Preflight checks of GPU use: memory holders, free memory against the limits, recent errors."""
+"""Preflight checks of GPU use: foreign processes, free memory against the limits, recent Xid errors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fleet.facts.host import HostFacts
 from fleet.release.gpu_assignment import Assignment
 from voxyard.host.limits import HEADROOM_MIB
 
-CRITICAL_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120})  # those of the alert GpuXidCritical
-XID_SECONDS = 24 * 3600.0  # an older one has been seen, or the machine would not run
-DESKTOP_MIB = 256  # less than any CUDA context takes
+CRITICAL_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120})  # as in the alert GpuXidCritical
+XID_SECONDS = 24 * 3600.0  # older errors are considered handled
+DESKTOP_MIB = 256  # less than any CUDA context uses
 _OF_THE_DRIVER = "nvidia-cuda-mps"
 
 
 def check_all(facts: HostFacts, assignment: Assignment) -> Iterator[Finding]:
-    """Every finding about the use of the host's GPUs; none where nothing is to compute there."""
+    """All findings on GPU use; none where no workload is planned."""
     if isinstance(facts.gpus, Unknown) or not facts.gpus:
         return
     yield from xids(facts, facts.gpus)
@@ -31,8 +31,8 @@ def check_all(facts: HostFacts, assignment: Assignment) -> Iterator[Finding]:
             yield from foreign(facts, gpu, services)
             yield from memory(facts, gpu, services, limits.get(gpu.uuid))
     if assignment.workloads and isinstance(facts.processes, Unknown):
-        found = f"who computes on the GPUs is not known: {facts.processes.reason}"
-        yield Finding("WARN", "gpu_process", found, "look with nvidia-smi on the host", services=ON_GPUS)
+        found = f"GPU processes are not known: {facts.processes.reason}"
+        yield Finding("WARN", "gpu_process", found, "check with nvidia-smi on the host", services=ON_GPUS)
 
 
 def limits_by_gpu(assignment: Assignment) -> Mapping[str, int]:
@@ -46,75 +46,73 @@ def limits_by_gpu(assignment: Assignment) -> Mapping[str, int]:
 
 
 def xids(facts: HostFacts, gpus: tuple[HostGpu, ...]) -> Iterator[Finding]:
-    """The driver reported no error after which a GPU cannot be trusted."""
+    """Check: no recent critical Xid error."""
     if isinstance(facts.xids, Unknown):
-        found = f"whether GPUs had errors (Xid) is not known: {facts.xids.reason}"
-        remedy = "sudo usermod -aG systemd-journal USER lets it be read; the exporter tells of new ones anyway"
+        found = f"Xid errors are not known: {facts.xids.reason}"
+        remedy = "sudo usermod -aG systemd-journal USER allows reading them; the exporter reports new ones"
         yield Finding("INFO", "xid", found, remedy)
         return
     indices = {short_bus_id(gpu.pci_bus_id).rpartition(".")[0]: gpu.index for gpu in gpus}
     for each in facts.xids:
         if each.xid in CRITICAL_XIDS and each.age_seconds < XID_SECONDS:
             at = short_bus_id(each.bus_id) if each.bus_id.count(":") == 2 else each.bus_id
-            gpu = f"GPU {indices[at]}" if at in indices else f"the GPU at {each.bus_id}"
+            gpu = f"GPU {indices[at]}" if at in indices else f"GPU at {each.bus_id}"
             found = f"{gpu}, {_ago(each.age_seconds)} ago: {each.text}"
-            remedy = "reset it (sudo nvidia-smi -r) or reboot; if it comes back, replace it (runbook: GpuXidCritical)"
+            remedy = "reset it (sudo nvidia-smi -r) or reboot; if it recurs, replace the card (runbook: GpuXidCritical)"
             yield Finding("FAIL", "xid", found, remedy, services=ON_GPUS)
 
 
 def compute_mode(gpu: HostGpu, services: tuple[str, ...]) -> Iterator[Finding]:
-    """As many processes as are planned may use the GPU."""
+    """Check: the compute mode allows the planned number of processes."""
     mode = (gpu.compute_mode or "").lower().replace(" ", "_")
     remedy = f"sudo nvidia-smi -i {gpu.index} -c DEFAULT"
     if mode == "prohibited":
         yield Finding(
-            "FAIL", "compute_mode", f"GPU {gpu.index} lets nobody compute (Prohibited)", remedy, services=services
+            "FAIL", "compute_mode", f"GPU {gpu.index} is in compute mode Prohibited", remedy, services=services
         )
     elif mode.startswith("exclusive") and len(services) > 1:
-        found = (
-            f"GPU {gpu.index} lets one process compute ({gpu.compute_mode}), {' and '.join(services)} are to share it"
-        )
+        found = f"GPU {gpu.index} allows one process ({gpu.compute_mode}), {' and '.join(services)} are planned on it"
         yield Finding("FAIL", "compute_mode", found, remedy, services=services)
 
 
 def foreign(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...]) -> Iterator[Finding]:
-    """Nobody else holds memory of the GPU."""
-    strangers = [
+    """Check: no foreign process holds memory of the GPU."""
+    foreign_processes = [
         each
         for each in processes_on(facts, gpu)
         if not is_ours(facts, each) and not each.name.startswith(_OF_THE_DRIVER)
     ]
-    for each in strangers:
+    for each in foreign_processes:
         small = each.memory_mib is not None and each.memory_mib < DESKTOP_MIB
         holds = "an unknown amount" if each.memory_mib is None else f"{each.memory_mib} MiB"
         owner = f" of {each.user}" if each.user else ""
-        found = f"GPU {gpu.index}: process {each.pid}{owner} ({each.name}), not voxyard's, holds {holds}"
-        remedy = f"end it (ps -fp {each.pid} there says what it is), or give the host's roles to another"
+        found = f"GPU {gpu.index}: process {each.pid}{owner} ({each.name}), not of voxyard, holds {holds}"
+        remedy = f"stop it (ps -fp {each.pid} there shows its command line), or move the roles to another host"
         yield Finding("INFO" if small else "FAIL", "gpu_process", found, remedy, services=services)
 
 
 def memory(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...], limit: int | None) -> Iterator[Finding]:
-    """Check: the GPU's free memory, with what our own processes hold already, is enough for the limits."""
+    """Check: free memory, plus memory held by our own processes, covers the limits."""
     held = [each.memory_mib for each in processes_on(facts, gpu) if is_ours(facts, each)]
     if limit is None or gpu.memory_free_mib is None or None in held:
         return
     free = gpu.memory_free_mib + sum(each or 0 for each in held)
-    remedy = "free it (nvidia-smi names what holds it; a desktop, another login), or set memory_policy: recommended"
+    remedy = "free memory (nvidia-smi lists its holders), or set memory_policy: recommended"
     if free < limit:
         found = f"GPU {gpu.index} has {free} MiB free, the limits need {limit}"
         yield Finding("FAIL", "gpu_memory", found, remedy, services=services)
     elif free < limit + HEADROOM_MIB // 2:
-        found = f"GPU {gpu.index}: {free - limit} MiB are free beside the limits, {HEADROOM_MIB} are planned"
+        found = f"GPU {gpu.index}: {free - limit} MiB free beyond the limits, {HEADROOM_MIB} MiB planned"
         yield Finding("WARN", "gpu_memory", found, remedy, services=services)
 
 
 def processes_on(facts: HostFacts, gpu: HostGpu) -> tuple[GpuProcess, ...]:
-    """The processes that compute on the GPU."""
+    """Processes that compute on the GPU."""
     return () if isinstance(facts.processes, Unknown) else tuple(p for p in facts.processes if p.gpu == gpu.uuid)
 
 
 def is_ours(facts: HostFacts, process: GpuProcess) -> bool:
-    """True where a container of voxyard's runs the process."""
+    """True where the process runs in a voxyard container."""
     containers = () if isinstance(facts.containers, Unknown) else facts.containers
     return any(process.is_in(each.id) for each in containers)
 

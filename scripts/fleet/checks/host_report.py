@@ -1,4 +1,4 @@
-"""Survey of all hosts in parallel: their facts, their workloads, and the findings of the preflight."""
+"""Host reports, collected in parallel: facts, GPU assignment, preflight findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fleet.ssh.connection_pool import GroupResult, Session, connected, on_every_
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """One host, what is known of it, and the judgement."""
+    """Facts, GPU assignment and preflight findings of one host."""
 
     host: Host
     facts: HostFacts
@@ -27,20 +27,20 @@ class HostReport:
 
     @property
     def address(self) -> str:
-        """Listen address of its exporter: as the inventory says, else the address that the login reached."""
+        """Listen address of the exporter: of the inventory, else the address of the SSH login."""
         if self.host.exporter_address is not None:
             return self.host.exporter_address
         return self.host.address if isinstance(self.facts.login, Unknown) else self.facts.login.address
 
     @property
     def has_gpus(self) -> bool:
-        """True where there is a GPU to reserve, and a toolkit that gives it to containers."""
+        """True where the host has GPUs and a container toolkit."""
         toolkit = not isinstance(self.facts.toolkit, Unknown) and self.facts.toolkit.present
         return toolkit and not isinstance(self.facts.gpus, Unknown) and bool(self.facts.gpus)
 
 
 def report_host(session: Session, host: Host, requirements: HostRequirements) -> HostReport:
-    """Survey of one host over a connection that is open. Raises HostFailedError when it breaks."""
+    """Report of one host over an open connection. Raises HostFailedError when it breaks."""
     facts = collect(session)
     assignment = assign(facts, host)
     return HostReport(host, facts, assignment, preflight(facts, host, requirements, assignment))
@@ -51,7 +51,7 @@ def collect_reports(
     requirements: HostRequirements,
     connect: Callable[[Host], AbstractContextManager[Session]] = connected,
 ) -> GroupResult[HostReport]:
-    """Look at every host; one that cannot be reached, or had not answered at a Ctrl-C, stands among the failed."""
+    """Reports of all hosts; unreachable hosts, and those pending at a Ctrl-C, are among the failed."""
 
     def over_a_connection(host: Host) -> HostReport:
         with connect(host) as session:

@@ -1,4 +1,4 @@
-"""Preflight: reasons against running on a host, from its facts alone. Nothing here asks or changes a host."""
+"""Preflight checks of a host, computed from its facts; contacts no host."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fleet.release.gpu_assignment import Assignment
 __all__ = ["HostRequirements", "preflight"]
 
 DOCKER_MINIMUM = (20, 10)  # BuildKit in the engine, and the stop timeouts that Compose v2 relies on
-COMPOSE_MINIMUM = (2, 24, 4)  # `!reset`, with which a host without GPUs takes back their reservation
+COMPOSE_MINIMUM = (2, 24, 4)  # `!reset`, which removes the GPU reservation on hosts without GPUs
 SKEW_SECONDS = 2.0
-# Whose port it is, by the words of Host.ports; all else is monitoring's.
+# Service of each listener in Host.ports; all others belong to monitoring.
 _LISTENERS = {"the exporter": EXPORTER, "the speech service": BARK, "a training run's metrics": TRAINER}
 
 
 def preflight(
     facts: HostFacts, host: Host, requirements: HostRequirements, assignment: Assignment
 ) -> tuple[Finding, ...]:
-    """Everything found, worst first; the inventory's acknowledged warnings are marked."""
+    """All findings, worst first; acknowledged warnings are marked."""
     found = (
         *login(facts, host),
         *programs(facts, host),
@@ -42,105 +42,114 @@ def preflight(
 
 
 def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iterator[Finding]:
-    """The engine answers this user, is not too old, and runs containers as this user on this user's files."""
+    """Check: the engine answers, is recent enough, and maps the login's user and files into containers."""
     if isinstance(facts.docker, Unknown):
-        remedy = "install Docker, start it, and see that `docker version` works there"
+        remedy = "install and start Docker; `docker version` must work there"
         if "permission denied" in facts.docker.reason.lower():
-            remedy = f"add the user to the group docker there: sudo usermod -aG docker {host.user}; then log in anew"
+            remedy = f"add the user to the group docker there: sudo usermod -aG docker {host.user}; then log in again"
         yield Finding("FAIL", "docker", f"docker does not answer: {facts.docker.reason}", remedy)
         return
     if _version(facts.docker.server) < DOCKER_MINIMUM:
-        found = f"Docker {facts.docker.server}, at least {_text(DOCKER_MINIMUM)} is needed"
+        found = f"Docker {facts.docker.server}, expected at least {_text(DOCKER_MINIMUM)}"
         yield Finding("FAIL", "docker", found, "install a newer Docker Engine")
     if (
         requirements.architecture
         and facts.docker.architecture
         and facts.docker.architecture != requirements.architecture
     ):
-        found = f"the host is {facts.docker.architecture}, the images are made for {requirements.architecture}"
-        yield Finding("FAIL", "architecture", found, "build the images on a machine like the host, deploy it by --host")
-    for option, words in (("rootless", "runs without root"), ("userns", "maps users (userns-remap)")):
+        found = f"the host is {facts.docker.architecture}, the images are built for {requirements.architecture}"
+        yield Finding(
+            "FAIL", "architecture", found, "build the images on a machine of that architecture, deploy with --host"
+        )
+    for option, words in (("rootless", "runs rootless"), ("userns", "remaps users (userns-remap)")):
         if option in facts.docker.security:
-            found = f"Docker {words}: in a container the login is another user, and cannot read its own files"
-            remedy = "let a Docker Engine of root's serve the host, without userns-remap in /etc/docker/daemon.json"
+            found = f"Docker {words}: containers run as another user and cannot read the login's files"
+            remedy = "use a rootful Docker Engine, without userns-remap in /etc/docker/daemon.json"
             yield Finding("FAIL", "docker_users", found, remedy, services=ON_GPUS)
     if "selinux" in facts.docker.security:
-        found = "Docker confines containers by SELinux: what is mounted from the login's home may not be readable"
+        found = "SELinux confines containers: mounts from the login's home may not be readable"
         yield Finding(
             "WARN", "selinux", found, "sudo semanage fcontext -a -t container_file_t '~/.voxyard(/.*)?', restorecon"
         )
 
 
 def compose(facts: HostFacts) -> Iterator[Finding]:
-    """Compose v2 is there, as the plug-in `docker compose`."""
+    """Check: Compose v2 is installed as the plug-in `docker compose`."""
     if isinstance(facts.docker, Unknown):
         return
     if isinstance(facts.compose, Unknown):
         absent = "unknown flag" in facts.compose.reason or "not a docker command" in facts.compose.reason
-        found = "docker has no command compose" if absent else f"docker compose does not answer: {facts.compose.reason}"
+        found = (
+            "docker compose is not installed" if absent else f"docker compose does not answer: {facts.compose.reason}"
+        )
         yield Finding("FAIL", "compose", found, "install the Compose plug-in, version 2 (docker-compose-plugin)")
     elif _version(facts.compose) < COMPOSE_MINIMUM:
-        found = f"Compose {facts.compose}, at least {_text(COMPOSE_MINIMUM)} is needed"
+        found = f"Compose {facts.compose}, expected at least {_text(COMPOSE_MINIMUM)}"
         yield Finding("FAIL", "compose", found, "install a newer Compose plug-in (docker-compose-plugin)")
 
 
 def ports(facts: HostFacts, host: Host) -> Iterator[Finding]:
-    """Nobody else listens where a service of ours will."""
+    """Check: no foreign process listens on a port of our services."""
     if isinstance(facts.ports, Unknown):
         return
     running = [each for each in known(facts.containers, ()) if each.state == "running"]
-    held = {port for each in running for port in each.ports}
+    own = {port for each in running for port in each.ports}
     on_the_host = {each.role for each in running if each.host_network}
     for listener, number in host.ports.items():
         service = _LISTENERS.get(listener, MONITORING)
-        if number in facts.ports and number not in held and service not in on_the_host:
-            found = f"port {number}, for {listener}, is taken by something that is not voxyard's"
-            remedy = f"stop it (sudo ss -ltnp 'sport = :{number}' names it){_other_port(service)}"
+        if number in facts.ports and number not in own and service not in on_the_host:
+            found = f"port {number}, for {listener}, is used by a foreign process"
+            remedy = f"stop it (sudo ss -ltnp 'sport = :{number}' shows it){_other_port(service)}"
             yield Finding("FAIL", "port", found, remedy, services=(service,))
 
 
 def clock(facts: HostFacts) -> Iterator[Finding]:
-    """The host's clock is near the operator's."""
+    """Check: the host's clock agrees with the operator's."""
     if isinstance(facts.clock_skew, Unknown):
         found = f"the clock cannot be read: {facts.clock_skew.reason}"
-        yield Finding("WARN", "clock", found, "look with date on the host")
+        yield Finding("WARN", "clock", found, "check date on the host")
     elif abs(facts.clock_skew) > SKEW_SECONDS:
-        way = "ahead of" if facts.clock_skew > 0 else "behind"
-        found = f"the clock is {abs(facts.clock_skew):.1f} s {way} yours"
-        yield Finding("WARN", "clock", found, "let the host (or this machine) synchronise: timedatectl set-ntp true")
+        direction = "ahead of" if facts.clock_skew > 0 else "behind"
+        found = f"the clock is {abs(facts.clock_skew):.1f} s {direction} yours"
+        yield Finding(
+            "WARN",
+            "clock",
+            found,
+            "enable time synchronisation: timedatectl set-ntp true (on the host or this machine)",
+        )
 
 
 def login(facts: HostFacts, host: Host) -> Iterator[Finding]:
-    """The login says who it is. As root, what speaks and trains would run as root too, on files of root's."""
-    remedy = "make a user of its own in the group docker, and name it as user in the inventory"
+    """Check: the login works and is not root: containers run as the login's user."""
+    remedy = "create a user in the group docker, and name it as user in the inventory"
     if isinstance(facts.login, Unknown):
-        shell = f"the login shell must run commands and say nothing of its own: ssh {host.user}@{host.address} true"
-        yield Finding("FAIL", "login", f"the login is not understood: {facts.login.reason}", shell)
+        shell = f"the login shell must run commands and print nothing itself: ssh {host.user}@{host.address} true"
+        yield Finding("FAIL", "login", f"unexpected output of the login shell: {facts.login.reason}", shell)
     elif facts.login.uid == 0 and {"trainer", "bark"} & set(host.roles):
         found = "the remote user is root, and containers run as the remote user"
         yield Finding("FAIL", "login", found, remedy, services=ON_GPUS)
     elif facts.login.uid == 0:
-        yield Finding("INFO", "login", "the remote user is root, more than is needed", remedy)
+        yield Finding("INFO", "login", "the remote user is root, which is not required", remedy)
 
 
 def programs(facts: HostFacts, host: Host) -> Iterator[Finding]:
-    """Check: the programs that a deployment calls on the host are there."""
+    """Check: the programs that a deployment needs are installed."""
     if isinstance(facts.programs, Unknown):
         yield Finding(
-            "WARN", "programs", f"it is not known which programs are there: {facts.programs.reason}", "log in and look"
+            "WARN", "programs", f"installed programs are not known: {facts.programs.reason}", "log in and check"
         )
         return
     for name in (name for name in TOOLS if name not in facts.programs):
         if name == "rsync" and "trainer" not in host.roles:
             continue
         services = (TRAINER,) if name == "rsync" else ALL_SERVICES
-        found = f"{name} is not there" + (", with which a corpus comes to the host" if name == "rsync" else "")
-        yield Finding("FAIL", "programs", found, f"install the package of {name} there", services=services)
+        found = f"{name} is not installed" + (", needed to copy corpora" if name == "rsync" else "")
+        yield Finding("FAIL", "programs", found, f"install the package that contains {name}", services=services)
 
 
 def _other_port(service: str) -> str:
     names = {EXPORTER: "exporter_port", BARK: "bark.port", TRAINER: "trainer.metrics_port"}
-    return f", or set another {names[service]} in the inventory" if service in names else ""
+    return f", or change {names[service]} in the inventory" if service in names else ""
 
 
 def _version(text: str) -> tuple[int, ...]:

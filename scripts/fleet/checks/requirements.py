@@ -1,4 +1,4 @@
-"""Needs of a deployment that a host must fit: images, artefacts, CUDA, architecture."""
+"""Requirements of a deployment on a host: disk space, CUDA version, architecture."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ CUDA: Mapping[str, int] = MappingProxyType({"trainer": 12, "bark": 13})
 
 @dataclass(frozen=True, slots=True)
 class HostRequirements:
-    """`images` are by role: exporter (of every host), bark, trainer; `artefact_bytes` by the host's name."""
+    """Requirements on a host; `images` by role (exporter on every host), `artefact_bytes` by host name."""
 
-    image_bytes: int = 0  # of images on every host that are not known more closely
-    cuda: Mapping[str, int] = field(default_factory=lambda: CUDA)  # the major version by role
+    image_bytes: int = 0  # of further images on every host
+    cuda: Mapping[str, int] = field(default_factory=lambda: CUDA)  # major version by role
     images: Mapping[str, LocalImage] = field(default_factory=dict)
     artefact_bytes: Mapping[str, int] = field(default_factory=dict)
-    architecture: str = ""  # of the images, as uname -m writes it; empty: not known
+    architecture: str = ""  # of the images, as in uname -m; empty: not known
 
     def docker_bytes(self, host: Host, there: Collection[str]) -> int:
-        """Bytes that must be free under Docker's root of `host`, which has the images `there` (ids).
+        """Free bytes needed under Docker's root of `host`, which has the images `there` (ids).
 
-        `docker load` unpacks an image beside the layers that it makes of it: the largest counts twice.
+        `docker load` unpacks an image beside its layers: the largest image counts twice.
         """
         roles = {"exporter", *host.roles}
         missing = [each.size_bytes for role, each in self.images.items() if role in roles and each.id not in there]
         return self.image_bytes + sum(missing) + (0 if host.registry else max(missing, default=0)) + _SPARE_BYTES
 
     def home_bytes(self, host: Host, there: int) -> int:
-        """Bytes that must be free in the home of the login, where artefacts of `there` bytes lie already."""
+        """Free bytes needed in the login's home, which has artefacts of `there` bytes."""
         return max(0, self.artefact_bytes.get(host.name, 0) - there) + _SPARE_BYTES

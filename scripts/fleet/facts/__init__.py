@@ -1,1 +1,1 @@
-"""Facts about a host: the commands that ask for them, and the parsers of the answers."""
+"""Facts about a host: shell commands and their parsers."""

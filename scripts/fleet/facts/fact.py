@@ -1,4 +1,4 @@
-"""A fact: the command that asks a host for it, and the parser of the answer."""
+"""Fact: a shell command and the parser of its output."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Placeholder for a fact that could not be had, with the host's own words."""
+    """Placeholder for an unavailable fact, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[T_co]):
-    """One thing to know of a host. `parse` raises ValueError for text in which it cannot be found."""
+    """One fact about a host. `parse` raises ValueError for unexpected output."""
 
     name: str
     text: str
@@ -30,21 +30,21 @@ class Fact(Generic[T_co]):
 
     @property
     def command(self) -> Command:
-        """Command that asks the host for the fact."""
+        """Command that reads the fact."""
         return Command(self.name, self.text, self.seconds)
 
     def read(self, answer: Answer) -> T_co | Unknown:
-        """The fact, or why it is unknown."""
+        """Parsed fact, or Unknown with the reason."""
         if not answer.ok:
             return Unknown(answer.message)
         try:
             return self.parse(answer.out)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             found = " ".join(answer.out.split())[:200] or "no output"
-            return Unknown(f"{self.name}: not understood ({error}): {found}")
+            return Unknown(f"{self.name}: unexpected output ({error}): {found}")
 
     def among(self, answers: Mapping[str, Answer]) -> T_co | Unknown:
-        """The fact out of the answers to a batch."""
+        """Fact from the answers of a batch."""
         return self.read(answers[self.name])
 
 

@@ -1,4 +1,4 @@
-"""Facts about the use of GPUs: processes that hold their memory, kernel messages, NUMA placement."""
+"""Facts about GPU use: processes, Xid errors in the kernel log, NUMA nodes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\):
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process that computes on a GPU, as nvidia-smi lists it."""
+    """Compute process on a GPU, as listed by nvidia-smi."""
 
     gpu: str  # UUID
     pid: int
     name: str
     memory_mib: int | None
-    user: str  # empty where the login may not see the process
+    user: str  # empty where the login cannot see the process
     cgroup: str  # of all hierarchies; a container's holds its id
 
     def is_in(self, container: str) -> bool:
-        """True where it runs in the container of this id."""
+        """True where it runs in the container with this id."""
         return bool(container) and container in self.cgroup
 
 
 @dataclass(frozen=True, slots=True)
 class XidError:
-    """An error of a GPU that the driver wrote into the kernel's log."""
+    """GPU error (Xid) in the kernel log."""
 
     bus_id: str
     xid: int
@@ -40,7 +40,7 @@ class XidError:
 
 @dataclass(frozen=True, slots=True)
 class Numa:
-    """The machine's NUMA nodes, and the node of each PCI device that was asked for: −1 where the machine says none."""
+    """Number of NUMA nodes, and the node of each GPU by PCI address; −1 where the machine reports none."""
 
     nodes: int
     by_bus_id: Mapping[str, int]
@@ -75,7 +75,7 @@ def _numa(text: str) -> Numa:
 
 
 def short_bus_id(text: str) -> str:
-    """A PCI address as the kernel writes it: `00000000:41:00.0` of nvidia-smi is `0000:41:00.0`."""
+    """PCI address in the kernel's form: `00000000:41:00.0` of nvidia-smi is `0000:41:00.0`."""
     domain, _, rest = text.lower().partition(":")
     return f"{domain[-4:]}:{rest}"
 

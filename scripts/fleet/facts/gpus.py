@@ -1,4 +1,4 @@
-"""Facts from nvidia-smi: the GPUs, their health, their links."""
+"""Facts from nvidia-smi: GPUs, health, links."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ABSENT = ("", "N/A", "[N/A]", "[NOT SUPPORTED]", "[UNKNOWN ERROR]", "[INSUFFICI
 
 @dataclass(frozen=True, slots=True)
 class HostGpu:
-    """One GPU as nvidia-smi reports it. What the card or its driver does not report is None."""
+    """GPU as reported by nvidia-smi; None for values that the card or driver does not report."""
 
     index: int
     uuid: str
@@ -34,7 +34,7 @@ class HostGpu:
 
 @dataclass(frozen=True, slots=True)
 class GpuHealth:
-    """Health of one GPU, for `merge`."""
+    """Health values of one GPU, for `merged`."""
 
     mig: bool | None
     ecc_uncorrected: int | None
@@ -54,7 +54,7 @@ def _rows(text: str, columns: int) -> list[list[str]]:
 
 
 def number(cell: str) -> int | None:
-    """A whole number as nvidia-smi writes it; None where the card does not report it."""
+    """Integer in nvidia-smi output; None where the card does not report it."""
     return None if cell.upper() in _ABSENT else int(cell, 16 if cell.lower().startswith("0x") else 10)
 
 
@@ -99,11 +99,11 @@ def _clock_events(text: str) -> dict[int, int | None]:
 
 def _as_printed(text: str) -> str:
     if not text.strip():
-        raise ValueError("nothing was printed")
+        raise ValueError("no output")
     return text
 
 
-# A field that a driver does not know fails the whole query: what every driver knows is asked for by itself.
+# An unknown field fails the whole query: fields that every driver supports have a query of their own.
 GPUS = Fact(
     "gpus",
     _query(
@@ -118,7 +118,7 @@ GPUS = Fact(
         "persistence_mode",
     ),
     _gpus,
-    seconds=60,  # without persistence mode the driver may have to start every GPU first
+    seconds=60,  # without persistence mode the driver may initialize every GPU first
 )
 HEALTH = Fact(
     "gpu-health",
@@ -156,7 +156,7 @@ def merged(
     remaps: dict[str, tuple[bool | None, bool | None]] | Unknown,
     clocks: dict[int, int | None] | Unknown,
 ) -> tuple[HostGpu, ...]:
-    """The GPUs with what the other queries say of them; a query that failed leaves its values None."""
+    """GPUs with the values of the other queries; values of a failed query stay None."""
     states, rows, events = known(health, {}), known(remaps, {}), known(clocks, {})
     found = []
     for gpu in gpus:

@@ -1,4 +1,4 @@
-"""Facts about a host: all of them, collected in three exchanges, as one frozen object."""
+"""All facts about a host, collected in three exchanges."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from fleet.facts.machine import (
 from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
 
-# Asked only where nvidia-smi and Docker answer: one that hangs would hang every time.
+# Only where nvidia-smi and Docker answer: a hanging program would hang every time.
 _OF_GPUS = (HEALTH, REMAPS, CLOCKS, TOPOLOGY, P2P, PROCESSES, NUMA)
 _OF_DOCKER = (COMPOSE, TOOLKIT, DISK, IMAGES, CONTAINERS)
 _FIRST = (LOGIN, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, SHARED_MEMORY, PORTS, PROGRAMS)
@@ -43,13 +43,13 @@ _FIRST = (LOGIN, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, SHARED_MEMO
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """One host as it is now; a fact that could not be had is Unknown."""
+    """Facts about one host; unavailable ones are Unknown."""
 
     login: Login | Unknown
     gpus: tuple[HostGpu, ...] | Unknown
     topology: str | Unknown  # nvidia-smi topo -m, as printed
     p2p: str | Unknown  # nvidia-smi topo -p2p r, as printed
-    processes: tuple[GpuProcess, ...] | Unknown  # that compute on the GPUs
+    processes: tuple[GpuProcess, ...] | Unknown  # on the GPUs
     xids: tuple[XidError, ...] | Unknown
     numa: Numa | Unknown
     docker: Docker | Unknown
@@ -59,16 +59,16 @@ class HostFacts:
     images: frozenset[str] | Unknown  # ids
     engine_limits: EngineLimits | Unknown
     home_disk: Disk | Unknown
-    artefact_bytes_present: int | Unknown  # weights and voices that it has
+    artefact_bytes_present: int | Unknown  # weights and voices on the host
     shared_memory: Disk | Unknown  # /dev/shm
-    ports: frozenset[int] | Unknown  # TCP ports on which something listens
-    programs: frozenset[str] | Unknown  # those of TOOLS that are there
+    ports: frozenset[int] | Unknown  # TCP ports in use
+    programs: frozenset[str] | Unknown  # those of TOOLS that are installed
     containers: tuple[Container, ...] | Unknown
-    clock_skew: float | Unknown  # seconds by which the host is at least ahead of the operator
+    clock_skew: float | Unknown  # seconds that the host is ahead of the operator, at least
 
 
 def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts:
-    """Ask the host for everything. Raises HostFailedError when the connection breaks."""
+    """Collect all facts. Raises HostFailedError when the connection breaks."""
     before = now()
     clock = CLOCK.among(session.run([CLOCK.command]))
     after = now()
@@ -110,5 +110,5 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
 
 
 def _ahead(clock: float, before: float, after: float) -> float:
-    """Clock skew of the host beyond the time that the question took: a slow answer is no skew."""
+    """Clock skew beyond the duration of the exchange."""
     return min(0.0, clock - before) or max(0.0, clock - after)

@@ -1,4 +1,4 @@
-"""Facts about the machine around the GPUs: login, clock, ports, Docker engine, containers."""
+"""Facts about the machine: login, clock, ports, disks, Docker engine, containers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CONFIG_LABEL = "voxyard.config"
 _PROJECT_LABEL = "com.docker.compose.project"
 _SYS_RESOURCE = 24  # linux/capability.h
 TOOLS = ("bash", "rsync", "sha256sum", "tar")
-_LISTEN = "0A"  # /proc/net/tcp's word for it
+_LISTEN = "0A"  # state LISTEN in /proc/net/tcp
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Login of the operator on the host; `address` is the host's own, over which the login came."""
+    """Login of the operator; `address` is the host's own address of the SSH connection."""
 
     uid: int
     home: str
@@ -29,21 +29,21 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Docker:
-    """The engine: versions as it writes them, where it keeps images, what it was started with."""
+    """Docker engine: versions, data directory, cgroup driver, security options."""
 
     client: str
     server: str
     root: str
     cgroup_driver: str
-    architecture: str = ""  # as uname -m writes it
+    architecture: str = ""  # as in uname -m
     security: frozenset[str] = frozenset()  # rootless, userns, selinux, …
 
 
 @dataclass(frozen=True, slots=True)
 class Toolkit:
-    """Container toolkit, which gives GPUs to containers: NVIDIA's hook or its runtime, or a CDI specification.
+    """NVIDIA container toolkit: hook, Docker runtime or CDI specification.
 
-    `links`: True where /dev/char names NVIDIA's devices, without which systemd forgets that a container has them.
+    `links`: True where /dev/char lists NVIDIA's devices; without it systemd revokes them at a reload.
     """
 
     hook: bool
@@ -53,13 +53,13 @@ class Toolkit:
 
     @property
     def present(self) -> bool:
-        """True where there is any way to give GPUs to containers."""
+        """True where containers can get GPUs."""
         return self.hook or self.runtime or self.cdi
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The file system under a directory; `path` is where it is mounted."""
+    """File system of a directory; `path` is its mount point."""
 
     path: str
     size_bytes: int
@@ -68,15 +68,15 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """Limit of locked memory that the engine may give a container, and whether it may raise that itself."""
+    """memlock limit of the engine; `raises`: it has the capability to raise it."""
 
-    locked_bytes: int | None  # None: without a limit
+    locked_bytes: int | None  # None: unlimited
     raises: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container of ours."""
+    """Container of voxyard."""
 
     name: str
     role: str
@@ -86,14 +86,14 @@ class Container:
     health: str | None  # starting, healthy, unhealthy; None: it has no health check
     started: str
     ports: tuple[int, ...]  # on the host
-    config: str = ""  # the hash of what it was made of
+    config: str = ""  # configuration hash
     id: str = ""
     project: str = ""  # Compose's
-    host_network: bool = False  # it listens on the host itself, and publishes nothing
+    host_network: bool = False  # network mode host
 
     @property
     def healthy(self) -> bool:
-        """True where it runs and its health check says so."""
+        """True where it runs and is healthy."""
         return self.state == "running" and self.health == "healthy"
 
 
@@ -103,7 +103,7 @@ def _login(text: str) -> Login:
 
 
 def _clock(text: str) -> float:
-    return float(text.strip().removesuffix(".%N"))  # BusyBox knows no nanoseconds
+    return float(text.strip().removesuffix(".%N"))  # BusyBox has no nanoseconds
 
 
 def _ports(text: str) -> frozenset[int]:
@@ -148,7 +148,7 @@ def _disk(text: str) -> Disk:
 def _images(text: str) -> frozenset[str]:
     found = frozenset(text.split())
     if odd := [each for each in found if not each.startswith("sha256:")]:
-        raise ValueError(f"expected the ids of images, found {odd[0]}")
+        raise ValueError(f"expected image ids, found {odd[0]}")
     return found
 
 

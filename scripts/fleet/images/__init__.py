@@ -1,1 +1,1 @@
-"""Images on the operator's machine: built, pinned, listed, written out."""
+"""Images on the operator's machine: build, pin, push, save, SBOM."""

@@ -1,4 +1,4 @@
-"""Images as `docker save` writes them: saved once for all hosts, and sent without the layers that a host has."""
+"""Image archives (`docker save`): cached for all hosts, sent without the layers that a host has."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from fleet.images.image import LocalImage, save
 log = logging.getLogger("fleet")
 
 _CHUNK = 1 << 20
-_IN_USE_SECONDS = 3600  # so long after it was wanted, a file may be on its way to a host
+_IN_USE_SECONDS = 3600  # after its last use a file may still be in transfer
 _END = bytes(1024)  # two empty blocks end a tar archive
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A part of the archive, from the first byte of its header to the last of its padding."""
+    """Member of the archive, from the first byte of its header to the last of its padding."""
 
     name: str
     start: int
     end: int
-    target: str | None  # of a link: what it stands for
+    target: str | None  # link target
 
 
 class ImageCache:
-    """Saved images in a folder of the operator's machine, each under the first digits of its id."""
+    """Saved images in a local folder, named by image id."""
 
     def __init__(self, folder: Path, save: Callable[[LocalImage], Iterable[bytes]] = save) -> None:
         self._folder, self._save = folder, save
 
     def archive(self, image: LocalImage) -> Path:
-        """The file with the image, saved now where it was not. Raises FleetError."""
+        """Archive file of the image, saved on first use. Raises FleetError."""
         path = self._path(image)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -55,10 +55,10 @@ class ImageCache:
         return path
 
     def keep_only(self, images: Iterable[LocalImage]) -> None:
-        """Remove the files of other images: they are large, and can be saved again. What another deploy uses stays."""
+        """Remove the files of other images, except recently used ones."""
         kept = {self._path(image) for image in images}
         for path in self._folder.glob("*.tar"):
-            with suppress(FileNotFoundError):  # another deploy clears, too
+            with suppress(FileNotFoundError):  # a parallel deploy may remove files, too
                 if path not in kept and path.stat().st_mtime < time.time() - _IN_USE_SECONDS:
                     path.unlink()
 
@@ -77,24 +77,24 @@ class ImageCache:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One saves, in this process or another; who comes second waits, and finds the file."""
+        """File lock: one process saves at a time."""
         with (self._folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
 
 def read(path: Path) -> Iterator[bytes]:
-    """The whole archive."""
+    """Whole archive in chunks."""
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             yield chunk
 
 
 def without_layers(path: Path, count: int) -> Iterator[bytes]:
-    """The archive without the data of the lowest `count` layers: the engine passes over a layer that it knows.
+    """Archive without the lowest `count` layers, which the engine need not load again.
 
-    Reads the layout of Docker up to 24 (a directory a layer) and that of OCI, which newer engines write. Raises
-    FleetError for an archive that is neither.
+    Supports the layout of Docker up to 24 (a directory per layer) and the OCI layout of newer engines. Raises
+    FleetError for other archives.
     """
     members = _members(path)
     left_out = _unneeded(members, _layers(path), count)
@@ -106,7 +106,7 @@ def without_layers(path: Path, count: int) -> Iterator[bytes]:
 
 
 def size_without_layers(path: Path, count: int) -> int:
-    """Number of bytes that `without_layers` gives."""
+    """Size of the output of `without_layers`, in bytes."""
     members = _members(path)
     left_out = _unneeded(members, _layers(path), count)
     return sum(each.end - each.start for each in members if each.name not in left_out) + len(_END)
@@ -116,13 +116,13 @@ def _copy(descriptor: int, start: int, end: int) -> Iterator[bytes]:
     while start < end:
         chunk = os.pread(descriptor, min(_CHUNK, end - start), start)
         if not chunk:
-            raise FleetError("the saved image ends too early: remove its file below build/images-cache")
+            raise FleetError("the saved image is truncated: remove its file below build/images-cache")
         start += len(chunk)
         yield chunk
 
 
 def _members(path: Path) -> list[_Member]:
-    """Members of the archive; a header of a long name belongs to the member after it."""
+    """Members of the archive; a long-name header belongs to the next member."""
     try:
         with tarfile.open(path) as archive:
             found = list(archive)
@@ -152,7 +152,7 @@ def _target(member: tarfile.TarInfo) -> str | None:
 
 
 def _layers(path: Path) -> list[str]:
-    """The names of the layers' files, from the lowest on."""
+    """File names of the layers, lowest first."""
     try:
         with tarfile.open(path) as archive:
             body = archive.extractfile("manifest.json")
@@ -160,11 +160,11 @@ def _layers(path: Path) -> list[str]:
         (document,) = documents
         return [str(name) for name in document["Layers"]]
     except (KeyError, ValueError, TypeError, tarfile.TarError) as error:
-        raise FleetError(f"{path}: not as docker save writes an image ({error})") from error
+        raise FleetError(f"{path}: not an archive of docker save ({error}): remove it") from error
 
 
 def _unneeded(members: Sequence[_Member], layers: Sequence[str], count: int) -> set[str]:
-    """The files of the lowest layers, but for those that a layer above them is the same as."""
+    """Files of the lowest `count` layers, except those that upper layers link to."""
     links = {member.name: member.target for member in members if member.target is not None}
 
     def file_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs inside an image, on its Python: prints what is installed there; only the standard library."""
+"""Runs inside an image: prints its installed packages as JSON; standard library only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STATUS = Path("/var/lib/dpkg/status")
 
 
 def python_packages() -> list[dict[str, str]]:
-    """The distributions that this Python imports: name, version, license. One that is shadowed is not imported."""
+    """Python distributions: name, version, license; shadowed ones are left out."""
     found: dict[str, dict[str, str]] = {}
     for each in importlib.metadata.distributions():
         about = each.metadata
@@ -21,15 +21,15 @@ def python_packages() -> list[dict[str, str]]:
             continue
         classifiers = [line for line in about.get_all("Classifier") or () if line.startswith("License :: OSI")]
         said = about["License-Expression"] or about["License"] or ""
-        if not said or len(said) > 100 or "\n" in said:  # some put the whole text there
+        if not said or len(said) > 100 or "\n" in said:  # some contain the whole text
             said = classifiers[0].rpartition(" :: ")[2] if classifiers else ""
         found[key] = {"name": about["Name"], "version": each.version, "license": said}
     return [found[name] for name in sorted(found)]
 
 
 def debian_packages(status: Path) -> list[dict[str, str]]:
-    """Debian packages that dpkg has installed: name, version, architecture."""
-    files = [status, *sorted(status.with_name("status.d").glob("*"))]  # the second is how distroless images say it
+    """Installed Debian packages: name, version, architecture."""
+    files = [status, *sorted(status.with_name("status.d").glob("*"))]  # status.d is the form of distroless images
     found = []
     for file in (each for each in files if each.is_file()):
         for paragraph in file.read_text(encoding="utf-8", errors="replace").split("\n\n"):
@@ -47,7 +47,7 @@ def debian_packages(status: Path) -> list[dict[str, str]]:
 
 
 def contents() -> dict[str, object]:
-    """All of it."""
+    """Python version, system, Python packages and Debian packages."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:

@@ -1,4 +1,4 @@
-"""The images on the operator's machine: found, built, and written out for a host."""
+"""Local images: build, inspect, save."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 from fleet.errors import FleetError
 
 ROLES = ("exporter", "bark", "trainer")
-"""Each has an image, and a folder of images/ that says how it is made."""
+"""Roles with an image; each has a folder in images/ with its Dockerfile."""
 FRAMEWORK_ARGUMENTS = {"trainer": "TENSORFLOW", "bark": "TORCH"}
-"""The argument of the Dockerfile that says whose framework goes into the image."""
+"""Build argument that selects the source of the framework, by role."""
 SOURCES = ("runtime", "images", "constraints.txt", "constraints-tf217.txt", "pyproject.toml", "LICENSE")
-"""What of the repository goes into images."""
+"""Paths of the repository that are part of images."""
 STAGED_WHEELS = Path("build/images/wheels")  # .dockerignore lets it through
-NO_DOCKER = "docker is not installed here: it builds and keeps the images that are deployed"
+NO_DOCKER = "docker is not installed on this machine: install Docker Engine, it builds and stores the images"
 _CHUNK = 1 << 20
 
 
@@ -30,7 +30,7 @@ def repository_of(role: str) -> str:
 
 
 def built_tag(role: str) -> str:
-    """The local tag under which a build leaves the image of a role."""
+    """Local tag of the last built image of a role."""
     return f"{repository_of(role)}:built"
 
 
@@ -39,28 +39,28 @@ BUILT = built_tag("exporter")
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """An image of the local engine."""
+    """Image of the local engine."""
 
     id: str  # sha256:…
     layers: tuple[str, ...]
     size_bytes: int
     repository: str = repository_of("exporter")
-    digest: str | None = None  # REGISTRY/voxyard-bark@sha256:…, where a registry has it
+    digest: str | None = None  # REGISTRY/voxyard-bark@sha256:… after a push
 
     @property
     def release_tag(self) -> str:
-        """The name under which hosts have it: it says which image it is, so it never changes its meaning."""
+        """Tag on hosts: contains the image id, so it is immutable."""
         return f"{self.repository}:{self.id.removeprefix('sha256:')[:12]}"
 
     @property
     def reference(self) -> str:
-        """Image reference in a host's compose file: the registry's digest, or the tag of an image that is sent."""
+        """Image reference in compose files: registry digest, or the release tag of an image that is sent."""
         return self.digest or self.release_tag
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Parameters of an image's build; the three files are secrets of the build and leave nothing in the image."""
+    """Build parameters of an image; the three files are build secrets and leave no trace in the image."""
 
     base: str | None = None
     pip_config: Path | None = None
@@ -69,17 +69,17 @@ class Build:
     role: str = "exporter"
     apt_config: Path | None = None
     wheels: Path | None = None
-    framework: str | None = None  # whose TensorFlow or torch, as the role's Dockerfile names it
-    cache_from: str | None = None  # an earlier image of the role: what did not change is taken from it
+    framework: str | None = None  # source of TensorFlow or torch, as named in the Dockerfile
+    cache_from: str | None = None  # earlier image whose unchanged layers are reused
 
     def secrets(self) -> dict[str, Path]:
-        """The files, by the id under which the Dockerfiles know them."""
+        """Build secret files, by their ids in the Dockerfiles."""
         files = {"pip_config": self.pip_config, "ca_bundle": self.ca_bundle, "apt_config": self.apt_config}
         return {name: path for name, path in files.items() if path is not None}
 
 
 def build_command(root: Path, build: Build, *, version: str, revision: str) -> list[str]:
-    """The docker command that builds the image of a role from the repository `root`."""
+    """docker command line that builds the image of a role from the repository `root`."""
     command = ["docker", "build", "--file", str(root / "images" / build.role / "Dockerfile")]
     command += ["--tag", built_tag(build.role)]
     arguments = {"VERSION": version, "REVISION": revision, "BUILDKIT_INLINE_CACHE": "1"}  # for a later cache_from
@@ -98,12 +98,12 @@ def build_command(root: Path, build: Build, *, version: str, revision: str) -> l
 
 
 def build_image(root: Path, build: Build) -> LocalImage:
-    """Build the image of a role; its progress goes to standard error. Raises FleetError."""
+    """Build the image of a role; progress goes to standard error. Raises FleetError."""
     for path in build.secrets().values():
         if not path.is_file():
-            raise FleetError(f"{path}: no such file, named for the build")
+            raise FleetError(f"{path}: no such file: correct --pip-config, --apt-config or --ca-bundle")
     if build.framework and build.role not in FRAMEWORK_ARGUMENTS:
-        raise FleetError(f"the {build.role}'s image has no framework to choose")
+        raise FleetError(f"the image {build.role} has no framework: leave out --framework for it")
     if build.wheels:
         stage_wheels(build.wheels, root / STAGED_WHEELS)
     command = build_command(root, build, version=_version(root), revision=_revision(root))
@@ -116,34 +116,36 @@ def build_image(root: Path, build: Build) -> LocalImage:
         raise FleetError(NO_DOCKER) from None
     if done.returncode != 0:
         raise FleetError(
-            f"the {build.role}'s image was not built (docker build answered {done.returncode}); its words stand above. "
-            "Behind a mirror give --base, --pip-config and --ca-bundle"
+            f"the image {build.role} was not built (docker build exited with {done.returncode}), see above. "
+            "With a mirror give --base, --pip-config and --ca-bundle"
         )
     return find_image(built_tag(build.role), build.role)
 
 
 def stage_wheels(folder: Path, into: Path) -> None:
-    """Put the wheels of `folder` where a build sees them, and no others. Raises FleetError where there are none."""
+    """Copy the wheels of `folder` into the build context, replacing others. Raises FleetError for none."""
     wheels = sorted(folder.glob("*.whl"))
     if not wheels:
-        raise FleetError(f"{folder}: no wheels (*.whl) in it, named for the build")
+        raise FleetError(f"{folder}: no wheels (*.whl): give --wheels a directory that contains them")
     into.mkdir(parents=True, exist_ok=True)
     for old in into.iterdir():
         old.unlink()
     for wheel in wheels:
         try:
             (into / wheel.name).hardlink_to(wheel)
-        except OSError:  # another file system, or one without links
+        except OSError:  # other file system, or no hard links
             shutil.copyfile(wheel, into / wheel.name)
 
 
 def find_image(reference: str, role: str = "exporter", *, registry: str | None = None) -> LocalImage:
-    """The local image named `reference`, as the image of `role`.
+    """Local image `reference`, as the image of `role`.
 
-    With `registry` (host/path) its digest is the one under which that registry got it from here, where it did.
-    Raises FleetError where there is none.
+    With `registry` (host/path) its digest is that of an earlier push to it. Raises FleetError where there is no such
+    image.
     """
-    found = docker("image", "inspect", reference, missing=f"no image {reference} here: build it with make images")
+    found = docker(
+        "image", "inspect", reference, missing=f"no image {reference} on this machine: build it with make images"
+    )
     document: dict[str, Any] = json.loads(found)[0]
     repository = repository_of(role)
     digests = [str(each) for each in document.get("RepoDigests") or ()]
@@ -152,26 +154,33 @@ def find_image(reference: str, role: str = "exporter", *, registry: str | None =
 
 
 def save(image: LocalImage) -> Iterator[bytes]:
-    """The image as `docker save` writes it, under its release tag. Raises FleetError, also in mid-stream."""
-    docker("tag", image.id, image.release_tag, missing=f"no image {image.id} here any more")
+    """Output of `docker save` with the release tag. Raises FleetError, also in mid-stream."""
+    docker(
+        "tag",
+        image.id,
+        image.release_tag,
+        missing=f"the image {image.id} was removed from this machine: build it with make images",
+    )
     command = ["docker", "save", image.release_tag]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
         pipe = process.stdout
         while pipe is not None and (chunk := pipe.read(_CHUNK)):
             yield chunk
         if process.wait() != 0:
-            raise FleetError(f"docker save answered {process.returncode}; its words stand above")
+            raise FleetError(f"docker save failed with exit code {process.returncode}, see its output above")
 
 
-def docker(*arguments: str, missing: str = "no such image here") -> str:
-    """Output of `docker ARGUMENTS` here. Raises FleetError, with `missing` where there is no such image."""
+def docker(*arguments: str, missing: str = "no such image on this machine") -> str:
+    """Output of the local `docker ARGUMENTS`. Raises FleetError, with `missing` for an unknown image."""
     try:
         done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise FleetError(NO_DOCKER) from None
     if done.returncode != 0:
         said = done.stderr.strip() or f"exit code {done.returncode}"
-        raise FleetError(missing if "no such image" in said.lower() else f"docker {arguments[0]} fails here: {said}")
+        raise FleetError(
+            missing if "no such image" in said.lower() else f"docker {arguments[0]} failed on this machine: {said}"
+        )
     return done.stdout
 
 
@@ -181,9 +190,9 @@ def _version(root: Path) -> str:
 
 
 def _revision(root: Path) -> str:
-    """The last commit that changed what goes into images, marked where the tree differs; `unknown` without any.
+    """Last commit that changed the sources of images, with a suffix for uncommitted changes; `unknown` without git.
 
-    A commit that changes nothing in an image leaves the image as it is.
+    Other commits do not change the image.
     """
     commit, changes = (
         _git(root, "log", "-1", "--format=%H", "--", *SOURCES),

@@ -1,4 +1,4 @@
-"""images/digests.lock: the images that ours are built on and that monitoring runs, each by its digest."""
+"""Image lock images/digests.lock: digests of base images and monitoring images."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ HEAD = """\
 SECONDS = 60.0
 
 Resolve = Callable[[str], str]
-"""The digest (sha256:…) that a registry has for a reference; FleetError says why there is none."""
+"""Returns the digest (sha256:…) of a reference in its registry. Raises FleetError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One image of the lock."""
+    """Image of the lock, with its digest."""
 
     image: str  # python:3.12-slim-bookworm
     digest: str | None = None  # sha256:…
 
     @property
     def reference(self) -> str:
-        """Image reference for docker: tag and digest, the tag alone where there is no digest yet."""
+        """Image reference for docker: tag and digest, or the tag alone where it is unresolved."""
         return f"{self.image}@{self.digest}" if self.digest else self.image
 
 
 @dataclass(frozen=True, slots=True)
 class LockResult:
-    """Result of locking: the pins, and the images that stayed as they were or unresolved, with the reason."""
+    """Result of resolving: the pins, and the failures with their reasons."""
 
     pins: Mapping[str, Pin]
     failures: Mapping[str, str]
 
 
 def sources(root: Path) -> dict[str, str]:
-    """The images that belong into the lock, by role or monitoring service, as the repository names them.
+    """Images that belong into the lock, by role or monitoring service.
 
-    Raises FleetError where a file does not name its own.
+    Raises FleetError for a Dockerfile without a base.
     """
     found = {role: _base(root / "images" / role / "Dockerfile") for role in ROLES}
     document = yaml.safe_load((root / MONITORING).read_text(encoding="utf-8"))
@@ -66,22 +66,22 @@ def _base(dockerfile: Path) -> str:
     for line in dockerfile.read_text(encoding="utf-8").splitlines():
         if line.startswith("ARG BASE="):
             return line.removeprefix("ARG BASE=")
-    raise FleetError(f"{dockerfile}: no line ARG BASE=…, which names the base")
+    raise FleetError(f"{dockerfile}: no line ARG BASE=…: add it with the base image")
 
 
 def read(path: Path) -> dict[str, Pin]:
-    """The pins of a lock file, by name; none where there is no file. Raises FleetError for one that is none."""
+    """Pins of a lock file, by name; empty where there is no file. Raises FleetError for an invalid file."""
     if not path.exists():
         return {}
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         return {name: _pin(entry) for name, entry in document.items()}
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FleetError(f"{path}: not a lock of digests ({error}): write it anew with make images-lock") from error
+        raise FleetError(f"{path}: not an image lock ({error}): regenerate it with make images-lock") from error
 
 
 def pinned(path: Path) -> dict[str, str]:
-    """References with a digest, by the tag that they stand for. Raises FleetError for a file that is no lock."""
+    """References with digest, by tag. Raises FleetError for an invalid file."""
     return {pin.image: pin.reference for pin in read(path).values() if pin.digest}
 
 
@@ -93,13 +93,13 @@ def _pin(entry: Mapping[str, str]) -> Pin:
 
 
 def text(pins: Mapping[str, Pin]) -> str:
-    """The lock file."""
+    """Text of the lock file."""
     entries = {name: {"image": pin.image, "digest": pin.digest or UNRESOLVED} for name, pin in pins.items()}
     return HEAD + yaml.safe_dump(entries, sort_keys=False)
 
 
 def resolve_all(images: Mapping[str, str], before: Mapping[str, Pin], resolve: Resolve) -> LockResult:
-    """Ask for every digest. What cannot be had now keeps the digest that its tag had before."""
+    """Resolve all digests; where that fails, the digest of the same tag is kept."""
     pins, failures = dict[str, Pin](), dict[str, str]()
     for name, image in images.items():
         pin = Pin(image)
@@ -112,21 +112,21 @@ def resolve_all(images: Mapping[str, str], before: Mapping[str, Pin], resolve: R
 
 
 def base_of(role: str, pins: Mapping[str, Pin], given: str | None, *, unpinned: bool) -> str:
-    """The base on which the image of a role is built. Raises FleetError for one without a digest, unless `unpinned`."""
+    """Base image of a role. Raises FleetError for one without a digest, unless `unpinned`."""
     if not given and role not in pins:
-        raise FleetError(f"{LOCK} has no base for {role}: write it anew with make images-lock")
+        raise FleetError(f"{LOCK} has no base for {role}: regenerate it with make images-lock")
     reference = given or pins[role].reference
     if "@sha256:" in reference or unpinned:
         return reference
     raise FleetError(
-        f"the base of {role}, {reference}, has no digest, so nobody could say later what was built: run "
+        f"the base of {role}, {reference}, has no digest, so the build is not reproducible: run "
         "make images-lock where its registry can be reached, or give --base NAME@sha256:…; "
-        "--unpinned builds all the same, for development"
+        "--unpinned allows it, for development"
     )
 
 
 def engine_resolver() -> Resolve:
-    """Asks registries through the local engine: with its mirrors, proxies, certificates and logins, as a pull would.
+    """Resolver that queries registries through the local engine, with its mirrors, proxies, certificates and logins.
 
     Raises FleetError where no engine answers.
     """
@@ -138,7 +138,9 @@ def engine_resolver() -> Resolve:
         client: Any = docker.DockerClient(base_url=_endpoint(), timeout=SECONDS)
         client.ping()
     except (DockerException, RequestException) as error:
-        raise FleetError(f"no Docker engine answers here, through which registries are asked: {error}") from error
+        raise FleetError(
+            f"no local Docker engine answers ({error}): start it, registries are queried through it"
+        ) from error
 
     def resolve(reference: str) -> str:
         try:
@@ -150,12 +152,12 @@ def engine_resolver() -> Resolve:
 
 
 def _endpoint() -> str:
-    """Address of the engine that `docker` talks to: DOCKER_HOST, or the chosen context."""
+    """Address of the local engine: DOCKER_HOST or the current context."""
     command = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise FleetError(NO_DOCKER) from None
     if done.returncode != 0:
-        raise FleetError(f"docker context inspect fails here: {done.stderr.strip()}")
+        raise FleetError(f"docker context inspect failed on this machine: {done.stderr.strip()}")
     return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""Images into a registry, and the record of what was built and pushed, for those who deploy it."""
+"""Push images to a registry; record of built and pushed images (build/images.json)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ RECORD = Path("build/images.json")
 
 
 def push(image: LocalImage, role: str, registry: str) -> LocalImage:
-    """Push the image to REGISTRY/voxyard-ROLE; the image with its digest there. Raises FleetError.
+    """Push the image to REGISTRY/voxyard-ROLE; returns it with its digest. Raises FleetError.
 
-    The tag says which image it is, so pushing the same one again changes nothing.
+    The tag contains the image id: pushing the same image again changes nothing.
     """
     if "://" in registry or registry.endswith("/"):
-        raise FleetError(f"{registry}: expected a registry as HOST or HOST/PATH, without https:// and a last slash")
+        raise FleetError(f"{registry}: expected a registry as HOST or HOST/PATH, without https:// and trailing slash")
     name = f"{registry}/{image.release_tag}"
     docker("tag", image.id, name)
     try:
@@ -29,17 +29,15 @@ def push(image: LocalImage, role: str, registry: str) -> LocalImage:
     except FileNotFoundError:
         raise FleetError(NO_DOCKER) from None
     if done.returncode != 0:
-        raise FleetError(f"{name} was not pushed (docker push answered {done.returncode}); its words stand above")
+        raise FleetError(f"{name} was not pushed (docker push exited with {done.returncode}), see its output above")
     pushed = find_image(image.id, role, registry=registry)
     if pushed.digest is None:
-        raise FleetError(
-            f"{name} was pushed, but the engine knows no digest of it: look at docker image inspect {name}"
-        )
+        raise FleetError(f"{name} was pushed, but the engine reports no digest: check docker image inspect {name}")
     return pushed
 
 
 def write_record(path: Path, images: Mapping[str, LocalImage]) -> None:
-    """Note the images, by role, in the file; those of other roles stay. Raises FleetError for a file that is none."""
+    """Write the images, by role, to the file; entries of other roles stay. Raises FleetError for an invalid file."""
     everything = {**(read_record(path) if path.exists() else {}), **images}
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {role: asdict(image) | {"reference": image.reference} for role, image in sorted(everything.items())}
@@ -47,7 +45,7 @@ def write_record(path: Path, images: Mapping[str, LocalImage]) -> None:
 
 
 def read_record(path: Path) -> dict[str, LocalImage]:
-    """The images of the file, by role. Raises FleetError where it is not there or is none."""
+    """Images of the record, by role. Raises FleetError for a missing or invalid file."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return {
@@ -55,6 +53,6 @@ def read_record(path: Path) -> dict[str, LocalImage]:
             for role, each in document.items()
         }
     except FileNotFoundError:
-        raise FleetError(f"{path}: nothing was built here yet: make images") from None
+        raise FleetError(f"{path}: no such file: build the images with make images") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FleetError(f"{path}: not a record of images ({error}): remove it, then make images") from error
+        raise FleetError(f"{path}: not an image record ({error}): remove it, then run make images") from error

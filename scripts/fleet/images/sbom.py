@@ -1,4 +1,4 @@
-"""The bill of materials of an image: what is really in it, read from inside, as CycloneDX JSON."""
+"""SBOM of an image (CycloneDX JSON), from the packages installed in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDER = Path("build/sbom")
 
 
 def write_sbom(image: LocalImage, folder: Path) -> Path:
-    """Write the bill of `image` to folder/NAME.json; the same image gives the same file. Raises FleetError."""
+    """Write the SBOM of `image` to folder/NAME.json, reproducibly. Raises FleetError."""
     created = json.loads(docker("image", "inspect", "--format", "{{json .Created}}", image.id))
     path = folder / f"{image.repository}.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -29,18 +29,18 @@ def write_sbom(image: LocalImage, folder: Path) -> Path:
 
 
 def read_contents(image: LocalImage) -> dict[str, Any]:
-    """Contents of the image: its own Python looks, without rights and without a network. Raises FleetError."""
+    """Installed packages, listed by a confined container of the image. Raises FleetError."""
     confined = ("--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--entrypoint", "python")
     said = docker("run", *confined, image.id, "-I", "-c", PROGRAM.read_text(encoding="utf-8"))
     try:
         found: dict[str, Any] = json.loads(said)
     except ValueError as error:
-        raise FleetError(f"{image.release_tag} does not say what is in it: {said[:200]!r}") from error
+        raise FleetError(f"{image.release_tag} did not list its packages as JSON: {said[:200]!r}") from error
     return found
 
 
 def render(image: LocalImage, created: str, found: dict[str, Any]) -> str:
-    """The bill of an image that was created then (RFC 3339; empty where it does not say), with what is in it."""
+    """SBOM text of an image; `created` is RFC 3339 or empty, `found` the output of `read_contents`."""
     from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component, ComponentType
     from cyclonedx.output.json import JsonV1Dot6

@@ -1,1 +1,1 @@
-"""Inventory: the operator's hosts, their settings, the secrets."""
+"""Inventory: hosts, their settings, secrets."""

@@ -1,4 +1,4 @@
-"""The speech service's settings in the inventory, judged by its own models, and the file that a host gets of them."""
+"""Speech service settings: validation of the inventory's values, and the settings file of a host."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ DATA = "/var/lib/voxyard/bark"
 KEYS = "/run/secrets/bark-api-keys"
 WEBHOOK_SECRET = "/run/secrets/bark-webhook-secret"  # noqa: S105 - a path
 
-_CLOSING_SECONDS = 15  # of the container's: for idle workers to end, documents to be written down
+_CLOSING_SECONDS = 15  # reserved for idle workers to end and documents to be saved
 _DEPLOYED = {
-    "service.host": "it follows from bark.address",
-    "service.port": "say bark.port",
-    "service.data_dir": "the documents lie below ~/.voxyard/data on the host",
-    "service.keys": "put bark-api-keys into the secrets file",
-    "service.webhook_secret": "put bark-webhook-secret into the secrets file",
-    "service.voices": f"put {VOICE_NAMES} into the directory of bark.voices",
-    "service.stop_seconds": "say bark.stop_seconds",
-    "service.drain_seconds": "say bark.stop_seconds",
-    "bark.model": "say bark.weights",
-    "bark.device": "it is the GPUs that the host's plan gives to Bark, or the CPU where a host has none",
-    "bark.gpu_memory": "the host's plan says it: memory_policy",
-    "bark.voices": "say bark.voices, beside the settings",
+    "service.host": "it is set from bark.address",
+    "service.port": "use bark.port",
+    "service.data_dir": "it is below ~/.voxyard/data on the host",
+    "service.keys": "add bark-api-keys to the secrets file",
+    "service.webhook_secret": "add bark-webhook-secret to the secrets file",
+    "service.voices": f"add {VOICE_NAMES} to the directory of bark.voices",
+    "service.stop_seconds": "use bark.stop_seconds",
+    "service.drain_seconds": "use bark.stop_seconds",
+    "bark.model": "use bark.weights",
+    "bark.device": "it is the GPUs of the host plan, or the CPU",
+    "bark.gpu_memory": "use memory_policy",
+    "bark.voices": "use bark.voices, beside the settings",
 }
 
 
 class BarkFile(Section):
-    """The file that `voxyard serve --config` reads."""
+    """Settings file of `voxyard serve --config`."""
 
     service: ServiceSection = Field(default_factory=ServiceSection)
     speech: SpeechSection = Field(default_factory=SpeechSection)
@@ -51,18 +51,18 @@ class BarkFile(Section):
 
 @dataclass(frozen=True, slots=True)
 class DeploymentValues:
-    """Values of the service that a host's plan and its release decide."""
+    """Service settings that the host plan and the release determine."""
 
-    gpus: Mapping[str, int]  # MiB that a worker may take, by the GPU's UUID; empty: it runs on the CPU
+    gpus: Mapping[str, int]  # MiB per worker, by GPU UUID; empty: CPU
     keys: bool
     webhook_secret: bool
     voices: bool
     voice_names: bool
-    stop_seconds: int  # after which the container is killed
+    stop_seconds: int  # until the container is killed
 
 
 def readers() -> Readers:
-    """Readers of `bark.settings` in an inventory: the keys of the service's own file."""
+    """Value readers of `bark.settings`, by section and key."""
     found: dict[str, dict[str, Callable[[YamlValue], object]]] = {}
     for setting in settings_of(BarkFile):
         found.setdefault(setting.section, {})[setting.name] = _reader(setting)
@@ -70,18 +70,18 @@ def readers() -> Readers:
 
 
 def start_seconds(settings: Mapping[str, Mapping[str, object]]) -> int:
-    """The longest time that a worker may take to load its model."""
+    """Start timeout of a worker, in seconds."""
     given = _without_nulls(settings).get("speech", {}).get("start_timeout", SpeechSection().start_timeout)
     return round(given) if isinstance(given, int | float) else 0
 
 
 def working_seconds(stop_seconds: int) -> int:
-    """The time to finish what is in hand, of the time after which the container is killed: always less."""
+    """Seconds to finish running work: less than `stop_seconds`, after which the container is killed."""
     return stop_seconds - min(_CLOSING_SECONDS, -(-stop_seconds // 2))
 
 
 def render(settings: Mapping[str, Mapping[str, object]], deployment: DeploymentValues) -> bytes:
-    """The service's file on one host."""
+    """Settings file of the service on one host, as YAML."""
     own = working_seconds(deployment.stop_seconds)
     document: dict[str, dict[str, object]] = {
         "service": {"data_dir": DATA, "stop_seconds": own, "drain_seconds": own},
@@ -107,7 +107,7 @@ def render(settings: Mapping[str, Mapping[str, object]], deployment: DeploymentV
 
 
 def _without_nulls(settings: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
-    """Without the keys that nothing stands behind: they mean the default."""
+    """Settings without null values, which mean the default."""
     return {
         section: {name: value for name, value in values.items() if value is not None}
         for section, values in settings.items()
@@ -117,7 +117,7 @@ def _without_nulls(settings: Mapping[str, Mapping[str, object]]) -> dict[str, di
 def _reader(setting: Setting) -> Callable[[YamlValue], object]:
     def reader(node: YamlValue) -> object:
         if (instead := _DEPLOYED.get(setting.key)) is not None:
-            raise InvalidValueError(f"a deployment decides it: {instead}")
+            raise InvalidValueError(f"set by the deployment: {instead}")
         if isinstance(node.value, tuple | Mapping):
             raise InvalidValueError(f"expected {setting.expected()}, found {node.describe()}")
         try:

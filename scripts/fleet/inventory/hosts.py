@@ -1,4 +1,4 @@
-"""Inventory file deploy/hosts.yaml, parsed and validated; an error names host, key and line."""
+"""Inventory file deploy/hosts.yaml, parsed and validated; errors name file, line, host and key."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ MIN_HEALTHY_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """A host that is only passed through on the way to another."""
+    """Jump host of an SSH route."""
 
     address: str
     port: int = 22
-    user: str | None = None  # None: as on the host behind it
+    user: str | None = None  # None: as on the target host
 
 
 @dataclass(frozen=True, slots=True)
 class Bark:
-    """The speech service of one host."""
+    """Speech service settings of one host."""
 
     port: int = 8080
-    address: str | None = None  # None: the address that the login reached
-    weights: Path | None = None  # a directory here
-    voices: Path | None = None  # a directory here; None: Bark's own voices
+    address: str | None = None  # None: the address of the SSH login
+    weights: Path | None = None  # local directory
+    voices: Path | None = None  # local directory; None: Bark's own voices
     stop_seconds: int = 60
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # of its file, by section
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """The training runs of one host."""
+    """Training settings of one host."""
 
     metrics_port: int = 9411
-    stop_seconds: int = 120  # longer than writing a checkpoint takes
+    stop_seconds: int = 120  # longer than writing a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +62,24 @@ class Host:
     port: int = 22
     roles: tuple[Role, ...] = ()
     memory_policy: Policy = "recommended"
-    gpus: int | tuple[str, ...] | None = None  # how many, or which UUIDs; None: not said
-    jump: tuple[Jump, ...] = ()  # the first is next to the operator
+    gpus: int | tuple[str, ...] | None = None  # count or UUIDs; None: not given
+    jump: tuple[Jump, ...] = ()  # first hop first
     acknowledged: frozenset[str] = frozenset()  # check ids
     exporter_port: int = 9410
-    exporter_address: str | None = None  # None: the address that the login reached
+    exporter_address: str | None = None  # None: the address of the SSH login
     identity_file: Path | None = None
     known_hosts: Path | None = None
-    ssh_config: bool = False  # the operator's own configuration of ssh counts, too
-    compose_overrides: tuple[Path, ...] = ()  # merged after ours, in this order
-    registry: str | None = None  # None: images are sent by docker save and docker load
+    ssh_config: bool = False  # also read the operator's ~/.ssh/config
+    compose_overrides: tuple[Path, ...] = ()  # merged last, in this order
+    registry: str | None = None  # None: images are sent with docker save and docker load
     bark: Bark = field(default_factory=Bark)
     trainer: Trainer = field(default_factory=Trainer)
-    secrets: Path | None = None  # a file here
-    canary: bool = False  # the first of its roles to get a release
+    secrets: Path | None = None  # local file
+    canary: bool = False  # first of its roles to get a release
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """The TCP ports that a deployment takes on it, by what listens there."""
+        """TCP ports of a deployment, by listener."""
         taken = {"the exporter": self.exporter_port}
         if "bark" in self.roles:
             taken["the speech service"] = self.bark.port
@@ -90,7 +90,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class AlertReceiver:
-    """Receiver of an alert: a mail address, or a file on the monitoring host with a webhook's address in it."""
+    """Alert receiver: a mail address, or a file on the monitoring host that contains a webhook URL."""
 
     name: str
     email: str | None = None
@@ -99,15 +99,15 @@ class AlertReceiver:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSettings:
-    """Rollout settings: hosts per batch, and the seconds for which a service must be healthy."""
+    """Rollout settings: batch size, and seconds for which a service must stay healthy."""
 
-    batch: int = 4  # hosts at a time, after the canaries
+    batch: int = 4  # hosts in parallel, after the canaries
     min_healthy_seconds: int = MIN_HEALTHY_SECONDS  # without a restart
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The whole fleet."""
+    """Hosts, alert receivers and rollout settings of a fleet."""
 
     path: Path
     hosts: tuple[Host, ...]
@@ -115,18 +115,18 @@ class Inventory:
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
 
     def select(self, names: Iterable[str]) -> tuple[Host, ...]:
-        """The hosts of these names in the inventory's order, all without names. Raises FleetError."""
+        """Hosts of these names, all without names, in the inventory's order. Raises FleetError."""
         wanted = list(dict.fromkeys(names))
         known = {host.name: host for host in self.hosts}
         if unknown := [name for name in wanted if name not in known]:
-            raise FleetError(f"no host {', '.join(unknown)} in {self.path}: it has {', '.join(known)}")
+            raise FleetError(f"no host {', '.join(unknown)} in {self.path}: expected one of {', '.join(known)}")
         return tuple(host for host in self.hosts if not wanted or host.name in wanted)
 
 
 def load(path: Path) -> Inventory:
-    """The inventory in `path`. Raises FleetError with every mistake, a line each, by file, line, host and key."""
+    """Load the inventory in `path`. Raises FleetError with all errors, one line each, by file, line, host and key."""
     if not path.exists():
-        raise FleetError(f"{path}: no such inventory: copy deploy/hosts.example.yaml there and put your hosts in it")
+        raise FleetError(f"{path}: no such inventory: copy deploy/hosts.example.yaml there and edit it")
     root = read(path)
     problems = ErrorCollector(path)
     top = problems.mapping(root, "", ("defaults", "hosts", "alert_receivers", "rollout"))
@@ -141,18 +141,18 @@ def load(path: Path) -> Inventory:
 def _hosts(node: YamlValue | None, defaults: Mapping[str, object], problems: ErrorCollector) -> Iterable[Host]:
     entries = problems.mapping(node, "hosts")
     if not entries and not problems.found:
-        problems.say(node.line if node else 1, "hosts", "expected at least one host")
+        problems.add(node.line if node else 1, "hosts", "expected at least one host")
     for name, entry in entries.items():
         where = f"hosts.{name}"
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-            problems.say(entry.line, where, "a host's name has letters, digits, dots, dashes and underscores only")
+            problems.add(entry.line, where, "a host name has letters, digits, dots, dashes and underscores only")
         before = len(problems.found)
         given = merged(defaults, problems.values(entry, where, {**_SETTINGS, **_OWN}))
         good = len(problems.found) == before
         missing = [key for key in ("address", "user") if key not in given]
         if good:
             for key in missing:
-                problems.say(entry.line, f"{where}.{key}", "missing, and no default is given")
+                problems.add(entry.line, f"{where}.{key}", "missing, and no default is given")
         if missing:
             continue
         host = _host(name, given, problems.path)
@@ -168,7 +168,7 @@ def _host(name: str, given: Mapping[str, object], inventory: Path) -> Host:
 
 
 def _resolve_paths(value: object, inventory: Path) -> object:
-    """Paths of the operator's machine are meant from where the inventory lies."""
+    """Local paths made absolute, relative to the inventory."""
     if isinstance(value, Path):
         return (inventory.parent / value.expanduser()).absolute()
     if isinstance(value, dict):
@@ -177,18 +177,18 @@ def _resolve_paths(value: object, inventory: Path) -> object:
 
 
 def _check_ports(host: Host, entry: YamlValue, where: str, problems: ErrorCollector) -> None:
-    """Reports two services on one port, though each port is valid by itself."""
+    """Reports two services on one port."""
     owners: dict[int, str] = {}
     for owner, number in host.ports.items():
         if number in owners:
-            said = f"port {number} is wanted by {owners[number]} and by {owner}: give one of them another"
+            said = f"port {number} is used by {owners[number]} and by {owner}: change one of them"
             keys = (_PORT_KEYS.get(each, ()) for each in (owner, owners[number]))
-            problems.say(next((line for each in keys if (line := _line(entry, each))), entry.line), where, said)
+            problems.add(next((line for each in keys if (line := _line(entry, each))), entry.line), where, said)
         owners.setdefault(number, owner)
 
 
 def _line(entry: YamlValue, keys: Sequence[str]) -> int | None:
-    """The line of a nested key that stands under a host; None where it does not."""
+    """Line of a nested key of a host; None where it is not set."""
     for key in keys:
         if not isinstance(entry.value, Mapping) or key not in entry.value:
             return None
@@ -200,7 +200,7 @@ def _receivers(node: YamlValue | None, problems: ErrorCollector) -> Iterable[Ale
     if node is None or node.value is None:
         return
     if not isinstance(node.value, tuple):
-        problems.say(node.line, "alert_receivers", f"expected a list, found {node.describe()}")
+        problems.add(node.line, "alert_receivers", f"expected a list, found {node.describe()}")
         return
     for number, entry in enumerate(node.value):
         where = f"alert_receivers[{number}]"
@@ -209,7 +209,7 @@ def _receivers(node: YamlValue | None, problems: ErrorCollector) -> Iterable[Ale
         if len(problems.found) > before:
             continue
         if "name" not in given or len(given) != 2:
-            problems.say(entry.line, where, "expected a name, and either email or webhook_url_file")
+            problems.add(entry.line, where, "expected a name, and either email or webhook_url_file")
             continue
         yield AlertReceiver(**given)  # type: ignore[arg-type]
 
@@ -233,7 +233,7 @@ _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
     "the speech service": ("bark", "port"),
     "a training run's metrics": ("trainer", "metrics_port"),
 }
-_SETTINGS: Readers = {  # what may stand under `defaults` and under a host
+_SETTINGS: Readers = {  # keys of `defaults` and of a host
     "user": validators.word,
     "port": validators.port,
     "roles": lambda node: list_of(node, validators.one_of(ROLES)),
@@ -261,7 +261,7 @@ _ROLLOUT: Readers = {
     "batch": validators.integer("a number of hosts", 1, 1000),
     "min_healthy_seconds": validators.integer("seconds", 1, 3600),
 }
-_OWN: Readers = {  # what only one host can have
+_OWN: Readers = {  # keys of a host only
     "address": validators.word,
     "exporter_address": validators.word,
     "canary": validators.boolean,

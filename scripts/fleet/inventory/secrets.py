@@ -1,4 +1,4 @@
-"""The fleet's secrets: one file here that only its owner can read; their values are never shown, logged or kept."""
+"""Secrets file of the fleet: readable by its owner only; values are never printed, logged or cached."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BARK_KEYS = "bark-api-keys"
 BARK_WEBHOOK = "bark-webhook-secret"
 GRAFANA = "grafana-admin-password"
 SERVICE_OF = {BARK_KEYS: "bark", BARK_WEBHOOK: "bark", GRAFANA: "grafana"}
-"""Which service gets which secret, as a file of this name."""
-_ALERT = re.compile(r"alert-[a-z0-9][a-z0-9-]{0,40}")  # what Alertmanager's receivers name
+"""Service of each secret; the secret is mounted as a file of this name."""
+_ALERT = re.compile(r"alert-[a-z0-9][a-z0-9-]{0,40}")  # names used by Alertmanager's receivers
 NAMES = f"{', '.join(SERVICE_OF)}, alert-… (for Alertmanager)"
 ALERTS = "alert-"
-"""What begins like this is Alertmanager's: the addresses of webhooks, the mail relay."""
+"""Prefix of Alertmanager's secrets: webhook URLs, the mail relay."""
 
 _NAMES = f"{', '.join(SERVICE_OF)}, {ALERTS}…"
 LARGEST_FILE = 1 << 20
@@ -36,7 +36,7 @@ _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20}
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Secrets by their names; the values show in no representation."""
+    """Secrets by name; values are excluded from repr."""
 
     values: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
@@ -46,36 +46,36 @@ class Secrets:
 
 
 def service_of(name: str | None) -> str | None:
-    """Service that gets the secret of this name; None for a name that no secret has."""
+    """Service of the secret with this name; None for an unknown name."""
     if name is not None and re.fullmatch(rf"{ALERTS}[a-z0-9][a-z0-9-]*", name):
         return "alertmanager"
     return SERVICE_OF.get(name or "")
 
 
 def read(path: Path) -> Secrets:
-    """The secrets in `path`.
+    """Read the secrets in `path`.
 
-    Raises FleetError, with file and line and without any of the content, where it is not a YAML file of known names,
-    where others can read it, or where git keeps it.
+    Raises FleetError, with file and line but no content, where it is not a YAML file of known names, where other
+    users can read it, or where git tracks it.
     """
     document = _parsed(path, _content(path))
     _refuse_tracked(path)
     if not isinstance(document, yaml.MappingNode):
-        raise FleetError(f"{path}:1: expected a name and a value on each line, the names are {_NAMES}")
+        raise FleetError(f"{path}:1: expected NAME: VALUE, with a name of {_NAMES}")
     values: dict[str, bytes] = {}
     for key, node in document.value:
         where = f"{path}:{key.start_mark.line + 1}"
         name = key.value if isinstance(key, yaml.ScalarNode) else None
-        if name is None or service_of(name) is None:  # not repeated here: a secret may stand in the place of its name
-            raise FleetError(f"{where}: no secret has this name, expected one of {_NAMES}")
+        if name is None or service_of(name) is None:  # not printed: it may be a misplaced secret
+            raise FleetError(f"{where}: unknown secret name, expected one of {_NAMES}")
         if name in values:
-            raise FleetError(f"{where}: {name} stands here a second time")
+            raise FleetError(f"{where}: {name} is given twice")
         values[name] = _value(name, node, where)
     return Secrets(values)
 
 
 def fingerprint(name: str, value: bytes) -> str:
-    """Tells one value from another in places that everybody can read; too slow to compute to find a value by trying."""
+    """Public fingerprint of a secret value; slow to compute, against brute force."""
     return _slow_hash(name, value)
 
 
@@ -85,7 +85,7 @@ def _slow_hash(name: str, value: bytes) -> str:
 
 
 def _content(path: Path) -> str:
-    """The text of the file, which nobody but its owner may read."""
+    """Text of the file, after a check of its permissions."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -95,10 +95,10 @@ def _content(path: Path) -> str:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise FleetError(f"{path}: expected a file with the secrets")
+            raise FleetError(f"{path}: expected a regular file")
         if found.st_mode & 0o077:
             raise FleetError(
-                f"{path}: others can read or write it (mode {stat.S_IMODE(found.st_mode):04o}): chmod 600 {path}"
+                f"{path}: other users can read or write it (mode {stat.S_IMODE(found.st_mode):04o}): chmod 600 {path}"
             )
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             data = file.read(LARGEST_FILE + 1)
@@ -114,7 +114,7 @@ def _content(path: Path) -> str:
 
 
 def _parsed(path: Path, text: str) -> Any:
-    """The document's node. The parser's own words may hold a piece of the text, so only its line is told."""
+    """Root node of the document. Parser messages may contain secrets: only the line is reported."""
     try:
         return yaml.SafeLoader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
@@ -124,15 +124,15 @@ def _parsed(path: Path, text: str) -> Any:
         line = text.count("\n", 0, error.position) + 1
     except (yaml.YAMLError, RecursionError):
         line = 1
-    raise FleetError(f"{path}:{line}: not readable as YAML: put values with special characters into quotes") from None
+    raise FleetError(f"{path}:{line}: not readable as YAML: quote values with special characters") from None
 
 
 def _value(name: str, node: Any, where: str) -> bytes:
     if not isinstance(node, yaml.ScalarNode) or node.tag != "tag:yaml.org,2002:str" or not node.value.strip():
-        raise FleetError(f"{where}: {name}: expected a text that is not empty: put it into quotes")
+        raise FleetError(f"{where}: {name}: expected a non-empty string: quote it")
     text = str(node.value)
     if any(ord(each) < 32 and each not in "\n\t" for each in text):
-        raise FleetError(f"{where}: {name}: there is a control character in it")
+        raise FleetError(f"{where}: {name}: contains a control character")
     if len(text.strip()) < _SHORTEST.get(name, 1):
         raise FleetError(f"{where}: {name}: expected at least {_SHORTEST[name]} characters")
     if name == BARK_KEYS:
@@ -144,7 +144,7 @@ def _value(name: str, node: Any, where: str) -> bytes:
 
 
 def _check_keys(text: str, where: str) -> None:
-    """Checks that this is a file as `voxyard keys new` writes it: names and hashes, no keys."""
+    """Checks the format of `voxyard keys new`: names and hashes, no keys."""
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -156,13 +156,13 @@ def _check_keys(text: str, where: str) -> None:
 
 
 def _refuse_tracked(path: Path) -> None:
-    """Raises FleetError where git has the file: whoever gets the repository would get the secrets."""
+    """Raises FleetError where git tracks the file."""
     command = ["git", "-C", str(path.parent), "ls-files", "--error-unmatch", "--", path.name]
     try:
         done = subprocess.run(command, capture_output=True, check=False)
     except FileNotFoundError:
-        return  # without git nothing is tracked by it here
+        return  # no git, nothing tracked
     if done.returncode == 0:
         raise FleetError(
-            f"{path}: git tracks it: git rm --cached it, put it into .gitignore, and change every secret in it"
+            f"{path}: tracked by git: run git rm --cached, add it to .gitignore, and change every secret in it"
         )

@@ -1,4 +1,4 @@
-"""Readers for values of the operator's files: expected types, and errors with file, line and key."""
+"""Validators of inventory values: types and ranges, with errors by file, line and key."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from fleet.errors import FleetError
 from fleet.inventory.yaml_lines import YamlValue
 
 Reader = Callable[[YamlValue], object]
-Readers = Mapping[str, "Reader | Readers"]  # a mapping of readers reads a mapping of values
+Readers = Mapping[str, "Reader | Readers"]  # nested readers read nested values
 
 _UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*"
 
 
 class InvalidValueError(Exception):
-    """A value of the wrong type or range for its key."""
+    """Value of a wrong type or range."""
 
 
 class ErrorCollector:
-    """Collected errors, so that the operator gets all of them at once."""
+    """Collects all errors of a file, for one message."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.found: list[tuple[int, str]] = []
 
-    def say(self, line: int, where: str, what: str) -> None:
-        """One more mistake; `where` is the key, empty for the whole file."""
+    def add(self, line: int, where: str, what: str) -> None:
+        """Add an error; `where` is the key, empty for the whole file."""
         self.found.append((line, f"{self.path}:{line}: {where}: {what}" if where else f"{self.path}:{line}: {what}"))
 
     def raise_any(self) -> None:
-        """Raises FleetError with all mistakes, a line each, where there are any."""
+        """Raises FleetError with all errors, one line each, where there are any."""
         if self.found:
             raise FleetError("\n".join(text for _, text in sorted(self.found)))
 
     def mapping(
         self, node: YamlValue | None, where: str, known: Iterable[str] | None = None
     ) -> Mapping[str, YamlValue]:
-        """The keys of `node`; unknown ones are errors."""
+        """Entries of the mapping `node`; unknown keys are errors."""
         if node is None or node.value is None:
             return {}
         if not isinstance(node.value, Mapping):
-            self.say(node.line, where, f"expected keys with values, found {node.describe()}")
+            self.add(node.line, where, f"expected keys with values, found {node.describe()}")
             return {}
         names = None if known is None else tuple(known)
         for name, value in node.value.items():
             if names is not None and name not in names:
-                self.say(value.line, f"{where}.{name}".lstrip("."), unknown(name, names))
+                self.add(value.line, f"{where}.{name}".lstrip("."), unknown(name, names))
         return {name: value for name, value in node.value.items() if names is None or name in names}
 
     def values(self, node: YamlValue | None, where: str, readers: Readers) -> dict[str, object]:
-        """Values of the keys of `node`, by their readers; a mapping of readers gives a dict."""
+        """Values of the mapping `node`, converted by `readers`; nested readers give a dict."""
         found: dict[str, object] = {}
         for name, value in self.mapping(node, where, readers).items():
             reader = readers[name]
@@ -63,12 +63,12 @@ class ErrorCollector:
             try:
                 found[name] = reader(value)
             except InvalidValueError as error:
-                self.say(value.line, f"{where}.{name}", str(error))
+                self.add(value.line, f"{where}.{name}", str(error))
         return found
 
 
 def merged(under: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
-    """Both, key by key; where both say something of a key, `over` does."""
+    """Merge of two nested mappings; `over` takes precedence."""
     result = dict(under)
     for key, value in over.items():
         below = result.get(key)
@@ -84,14 +84,14 @@ def unknown(name: str, known: Iterable[str]) -> str:
 
 
 def text(node: YamlValue) -> str:
-    """A line of text that is not empty."""
+    """Non-empty line of text."""
     if not isinstance(node.value, str) or not node.value.strip() or not node.value.isprintable():
-        raise InvalidValueError(f"expected a text, found {node.describe()}")
+        raise InvalidValueError(f"expected a string, found {node.describe()}")
     return node.value
 
 
 def word(node: YamlValue) -> str:
-    """A text that can stand in a command: an address or a user."""
+    """Address or user name: safe in a command line."""
     found = text(node)
     if not re.fullmatch(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*", found):
         raise InvalidValueError(f"expected a name or an address, found {node.describe()}")
@@ -99,24 +99,24 @@ def word(node: YamlValue) -> str:
 
 
 def path(node: YamlValue) -> Path:
-    """A path, as it stands there."""
+    """Path as written."""
     return Path(text(node))
 
 
 def boolean(node: YamlValue) -> bool:
-    """True or false."""
+    """Boolean."""
     if not isinstance(node.value, bool):
         raise InvalidValueError(f"expected true or false, found {node.describe()}")
     return node.value
 
 
 def port(node: YamlValue) -> int:
-    """A TCP port."""
+    """TCP port."""
     return integer("a port", 1, 65535)(node)
 
 
 def integer(what: str, least: int, most: int) -> Callable[[YamlValue], int]:
-    """A reader of whole numbers in a range."""
+    """Reader of integers in a range."""
 
     def reader(node: YamlValue) -> int:
         if not isinstance(node.value, int) or isinstance(node.value, bool) or not least <= node.value <= most:
@@ -127,7 +127,7 @@ def integer(what: str, least: int, most: int) -> Callable[[YamlValue], int]:
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[YamlValue], str]:
-    """A reader of words to choose from."""
+    """Reader of one of several strings."""
 
     def reader(node: YamlValue) -> str:
         if node.value not in choices:
@@ -138,17 +138,17 @@ def one_of(choices: tuple[str, ...]) -> Callable[[YamlValue], str]:
 
 
 def list_of(node: YamlValue, reader: Reader) -> tuple[object, ...]:
-    """A list in which nothing stands twice."""
+    """List without duplicates."""
     if not isinstance(node.value, tuple):
         raise InvalidValueError(f"expected a list, found {node.describe()}")
     found = tuple(reader(each) for each in node.value)
     if len(set(found)) < len(found):
-        raise InvalidValueError("something stands in the list twice")
+        raise InvalidValueError("the list has a duplicate entry")
     return found
 
 
 def gpus(node: YamlValue) -> int | tuple[object, ...]:
-    """Number of GPUs, or their list."""
+    """Number of GPUs, or list of UUIDs."""
     if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= 0:
         return node.value
     if not isinstance(node.value, tuple):
@@ -157,7 +157,7 @@ def gpus(node: YamlValue) -> int | tuple[object, ...]:
 
 
 def registry(node: YamlValue) -> str:
-    """Registry of the images: its host, with a port and a path where it has them."""
+    """Image registry as host[:port][/path]."""
     if not isinstance(node.value, str) or not re.fullmatch(_REGISTRY, node.value):
         raise InvalidValueError(f"expected a registry as host[:port][/path], in lower case, found {node.describe()}")
     return node.value

@@ -1,4 +1,4 @@
-"""YAML values with their line numbers, for messages."""
+"""YAML parser that keeps line numbers, for error messages."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LARGEST_FILE = 1 << 20  # bytes; an inventory of a thousand hosts has a few hund
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """A value with the line of its key (in a list: its own line); `value` is plain, or holds more of its kind."""
+    """YAML value with the line of its key (in a list: its own line); scalar, tuple or mapping of YamlValue."""
 
     line: int
     value: str | int | float | bool | tuple[YamlValue, ...] | Mapping[str, YamlValue] | None
 
     def describe(self) -> str:
-        """Description of the value in a message."""
+        """Description of the value for messages."""
         match self.value:
             case None:
                 return "nothing"
@@ -38,7 +38,7 @@ class YamlValue:
 
 
 def read(path: Path) -> YamlValue:
-    """The document in `path`. Raises FleetError, with file and line, for what is no single YAML document."""
+    """Parse the document in `path`. Raises FleetError, with file and line, unless it is one YAML document."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def read(path: Path) -> YamlValue:
 
 
 def parse(text: str, name: str) -> YamlValue:
-    """The document that is `text`; `name` stands for the file in messages. Raises FleetError."""
+    """Parse `text`; `name` is the file in messages. Raises FleetError."""
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
@@ -79,7 +79,7 @@ def _yaml_value(node: yaml.Node, line: int, loader: yaml.SafeLoader) -> YamlValu
         return YamlValue(line, tuple(_yaml_value(each, each.start_mark.line + 1, loader) for each in node.value))
     value = loader.construct_object(node)
     plain = value is None or isinstance(value, (str, int, float, bool))
-    return YamlValue(line, value if plain else str(node.value))  # a date is a text here
+    return YamlValue(line, value if plain else str(node.value))  # a date stays a string
 
 
 def _pairs(mapping: yaml.MappingNode, loader: yaml.SafeLoader) -> Iterator[tuple[str, YamlValue]]:
@@ -90,7 +90,7 @@ def _pairs(mapping: yaml.MappingNode, loader: yaml.SafeLoader) -> Iterator[tuple
             raise yaml.MarkedYAMLError(problem="expected a name before the colon", problem_mark=key.start_mark)
         name = str(key.value)
         if name in lines:
-            said = f"{name} stands here a second time, first on line {lines[name]}"
+            said = f"{name} is given twice, first on line {lines[name]}"
             raise yaml.MarkedYAMLError(problem=said, problem_mark=key.start_mark)
         lines[name] = line
         yield name, _yaml_value(node, line, loader)

@@ -1,4 +1,4 @@
-"""Prometheus and Alertmanager of a monitoring host, asked on its own loopback: their ports are open to nobody else."""
+"""HTTP requests to Prometheus and Alertmanager on the loopback of a monitoring host."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Response of an HTTP server."""
+    """HTTP response."""
 
     status: int
     body: str
 
     @property
     def good(self) -> bool:
-        """True where the request succeeded."""
+        """True for a 2xx status."""
         return 200 <= self.status < 300
 
     def document(self) -> Any:
-        """The body as JSON. Raises ValueError where it is none."""
+        """Body as JSON. Raises ValueError for other content."""
         return json.loads(self.body)
 
 
 def request(name: str, port: int, method: str, path: str, document: object = None) -> Command:
-    """An HTTP request to the host's loopback; bash is on every host, curl is not.
+    """HTTP request to the host's loopback, with bash only: curl may be missing.
 
-    HTTP/1.0: the server closes the connection at the end, and sends its answer in one piece.
+    HTTP/1.0: the server closes the connection at the end and sends no chunks.
     """
     body = "" if document is None else json.dumps(document)
     head = [
@@ -55,22 +55,21 @@ def request(name: str, port: int, method: str, path: str, document: object = Non
 
 
 def reply(answer: Answer) -> Reply:
-    """Parsed response. Raises ValueError, with the reason, where there is none or it is no HTTP."""
+    """Parse the response. Raises ValueError for a failed request or no HTTP."""
     if not answer.ok:
         raise ValueError(answer.message)
     head, found, body = answer.out.partition("\r\n\r\n")
     words = head.split("\r\n")[0].split()
     if not found or len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdigit():
-        raise ValueError(f"expected an answer of HTTP, found {answer.out[:80]!r}")
+        raise ValueError(f"expected an HTTP response, found {answer.out[:80]!r}")
     return Reply(int(words[1]), body)
 
 
 def ask(session: Session, command: Command) -> Reply:
-    """One request and its answer.
-
-    Raises HostFailedError when the connection to the host breaks, or nothing answers there.
-    """
+    """Send one request. Raises HostFailedError when the connection breaks, or nothing answers."""
     try:
         return reply(session.run([command])[command.name])
     except ValueError as error:
-        raise HostFailedError(f"{command.name}: {error}: are the containers of monitoring up? fab monitoring") from None
+        raise HostFailedError(
+            f"{command.name}: {error}: check that the monitoring containers run: fab monitoring"
+        ) from None

@@ -1,4 +1,4 @@
-"""Check of Prometheus's configuration before anything is sent, where promtool is installed here."""
+"""Local check of Prometheus's configuration with promtool, before anything is sent."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SECONDS = 120
 
 
 def check_here(release: MonitoringRelease, program: str = "promtool") -> bool:
-    """True where the tool is here and finds no fault; without it the host's own image decides.
+    """True where the local promtool accepts the configuration; False without promtool: the host's image checks it.
 
-    Alertmanager's tool is not asked here: an older one refuses what the newer program understands. Raises FleetError
-    with what promtool says.
+    amtool is not used: an older one rejects configuration of newer versions. Raises FleetError with promtool's
+    message.
     """
     found = shutil.which(program)
     if found is None:
-        log.info("%s is not installed here: the configuration is checked on the host alone", program)
+        log.info("%s is not installed on this machine: the configuration is checked on the host only", program)
         return False
     with tempfile.TemporaryDirectory(prefix="voxyard-monitoring-") as folder:
         for name, content in release.files:
@@ -37,15 +37,15 @@ def check_here(release: MonitoringRelease, program: str = "promtool") -> bool:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise FleetError(f"promtool could not check Prometheus's configuration: {error}") from error
+            raise FleetError(f"promtool failed to check the configuration: {error}") from error
         if done.returncode != 0:
             said = refusal(f"{done.stdout}\n{done.stderr}").replace(f"{folder}/", "")
-            raise FleetError(f"Prometheus would refuse its configuration, so nothing was sent: {said}")
+            raise FleetError(f"promtool rejects the Prometheus configuration, nothing was sent: {said}")
     return True
 
 
 def refusal(text: str) -> str:
-    """The lines of a check that say what is wrong."""
+    """Error lines of a check."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     bad = [line for line in lines if "FAILED" not in line and "SUCCESS" not in line and not line.startswith("Checking")]
     return " ".join(bad or lines)[-1500:]

@@ -1,4 +1,4 @@
-"""The command lines with which monitoring is set up on a host; built here, run elsewhere."""
+"""Shell commands of a monitoring deployment; this module builds them and runs none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fleet.ssh.command_batch import Command
 PROJECT = "voxyard-monitoring"
 FOLDER = f"{HOME}/monitoring"
 INSIDE = "/etc/voxyard/monitoring"
-"""Where the programs see that folder."""
+"""Mount point of the folder in the containers."""
 DATA = ("prometheus", "alertmanager", "grafana")
 _LABEL = f"--filter label=com.docker.compose.project={PROJECT}"
 
@@ -23,17 +23,17 @@ def identity() -> Command:
 
 
 def link(name: str) -> Command:
-    """Prints the release that `live` or `current` names, nothing where there is none."""
+    """Prints the target of the link `live` or `current`; no output where there is none."""
     return Command(name, f"readlink {FOLDER}/{name} || true")
 
 
 def manifest(name: str) -> Command:
-    """Prints the manifest of a release, of `live` or of `current`, nothing where there is none."""
+    """Prints the manifest of a release, of `live` or of `current`; no output where there is none."""
     return Command(f"manifest-{name}", f"cat {FOLDER}/{shlex.quote(name)}/{MANIFEST_FILE} 2>/dev/null || true")
 
 
 def changed(release: str) -> Command:
-    """Prints the names of a release's files that are not as they were written; `missing` where there is no such."""
+    """Prints the changed files of a release; `missing` where it does not exist."""
     text = (
         f"cd {FOLDER}/{shlex.quote(release)} 2>/dev/null || {{ echo missing; exit 0; }}; "
         "sha256sum --check --quiet .sha256 2>/dev/null | sed -n 's/: FAILED.*//p'"
@@ -42,12 +42,12 @@ def changed(release: str) -> Command:
 
 
 def checksums(release: str) -> Command:
-    """Prints SHA-256 and name of each file of a release, as it was written; nothing where there is none."""
+    """Prints SHA-256 and name of each file of a release; no output where there is none."""
     return Command("checksums", f"cat {FOLDER}/{shlex.quote(release)}/.sha256 2>/dev/null || true")
 
 
 def programs() -> Command:
-    """Prints the containers of monitoring as `docker inspect` has them."""
+    """Prints `docker inspect` of the monitoring containers."""
     text = (
         f"ids=$(docker ps --all --quiet --no-trunc {_LABEL}) && "
         "if [ -n \"$ids\" ]; then docker inspect $ids; else echo '[]'; fi"
@@ -56,9 +56,9 @@ def programs() -> Command:
 
 
 def write(release: str, checksums: Mapping[str, str]) -> Command:
-    """Takes a release's files as a tar archive from standard input; they are there as a whole, or not at all.
+    """Unpacks a release's files, a tar archive on standard input, atomically.
 
-    Also makes the directories in which the programs keep what they write.
+    Also creates the data directories of the programs.
     """
     partial, there = shlex.quote(f".{release}.partial"), shlex.quote(release)
     lines = [
@@ -71,7 +71,7 @@ def write(release: str, checksums: Mapping[str, str]) -> Command:
         f"tar -xpf - -C {partial}",
         f"printf %s {shlex.quote(sums(checksums))} > {partial}/.sha256",
         f"(cd {partial} && sha256sum --check --quiet --strict .sha256)",
-        # Of the same name, but with other content: somebody changed it there. A program that reads it now goes on.
+        # Same id with changed content; a program that reads it continues.
         f"if [ -e {there} ]; then rm -rf .replaced; mv -T {there} .replaced; fi",
         f"mv -T {partial} {there}",
         "rm -rf .replaced",
@@ -80,7 +80,7 @@ def write(release: str, checksums: Mapping[str, str]) -> Command:
 
 
 def check(program: str, tool: str, image: str, arguments: Sequence[str]) -> Command:
-    """Runs a program's own tool, in its own image, on files that it does not read yet."""
+    """Checks new configuration files with the tool in the program's image."""
     words = " ".join(map(shlex.quote, arguments))
     text = (
         f'docker run --rm --network none --user "$(id -u):$(id -g)" --read-only --cap-drop ALL '
@@ -90,13 +90,13 @@ def check(program: str, tool: str, image: str, arguments: Sequence[str]) -> Comm
 
 
 def point(name: str, release: str) -> Command:
-    """Makes `live` or `current` name a release, in one step."""
+    """Points `live` or `current` to a release, atomically."""
     text = f"cd {FOLDER} && ln -sfn {shlex.quote(release)} .{name}.next && mv -T .{name}.next {name}"
     return Command(f"point-{name}", text)
 
 
 def start(release: str, compose_files: Sequence[str], program: str) -> Command:
-    """Makes a program run as its release says, in a new container."""
+    """Starts a program of a release in a new container."""
     files = " ".join(f"--file {shlex.quote(name)}" for name in compose_files)
     text = (
         f"cd {FOLDER}/{shlex.quote(release)} && docker compose --project-name {PROJECT} --env-file {ENVIRONMENT_FILE} "
@@ -106,7 +106,7 @@ def start(release: str, compose_files: Sequence[str], program: str) -> Command:
 
 
 def remove(program: str) -> Command:
-    """Ends the containers of a program and removes them."""
+    """Stops and removes the containers of a program."""
     label = shlex.quote(f"label=com.docker.compose.service={program}")
     text = (
         f"ids=$(docker ps --all --quiet {_LABEL} --filter {label}) && "
@@ -116,7 +116,7 @@ def remove(program: str) -> Command:
 
 
 def restore_secrets(names: Iterable[str]) -> Command:
-    """Puts back these secrets as they were before they were written."""
+    """Restores the previous values of these secrets."""
     words = " ".join(map(shlex.quote, names)) or "''"
     text = (
         f"cd {HOME}/secrets 2>/dev/null || exit 0; for name in {words}; do "
@@ -126,18 +126,18 @@ def restore_secrets(names: Iterable[str]) -> Command:
 
 
 def forget_secrets(names: Iterable[str]) -> Command:
-    """Removes what these secrets were before."""
+    """Removes the previous values of these secrets."""
     words = " ".join(shlex.quote(f".before/{name}") for name in names)
     return Command("forget-secrets", f"cd {HOME}/secrets 2>/dev/null && rm -f {words} || true")
 
 
 def releases_there() -> Command:
-    """Prints the releases of the host, newest first."""
+    """Prints the release ids, newest first."""
     return Command("releases", f"cd {FOLDER} 2>/dev/null && ls -1t | grep -xE '[0-9a-f]{{12}}' || true")
 
 
 def named_images(releases: Iterable[str]) -> Command:
-    """Prints the images that these releases name."""
+    """Prints the images of these releases."""
     files = " ".join(f"{shlex.quote(each)}/{ENVIRONMENT_FILE}" for each in releases)
     return Command(
         "named-images", f"cd {FOLDER} && sed -n \"s/^VOXYARD_[A-Z_]*_IMAGE='\\(.*\\)'$/\\1/p\" {files} | sort -u"
@@ -145,7 +145,7 @@ def named_images(releases: Iterable[str]) -> Command:
 
 
 def prune(releases: Iterable[str], images: Iterable[str]) -> Command:
-    """Removes releases and images that nobody needs; an image that a container uses is refused by the engine."""
+    """Removes releases and images; the engine keeps images in use."""
     lines = [f"cd {FOLDER} || exit 1", "failed=0"]
     lines += [f"rm -rf {shlex.quote(name)} || failed=1" for name in releases]
     lines += [f"docker rmi {shlex.quote(name)} >/dev/null || failed=1" for name in images]

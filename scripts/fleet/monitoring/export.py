@@ -1,4 +1,4 @@
-"""Monitoring for the machine that the operator sits at: the same files as on a host, started by hand."""
+"""Exports the monitoring files to a local directory, to be started by hand."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fleet.monitoring.release import ENVIRONMENT_FILE, MonitoringRelease
 
 
 def write(release: MonitoringRelease, folder: Path) -> str:
-    """Puts the files below `folder`, in the place of those that were there; the command line that starts them.
+    """Write the files below `folder`, replacing earlier ones; returns the command line that starts them.
 
-    Secrets are not among them. Raises FleetError where the files cannot be written.
+    Secrets are not written. Raises FleetError where the files cannot be written.
     """
     live, partial = folder / "monitoring/live", folder / "monitoring/.live.partial"
     try:

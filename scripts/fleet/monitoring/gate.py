@@ -1,4 +1,4 @@
-"""Health gate of monitoring: its programs stay healthy, Prometheus has loaded the rules and knows the targets."""
+"""Health gate of monitoring: programs stay healthy, rules are loaded, targets are known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 
-HEALTHY_SECONDS = 180.0  # Prometheus reads what it wrote before an end that was not in order
+HEALTHY_SECONDS = 180.0  # includes the WAL replay of Prometheus after a crash
 _PROBES = {
     "ready": request("prometheus-ready", PROMETHEUS_PORT, "GET", "/-/ready"),
     "rules": request("rules", PROMETHEUS_PORT, "GET", "/api/v1/rules"),
@@ -38,9 +38,9 @@ def pass_gate(
     started: Collection[str] = (),
     min_healthy_seconds: float = MIN_HEALTHY_SECONDS,
 ) -> None:
-    """Wait until everything has been well for long enough; `started` are the programs whose containers were made now.
+    """Wait until all programs have been healthy for long enough; `started`: programs with new containers.
 
-    Raises HostFailedError with what is not well, and the last words of who it is, at once where one has ended.
+    Raises HostFailedError with the problems and the last log lines; immediately where a program has exited.
     """
     watches = {each.name: HealthWatch(min_healthy_seconds, each.name in started) for each in manifest.programs}
     said = clock.now()
@@ -73,13 +73,13 @@ def _not_well(manifest: MonitoringManifest, containers: Mapping[str, ServiceCont
         if container is None:
             yield program.name, "has no container"
         elif container.config != program.config:
-            yield program.name, f"runs with the configuration {container.config}, {program.config} is wanted"
+            yield program.name, f"runs configuration {container.config}, expected {program.config}"
         elif not container.healthy:
             yield program.name, f"is {container.description}"
 
 
 def _not_loaded(session: Session, manifest: MonitoringManifest) -> Iterator[tuple[str, str]]:
-    """Files that Prometheus and Alertmanager have not loaded, though their containers are healthy."""
+    """Programs that are not ready, and rules and targets that Prometheus has not loaded."""
     answers = session.run([*_PROBES.values(), _ALERTMANAGER])
     if manifest.program("alertmanager") is not None and (said := _unready(answers[_ALERTMANAGER.name])):
         yield "alertmanager", f"is not ready: {said}"
@@ -94,7 +94,7 @@ def _not_loaded(session: Session, manifest: MonitoringManifest) -> Iterator[tupl
         loaded = {("/".join(PurePosixPath(each["file"]).parts[-2:]), each["name"]) for each in groups}
         known = {(each["labels"]["job"], each["labels"]["instance"]) for each in targets}
     except (ValueError, LookupError, TypeError) as error:
-        yield "prometheus", f"does not tell its rules and targets: {error}"
+        yield "prometheus", f"rules and targets cannot be read: {error}"
         return
     if missing := sorted(f"{name} of {file}" for file, name in manifest.groups - loaded):
         yield "prometheus", f"has not loaded the rules {', '.join(missing)}"
@@ -107,11 +107,11 @@ def _unready(answer: Answer) -> str | None:
         found = reply(answer)
     except ValueError as error:
         return str(error)
-    return None if found.good else f"it answers {found.status}: {found.body.strip()[:200]}"
+    return None if found.good else f"status {found.status}: {found.body.strip()[:200]}"
 
 
 def _data(answer: Answer) -> Any:
     found = reply(answer)
     if not found.good:
-        raise ValueError(f"it answers {found.status}: {found.body.strip()[:200]}")
+        raise ValueError(f"status {found.status}: {found.body.strip()[:200]}")
     return json.loads(found.body)["data"]

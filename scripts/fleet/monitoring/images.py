@@ -1,4 +1,4 @@
-"""Images of the monitoring programs: pinned by their digests, or those that this machine's engine has."""
+"""Images of the monitoring programs: pinned by digest, or local images."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ DIGEST = "@sha256:"
 
 
 def pinned(root: Path) -> dict[str, str]:
-    """The images that the lock of the repository `root` has a digest for: name → what names exactly that one."""
+    """Pinned images of the repository `root`: name → reference with digest."""
     return {
-        pin.image: f"{pin.image.rpartition(':')[0]}@{pin.digest}"  # as an engine names what it has pulled
+        pin.image: f"{pin.image.rpartition(':')[0]}@{pin.digest}"  # the form of an engine after a pull
         for pin in pins.read(root / pins.LOCK).values()
         if pin.digest is not None
     }
@@ -27,10 +27,10 @@ def find(
     pinned: Mapping[str, str],
     local: Callable[[str, str], LocalImage] = find_image,
 ) -> dict[str, MonitoringImage]:
-    """An image for each program: what `pinned` says of its name, else one that is here.
+    """Image of each program: pinned, else local.
 
-    `wanted` are names by program, `pinned` references with a digest by name. Raises FleetError with all that are
-    neither, and what to do.
+    `wanted`: image names by program; `pinned`: references with digest by name. Raises FleetError with all missing
+    images.
     """
     found: dict[str, MonitoringImage] = {}
     missing: list[str] = []
@@ -49,7 +49,7 @@ def find(
             found[program] = MonitoringImage(image.release_tag, image)
     if missing:
         raise FleetError(
-            f"no image {', '.join(missing)} here: pull it (docker pull …), and it is sent to the hosts; or pin it by "
-            "its digest (make images-lock), and they pull it themselves"
+            f"no image {', '.join(missing)} on this machine: docker pull it, then hosts get it over SSH; or pin it by "
+            "digest (make images-lock), then the hosts pull it"
         )
     return found

@@ -1,4 +1,4 @@
-"""Release of a monitoring host: the configuration of its programs, and their compose files."""
+"""Release of a monitoring host: configuration and compose files of its programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fleet.release.config_hash import LENGTH, config_hash
 COMPOSE_FILE, SITE_FILE, HOST_FILE = "monitoring.yaml", "site.yaml", "host.yaml"
 ENVIRONMENT_FILE, MANIFEST_FILE = "monitoring.env", "release.json"
 RELOADED = {"prometheus": "prometheus/", "alertmanager": "alertmanager/"}
-"""Programs that read their files again when they are told to, and the directory of those files."""
+"""Programs with a reload request, and the directory of their configuration."""
 READ_AT_START = {"grafana": "grafana/provisioning/"}
 _OURS = {
     "prometheus/prometheus.yml": "deploy/prometheus/prometheus.yml",
@@ -45,45 +45,45 @@ _IMAGE = re.compile(r"\$\{(VOXYARD_[A-Z_]+_IMAGE):-([^}]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class MonitoringImage:
-    """An image of one of the programs: one that is here and is sent, or one that the host pulls by its digest."""
+    """Image of a monitoring program: a local image that is sent, or a reference that the host pulls."""
 
-    reference: str  # what the compose file names on the host
+    reference: str  # as in the compose file
     local: LocalImage | None = None
 
     @property
     def identity(self) -> str:
-        """The same for the same image."""
+        """Identity for the configuration hash."""
         return self.reference if self.local is None else self.local.id
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One container of the monitoring project, as it must run."""
+    """Expected state of one monitoring container."""
 
     name: str
-    config: str  # 12 hex digits over everything that it is made of
-    files: str  # the same over what it reads again when it is told to; empty where it never does
+    config: str  # configuration hash, 12 hex digits
+    files: str  # hash of the files it reloads; empty without reload
     image: str
 
 
 @dataclass(frozen=True, slots=True)
 class MonitoringManifest:
-    """Manifest of a release (release.json): enough to go back to it with what is on the host."""
+    """Manifest of a monitoring release (release.json): all data for a rollback."""
 
     id: str
     compose_files: tuple[str, ...]
     programs: tuple[Program, ...]
-    targets: frozenset[tuple[str, str]]  # job and instance, that Prometheus must know
-    groups: frozenset[tuple[str, str]]  # file and name of the groups of rules
+    targets: frozenset[tuple[str, str]]  # job and instance of each target
+    groups: frozenset[tuple[str, str]]  # file and name of each rule group
 
     def program(self, name: str) -> Program | None:
-        """The program of this name."""
+        """Program with this name."""
         return next((each for each in self.programs if each.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class MonitoringRelease:
-    """A manifest with its files and images; the same content always has the same id."""
+    """Monitoring release: manifest, files, images; the same content has the same id."""
 
     manifest: MonitoringManifest
     files: tuple[tuple[str, bytes], ...]
@@ -92,7 +92,7 @@ class MonitoringRelease:
 
     @property
     def id(self) -> str:
-        """12 hex digits."""
+        """Content hash, 12 hex digits."""
         return self.manifest.id
 
     @property
@@ -101,7 +101,7 @@ class MonitoringRelease:
         return {name: hashlib.sha256(content).hexdigest() for name, content in self.files}
 
     def archive(self) -> bytes:
-        """The files as a tar archive, readable by their owner alone."""
+        """Tar archive of the files, readable by the owner only."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for name, content in self.files:
@@ -113,16 +113,16 @@ class MonitoringRelease:
 
 @dataclass(frozen=True, slots=True)
 class MonitoringInputs:
-    """Local files that go into a release, whichever the host is."""
+    """Inputs of a monitoring release, the same for all hosts."""
 
-    files: Mapping[str, bytes]  # as they are on the host
-    compose: Mapping[str, bytes]  # in the order in which they are merged
-    alertmanager: Mapping[str, Any]  # its configuration without receivers
-    variables: Mapping[str, str]  # of the site
+    files: Mapping[str, bytes]  # by path on the host
+    compose: Mapping[str, bytes]  # in merge order
+    alertmanager: Mapping[str, Any]  # configuration without receivers
+    variables: Mapping[str, str]  # of the operator's monitoring.env
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The services of the merged compose files, but for those that the site takes out."""
+        """Services of the merged compose files, without removed ones."""
         documents = [compose.parse(content, name).get("services") or {} for name, content in self.compose.items()]
         found: dict[str, bool] = {}
         for document in documents:
@@ -131,7 +131,7 @@ class MonitoringInputs:
 
     @property
     def images(self) -> Mapping[str, str]:
-        """Images of the monitoring programs, as the compose file or the site says."""
+        """Image names by program, from the compose file or the operator's variables."""
         services = compose.parse(self.compose[COMPOSE_FILE], COMPOSE_FILE)["services"]
         found = {}
         for name in self.programs:
@@ -141,9 +141,9 @@ class MonitoringInputs:
 
 
 def read_inputs(root: Path, site: Path) -> MonitoringInputs:
-    """Read the repository `root`, and what the operator adds in the directory `site`, which need not be there.
+    """Read the repository `root` and the operator's additions in the directory `site`, which may be missing.
 
-    There: rules/*.yaml and targets/*.yaml for Prometheus, compose.yaml, merged after ours, and monitoring.env with
+    Additions: rules/*.yaml and targets/*.yaml for Prometheus, compose.yaml, merged last, and monitoring.env with
     values for the variables of the compose files. Raises FleetError.
     """
     files: dict[str, bytes] = {}
@@ -167,9 +167,9 @@ def render(
     uid: int,
     gid: int,
 ) -> MonitoringRelease:
-    """The release of a monitoring host, whose login is `uid` and `gid`; `program_images` by program.
+    """Render the release of a monitoring host; `uid` and `gid` of its login, `program_images` by program.
 
-    Raises FleetError for a secret that is missing, or files that are none.
+    Raises FleetError for missing secrets or invalid files.
     """
     programs = inputs.programs
     owned = _secrets(inventory, secrets, programs)
@@ -178,7 +178,9 @@ def render(
     files = dict(inputs.files)
     for name, content in render_configuration(inventory, inputs.alertmanager, relay).items():
         if name in files:
-            raise FleetError(f"site/targets/{Path(name).name}: this file is made from the inventory: take another name")
+            raise FleetError(
+                f"site/targets/{Path(name).name}: this name is used by a generated file: choose another name"
+            )
         files[name] = content
     texts = dict(inputs.compose)
     if own := _alertmanagers_secrets(owned["alertmanager"]):
@@ -203,7 +205,7 @@ def render(
 
 
 def parse(text: str | bytes) -> MonitoringManifest:
-    """The manifest that is in a release.json. Raises FleetError for one that is not understood."""
+    """Parse a release.json. Raises FleetError for an invalid one."""
     try:
         found = json.loads(text)
         return MonitoringManifest(
@@ -215,7 +217,7 @@ def parse(text: str | bytes) -> MonitoringManifest:
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FleetError(
-            f"{MANIFEST_FILE} of monitoring is not understood ({error}): run fab monitoring again"
+            f"{MANIFEST_FILE} of monitoring cannot be parsed ({error}): run fab monitoring again"
         ) from None
 
 
@@ -260,15 +262,15 @@ def _programs(
 
 
 def _secrets(inventory: Inventory, secrets: Secrets, programs: tuple[str, ...]) -> dict[str, dict[str, bytes]]:
-    """The secrets by program. Raises FleetError for one that is not there."""
+    """Secrets by program. Raises FleetError for a missing one."""
     wanted: dict[str, tuple[str, ...]] = {"alertmanager": webhook_secrets(inventory)}
     if "grafana" in programs:
         wanted["grafana"] = (GRAFANA,)
     for program, names in wanted.items():
         if missing := [name for name in names if name not in secrets.values]:
             raise FleetError(
-                f"{program} needs the secret {', '.join(missing)}: put it into the file that the monitoring host "
-                "names as `secrets` in the inventory"
+                f"{program} needs the secret {', '.join(missing)}: add it to the file named as "
+                "`secrets` of the monitoring host in the inventory"
             )
     return {program: {name: secrets.values[name] for name in names} for program, names in wanted.items()}
 
@@ -286,7 +288,7 @@ def _alertmanagers_secrets(secrets: Mapping[str, bytes]) -> bytes | None:
 
 
 def _targets(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
-    """Job and instance of each target that a file of ours names; a site's own files are the site's."""
+    """Job and instance of each target of the generated files."""
     for job in ("exporter", "trainer", "bark", "node"):
         for group in yaml.safe_load(files[f"{TARGETS}/{job}.yaml"]):
             yield from ((job, group["labels"]["host"]) for _ in group["targets"])
@@ -299,18 +301,18 @@ def _groups(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
                 yield path.removeprefix("prometheus/"), str(group["name"])
         except (yaml.YAMLError, LookupError, TypeError) as error:
             said = " ".join(str(error).split())
-            raise FleetError(f"{path}: not a file of Prometheus's rules: {said}: correct it") from None
+            raise FleetError(f"{path}: not a Prometheus rule file: {said}: correct it") from None
 
 
 def _ours(path: Path, name: str) -> dict[str, bytes]:
     found = _read(path, name)
     if not found:
-        raise FleetError(f"{path}: nothing is there, and it is needed for {name}: is the repository whole?")
+        raise FleetError(f"{path}: missing or empty, required for {name}: check that the repository is complete")
     return found
 
 
 def _read(path: Path, name: str) -> dict[str, bytes]:
-    """A file, or the YAML and JSON files of a directory, by their names on the host. Raises FleetError."""
+    """A file, or the YAML and JSON files of a directory, by name on the host. Raises FleetError."""
     try:
         if path.is_file():
             return {name: path.read_bytes()}
@@ -321,18 +323,18 @@ def _read(path: Path, name: str) -> dict[str, bytes]:
 
 
 def _refuse_unknown_services(texts: Mapping[str, bytes]) -> None:
-    """Raises FleetError for a service of the site that is none of ours: nothing is known of how it should be."""
+    """Raises FleetError for services that are not part of monitoring."""
     ours = compose.parse(texts[COMPOSE_FILE], COMPOSE_FILE)["services"]
     more = compose.parse(texts[SITE_FILE], SITE_FILE).get("services") or {} if SITE_FILE in texts else {}
     if unknown := [name for name in more if name not in ours]:
         raise FleetError(
-            f"site/compose.yaml: {', '.join(unknown)}: it may change {', '.join(ours)}, and take one out with "
-            "`!reset null`; what else runs on the host belongs into a compose project of its own"
+            f"site/compose.yaml: {', '.join(unknown)}: expected changes of {', '.join(ours)}, or `!reset null` to "
+            "remove one; other services belong into another compose project"
         )
 
 
 def _variables(path: Path, known: set[str]) -> dict[str, str]:
-    """Values that the site gives to the compose files' variables. Raises FleetError with file and line."""
+    """Variables of monitoring.env. Raises FleetError with file and line."""
     if not path.is_file():
         return {}
     ours = {"VOXYARD_RELEASE", "VOXYARD_UID", "VOXYARD_GID"}

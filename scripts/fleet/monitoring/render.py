@@ -1,4 +1,4 @@
-"""Monitoring configuration from the inventory: Alertmanager's configuration and Prometheus's targets."""
+"""Renders monitoring configuration from the inventory: Alertmanager configuration, Prometheus targets."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from fleet.inventory.hosts import AlertReceiver, Host, Inventory
 ALERTMANAGER_FILE = "alertmanager/alertmanager.yml"
 TARGETS = "prometheus/targets"
 SECRETS = PurePosixPath("/etc/voxyard")
-"""Where Alertmanager's container sees its secrets, a file each, by the names that they have in the secrets file."""
+"""Mount point of secrets in Alertmanager's container, one file each."""
 MAIL_RELAY, MAIL_PASSWORD = "alert-mail-relay", "alert-mail-password"
-"""The first is a secret of the operator's file, an address of the form smtp://…; the second is made from it."""
+"""Secret with the mail relay URL (smtp://…), and the password file extracted from it."""
 
 NODE_PORT = 9100
-NODE_BESIDE = f"node-exporter:{NODE_PORT}"  # the monitoring host's own, by its name in compose/monitoring.yaml
+NODE_BESIDE = f"node-exporter:{NODE_PORT}"  # of the monitoring host, by its compose service name
 
 WATCHDOG = "watchdog"
-"""An inventory's receiver of this name gets the sign of life alone; without it the others get it, once a day."""
+"""Receiver of the Watchdog alert only; without it all receivers get the alert, once a day."""
 DAILY = "24h"
 SENDER = "voxyard@localhost"
 
 
 @dataclass(frozen=True, slots=True)
 class MailRelay:
-    """The mail server that takes Alertmanager's mails; its password, where it needs one, is in a file."""
+    """Mail relay of Alertmanager; the password is in a file."""
 
-    smarthost: str = "host.docker.internal:25"  # the monitoring host's own
+    smarthost: str = "host.docker.internal:25"  # on the monitoring host
     sender: str = SENDER
     username: str | None = None
-    password_file: str | None = None  # in Alertmanager's container
+    password_file: str | None = None  # path in Alertmanager's container
     require_tls: bool = True
 
 
 def mail_relay(secrets: Mapping[str, bytes]) -> tuple[MailRelay, Mapping[str, bytes]]:
-    """The relay that the secret MAIL_RELAY names, and the secret that it needs; the host's own without one.
+    """Relay of the secret MAIL_RELAY and its password secret; the host's own relay without it.
 
-    smtp://USER:PASSWORD@HOST:PORT?from=ADDRESS&tls=no, of which all but the host may be left out; what is special in
-    an address is written with percent signs. Raises FleetError, which repeats nothing of it.
+    smtp://USER:PASSWORD@HOST:PORT?from=ADDRESS&tls=no; only HOST is required, special characters are percent-encoded.
+    Raises FleetError, without content of the secret.
     """
     if MAIL_RELAY not in secrets:
         return MailRelay(), {}
@@ -54,10 +54,10 @@ def mail_relay(secrets: Mapping[str, bytes]) -> tuple[MailRelay, Mapping[str, by
         found = urlsplit(secrets[MAIL_RELAY].decode().strip())
         host, port, more = found.hostname, found.port, parse_qs(found.query, strict_parsing=bool(found.query))
     except ValueError:
-        raise FleetError(f"the secret {MAIL_RELAY} is no address of a mail relay: {wanted}") from None
+        raise FleetError(f"the secret {MAIL_RELAY} is not a mail relay URL: {wanted}") from None
     good = found.scheme == "smtp" and host and found.path in ("", "/") and {"from", "tls"} >= more.keys()
     if not good or (found.password and not found.username):
-        raise FleetError(f"the secret {MAIL_RELAY} is no address of a mail relay: {wanted}")
+        raise FleetError(f"the secret {MAIL_RELAY} is not a mail relay URL: {wanted}")
     relay = MailRelay(
         smarthost=f"{host}:{port or 587}",
         sender=more.get("from", [SENDER])[0],
@@ -69,7 +69,7 @@ def mail_relay(secrets: Mapping[str, bytes]) -> tuple[MailRelay, Mapping[str, by
 
 
 def base_configuration(path: Path) -> Mapping[str, Any]:
-    """The Alertmanager configuration of the repository, without receivers. Raises FleetError where it cannot be."""
+    """Alertmanager configuration of the repository, without receivers. Raises FleetError."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -82,12 +82,12 @@ def base_configuration(path: Path) -> Mapping[str, Any]:
 def render_configuration(
     inventory: Inventory, alertmanager: Mapping[str, Any], relay: MailRelay | None = None
 ) -> dict[str, bytes]:
-    """The files that the inventory decides, by their paths on the monitoring host.
+    """Files rendered from the inventory, by path on the monitoring host.
 
-    `alertmanager` is what `base_configuration` gives; the relay is asked for only where somebody is to get mail.
-    Raises FleetError for a receiver whose secret lies where Alertmanager's container does not see it.
+    `alertmanager` is the result of `base_configuration`; the relay is used for mail receivers only.
+    Raises FleetError for a receiver whose secret is outside of the secrets mount.
     """
-    # A file without any group would leave Prometheus with the targets that it had: a group without targets does not.
+    # Prometheus keeps old targets for a file without groups: write a group without targets.
     files = {
         f"{TARGETS}/{job}.yaml": _yaml(groups or [{"targets": []}]) for job, groups in _targets(inventory.hosts).items()
     }
@@ -104,7 +104,7 @@ def webhook_secrets(inventory: Inventory) -> tuple[str, ...]:
 def _targets(hosts: Iterable[Host]) -> dict[str, list[dict[str, object]]]:
     hosts = tuple(hosts)
     return {
-        # An exporter without GPUs says for ever that no driver answers.
+        # Without GPUs the exporter would always report a missing driver.
         "exporter": [_target(host, _at(_exporter(host), host.exporter_port)) for host in hosts if host.gpus != 0],
         "trainer": [
             _target(host, _at(host.address, host.trainer.metrics_port)) for host in hosts if "trainer" in host.roles
@@ -177,12 +177,12 @@ def _relay(relay: MailRelay) -> dict[str, object]:
 
 
 def _secret(path: str, whose: str) -> str:
-    """Only the path: what is in the file is read by Alertmanager alone."""
+    """Path of a secret file, which Alertmanager reads; validated."""
     there = PurePosixPath(path)
     if there.parent != SECRETS or there.name in ("", "..") or not there.name.startswith("alert-"):
         raise FleetError(
-            f"{whose}: the file {path}: expected {SECRETS}/alert-…: put the secret into the secrets file under that "
-            "name, and its path here"
+            f"{whose}: the file {path}: expected {SECRETS}/alert-…: add the secret to the secrets file under that "
+            "name, and use this path"
         )
     return str(there)
 

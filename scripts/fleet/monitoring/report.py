@@ -1,4 +1,4 @@
-"""Output of `fab monitoring`: tables for people, a document for programs."""
+"""Output of `fab monitoring`: table and JSON document."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fleet.monitoring.state import MonitoringChange
 
 
 def changes_table(changes: Mapping[str, MonitoringChange]) -> Table:
-    """A row a step."""
+    """Table of planned changes, one row per step."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("host", no_wrap=True)
-    table.add_column("what will change", overflow="fold")
+    table.add_column("change", overflow="fold")
     for name, change in changes.items():
         for line in change.lines():
             table.add_row(escape(name), escape(line))
@@ -25,7 +25,7 @@ def changes_table(changes: Mapping[str, MonitoringChange]) -> Table:
 def document(
     names: Sequence[str], changes: Mapping[str, MonitoringChange], failures: Mapping[str, FleetError], *, done: bool
 ) -> dict[str, object]:
-    """`ok`, `changes`, and `hosts` with name, `error` (a text or null), both releases, `steps` and `done`."""
+    """JSON document: `ok`, `changes`, and `hosts` with name, `error`, both releases, `steps`, `done`."""
     hosts: list[dict[str, object]] = []
     for name in names:
         error, change = failures.get(name), changes.get(name)

@@ -1,4 +1,4 @@
-"""Deploys monitoring on a host: checks, starts or reloads, rolls back."""
+"""Deploys monitoring on a host: transfer, check, restart or reload, health gate, rollback."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class MonitoringRollout:
-    """Makes one host have what it should."""
+    """Rollout of monitoring on one host."""
 
     host: str
     session: Session
@@ -44,9 +44,9 @@ class MonitoringRollout:
     clock: Clock = field(default_factory=Clock)
 
     def apply(self, release: MonitoringRelease) -> MonitoringChange:
-        """Compare, and do what differs; what was done, which may be nothing.
+        """Plan and apply the changes of one host; returns them.
 
-        Raises HostFailedError when something fails; the release before it runs again then.
+        Raises HostFailedError after a failure and rollback.
         """
         planned = plan_change(release, read_state(self.session, self.host, release.id))
         if planned.nothing:
@@ -70,7 +70,7 @@ class MonitoringRollout:
         return planned
 
     def _transfer(self, planned: MonitoringChange) -> None:
-        """Everything that is there before anything that runs is touched."""
+        """Transfers images and files, and checks the configuration; programs keep running."""
         release = planned.release
         transfer = Transfer(self.host, self.session, self.cache)
         for image_transfer in planned.image_transfers:
@@ -91,10 +91,10 @@ class MonitoringRollout:
                 answer = self.session.run([command])[command.name]
                 if not answer.ok:
                     said = refusal(f"{answer.out}\n{answer.err}").replace(f"{commands.INSIDE}/{release.id}/", "")
-                    raise HostFailedError(f"{self.host}: {program} would refuse its configuration: {said}")
+                    raise HostFailedError(f"{self.host}: {program} rejects its configuration: {said}")
 
     def _restart_and_check(self, planned: MonitoringChange) -> None:
-        """Switches the programs to the new files; recreates those that differ. Ends when all are healthy."""
+        """Activates the new files, restarts or reloads changed programs, and waits until all are healthy."""
         release = planned.release
         if planned.secrets:
             log.info("%s: writing secrets: %s", self.host, ", ".join(planned.secrets))
@@ -125,17 +125,17 @@ class MonitoringRollout:
             log.info("%s: reloading %s", self.host, name)
             found = ask(self.session, request(f"reload-{name}", _PORTS[name], "POST", "/-/reload"))
             if not found.good:
-                raise HostFailedError(f"{self.host}: {name} refuses its configuration: {found.body.strip()[:1000]}")
+                raise HostFailedError(f"{self.host}: {name} rejects its configuration: {found.body.strip()[:1000]}")
 
     def _roll_back(self, planned: MonitoringChange) -> bool:
-        """Rolls back to the former release from what is on the host; True where there was one, and it runs."""
+        """Roll back to the previous release; True where there was one, and it is healthy."""
         before = planned.before
         if before is None or read_manifest(self.session, before.id) is None:
-            log.warning("%s: nothing ran before: what is there now stays for you to look at", self.host)
+            log.warning("%s: no previous release: the failed one stays for inspection", self.host)
             return False
-        log.warning("%s: going back to monitoring %s", self.host, before.id)
+        log.warning("%s: rolling back to monitoring %s", self.host, before.id)
         try:
-            self._run_checked(commands.restore_secrets(planned.secrets), "put the secrets back")
+            self._run_checked(commands.restore_secrets(planned.secrets), "restore the secrets")
             self._run_checked(commands.point("live", before.id), "change the link live")
             again = {*planned.starts, *planned.removals}
             self._start(before, again)
@@ -143,15 +143,15 @@ class MonitoringRollout:
             self._gate(before, again)
             self._run_checked(commands.point("current", before.id), "change the link current")
         except FleetError as error:
-            log.warning("%s: monitoring %s does not run again: %s", self.host, before.id, error)
+            log.warning("%s: the rollback to monitoring %s failed: %s", self.host, before.id, error)
             return False
         return True
 
     def _clean_up(self, planned: MonitoringChange) -> None:
-        """Removes what is no longer needed; that it stays is no failure."""
+        """Removes old secrets and releases; failures are logged only."""
         try:
             if planned.secrets:
-                self._run_checked(commands.forget_secrets(planned.secrets), "forget the old secrets")
+                self._run_checked(commands.forget_secrets(planned.secrets), "remove the old secrets")
             self._prune(planned)
         except FleetError as error:
             log.warning("%s", error)
@@ -168,7 +168,7 @@ class MonitoringRollout:
         needed, gone = (self.session.run([name])[name.name].out.split() for name in names)
         unneeded = [name for name in gone if (name not in needed and name.startswith("voxyard-")) or "@" in name]
         log.info("%s: removing %s", self.host, ", ".join([*old, *unneeded]))
-        self._run_checked(commands.prune(old, unneeded), "remove what is old")
+        self._run_checked(commands.prune(old, unneeded), "remove old releases")
 
     def _record(self, before: str, after: str, result: str, note: str = "") -> None:
         try:

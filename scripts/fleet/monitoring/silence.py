@@ -18,23 +18,22 @@ from fleet.ssh.connection_pool import Session, connected
 log = logging.getLogger("fleet")
 
 LONGEST_SECONDS = 2 * 3600.0
-"""After so long a silence ends by itself: whoever made it may have died before it could end it."""
+"""A silence expires by itself after this time, in case the deploy dies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A silence that an Alertmanager holds."""
+    """Silence of an Alertmanager."""
 
-    monitoring_host: str  # the monitoring host's name
-    host: str  # whose alerts it silences
+    monitoring_host: str  # name of the monitoring host
+    host: str  # host whose alerts are silenced
     id: str
 
 
 class AlertmanagerSilencer:
-    """Makes and ends silences on all hosts with the role monitoring.
+    """Creates and expires silences on all hosts with the role monitoring.
 
-    What is done to a host does not wait for its alerts: where an Alertmanager cannot be had, that is said, and the
-    work goes on with the alerts heard.
+    Failures are logged and never block a deploy: its alerts are then not silenced.
     """
 
     def __init__(
@@ -44,14 +43,14 @@ class AlertmanagerSilencer:
         *,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> None:
-        """`hosts` are all of the inventory, not only those on which work is done."""
+        """`hosts`: all hosts of the inventory, not only those to be changed."""
         self._monitoring_hosts = [host for host in hosts if "monitoring" in host.roles]
         self._connect, self._longest = connect, longest_seconds
         self._told_no_monitoring = False
 
     @contextmanager
     def silenced(self, hosts: Sequence[str], reason: str) -> Iterator[tuple[Silence, ...]]:
-        """Alerts of these hosts, by their names, are silenced for the time of the block."""
+        """Silence the alerts of these hosts for the duration of the block."""
         silences = self.begin(hosts, reason)
         try:
             yield silences
@@ -59,7 +58,7 @@ class AlertmanagerSilencer:
             self.end(silences)
 
     def begin(self, hosts: Sequence[str], reason: str) -> tuple[Silence, ...]:
-        """Silence the alerts of these hosts; what could not be done is said, and left out of the answer."""
+        """Silence the alerts of these hosts; failures are logged and left out of the result."""
         if not self._monitoring_hosts and not self._told_no_monitoring:
             log.info("alerts are not silenced: no host of the inventory has the role monitoring")
             self._told_no_monitoring = True
@@ -70,7 +69,7 @@ class AlertmanagerSilencer:
         )
 
     def end(self, silences: Sequence[Silence]) -> None:
-        """End these silences; one that cannot be ended is said, and ends by itself later."""
+        """Expire these silences; failures are logged, the silence then expires by itself."""
         for monitoring_host in self._monitoring_hosts:
             if mine := [each for each in silences if each.monitoring_host == monitoring_host.name]:
                 self._end_on(monitoring_host, mine)
@@ -79,12 +78,14 @@ class AlertmanagerSilencer:
         made: list[Silence] = []
         try:
             with self._connect(monitoring_host) as session:
-                now = CLOCK.read(session.run([CLOCK.command])[CLOCK.name])  # by its clock, not by ours
+                now = CLOCK.read(session.run([CLOCK.command])[CLOCK.name])  # by the host's clock
                 if not isinstance(now, float):
-                    raise FleetError(f"its clock: {now.reason}")
+                    raise FleetError(f"its clock cannot be read: {now.reason}")
                 for name in hosts:
                     silence = _make(session, name, reason, now, self._longest)
-                    made.append(Silence(monitoring_host.name, name, silence))  # at once: what is made is to be ended
+                    made.append(
+                        Silence(monitoring_host.name, name, silence)
+                    )  # immediately, so that it is expired later
         except FleetError as error:
             missed = ", ".join(name for name in hosts if name not in {each.host for each in made})
             log.warning("alerts of %s are not silenced on %s: %s", missed, monitoring_host.name, error)
@@ -99,7 +100,7 @@ class AlertmanagerSilencer:
                     del left[silence.id]
         except FleetError as error:
             log.warning(
-                "alerts of %s stay silenced on %s for up to %.0f minutes: %s. To end it there: docker exec "
+                "alerts of %s stay silenced on %s for up to %.0f minutes: %s. To expire it there: docker exec "
                 "voxyard-monitoring-alertmanager-1 amtool --alertmanager.url=http://127.0.0.1:%d silence expire %s",
                 ", ".join(left.values()),
                 monitoring_host.name,
@@ -111,7 +112,7 @@ class AlertmanagerSilencer:
 
 
 def _make(session: Session, name: str, reason: str, now: float, seconds: float) -> str:
-    """A silence of all alerts about a host; its id. Prometheus's configuration names hosts by the label instance."""
+    """Create a silence of all alerts of a host (label instance); returns its id."""
     begin = datetime.fromtimestamp(now, UTC)
     document = {
         "matchers": [{"name": "instance", "value": name, "isRegex": False, "isEqual": True}],
@@ -125,11 +126,11 @@ def _make(session: Session, name: str, reason: str, now: float, seconds: float) 
         if found.good:
             return str(found.document()["silenceID"])
     except (ValueError, LookupError, TypeError):
-        pass  # said below, with what came instead
-    raise FleetError(f"Alertmanager answered {found.status}, expected a silence: {found.body.strip()[:300]}")
+        pass  # reported below
+    raise FleetError(f"Alertmanager answered {found.status}, expected a silence id: {found.body.strip()[:300]}")
 
 
 def _expire(session: Session, silence: str) -> None:
     found = ask(session, request("expire", ALERTMANAGER_PORT, "DELETE", f"/api/v2/silence/{silence}"))
-    if not found.good and found.status != 404:  # 404: it is gone already
-        raise FleetError(f"Alertmanager answered {found.status} when silence {silence} was to end: {found.body[:300]}")
+    if not found.good and found.status != 404:  # 404: already expired
+        raise FleetError(f"Alertmanager answered {found.status} to expiring silence {silence}: {found.body[:300]}")

@@ -1,4 +1,4 @@
-"""State of monitoring on a host, and the changes that are due there. Reading it changes nothing."""
+"""State of monitoring on a host, and its planned changes; changes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fleet.ssh.connection_pool import Session
 
 @dataclass(frozen=True, slots=True)
 class ContainerUser:
-    """As whom the programs run."""
+    """User and group of the containers."""
 
     uid: int
     gid: int
@@ -26,26 +26,26 @@ class ContainerUser:
 
 @dataclass(frozen=True, slots=True)
 class MonitoringState:
-    """A monitoring host as it is found."""
+    """State of a monitoring host."""
 
-    live: str | None  # the release whose files the programs read
-    current: str | None  # the release that was last found good
+    live: str | None  # release whose files the programs read
+    current: str | None  # last healthy release
     manifest: MonitoringManifest | None  # of the current release
-    whole: bool  # the wanted release's files are there as they were written
+    whole: bool  # the files of the planned release are unchanged
     checksums: Mapping[str, str]  # of the current release's files, by name
     images: tuple[HostImage, ...]
     secrets: Mapping[str, tuple[str, str]]  # mode and SHA-256, by name
     containers: tuple[ServiceContainer, ...]
 
     def container(self, program: str) -> ServiceContainer | None:
-        """The program's container, the running one where there are several."""
+        """Container of the program; the running one of several."""
         found = [each for each in self.containers if each.service == program]
         return min(found, key=lambda each: each.state != "running", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class MonitoringChange:
-    """Changes to make on one host; none, where `nothing` is true."""
+    """Changes of a monitoring deployment on one host."""
 
     release: MonitoringRelease
     current: str | None
@@ -53,21 +53,21 @@ class MonitoringChange:
     image_transfers: tuple[ImageTransfer, ...] = ()
     pulls: tuple[MonitoringImage, ...] = ()
     write: bool = False
-    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # those that are not there so
-    starts: Mapping[str, str] = field(default_factory=dict)  # programs whose container is made anew, and why
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # missing or changed ones
+    starts: Mapping[str, str] = field(default_factory=dict)  # programs with a new container, with the reason
     reloads: tuple[str, ...] = ()
     removals: tuple[str, ...] = ()
     publish: bool = False
-    files: tuple[str, ...] = ()  # what differs from the current release's, in words
+    files: tuple[str, ...] = ()  # changed files, as text
 
     @property
     def nothing(self) -> bool:
-        """True where the host is as it should be."""
+        """True where the host needs no change."""
         steps = (self.image_transfers, self.pulls, self.write, self.secrets, self.starts, self.removals, self.publish)
         return not any(steps)
 
     def lines(self) -> tuple[str, ...]:
-        """The change in words, a line a step."""
+        """Changes as text, one line per step."""
         if self.nothing:
             return (f"nothing to do: monitoring {self.release.id} runs",)
         return tuple(self._lines())
@@ -79,8 +79,8 @@ class MonitoringChange:
             yield f"write monitoring {self.release.id}"
         yield from self.files
         if self.secrets:
-            yield f"write secrets: {', '.join(self.secrets)}"  # their names alone
-        yield from (f"stop {name}: it is not wanted any more" for name in self.removals)
+            yield f"write secrets: {', '.join(self.secrets)}"  # names only
+        yield from (f"stop {name}: not in the release" for name in self.removals)
         yield from (f"start {name}: {reason}" for name, reason in self.starts.items())
         yield from (f"reload {name}" for name in self.reloads)
         if self.publish:
@@ -88,20 +88,20 @@ class MonitoringChange:
 
 
 def read_container_user(session: Session, host: str) -> ContainerUser:
-    """Login on the host. Raises HostFailedError, also for root: the programs would run as root."""
+    """User and group of the login. Raises HostFailedError, also for root."""
     found = _IDENTITY.among(session.run([_IDENTITY.command]))
     if isinstance(found, Unknown):
-        raise HostFailedError(f"{host}: its login cannot be read: {found.reason}")
+        raise HostFailedError(f"{host}: user and group id cannot be read: {found.reason}")
     if found.uid == 0:
         raise HostFailedError(
-            f"{host}: its login is root, and the programs run as the login: give it a user of its own in the group "
-            "docker, and name that one as `user` in the inventory"
+            f"{host}: the login is root, and containers run as the login: create a user in the group "
+            "docker, and name it as `user` in the inventory"
         )
     return found
 
 
 def read_state(session: Session, host: str, release: str) -> MonitoringState:
-    """Ask the host, beside the release that it should have. Raises HostFailedError."""
+    """Read the state of the host, compared with the planned release. Raises HostFailedError."""
     changed = Fact("changed", commands.changed(release).text, lambda text: text.split())
     facts: tuple[Fact[Any], ...] = (_LIVE, _CURRENT, _MANIFEST, _CHECKSUMS, changed, IMAGES, SECRETS, _PROGRAMS)
     answers = session.run([fact.command for fact in facts])
@@ -122,7 +122,7 @@ def read_state(session: Session, host: str, release: str) -> MonitoringState:
 
 
 def read_manifest(session: Session, release: str) -> MonitoringManifest | None:
-    """Manifest of a release on the host; None where it is not there, or not understood."""
+    """Manifest of a release on the host; None where it is missing or invalid."""
     command = commands.manifest(release)
     try:
         return parse(session.run([command])[command.name].out)
@@ -133,7 +133,7 @@ def read_manifest(session: Session, release: str) -> MonitoringManifest | None:
 
 
 def read_containers(session: Session, host: str) -> tuple[ServiceContainer, ...]:
-    """The containers of monitoring. Raises HostFailedError."""
+    """Monitoring containers. Raises HostFailedError."""
     found = _PROGRAMS.among(session.run([_PROGRAMS.command]))
     if isinstance(found, Unknown):
         raise HostFailedError(f"{host}: its containers cannot be read: {found.reason}")
@@ -141,7 +141,7 @@ def read_containers(session: Session, host: str) -> tuple[ServiceContainer, ...]
 
 
 def plan_change(release: MonitoringRelease, state: MonitoringState) -> MonitoringChange:
-    """Change that brings the host to `release`."""
+    """Plan the change to `release`."""
     names = {each.name for each in release.manifest.programs}
     starts = {
         each.name: reason for each in release.manifest.programs if (reason := _start_reason(release, each.name, state))
@@ -168,18 +168,18 @@ def plan_change(release: MonitoringRelease, state: MonitoringState) -> Monitorin
 def _start_reason(release: MonitoringRelease, name: str, state: MonitoringState) -> str | None:
     wanted, container = release.manifest.program(name), state.container(name)
     if container is None or wanted is None:
-        return "it is not there"
+        return "no container"
     if container.config != wanted.config:
-        return f"its configuration is {container.config or 'unknown'}, {wanted.config} is wanted"
+        return f"configuration {container.config or 'unknown'}, expected {wanted.config}"
     if container.starting or (container.state == "running" and container.health in ("healthy", None)):
         return None
-    return f"it is {container.description}"
+    return container.description
 
 
 def _reloads(release: MonitoringRelease, state: MonitoringState, starts: Mapping[str, str]) -> Iterator[str]:
-    """The programs that read their files again: those whose files differ, or all where that is not known."""
-    touched = state.live == release.id and not state.whole  # somebody changed what they read now
-    cut = state.live != state.current  # the last attempt did not come to its end
+    """Programs to reload: those with changed files, or all after an interrupted deploy."""
+    touched = state.live == release.id and not state.whole  # files in use were changed
+    cut = state.live != state.current  # interrupted deploy
     for name in RELOADED:
         wanted = release.manifest.program(name)
         before = state.manifest.program(name) if state.manifest else None
@@ -205,15 +205,15 @@ def _has(state: MonitoringState, name: str, value: bytes) -> bool:
 
 
 def _files(release: MonitoringRelease, state: MonitoringState) -> Iterator[str]:
-    """Files that differ; release.json and the environment are written by us and differ always."""
+    """Changed files, without release.json and the environment file, which always change."""
     wanted, there = release.checksums, state.checksums
     for name in sorted({*wanted, *there}):
         if name in there and name not in wanted:
-            yield f"  without {name}"
+            yield f"  remove {name}"
         elif name not in there and there:
-            yield f"  new {name}"
+            yield f"  add {name}"
         elif there and there[name] != wanted[name] and not name.endswith((".env", "release.json")):
-            yield f"  other {name}"
+            yield f"  change {name}"
 
 
 def _container_user(text: str) -> ContainerUser:
@@ -229,7 +229,7 @@ def _manifest(text: str) -> MonitoringManifest | None:
     try:
         return parse(text) if text.strip() else None
     except FleetError:
-        return None  # of another version of ours: as if there were none
+        return None  # of another version: treated as missing
 
 
 def _sums(text: str) -> Mapping[str, str]:

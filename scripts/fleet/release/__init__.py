@@ -1,1 +1,1 @@
-"""Release of a host: files, services, images and artefacts under one id."""
+"""Release of a host: rendered files, services, images and artefacts under one id."""

@@ -1,4 +1,4 @@
-"""Weights and voices as artefacts of a release: files from a directory here, under a name that says what is in them."""
+"""Artefacts of a release: weights and voices from local directories, named by their content hash."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """A directory of files that a host gets once, checks by their sums, and mounts read-only."""
+    """Directory of files, transferred once, verified by checksums, mounted read-only."""
 
     kind: str  # weights, voices
     id: str  # 12 hex digits over the checksums
-    source: Path  # the directory here
-    checksums: Mapping[str, str]  # SHA-256 by the file's name
+    source: Path  # local directory
+    checksums: Mapping[str, str]  # SHA-256 by file name
     size_bytes: int
 
     @property
     def name(self) -> str:
-        """Its directory on a host, below artefacts/."""
+        """Directory name on a host, below artefacts/."""
         return f"{self.kind}-{self.id}"
 
 
 class ChecksumCache:
-    """SHA-256 of files, kept in a file from run to run: gigabytes are read again only when they have changed."""
+    """Cache of SHA-256 checksums in a file: unchanged files are not read again."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """A file that is missing or damaged is one that knows nothing yet; without a path nothing is kept."""
+        """A missing or damaged cache file counts as empty; without a path nothing is saved."""
         self._path = path
         self._known = _read_cache(path) if path else {}
 
     def of(self, file: Path) -> str:
-        """The file's SHA-256. Raises OSError."""
+        """SHA-256 of the file. Raises OSError."""
         found = file.stat()
         stamp = [found.st_size, found.st_mtime_ns, found.st_ino]
         known = self._known.get(str(file))
@@ -68,32 +68,32 @@ class ChecksumCache:
 
 
 def weights(directory: Path, checksums: ChecksumCache) -> Artefact:
-    """The model in a directory that `voxyard weights fetch` made. Raises FleetError where it is no usable one."""
+    """Artefact of a directory made by `voxyard weights fetch`. Raises FleetError for an unusable model."""
     _require_directory(directory, "weights")
     try:
         problems = check(directory)
     except ImportError as error:
         raise FleetError(
-            f"the weights in {directory} cannot be looked at: {error.name or error} is not installed here: "
+            f"the weights in {directory} cannot be checked: {error.name or error} is not installed: "
             "pip install 'voxyard[fleet]'"
         ) from None
     except OSError as error:
         raise FleetError(f"{directory}: cannot be read: {error}") from None
     if problems:
-        raise FleetError(f"{directory} is no usable Bark model: {'; '.join(problems)}: see `voxyard weights check`")
+        raise FleetError(f"{directory} is not a usable Bark model: {'; '.join(problems)}: see `voxyard weights check`")
     return _artefact("weights", directory, chosen(parts(directory)), checksums, _listed_sums(directory))
 
 
 def voices(directory: Path, checksums: ChecksumCache) -> Artefact:
-    """The voice files (.npz) in a directory, and voices.yaml with further names. Raises FleetError without any."""
+    """Artefact of voice files (.npz), and voices.yaml with aliases. Raises FleetError where there are none."""
     _require_directory(directory, "voices")
     names = {each.name for each in directory.iterdir() if each.suffix == ".npz" or each.name == VOICE_NAMES}
     if not names:
-        raise FleetError(f"{directory}: no voices: expected files NAME.npz, or {VOICE_NAMES} with further names")
+        raise FleetError(f"{directory}: no voices: expected files NAME.npz, or {VOICE_NAMES} with aliases")
     found = _artefact("voices", directory, names, checksums, {})
     for name in sorted(names):
         if (directory / name).stat().st_size > LARGEST_VOICE:
-            raise FleetError(f"{directory / name}: larger than {LARGEST_VOICE >> 20} MiB, which is no voice")
+            raise FleetError(f"{directory / name}: larger than {LARGEST_VOICE >> 20} MiB, not a voice file: remove it")
     return found
 
 
@@ -114,29 +114,29 @@ def _artefact(
         except OSError as error:
             raise FleetError(f"{file}: cannot be read: {error.strerror}") from None
         if name in said and said[name] != found[name]:
-            raise FleetError(f"{file}: its SHA-256 is {found[name]}, {SUMS} says {said[name]}: fetch the {kind} again")
+            raise FleetError(
+                f"{file}: its SHA-256 is {found[name]}, expected {said[name]} ({SUMS}): fetch the {kind} again"
+            )
     lines = "".join(f"{digest}  {name}\n" for name, digest in found.items())
     return Artefact(kind, hashlib.sha256(lines.encode()).hexdigest()[:12], directory, found, size)
 
 
 def _require_directory(directory: Path, kind: str) -> None:
     if not directory.is_dir():
-        how = ": voxyard weights fetch --out DIR makes one" if kind == "weights" else ""
+        how = ": create it with voxyard weights fetch --out DIR" if kind == "weights" else ""
         raise FleetError(f"{directory}: no such directory, named as bark.{kind} in the inventory{how}")
 
 
 def _require_inside(file: Path, directory: Path) -> None:
-    """Raises FleetError for a link that leads out of the directory: what it means can change behind our back."""
+    """Raises FleetError for a missing file, or a link that leaves the directory."""
     if not file.is_file():
-        raise FleetError(f"{file}: expected a file, found {'a link to nothing' if file.is_symlink() else 'none'}")
+        raise FleetError(f"{file}: expected a file, found {'a dangling link' if file.is_symlink() else 'none'}")
     if not file.resolve().is_relative_to(directory.resolve()):
-        raise FleetError(
-            f"{file}: a link to {file.resolve()}, outside of the directory: copy the files themselves (cp -rL)"
-        )
+        raise FleetError(f"{file}: links to {file.resolve()}, outside of the directory: copy the files (cp -rL)")
 
 
 def _listed_sums(directory: Path) -> Mapping[str, str]:
-    """Checksums from the list beside the files; empty where there is none."""
+    """Checksums of the list beside the files; empty where there is none."""
     try:
         return read_sums(directory / SUMS) if (directory / SUMS).exists() else {}
     except BarkError as error:

@@ -1,4 +1,4 @@
-"""Compose files of a host: their names, the file of this host alone, and the parts that concern one service."""
+"""Compose files of a host: source files, the host-specific file, and the parts that affect one service."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fleet.inventory.hosts import Host
 HOST_FILE = "host.yaml"
 TRAINER_FILE = "trainer.yaml"
 SITE = "site-"
-"""How the names of a site's own compose files begin in a release."""
+"""Prefix of the operator's own compose files in a release."""
 _NAMED = ("networks", "volumes", "secrets", "configs")
 _VARIABLE = re.compile(r"\$(?:\$|\{?([A-Za-z_][A-Za-z0-9_]*))")
 
 
 def sources(folder: Path, host: Host, *, gpus: bool, loopback: bool) -> dict[str, Path]:
-    """The compose files of a host's services that lie here, in the order in which they are merged: name → path.
+    """Local compose files of a host's services, in merge order: name → path.
 
-    `loopback` says that its speech service has no API keys. Raises FleetError for a missing one.
+    `loopback`: its speech service has no API keys. Raises FleetError for a missing file.
     """
     names = ["exporter.yaml"]
     if "bark" in host.roles:
@@ -35,15 +35,15 @@ def sources(folder: Path, host: Host, *, gpus: bool, loopback: bool) -> dict[str
 
 
 def trainer_sources(folder: Path, host: Host) -> dict[str, Path]:
-    """The compose file of a host's training runs: name → path. Raises FleetError where it is missing."""
+    """Compose file of a host's training runs: name → path. Raises FleetError where it is missing."""
     return _present({TRAINER_FILE: folder / TRAINER_FILE}, host) if "trainer" in host.roles else {}
 
 
 def host_file(*, gpus: Sequence[str], voices: str | None, secrets: Sequence[str]) -> dict[str, Any]:
-    """Compose file of one host: what its speech service has beside the common file (GPUs, voices, secrets)."""
+    """Host-specific compose file: GPUs, voices and secrets of its speech service."""
     service: dict[str, Any] = {}
     if gpus:
-        # A variable cannot hold a list of them.
+        # A variable cannot hold a list.
         devices = [{"driver": "nvidia", "device_ids": list(gpus), "capabilities": ["gpu", "compute", "utility"]}]
         service["deploy"] = {"resources": {"reservations": {"devices": devices}}}
     if voices is not None:
@@ -58,12 +58,12 @@ def host_file(*, gpus: Sequence[str], voices: str | None, secrets: Sequence[str]
 
 
 def to_bytes(document: Mapping[str, Any], what: str) -> bytes:
-    """A compose file of ours; `what` says in a line what is in it."""
+    """Generated compose file as YAML; `what` is its heading."""
     return f"# {what}; written by fab deploy.\n{yaml.safe_dump(dict(document), sort_keys=False)}".encode()
 
 
 def parse(content: bytes, name: str) -> Mapping[str, Any]:
-    """A compose file as data, tags such as `!reset` kept. Raises FleetError with the line."""
+    """Parse a compose file; tags such as `!reset` are kept. Raises FleetError with the line."""
     try:
         document = yaml.load(content, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
@@ -80,9 +80,9 @@ def parse(content: bytes, name: str) -> Mapping[str, Any]:
 
 
 def parts_for(document: Mapping[str, Any], service: str) -> Mapping[str, Any]:
-    """Parts of one file that the container of a service is made of: its own entry, and what that names.
+    """Parts of one file that affect a service: its entry, and the objects that it names.
 
-    A file that brings in others concerns every service: what is in those cannot be seen here.
+    A file that includes others affects every service: their content is not visible here.
     """
     own = (document.get("services") or {}).get(service)
     if "include" in document or (isinstance(own, dict) and "extends" in own):
@@ -102,12 +102,12 @@ def parts_for(document: Mapping[str, Any], service: str) -> Mapping[str, Any]:
 
 
 def variables(document: Any) -> set[str]:
-    """The variables that are put into the texts of a document."""
+    """Variables that a document interpolates."""
     return {found[1] for text in texts(document) for found in _VARIABLE.finditer(text) if found[1]}
 
 
 def texts(document: Any) -> Iterator[str]:
-    """Every text in a document, keys too."""
+    """All strings in a document, including keys."""
     if isinstance(document, str):
         yield document
     elif isinstance(document, Mapping):
@@ -120,7 +120,7 @@ def texts(document: Any) -> Iterator[str]:
 
 
 def mounted_files(document: Any, names: Sequence[str]) -> tuple[str, ...]:
-    """Files of the release that a document names."""
+    """Files of the release that a document mounts."""
     said = {text.removeprefix("./").partition(":")[0] for text in texts(document)}
     return tuple(name for name in names if name in said)
 
@@ -128,7 +128,7 @@ def mounted_files(document: Any, names: Sequence[str]) -> tuple[str, ...]:
 def _present(found: dict[str, Path], host: Host) -> dict[str, Path]:
     for path in found.values():
         if not path.is_file():
-            raise FleetError(f"{path}: no such compose file, needed for {host.name}")
+            raise FleetError(f"{path}: no such compose file, required for {host.name}")
     return found
 
 
@@ -142,7 +142,7 @@ def _volume_named(name: str, words: set[str]) -> bool:
 
 
 class _Loader(yaml.SafeLoader):
-    """Knows every tag: what Compose makes of it is not our concern, only that it is there."""
+    """YAML loader that accepts every tag."""
 
 
 def _tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:

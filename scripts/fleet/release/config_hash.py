@@ -1,4 +1,4 @@
-"""Configuration hash of a service's container: the same hash means that it need not be recreated."""
+"""Configuration hash of a service: an unchanged hash means its container need not be recreated."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ def config_hash(
     artefacts: Sequence[Artefact] = (),
     secrets: Mapping[str, bytes] | None = None,
 ) -> str:
-    """12 hexadecimal digits over what concerns one service, and over nothing else.
+    """Hash (12 hex digits) over everything that affects one service.
 
-    Of `compose`, name and content in the order in which they are merged, its own entry and the networks, volumes,
-    secrets and configurations that this names; of `environment` the variables in those texts, without its image,
-    for which `image_id` stands, and without the release and the hash itself; of `files` those that it mounts.
-    Raises FleetError for a compose file that cannot be read.
+    From `compose` (name and content in merge order): its entry, and the networks, volumes, secrets and configurations
+    it names. From `environment`: the variables it uses, except its image (`image_id` is hashed instead), the release
+    and the hash itself. From `files`: those it mounts. Raises FleetError for an unreadable compose file.
     """
     parts = [parts_for(parse(content, name), service) for name, content in compose]
     own = {f"VOXYARD_{service.upper()}_IMAGE", f"VOXYARD_{service.upper()}_CONFIG", "VOXYARD_RELEASE"}

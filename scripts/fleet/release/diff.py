@@ -1,4 +1,4 @@
-"""Differences between the release that a host has and the one that it should have, as a unified diff of its files."""
+"""Diff between the current and the planned release of a host."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fleet.release.manifest import MANIFEST_FILE, Manifest
 
 
 def file_diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> tuple[str, ...]:
-    """The lines of a unified diff, by file; the manifest, which only sums up the others, is left out."""
+    """Lines of a unified diff of the files, without the manifest."""
     names = [name for name in dict.fromkeys([*after, *before]) if name != MANIFEST_FILE]
     return tuple(line for name in names for line in _one(name, before.get(name), after.get(name)))
 
 
 def limit_changes(before: Manifest | None, after: Manifest) -> tuple[str, ...]:
-    """Changes of the memory limits of services on GPUs, a line each."""
+    """Changes of GPU memory limits, one line each."""
     old, new = _limits(before), _limits(after)
     return tuple(
         f"{service}: limit on {gpu}: {_mib(old.get((service, gpu)))} → {_mib(new.get((service, gpu)))}"
@@ -30,7 +30,7 @@ def _one(name: str, before: bytes | None, after: bytes | None) -> Iterator[str]:
     try:
         old, new = (_lines(content) for content in (before, after))
     except UnicodeDecodeError:
-        yield f"{name}: differs (it is no text)"
+        yield f"{name}: binary files differ"
         return
     ends = ("/dev/null" if before is None else f"a/{name}", "/dev/null" if after is None else f"b/{name}")
     yield from difflib.unified_diff(old, new, *ends, lineterm="", n=2)

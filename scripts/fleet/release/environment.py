@@ -1,4 +1,4 @@
-"""The variables that the compose files of a host are filled with."""
+"""Environment file of a release: the variables of its compose files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ENVIRONMENT_FILE = "voxyard.env"
 
 @dataclass(frozen=True, slots=True)
 class LoginInfo:
-    """Facts from a survey that a host's release depends on."""
+    """Login data of a host that its release depends on."""
 
-    address: str  # over which the login came; the services listen there unless the inventory says otherwise
-    uid: int  # of the login: bark and trainer run as this user
+    address: str  # of the SSH login; default listen address of the services
+    uid: int  # bark and trainer run as this user
     gid: int
     gpus: bool
 
@@ -42,7 +42,7 @@ def variables(
     images: Mapping[str, LocalImage],
     artefacts: Mapping[str, Artefact],
 ) -> dict[str, str]:
-    """All but the release's name and the services' hashes, by the names that the compose files use."""
+    """Variables of the compose files, except the release id and the configuration hashes."""
     found = {f"VOXYARD_{role.upper()}_IMAGE": image.reference for role, image in images.items()}
     found |= {
         "VOXYARD_UID": str(login_info.uid),
@@ -71,5 +71,5 @@ def variables(
 
 
 def to_bytes(values: Mapping[str, str]) -> bytes:
-    """The environment file."""
+    """Content of the environment file."""
     return "".join(f"{name}={value}\n" for name, value in values.items()).encode()

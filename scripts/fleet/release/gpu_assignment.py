@@ -1,4 +1,4 @@
-"""GPU assignment: workloads to the GPUs of a host, with limits; decided by the code that the host itself runs."""
+"""GPU assignment: workloads to GPUs of a host, with memory limits; uses the placement code of voxyard.host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from voxyard.host.topology import TopologyError, parse, parse_p2p
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One thing that is to run on a GPU."""
+    """Workload on one GPU."""
 
     workload: Literal["trainer", "bark"]
     role: Literal["data", "model", "bark"]
@@ -28,20 +28,20 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Workloads and GPUs of one host, with the reasons; empty where the inventory assigns no GPUs."""
+    """GPU assignment of one host; empty where no role needs GPUs."""
 
     workloads: tuple[Workload, ...] = ()
     limits: TrainerLimits | None = None
-    bark_limits: Mapping[str, int] = field(default_factory=dict)  # MiB that a worker's allocator may take, by UUID
+    bark_limits: Mapping[str, int] = field(default_factory=dict)  # MiB per worker, by UUID
     reason: str = ""
-    warnings: tuple[str, ...] = ()  # of the pair's link
-    notes: tuple[str, ...] = ()  # what is not known of the links
-    peer_access: bool | None = None  # between the pair; None: not told, or no pair
-    problem: str | None = None  # why what the inventory wants has no GPUs
+    warnings: tuple[str, ...] = ()  # about the link of the pair
+    notes: tuple[str, ...] = ()  # unknown link properties
+    peer_access: bool | None = None  # between the pair; None: unknown or no pair
+    problem: str | None = None  # reason why workloads have no GPUs
 
 
 def assign(facts: HostFacts, host: Host) -> Assignment:
-    """Assignment of the inventory's roles on this host."""
+    """Assign the roles of the inventory to the GPUs of the host."""
     wanted = {"trainer", "bark"} & set(host.roles)
     if not wanted or isinstance(facts.gpus, Unknown) or not facts.gpus:
         return Assignment()
@@ -71,10 +71,10 @@ def assign(facts: HostFacts, host: Host) -> Assignment:
 
 
 def _trainer(gpus: Sequence[Gpu], links: Links, host: Host, *, beside_bark: bool) -> tuple[TrainerPlan, int]:
-    """The trainer's plan, and the MiB that it leaves for Bark on its GPUs: none where Bark has GPUs of its own.
+    """Trainer plan, and the MiB that it leaves for Bark on shared GPUs; 0 where Bark has GPUs of its own.
 
-    Bark must get a GPU: a pair that would take all is shared where it has room for both; without the room the trainer
-    takes one GPU alone, and only a GPU that is the last one is shared. Raises HostError.
+    Bark must get a GPU: a pair that takes all GPUs is shared where memory suffices for both; otherwise the trainer
+    uses one GPU alone, and only the last GPU is shared. Raises HostError.
     """
     plan = plan_trainer(gpus, links, policy=host.memory_policy)
     if not beside_bark or _fit(_left(gpus, plan)):
@@ -84,11 +84,11 @@ def _trainer(gpus: Sequence[Gpu], links: Links, host: Host, *, beside_bark: bool
     alone = plan_trainer(gpus, links, policy=host.memory_policy, single=True)
     if shared.limits.data is not None or not _fit(_left(gpus, alone)):
         return shared, worker
-    return replace(alone, reason=f"GPU{alone.limits.model.index} trains alone: the others are for Bark"), 0
+    return replace(alone, reason=f"GPU{alone.limits.model.index} trains alone, the other GPUs are assigned to Bark"), 0
 
 
 def _with_bark(assignment: Assignment, gpus: Iterable[Gpu], host: Host, shared: int) -> Assignment:
-    """The assignment with a Bark worker on each of the GPUs that is fit; `shared`: MiB that a trainer leaves there."""
+    """Assignment with a Bark worker on each usable GPU; `shared`: MiB that a trainer leaves there."""
     fit = _fit(gpus)
     try:
         limits = {gpu.uuid: bark_limit_mib(gpu, policy=host.memory_policy, shared_mib=shared) for gpu in fit}
@@ -103,13 +103,13 @@ def _fit(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 
 def _left(gpus: Iterable[Gpu], plan: TrainerPlan) -> tuple[Gpu, ...]:
-    """The GPUs that the trainer does not take."""
+    """GPUs that the trainer does not use."""
     taken = {plan.limits.model.uuid} | ({plan.limits.data.uuid} if plan.limits.data is not None else set())
     return tuple(gpu for gpu in gpus if gpu.uuid not in taken)
 
 
 def _links(facts: HostFacts) -> Links:
-    """Links as the host's nvidia-smi reports them, parsed as the host itself parses them."""
+    """GPU links from nvidia-smi, parsed by voxyard.host."""
     if isinstance(facts.topology, Unknown):
         return Links(notes=(f"the links between the GPUs are not known: {facts.topology.reason}",))
     try:
@@ -127,9 +127,9 @@ def _links(facts: HostFacts) -> Links:
 
 
 def _as_empty(gpu: HostGpu) -> Gpu:
-    """The GPU as `voxyard.host` knows it, with all its memory free.
+    """GPU in terms of `voxyard.host`, with all memory free.
 
-    What is free changes while our own workloads run: a plan that followed it would never be the same twice.
+    Free memory changes while our workloads run: a plan based on it would not be reproducible.
     """
     return Gpu(
         index=gpu.index,
@@ -140,5 +140,5 @@ def _as_empty(gpu: HostGpu) -> Gpu:
         memory_free_mib=gpu.memory_total_mib,
         compute_capability=None,
         mig=gpu.mig,
-        problem="it could not remap a broken row of memory" if gpu.remap_failed else None,
+        problem="row remapping failed" if gpu.remap_failed else None,
     )

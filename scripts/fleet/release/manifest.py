@@ -1,4 +1,4 @@
-"""Manifest of a release (release.json): enough to start it again with nothing but what is on the host."""
+"""Manifest of a release (release.json): all data for a rollback from the files on the host."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MANIFEST_FILE = "release.json"
 
 @dataclass(frozen=True, slots=True)
 class ServiceEntry:
-    """One service, as it must run for the release to be the one that runs."""
+    """Expected state of one service."""
 
     name: str
-    config: str  # the label voxyard.config of its container
-    image: str  # as the compose file names it
+    config: str  # label voxyard.config of its container
+    image: str  # as in the compose file
     address: str
     port: int
     ready: str
@@ -30,10 +30,10 @@ class ServiceEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One release."""
+    """Manifest of one release."""
 
     id: str
-    services: tuple[ServiceEntry, ...]  # in the order in which they start
+    services: tuple[ServiceEntry, ...]  # in start order
     images: tuple[str, ...]
     artefacts: tuple[str, ...]  # names of directories below artefacts/
     compose_files: tuple[str, ...]
@@ -44,18 +44,18 @@ class Manifest:
 
     @property
     def expected(self) -> bytes:
-        """state/expected.json: what the exporter compares with what runs."""
+        """Content of state/expected.json, which the exporter compares with the running configuration."""
         document = {"release": self.id, "services": {each.name: each.config for each in self.services}}
         return json.dumps(document, sort_keys=True).encode() + b"\n"
 
 
 def manifest_of(release: Release) -> Manifest:
-    """The manifest of a release that was rendered here."""
+    """Manifest of a rendered release."""
     return parse(dict(release.files)[MANIFEST_FILE])
 
 
 def parse(data: bytes | str) -> Manifest:
-    """The manifest that is in a release.json. Raises FleetError for one that is not understood."""
+    """Parse a release.json. Raises FleetError for an invalid one."""
     try:
         found: dict[str, Any] = json.loads(data)
         return Manifest(
@@ -67,7 +67,7 @@ def parse(data: bytes | str) -> Manifest:
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FleetError(
-            f"{MANIFEST_FILE} is not understood ({type(error).__name__}: {error}): deploy again with this voxyard"
+            f"{MANIFEST_FILE} cannot be parsed ({type(error).__name__}: {error}): deploy again with this version"
         ) from error
 
 

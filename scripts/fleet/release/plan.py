@@ -1,4 +1,4 @@
-"""Host plan, which the programs of a host read: its workloads, their GPUs and limits."""
+"""Host plan (plan.yaml): workloads, their GPUs and memory limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PLAN_FILE = "plan.yaml"
 
 
 def plan_document(assignment: Assignment) -> dict[str, object]:
-    """Host plan that the programs of a host read: the workloads, and the trainer's settings."""
+    """Host plan as data: the workloads, and the trainer's settings."""
     document: dict[str, object] = {
         "workloads": [{"workload": each.workload, "role": each.role, "gpu": each.gpu} for each in assignment.workloads]
     }
@@ -26,14 +26,14 @@ def plan_document(assignment: Assignment) -> dict[str, object]:
         "enable_memory_isolation": True,
         "model_gpu_memory": limits.model.limit_mib,
     }
-    if limits.data is not None:  # one GPU alone is the only one that its container sees
+    if limits.data is not None:  # a single GPU is the only one in its container
         data |= {"data_gpu": limits.data.uuid, "model_gpu": limits.model.uuid}
         training |= {"data_gpu_memory": limits.data.limit_mib}
     return document | {"data": data, "training": training}
 
 
 def plan_variables(assignment: Assignment) -> Mapping[str, str]:
-    """The plan's GPUs and limits for the environment file, by the names that the trainer's settings have there."""
+    """GPUs and limits of the trainer as environment variables of its settings."""
     limits = assignment.limits
     if limits is None:
         return {}

@@ -1,4 +1,4 @@
-"""Release of a host: its rendered files, under a name that says what is in them."""
+"""Release of a host: rendered files under a content hash."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from fleet.release.plan import PLAN_FILE, plan_document
 from fleet.release.service import Service
 
 MANIFEST_FILE = "release.json"
-START_MARGIN = 60  # seconds that a start may take beside loading the model
-# The plan is read inside the container by a user of its own; around it is a directory that only the owner can enter.
+START_MARGIN = 60  # seconds of a start beside loading the model
+# The plan is read by another user inside the container; its parent directory is accessible to the owner only.
 _MODES = {PLAN_FILE: 0o644}
 
 __all__ = [
@@ -49,24 +49,24 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ReleaseInputs:
-    """Local files that go into a host's release."""
+    """Inputs of a host's release: local images, compose files, artefacts, secrets."""
 
     images: Mapping[str, LocalImage]  # by role: exporter, bark, trainer
-    compose: Mapping[str, bytes]  # files of the services, in the order in which they are merged
-    trainer: Mapping[str, bytes] = field(default_factory=dict)  # files of training runs
+    compose: Mapping[str, bytes]  # of the services, in merge order
+    trainer: Mapping[str, bytes] = field(default_factory=dict)  # of training runs
     artefacts: Mapping[str, Artefact] = field(default_factory=dict)  # by kind
     secrets: Secrets = field(default_factory=Secrets)
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """All that one host gets; the same content always has the same id."""
+    """Release of one host; the same content has the same id."""
 
     id: str
     files: tuple[tuple[str, bytes], ...]
-    compose_files: tuple[str, ...]  # of the services, in the order in which they are merged
-    services: tuple[Service, ...]  # in the order in which they start
-    images: tuple[LocalImage, ...]  # the trainer's too
+    compose_files: tuple[str, ...]  # of the services, in merge order
+    services: tuple[Service, ...]  # in start order
+    images: tuple[LocalImage, ...]  # including the trainer's
     artefacts: tuple[Artefact, ...] = ()
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
@@ -80,7 +80,7 @@ class Release:
         return next((each for each in self.services if each.name == name), None)
 
     def archive(self) -> bytes:
-        """The files as a tar archive, readable by their owner alone."""
+        """Tar archive of the files, readable by the owner only."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for name, content in self.files:
@@ -91,7 +91,7 @@ class Release:
 
 
 def wanted_images(host: Host) -> tuple[str, ...]:
-    """The roles whose images a host needs."""
+    """Roles whose images a host needs."""
     return ("exporter", *(role for role in ("bark", "trainer") if role in host.roles))
 
 
@@ -102,9 +102,9 @@ def read_inputs(
     images: Mapping[str, LocalImage],
     checksums: ChecksumCache | None = None,
 ) -> ReleaseInputs:
-    """Read what the release of a host is made of; `folder` holds our compose files.
+    """Read the inputs of a host's release; `folder` contains the compose files.
 
-    `checksums` keeps what was computed of weights. Raises FleetError where something is missing, or no good.
+    `checksums` caches the checksums of weights. Raises FleetError for missing or invalid inputs.
     """
     secrets = Secrets() if host.secrets is None else read_secrets(host.secrets)
     loopback = "bark" in host.roles and _without_keys(host, login_info, secrets)
@@ -119,7 +119,7 @@ def read_inputs(
 
 
 def render(host: Host, assignment: Assignment, login_info: LoginInfo, inputs: ReleaseInputs) -> Release:
-    """The release of `host`. Raises FleetError where the inventory wants what the host cannot give."""
+    """Render the release of `host`. Raises FleetError where the host lacks what the inventory requires."""
     _require_gpus(host, assignment, login_info)
     secrets = inputs.secrets.of("bark") if "bark" in host.roles else {}
     files, compose_files = _files(host, assignment, inputs, secrets)
@@ -153,23 +153,23 @@ def _artefacts(host: Host, checksums: ChecksumCache) -> Mapping[str, Artefact]:
         return {}
     if host.bark.weights is None:
         raise FleetError(
-            f"{host.name}: the role bark needs weights: name a directory as bark.weights in the inventory; "
-            "voxyard weights fetch --out DIR makes one"
+            f"{host.name}: the role bark needs weights: set bark.weights in the inventory to a directory made by "
+            "voxyard weights fetch --out DIR"
         )
     wanted = {"weights": host.bark.weights, "voices": host.bark.voices}
     return {kind: BUILDERS[kind](path, checksums) for kind, path in wanted.items() if path is not None}
 
 
 def _without_keys(host: Host, login_info: LoginInfo, secrets: Secrets) -> bool:
-    """True where the speech service asks for no API keys, allowed on loopback alone. Raises FleetError elsewhere."""
+    """True where the speech service has no API keys: allowed on loopback only. Raises FleetError otherwise."""
     if BARK_KEYS in secrets.values:
         return False
     address = environment.bark_address(host, login_info)
     if not _is_loopback(address):
-        where = f"in {host.secrets}" if host.secrets else "in a file that the inventory names as secrets"
+        where = f"to {host.secrets}" if host.secrets else "to a file named as secrets in the inventory"
         raise FleetError(
-            f"{host.name}: the speech service would listen on {address}, where others reach it, without API keys: "
-            f"put {BARK_KEYS} {where} (voxyard keys new NAME --file FILE writes what belongs there), or set "
+            f"{host.name}: the speech service would listen on {address} without API keys: "
+            f"add {BARK_KEYS} {where} (created by voxyard keys new NAME --file FILE), or set "
             "bark.address to 127.0.0.1"
         )
     return True
@@ -183,16 +183,16 @@ def _is_loopback(address: str) -> bool:
 
 
 def _require_gpus(host: Host, assignment: Assignment, login_info: LoginInfo) -> None:
-    """Raises FleetError for a speech service on a host whose GPUs are all none for it."""
+    """Raises FleetError for a speech service without a usable GPU on a host with GPUs."""
     if "bark" in host.roles and login_info.gpus and not assignment.bark_limits:
-        reason = assignment.problem or "none of them is fit, or left for it"
-        raise FleetError(f"{host.name}: no GPU for the speech service: {reason}: take the role bark from this host")
+        reason = assignment.problem or "none is usable or free"
+        raise FleetError(f"{host.name}: no GPU for the speech service: {reason}: remove the role bark from this host")
 
 
 def _files(
     host: Host, assignment: Assignment, inputs: ReleaseInputs, secrets: Mapping[str, bytes]
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """The files whose content does not depend on the release's name, and which are merged as compose files."""
+    """Files that do not depend on the release id, and the names of the compose files in merge order."""
     ours = {name: body for name, body in inputs.compose.items() if not name.startswith(compose.SITE)}
     theirs = {name: body for name, body in inputs.compose.items() if name.startswith(compose.SITE)}
     files = {PLAN_FILE: yaml.safe_dump(plan_document(assignment), sort_keys=False).encode()}
@@ -202,7 +202,7 @@ def _files(
             gpus=sorted(assignment.bark_limits), voices=None if voices is None else voices.name, secrets=sorted(secrets)
         )
         if own:
-            ours[compose.HOST_FILE] = compose.to_bytes(own, "What the speech service of this host has to itself")
+            ours[compose.HOST_FILE] = compose.to_bytes(own, "Host-specific settings of the speech service")
         files[bark_settings.BARK_FILE] = bark_settings.render(
             host.bark.settings,
             bark_settings.DeploymentValues(
@@ -219,16 +219,14 @@ def _files(
 
 
 def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs: ReleaseInputs) -> Sequence[Service]:
-    """The services in the order in which they start, their hashes still missing."""
+    """Services in start order, without configuration hashes."""
     exporter = Service(
         name="exporter",
         config="",
         image=inputs.images["exporter"],
         address=environment.exporter_address(host, login_info),
         port=host.exporter_port,
-        ready="/readyz"
-        if login_info.gpus
-        else "/healthz",  # without a driver it is never ready, and wanted all the same
+        ready="/readyz" if login_info.gpus else "/healthz",  # without a driver it is never ready
     )
     found = [exporter]
     if "bark" in host.roles:
@@ -247,7 +245,7 @@ def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs:
 
 
 def _id(files: Mapping[str, bytes], variables: Mapping[str, str]) -> str:
-    """The name of the content; what images, artefacts and secrets are is in the variables, as names and hashes."""
+    """Content hash; images, artefacts and secrets are part of the variables, as names and hashes."""
     content = {
         "files": {name: hashlib.sha256(body).hexdigest() for name, body in files.items()},
         "variables": variables,
@@ -263,7 +261,7 @@ def _manifest(
     images: Sequence[LocalImage],
     artefacts: Sequence[Artefact],
 ) -> bytes:
-    """Manifest: all that a rollback needs, from what is on the host alone."""
+    """Manifest as JSON."""
     document = {
         "id": release,
         "services": {

@@ -1,4 +1,4 @@
-"""A long-running service of a host's release: the data to start it and to check its health."""
+"""Service of a release: data to start it and to check its health."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fleet.images.image import LocalImage
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One service of the compose project; the same `config` means that its container need not be recreated."""
+    """Service of the compose project; an unchanged `config` means its container need not be recreated."""
 
     name: str  # as in the compose file: exporter, bark
-    config: str  # 12 hex digits over everything that its container is made of
+    config: str  # configuration hash, 12 hex digits
     image: LocalImage
-    address: str  # where it answers
+    address: str  # listen address
     port: int
-    ready: str = "/readyz"  # answers 200 as soon as it can work
-    stop_seconds: int = 10  # what it may take to end in order
-    healthy_seconds: int = 90  # what its longest start may take
-    gpu_limits: Mapping[str, int] = field(default_factory=dict)  # MiB that it may hold, by the GPU's UUID
+    ready: str = "/readyz"  # path that answers 200 when ready
+    stop_seconds: int = 10  # graceful stop timeout
+    healthy_seconds: int = 90  # start timeout
+    gpu_limits: Mapping[str, int] = field(default_factory=dict)  # MiB by GPU UUID

@@ -1,4 +1,4 @@
-"""Planned changes of a host: its state beside the release that it should have. Nothing here asks a host."""
+"""Change plan of a host: the difference between its state and a release; contacts no host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleet.rollout.host_state import HostImage, HostState, ServiceContainer
 
 @dataclass(frozen=True, slots=True)
 class ImageTransfer:
-    """An image that a host lacks, and how many of its layers, from the lowest on, are there already."""
+    """Transfer of an image, and the number of its lower layers that the host has."""
 
     image: LocalImage
     layers_present: int
@@ -24,13 +24,13 @@ class ImageTransfer:
     def __str__(self) -> str:
         if self.image.digest is not None:
             return f"pull image {self.image.digest}"
-        there = f", {self.layers_present} of {len(self.image.layers)} layers are there" if self.layers_present else ""
+        there = f", {self.layers_present} of {len(self.image.layers)} layers present" if self.layers_present else ""
         return f"send image {self.image.release_tag} ({megabytes(self.image.size_bytes)}{there})"
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceStart:
-    """A service whose container must be made anew, or only be waited for, and why."""
+    """Start of a service in a new container, or wait for a starting one, with the reason."""
 
     service: ServiceEntry
     reason: str
@@ -42,25 +42,25 @@ class ServiceStart:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """Actions of a deploy, or a rollback, on one host; none, where `nothing` is true."""
+    """Changes of a deploy or a rollback on one host."""
 
-    release: Release | None  # None: the release is on the host already, and only its manifest is known here
+    release: Release | None  # None: rollback, only the manifest is known
     manifest: Manifest
     current: str | None
     current_manifest: Manifest | None
     image_transfers: tuple[ImageTransfer, ...] = ()
     artefacts: tuple[Artefact, ...] = ()
     write_files: bool = False
-    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # those that are not there so
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # missing or changed ones
     starts: tuple[ServiceStart, ...] = ()
-    removals: tuple[ServiceEntry, ...] = ()  # services that the release has no more
-    publish: bool = False  # current, previous and state/expected.json
+    removals: tuple[ServiceEntry, ...] = ()  # services that the release no longer has
+    publish: bool = False  # update current, previous and state/expected.json
     diff: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
 
     @property
     def nothing(self) -> bool:
-        """True where the host is as it should be."""
+        """True where the host needs no change."""
         return not (
             self.image_transfers
             or self.artefacts
@@ -73,11 +73,11 @@ class ChangePlan:
 
     @property
     def touches_services(self) -> bool:
-        """True where anything that runs is stopped or started."""
+        """True where services are stopped or started."""
         return bool(self.starts or self.removals)
 
     def lines(self) -> tuple[str, ...]:
-        """The change in words, a line a step."""
+        """Changes as text, one line per step."""
         if self.nothing:
             return (f"nothing to do: release {self.manifest.id} runs",)
         return tuple(self._lines())
@@ -89,17 +89,17 @@ class ChangePlan:
         if self.write_files and self.release is not None:
             yield f"write release {self.release.id}: {', '.join(name for name, _ in self.release.files)}"
         if self.secrets:
-            yield f"write secrets: {', '.join(self.secrets)}"  # their names alone
+            yield f"write secrets: {', '.join(self.secrets)}"  # names only
         yield from self.limits
         for entry in self.removals:
-            yield f"stop {entry.name}: it is not in the release any more"
+            yield f"stop {entry.name}: not in the release"
         yield from map(str, self.starts)
         if self.publish:
             yield f"make {self.manifest.id} the current release, after {self.current or 'none'}"
 
 
 def plan_change(release: Release, state: HostState) -> ChangePlan:
-    """Change that brings the host to `release`."""
+    """Plan the change to `release`."""
     wanted, current = manifest_of(release), state.manifest
     return ChangePlan(
         release=release,
@@ -119,27 +119,25 @@ def plan_change(release: Release, state: HostState) -> ChangePlan:
 
 
 def starts(wanted: Manifest, state: HostState) -> tuple[ServiceStart, ...]:
-    """The services of a release that do not run as it says."""
+    """Services that do not run as the release defines."""
     found = []
     for service in wanted.services:
         container = state.container(service.name)
         reason = _start_reason(service, container, state)
-        untried = container is not None and container.release == wanted.id and _never_found_good(wanted, state)
+        untried = container is not None and container.release == wanted.id and _never_verified(wanted, state)
         if reason is not None:
             found.append(ServiceStart(service, reason))
         elif container is not None and untried and container.restarts:
-            found.append(
-                ServiceStart(service, f"its container had to be started again, {container.restarts} times so far")
-            )
+            found.append(ServiceStart(service, f"its container was restarted {container.restarts} times"))
         elif container is not None and container.starting:
-            found.append(ServiceStart(service, "it is starting", wait_only=True))
+            found.append(ServiceStart(service, "starting", wait_only=True))
         elif untried:
-            found.append(ServiceStart(service, "whoever started it did not see whether it stays well", wait_only=True))
+            found.append(ServiceStart(service, "its health was not verified yet", wait_only=True))
     return tuple(found)
 
 
 def removals(wanted: Manifest, state: HostState) -> Iterator[ServiceEntry]:
-    """The services that have a container, and are not in the release."""
+    """Services that have a container but are not in the release."""
     for name in dict.fromkeys(each.service for each in state.containers):
         if name and wanted.service(name) is None:
             known = None if state.manifest is None else state.manifest.service(name)
@@ -147,37 +145,37 @@ def removals(wanted: Manifest, state: HostState) -> Iterator[ServiceEntry]:
 
 
 def layers_present(image: LocalImage, images: Iterable[HostImage]) -> int:
-    """Number of the image's layers, from the lowest on, that a host with `images` has."""
+    """Number of lower layers of the image that a host with `images` has."""
     return max((_common(each.layers, image.layers) for each in images), default=0)
 
 
 def megabytes(count: int) -> str:
-    """Bytes as people read them."""
+    """Bytes as text in MB or GB."""
     return f"{count / 1e9:.1f} GB" if count >= 1_000_000_000 else f"{count / 1e6:.0f} MB"
 
 
-_STOP_SECONDS = 60  # for a service of which nothing is known
+_STOP_SECONDS = 60  # for an unknown service
 
 
 def _start_reason(service: ServiceEntry, container: ServiceContainer | None, state: HostState) -> str | None:
-    """Reason why the service needs a new container; None where it does not."""
+    """Reason to recreate the container of a service; None where it is not needed."""
     if container is None:
-        return "it is not there"
+        return "no container"
     if container.config != service.config:
-        return f"its configuration is {container.config or 'unknown'}, {service.config} is wanted"
+        return f"configuration {container.config or 'unknown'}, expected {service.config}"
     if container.image != service.image:
-        return f"it runs {container.image}, {service.image} is wanted"
+        return f"image {container.image}, expected {service.image}"
     if touched := [each for each in state.changed_files if each.startswith(f"{container.release}/")]:
-        return f"somebody changed {', '.join(touched)}"
+        return f"files changed on the host: {', '.join(touched)}"
     if container.starting:
         return None
     if not container.healthy:
-        return f"it is {container.description}"
+        return container.description
     return state.not_answering.get(service.name)
 
 
-def _never_found_good(wanted: Manifest, state: HostState) -> bool:
-    """True where the release may be one of which a deploy was cut off in its gate."""
+def _never_verified(wanted: Manifest, state: HostState) -> bool:
+    """True where the release may be from a deploy that was interrupted in the health gate."""
     return wanted.id not in (state.current, state.previous)
 
 
@@ -189,7 +187,7 @@ def _image_transfers(release: Release, state: HostState) -> Iterator[ImageTransf
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Number of common layers, from the lowest on: the engine knows a layer by all that lies below it."""
+    """Number of common lower layers."""
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
         count += 1

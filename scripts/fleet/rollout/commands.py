@@ -1,4 +1,4 @@
-"""The command lines with which a host is changed or asked about a release; built here, run elsewhere."""
+"""Shell commands of a rollout; this module builds them and runs none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fleet.ssh.command_batch import Command
 
 PROJECT = "voxyard"
-EXPORTER = "exporter"  # the service that runs on every host, and keeps nothing
+EXPORTER = "exporter"  # runs on every host, stateless
 HOME = '"$HOME/.voxyard"'
 LOAD_SECONDS = 1800
 PULL_SECONDS = 3600
@@ -18,21 +18,21 @@ _COMPOSE_LABEL = f"--filter label=com.docker.compose.project={PROJECT}"
 
 
 def load_image() -> Command:
-    """Takes an image as `docker save` writes it from standard input."""
+    """Loads an image archive (docker save) from standard input."""
     return Command("load-image", "docker load --quiet", LOAD_SECONDS)
 
 
 def pull_image(reference: str, tag: str) -> Command:
-    """Fetches an image from its registry by digest, and gives it a tag, so that it is no image without a name."""
+    """Pulls an image by digest and tags it."""
     source, name = shlex.quote(reference), shlex.quote(tag)
     return Command("pull-image", f"docker pull --quiet {source} && docker tag {source} {name}", PULL_SECONDS)
 
 
 def write_release(release: str, checksums: Mapping[str, str]) -> Command:
-    """Takes a release's files as a tar archive from standard input; they are there as a whole, or not at all.
+    """Unpacks a release's files, a tar archive on standard input, atomically.
 
-    tar is content with an archive that was cut off between two files: the checksums are not. They stay beside the
-    files, so that a file that is changed later is found.
+    tar accepts an archive that was cut off between two files: the checksums detect it. They stay beside the files to
+    detect later changes.
     """
     partial, there = shlex.quote(f".{release}.partial"), shlex.quote(release)
     lines = [
@@ -45,16 +45,16 @@ def write_release(release: str, checksums: Mapping[str, str]) -> Command:
         f"tar -xpf - -C {partial}",
         f"printf %s {shlex.quote(sums(checksums))} > {partial}/.sha256",
         f"(cd {partial} && sha256sum --check --quiet --strict .sha256 >&2)",
-        f"rm -rf {there}",  # of the same name, but with other content: somebody changed it there
+        f"rm -rf {there}",  # same id with changed content
         f"mv -T {partial} {there}",
     ]
     return Command("write-release", "\n".join(lines), 60)
 
 
 def write_secrets() -> Command:
-    """Takes secrets and their checksums (.sha256) as a tar archive from standard input; each file is replaced at once.
+    """Unpacks secrets and their checksums (.sha256), a tar archive on standard input; replaces each file atomically.
 
-    Those that were there stay in secrets/.before until the release is found good.
+    The previous ones stay in secrets/.before until the release is healthy.
     """
     lines = [
         "set -eu",
@@ -68,7 +68,7 @@ def write_secrets() -> Command:
         "(cd .partial && sha256sum --check --quiet --strict .sha256 >&2 && rm .sha256)",
         "chmod 0600 .partial/*",
         "mkdir -p .before",
-        # What a cut deploy put aside is older, and is what the current release ran with.
+        # Backups of an interrupted deploy belong to the current release: keep them.
         'for name in .partial/*; do name=${name#.partial/}; if [ -e "$name" ] && ! [ -e ".before/$name" ]; '
         'then cp -p "$name" ".before/.$name.part"; mv ".before/.$name.part" ".before/$name"; fi; done',
         'for name in .partial/*; do mv -f "$name" "${name#.partial/}"; done',
@@ -78,7 +78,7 @@ def write_secrets() -> Command:
 
 
 def restore_secrets(names: Iterable[str]) -> Command:
-    """Puts back the secrets of these names with which the current release ran."""
+    """Restores the previous values of these secrets."""
     moves = [
         f"if [ -e {before} ]; then mv -f {before} {shlex.quote(name)} || exit 1; fi"
         for name, before in ((name, shlex.quote(f".before/{name}")) for name in names)
@@ -88,7 +88,7 @@ def restore_secrets(names: Iterable[str]) -> Command:
 
 
 def stop(service: str, seconds: int, *, remove: bool = False) -> Command:
-    """Ends the containers of a service, in order where they do so within `seconds`."""
+    """Stops the containers of a service, with a grace period in seconds."""
     then = " && docker rm $ids >/dev/null" if remove else ""
     text = (
         f"ids=$(docker ps -aq {_COMPOSE_LABEL} --filter {_role(service)}) && "
@@ -98,14 +98,14 @@ def stop(service: str, seconds: int, *, remove: bool = False) -> Command:
 
 
 def start(release: str, compose_files: Sequence[str], environment_file: str, service: str) -> Command:
-    """Makes a service run as its release says, in a new container.
+    """Starts a service of a release in a new container.
 
-    Compose itself sees neither a changed file under the same name nor a container that is not well.
+    Compose detects neither changed files under the same name nor unhealthy containers.
     """
     lines = [
         "set -eu",
         "umask 077",
-        f"mkdir -p -m 0755 {HOME}/state",  # what is mounted must be there, and belong to the login
+        f"mkdir -p -m 0755 {HOME}/state",  # mounts must exist and belong to the login
         *([] if service == EXPORTER else [f"mkdir -p {HOME}/data/{shlex.quote(service)}"]),
         f"{_compose(release, compose_files, environment_file)} "
         f"up --detach --force-recreate --no-build --no-deps --quiet-pull {shlex.quote(service)}",
@@ -114,13 +114,13 @@ def start(release: str, compose_files: Sequence[str], environment_file: str, ser
 
 
 def config_hashes(release: str, compose_files: Sequence[str], environment_file: str) -> Command:
-    """Prints what Compose makes of a release: a service and its hash a line, as in com.docker.compose.config-hash."""
+    """Prints service and Compose configuration hash per line, as in com.docker.compose.config-hash."""
     text = f"{_compose(release, compose_files, environment_file)} config --hash '*'"
     return Command(f"hashes-{release}", text, 30)
 
 
 def set_current(release: str, *, before: str | None, expected: bytes) -> Command:
-    """Names the release as the one that is good, each name in one step; then clears what is not needed any more."""
+    """Publishes the release as current, with atomic renames; then removes leftovers."""
     lines = ["set -eu", "umask 077", f"cd {HOME}"]
     if before is not None and before != release:
         lines += [f"ln -sfn {shlex.quote(f'releases/{before}')} .previous.next", "mv -T .previous.next previous"]
@@ -132,24 +132,24 @@ def set_current(release: str, *, before: str | None, expected: bytes) -> Command
         "mv -T state/.expected.next state/expected.json",
         f"ln -sfn {shlex.quote(f'releases/{release}')} .current.next",
         "mv -T .current.next current",
-        "rm -rf secrets/.before releases/.*.partial artefacts/.*.partial",  # of deploys that were cut off
+        "rm -rf secrets/.before releases/.*.partial artefacts/.*.partial",  # of interrupted deploys
     ]
     return Command("set-current", "\n".join(lines))
 
 
 def link(name: str) -> Command:
-    """Prints the release that `current` or `previous` names, nothing where there is none."""
+    """Prints the target of the link `current` or `previous`; no output where there is none."""
     return Command(name, f"readlink {HOME}/{name} || true")
 
 
 def checksums(release: str) -> Command:
-    """Prints name and SHA-256 of each file of a release, nothing where it is not there."""
+    """Prints SHA-256 and name of each file of a release; no output where it does not exist."""
     text = f"cd {HOME}/releases/{shlex.quote(release)} 2>/dev/null && sha256sum -- * || true"
     return Command("checksums", text)
 
 
 def changed_files() -> Command:
-    """Prints the files that are not as their release was written, of all releases: release/file, a line each."""
+    """Prints changed files of all releases as release/file, one per line."""
     text = (
         f"cd {HOME}/releases 2>/dev/null || exit 0; "
         'for name in *; do if [ -e "$name/.sha256" ]; then '
@@ -160,7 +160,7 @@ def changed_files() -> Command:
 
 
 def current_files() -> Command:
-    """Prints the files of the current release, a tar archive in base64; nothing where there is none."""
+    """Prints the files of the current release as a base64 tar archive; no output where there is none."""
     return Command("current-files", f"cd {HOME}/current/ 2>/dev/null && tar -cf - -- * | base64 -w 0 || true")
 
 
@@ -170,18 +170,18 @@ def release_file(release: str, name: str) -> Command:
 
 
 def whole(release: str) -> Command:
-    """Answers 0 where a release is on the host as it was written."""
+    """Exits with 0 where the files of a release are unchanged."""
     text = f"cd {HOME}/releases/{shlex.quote(release)} && sha256sum --check --quiet --strict .sha256"
     return Command("whole", text)
 
 
 def artefacts_there() -> Command:
-    """Prints the names of the artefacts that are there as a whole."""
+    """Prints the names of complete artefacts."""
     return Command("artefacts", f"ls -1 {HOME}/artefacts 2>/dev/null || true")
 
 
 def artefact_files(name: str) -> Command:
-    """Prints name and SHA-256 of what a cut transfer left of an artefact."""
+    """Prints SHA-256 and name of the files of an interrupted artefact transfer."""
     partial = shlex.quote(f".{name}.partial")
     text = (
         f"cd {HOME}/artefacts/{partial} 2>/dev/null && find . -type f -printf '%P\\0' | xargs -0r sha256sum -- || true"
@@ -190,7 +190,7 @@ def artefact_files(name: str) -> Command:
 
 
 def receive_artefact(name: str) -> Command:
-    """Takes files of an artefact, and the checksums of all (.sha256), as a tar archive; then they are read-only."""
+    """Unpacks files of an artefact and the checksums of all (.sha256), a tar archive; makes them read-only."""
     partial, there = shlex.quote(f".{name}.partial"), shlex.quote(name)
     lines = [
         "set -eu",
@@ -201,7 +201,7 @@ def receive_artefact(name: str) -> Command:
         f"tar -xf - -C {partial}",
         f"(cd {partial} && sha256sum --check --quiet --strict .sha256 >&2)",
         f"chmod -R a+rX,a-w {partial}",
-        f"chmod u+w {partial}",  # a directory is renamed by who may write in it
+        f"chmod u+w {partial}",  # renaming needs write permission
         f"mv -T {partial} {there}",
         f"chmod u-w {there}",
     ]
@@ -209,7 +209,7 @@ def receive_artefact(name: str) -> Command:
 
 
 def secrets_there() -> Command:
-    """Prints mode, SHA-256 and name of each secret; the answer is for no log."""
+    """Prints mode, SHA-256 and name of each secret; not to be logged."""
     text = (
         f"cd {HOME}/secrets 2>/dev/null || exit 0; "
         'for name in *; do if [ -f "$name" ]; then stat -c %a -- "$name" && sha256sum -- "$name"; fi; done'
@@ -218,12 +218,12 @@ def secrets_there() -> Command:
 
 
 def expected_state() -> Command:
-    """Prints state/expected.json, nothing where there is none."""
+    """Prints state/expected.json; no output where there is none."""
     return Command("expected", f"cat {HOME}/state/expected.json 2>/dev/null || true")
 
 
 def images() -> Command:
-    """Prints every image of the host: a line of JSON with its id, its names and its layers."""
+    """Prints id, names and layers of each image, one line of JSON each."""
     shape = '{"id": {{json .Id}}, "tags": {{json .RepoTags}}, "digests": {{json .RepoDigests}}, '
     shape += '"layers": {{json .RootFS.Layers}}}'
     text = (
@@ -234,7 +234,7 @@ def images() -> Command:
 
 
 def http(name: str, address: str, port: int, path: str) -> Command:
-    """Prints what answers there, its head and body. bash is on every host, curl is not."""
+    """Prints the response of an HTTP GET, head and body; needs bash only, not curl."""
     target = "127.0.0.1" if address == "0.0.0.0" else "::1" if address == "::" else address  # noqa: S104
     request = f"GET {path} HTTP/1.0\\r\\nHost: {target}\\r\\n\\r\\n"
     refused = f"{{ echo 'nothing listens on {target}:{port}' >&2; exit 1; }}"
@@ -243,7 +243,7 @@ def http(name: str, address: str, port: int, path: str) -> Command:
 
 
 def services() -> Command:
-    """Prints the containers of our services as `docker inspect` has them; those of runs have projects of their own."""
+    """Prints `docker inspect` of the service containers; training runs have other projects."""
     text = (
         f"ids=$(docker ps --all --quiet --no-trunc {_COMPOSE_LABEL} --filter label=voxyard.role) && "
         "if [ -n \"$ids\" ]; then docker inspect $ids; else echo '[]'; fi"
@@ -252,24 +252,24 @@ def services() -> Command:
 
 
 def compute_apps() -> Command:
-    """Prints a line for each process that holds memory of a GPU: UUID, process id, MiB."""
+    """Prints UUID, process id and MiB of each GPU process, one per line."""
     fields = "--query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits"
     return Command("compute-apps", f"nvidia-smi {fields}", 30)
 
 
 def processes(container: str) -> Command:
-    """Prints the process ids of a container, as the host counts them."""
+    """Prints the host process ids of a container."""
     return Command("processes", f"docker top {shlex.quote(container)} -eo pid")
 
 
 def logs(container: str, *, until: str = "") -> Command:
-    """Prints the last lines that a container wrote, before the moment `until` where one is given."""
+    """Prints the last log lines of a container, optionally up to the time `until`."""
     end = f"--until {shlex.quote(until)} " if until else ""
     return Command("logs", f"docker logs --tail 400 {end}{shlex.quote(container)} 2>&1")
 
 
 def deaths(container: str) -> Command:
-    """Prints how a container ended in the last minutes: a line with `die` and the exit code, one with `oom` before."""
+    """Prints `die` and `oom` events of a container of the last minutes, with exit codes."""
     text = (
         f'docker events --since 5m --until "$(date +%s.%N)" --filter container={shlex.quote(container)} '
         "--filter event=oom --filter event=die "
@@ -279,7 +279,7 @@ def deaths(container: str) -> Command:
 
 
 def releases_there() -> Command:
-    """Prints the releases of the host, newest first: a line with the name, then its release.json in base64."""
+    """Prints releases, newest first: name and base64 of release.json, one per line."""
     text = (
         f"cd {HOME}/releases 2>/dev/null || exit 0; "
         'for name in $(ls -1t); do printf "%s " "$name"; base64 -w 0 "$name/release.json" 2>/dev/null; echo; done'
@@ -288,12 +288,12 @@ def releases_there() -> Command:
 
 
 def list_releases() -> Command:
-    """Prints the names of the releases of the host, newest first."""
+    """Prints the ids of all releases, newest first."""
     return Command("release-names", f"ls -1t {HOME}/releases 2>/dev/null || true")
 
 
 def in_use() -> Command:
-    """Prints image, release label and mounted directories of each container, a line of JSON each."""
+    """Prints image, labels and mounts of each container, one line of JSON each."""
     shape = '{"image": {{json .Image}}, "name": {{json .Config.Image}}, "labels": {{json .Config.Labels}}, '
     shape += '"mounts": {{json .Mounts}}}'
     text = (
@@ -304,7 +304,7 @@ def in_use() -> Command:
 
 
 def named_by_runs() -> Command:
-    """Prints the names of our images and releases that the files of runs hold."""
+    """Prints images, releases and artefacts named in the files of training runs."""
     text = (
         f"cd {HOME}/runs 2>/dev/null || exit 0; "
         "find . -maxdepth 2 -type f -size -256k -print0 | "
@@ -315,7 +315,7 @@ def named_by_runs() -> Command:
 
 
 def remove(releases: Iterable[str], artefacts: Iterable[str], image_names: Iterable[str]) -> Command:
-    """Removes what is not needed any more; an image that a container uses is refused by the engine."""
+    """Removes releases, artefacts and images; the engine keeps images in use."""
     lines = [f"cd {HOME} || exit 1", "failed=0"]
     lines += [f"rm -rf releases/{shlex.quote(name)} || failed=1" for name in releases]
     for name in artefacts:
@@ -326,7 +326,7 @@ def remove(releases: Iterable[str], artefacts: Iterable[str], image_names: Itera
 
 
 def sums(checksums: Mapping[str, str]) -> str:
-    """Checksums as `sha256sum --check` reads them."""
+    """Checksums in the format of `sha256sum --check`."""
     return "".join(f"{checksum}  {name}\n" for name, checksum in checksums.items())
 
 

@@ -17,15 +17,15 @@ from fleet.ssh.connection_pool import Session
 
 
 class RolloutCancelledError(FleetError):
-    """The operator wants to stop (Ctrl-C): no further step is begun, but those that take a host back."""
+    """Cancelled by the operator (Ctrl-C): only rollback steps follow."""
 
     exit_code = 1
 
 
 class Cancellation:
-    """Cancellation by the operator; threads ask, the one that hears Ctrl-C says so.
+    """Cancellation of a rollout by the operator; shared between threads.
 
-    The first request has hosts rolled back that are in between, the second has them left as they are.
+    After the first request hosts in progress are rolled back, after the second they are left as they are.
     """
 
     def __init__(self) -> None:
@@ -33,104 +33,104 @@ class Cancellation:
         self._back = threading.Event()
 
     def ask(self) -> None:
-        """Stop at the next step."""
+        """Request cancellation before the next step."""
         (self._back if self.asked else self._forward).set()
 
     @property
     def asked(self) -> bool:
-        """True where somebody asked."""
+        """True after the first request."""
         return self._forward.is_set()
 
     @property
     def requested_twice(self) -> bool:
-        """True where nothing is to be rolled back either."""
+        """True after the second request: skip the rollback."""
         return self._back.is_set()
 
     def check(self, *, rolling_back: bool = False) -> None:
-        """Raises StoppedError after `ask`, on the way back after the second one."""
+        """Raises RolloutCancelledError after a request; while rolling back, after the second."""
         if self.requested_twice if rolling_back else self.asked:
-            raise RolloutCancelledError("stopped by Ctrl-C")
+            raise RolloutCancelledError("cancelled by Ctrl-C")
 
     def wait(self, seconds: float, *, rolling_back: bool = False) -> None:
-        """Wait for so long, or until somebody asks. Raises StoppedError as `check` does."""
+        """Wait, or until cancelled. Raises RolloutCancelledError as `check` does."""
         (self._back if rolling_back else self._forward).wait(seconds)
         self.check(rolling_back=rolling_back)
 
     def now(self) -> float:
-        """Seconds on the clock by which `wait` waits."""
+        """Seconds on the clock of `wait`."""
         return time.monotonic()
 
 
 class RunHooks(Protocol):
-    """Training runs of a host, as `fleet.runs.runs` knows them."""
+    """Rollout hooks of training runs; implemented by `fleet.runs.rollout_hooks`."""
 
     def active(self, session: Session, /) -> Sequence[Any]:
-        """Those that train now."""
+        """Active runs."""
         ...
 
     def stop(self, session: Session, run: Any, /, *, drained: bool) -> Any:
-        """Write a checkpoint and end; `drained`: to be started again."""
+        """Stop a run with a checkpoint; `drained`: to be resumed later."""
         ...
 
     def waiting(self, session: Session, /) -> Sequence[Any]:
-        """Those that were drained, and are not started again yet."""
+        """Drained runs that are not resumed yet."""
         ...
 
     def resume_drained(self, session: Session, release: str | None, /) -> Any:
-        """Start those again that were drained, under this release, the current one without."""
+        """Resume drained runs under this release, or the current one."""
         ...
 
 
 class Silencer(Protocol):
-    """Silencer interface, as in `fleet.monitoring.silence.Silencer`."""
+    """Silences alerts; implemented by `fleet.monitoring.silence.AlertmanagerSilencer`."""
 
     def silenced(self, hosts: Sequence[str], reason: str, /) -> AbstractContextManager[Any]:
-        """Alerts of these hosts are expected for the time of the block."""
+        """Silence alerts of these hosts for the duration of the block."""
         ...
 
     def begin(self, hosts: Sequence[str], reason: str, /) -> Any:
-        """Alerts of these hosts are expected for as long as a silence lasts."""
+        """Silence alerts of these hosts until the silence expires."""
         ...
 
 
 class NoRunHooks:
-    """Runs where nothing trains anywhere."""
+    """Hooks for hosts without training runs."""
 
     def active(self, session: Session, /) -> Sequence[Any]:
         """None."""
         return ()
 
     def stop(self, session: Session, run: Any, /, *, drained: bool) -> None:
-        """There is none to stop."""
+        """Does nothing."""
 
     def waiting(self, session: Session, /) -> Sequence[Any]:
         """None."""
         return ()
 
     def resume_drained(self, session: Session, release: str | None, /) -> None:
-        """There is none to start."""
+        """Does nothing."""
 
 
 class NoSilencer:
-    """Silencer that leaves alerts as they are."""
+    """Silencer that silences nothing."""
 
     @contextmanager
     def silenced(self, hosts: Sequence[str], reason: str, /) -> Iterator[None]:
-        """Nothing is silenced."""
+        """Does nothing."""
         yield
 
     def begin(self, hosts: Sequence[str], reason: str, /) -> None:
-        """Nothing is silenced."""
+        """Does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutContext:
-    """Context of one rollout."""
+    """Dependencies and options of one rollout."""
 
     runs: RunHooks = field(default_factory=NoRunHooks)
     silencer: Silencer = field(default_factory=NoSilencer)
     cancellation: Cancellation = field(default_factory=Cancellation)
     cache: ImageCache = field(default_factory=lambda: ImageCache(Path("build/images-cache")))
     drain: bool = False
-    keep: int = 3  # releases of a host, and what they need
-    min_healthy_seconds: float = MIN_HEALTHY_SECONDS  # without a restart, before a service is found good
+    keep: int = 3  # releases to keep on a host
+    min_healthy_seconds: float = MIN_HEALTHY_SECONDS  # healthy time without a restart that a service needs

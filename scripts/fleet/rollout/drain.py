@@ -1,4 +1,4 @@
-"""Drains a host: its runs write a checkpoint and end, its services finish what they have begun."""
+"""Drains a host: stops training runs with a checkpoint and services gracefully."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 
-_STOP_SECONDS = 60  # for a service of which the release says nothing
+_STOP_SECONDS = 60  # for a service that is not in the release
 
 
 def drain_host(session: Session, host: str, context: RolloutContext) -> Outcome:
-    """Stop all that works on the host; the exporter stays, so that one sees it. A deploy brings it back.
+    """Stop runs and services of the host, except the exporter; a deploy starts them again.
 
-    Raises HostFailedError where somebody else changes the host.
+    Raises HostFailedError where the host is locked.
     """
     with locked(session, host, "drain"):
-        context.silencer.begin([host], "drain")  # it ends by itself: nobody knows when the host is back
+        context.silencer.begin([host], "drain")  # expires by itself: the end of the drain is not known
         current, release = _release(session)
         try:
             active = context.runs.active(session)
@@ -34,8 +34,8 @@ def drain_host(session: Session, host: str, context: RolloutContext) -> Outcome:
             stopped = _stop_services(session, host, release)
         except FleetError as error:
             return record_outcome(session, Outcome(host, "failed", current, current, str(error)), "drain")
-        runs = f"{run_names(active)} with a checkpoint" if active else "no run"
-        note = f"stopped: {', '.join([runs, *stopped])}; back with: fab deploy --drain --host {host}"
+        runs = f"{run_names(active)} with a checkpoint" if active else "no runs"
+        note = f"stopped: {', '.join([runs, *stopped])}; undo with: fab deploy --drain --host {host}"
         return record_outcome(session, Outcome(host, "drained", current, current, note), "drain")
 
 
@@ -49,7 +49,7 @@ def _stop_services(session: Session, host: str, release: Manifest | None) -> lis
             continue
         entry = None if release is None else release.service(name)
         seconds = _STOP_SECONDS if entry is None else entry.stop_seconds
-        log.info("%s: stopping %s (it has %d s to end in order)", host, name, seconds)
+        log.info("%s: stopping %s (timeout %d s)", host, name, seconds)
         run_checked(host, session, f"stop {name}", commands.stop(name, seconds))
         stopped.append(name)
     return stopped

@@ -1,4 +1,4 @@
-"""Rollout over the fleet in its order: survey, preflight, render, compare; then lock, read again, and only then act."""
+"""Rollout over several hosts: inspect, plan; then lock, plan again, apply in waves."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ Images = Mapping[str, Mapping[str, LocalImage]]  # by host, then by role
 
 @dataclass(frozen=True, slots=True)
 class PlannedRelease:
-    """One host: what it should have, what that changes."""
+    """Release and planned change of one host."""
 
     release: Release
     change: ChangePlan
 
 
 def find_images(hosts: Sequence[Host], references: Mapping[str, str]) -> Images:
-    """The images that each host needs; `references` names others than the last built ones, by role.
+    """Images that each host needs; `references` replaces the last built ones, by role.
 
-    Raises FleetError for one that is not here, or that the host's registry does not have.
+    Raises FleetError for one that is missing locally, or was not pushed to the host's registry.
     """
     found: dict[tuple[str, str | None], LocalImage] = {}
     for host in hosts:
@@ -53,26 +53,26 @@ def find_images(hosts: Sequence[Host], references: Mapping[str, str]) -> Images:
                 image = find_image(reference, role, registry=host.registry)
                 if host.registry and image.digest is None:
                     raise FleetError(
-                        f"{host.name}: the registry {host.registry} got no {image.repository} from here as {reference} "
-                        f"is now: fab images --push {host.registry}, or take registry from the inventory"
+                        f"{host.name}: the current {reference} was not pushed to the registry {host.registry}: "
+                        f"fab images --push {host.registry}, or remove registry from the inventory"
                     )
                 found[role, host.registry] = image
     return {host.name: {role: found[role, host.registry] for role in wanted_images(host)} for host in hosts}
 
 
 def inspect_hosts(hosts: Sequence[Host], connections: Connections, needed: Images) -> GroupResult[HostSnapshot]:
-    """Look at every host, over the connection that is used for all that follows."""
+    """Inspect all hosts in parallel."""
     return on_every_host(hosts, lambda host: inspect_host(connections.to(host), host, needed[host.name]))
 
 
 def refuse_locked(snapshots: Mapping[str, HostSnapshot]) -> None:
-    """Raises HostFailedError where somebody changes a host now."""
+    """Raises HostFailedError where a host is locked."""
     if held := [refusal(name, each.lock) for name, each in snapshots.items() if each.lock is not None]:
         raise HostFailedError("\n".join([*held, "nothing was changed"]))
 
 
 def unfit_hosts(hosts: Sequence[Host], snapshots: GroupResult[HostSnapshot]) -> list[str]:
-    """The hosts that cannot get a release: not reached, or something speaks against what they are to run."""
+    """Hosts that cannot get a release: unreachable, or blocked by the preflight."""
     return [
         host.name
         for host in hosts
@@ -89,7 +89,7 @@ def plan_hosts(
     compose: Path,
     checksums: ChecksumCache | None = None,
 ) -> GroupResult[PlannedRelease]:
-    """Plan: the changes of each host; changes nothing. `compose` is the folder with our compose files."""
+    """Plan the changes of each host; changes nothing. `compose` is the folder of the compose files."""
     kept = checksums or ChecksumCache()
     releases: dict[str, Release] = {}
     failed: dict[str, FleetError] = {}
@@ -110,25 +110,25 @@ def plan_hosts(
 
 
 def read_host(session: Session, host: Host, release: Release) -> HostState:
-    """The host's state beside its release. Raises HostFailedError."""
+    """State of the host, compared with its release. Raises HostFailedError."""
     return read_state(session, host.name, release.id, endpoints(manifest_of(release)))
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutTask:
-    """Work on the hosts that need a change, one wave after the other."""
+    """Deploy or rollback of several hosts."""
 
-    what: str  # "deploy", "rollback": for the lock, the audit log, the silence
-    replan: Callable[[Host, Session], ChangePlan]  # read anew, under the lock
+    what: str  # "deploy", "rollback": for lock, audit log and silence
+    replan: Callable[[Host, Session], ChangePlan]  # plans again under the lock
     batch: int = 4
 
 
 def run_rollout(
     hosts: Sequence[Host], connections: Connections, task: RolloutTask, context: RolloutContext
 ) -> Iterator[Outcome]:
-    """Lock the hosts, look again, act; what came of each, as it comes.
+    """Lock the hosts, plan again, apply wave by wave; yields the outcomes.
 
-    Raises FleetError, and nothing was changed, where one of them cannot be locked or looked at.
+    Raises FleetError, with nothing changed, where a host cannot be locked or read.
     """
     with all_locked(hosts, connections, task.what):
         now = on_every_host(hosts, lambda host: _replan_on(host, connections.to(host), task, context))
@@ -146,7 +146,7 @@ def run_rollout(
 
 @contextmanager
 def all_locked(hosts: Sequence[Host], connections: Connections, what: str) -> Iterator[None]:
-    """Holds the locks of all hosts. Raises FleetError, and holds none, where one is held by somebody else."""
+    """Holds the locks of all hosts. Raises FleetError, holding none, where one is taken."""
     held = {host.name: ExitStack() for host in hosts}
 
     def take(host: Host) -> None:
@@ -154,7 +154,7 @@ def all_locked(hosts: Sequence[Host], connections: Connections, what: str) -> It
         held[host.name].enter_context(locked(session, host.name, what))
 
     try:
-        # The first one alone: of two who want the same hosts, one gets all and the other none.
+        # The first host alone: of two rollouts of the same hosts one gets all locks.
         for part in (hosts[:1], hosts[1:]):
             if refused := on_every_host(part, take).failed:
                 raise _combined(refused)
@@ -170,7 +170,7 @@ def _replan_on(
 
 
 def _busy(found: ChangePlan, active: Sequence[Any]) -> bool:
-    """True where the change would meet runs that train."""
+    """True where the host has active runs and needs a change."""
     return bool(active) and not found.nothing
 
 
@@ -185,7 +185,7 @@ def _wave(
         found, active = now[host.name]
         began = time.monotonic()
         if found.nothing and not (context.drain and context.runs.waiting(connections.to(host))):
-            # Somebody was here between the first look and the lock.
+            # Changed by another rollout before the lock was taken.
             return Outcome(host.name, "unchanged", found.current or "", found.manifest.id)
         outcome = apply(host.name, connections.to(host), found, active, context, what=task.what)
         log.info("%s: %s", host.name, outcome.result)
@@ -203,6 +203,6 @@ def _wave(
 
 
 def _combined(errors: Mapping[str, FleetError]) -> FleetError:
-    """Several hosts' errors as one."""
+    """One error for several hosts."""
     text = "\n".join(str(error) for error in errors.values())
     return HostFailedError(f"{text}\nnothing was changed")

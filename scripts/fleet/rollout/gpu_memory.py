@@ -1,4 +1,4 @@
-"""GPU memory that the processes of a container really hold, beside their limits."""
+"""GPU memory use of a container, compared with its limits."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from fleet.rollout import commands
 from fleet.ssh.connection_pool import Session
 
 HEADROOM_MIB = 1024
-"""Beside its limit a process holds what the driver and the libraries take: context, kernels, workspaces."""
+"""Overhead of driver and libraries beyond the limit: context, kernels, workspaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeProcess:
-    """A process that holds memory of a GPU."""
+    """Process that uses memory of a GPU."""
 
     gpu: str
     pid: int
-    mib: int | None  # None: the driver does not tell
+    mib: int | None  # None: not reported by the driver
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMemoryUse:
-    """One GPU of a service."""
+    """Memory use of a service on one GPU."""
 
     gpu: str
     limit_mib: int
-    mib: int | None  # None: the driver does not tell
+    mib: int | None  # None: not reported by the driver
 
     @property
     def over_limit(self) -> bool:
-        """True where it holds more than its limit and what the driver needs."""
+        """True where it exceeds the limit plus the overhead."""
         return self.mib is not None and self.mib > self.limit_mib + HEADROOM_MIB
 
     def __str__(self) -> str:
         if self.mib is None:
-            return f"{self.gpu}: the driver does not tell what is held of {self.limit_mib} MiB"
+            return f"{self.gpu}: memory use not reported by the driver, limit {self.limit_mib} MiB"
         if self.mib == 0:
-            return f"{self.gpu}: holds nothing yet of {self.limit_mib} MiB"
+            return f"{self.gpu}: no memory in use yet, limit {self.limit_mib} MiB"
         if self.over_limit:
-            return f"{self.gpu}: holds {self.mib} MiB, {self.limit_mib} + {HEADROOM_MIB} MiB are allowed"
+            return f"{self.gpu}: uses {self.mib} MiB, allowed {self.limit_mib} + {HEADROOM_MIB} MiB"
         return f"{self.gpu}: verified {self.mib} of {self.limit_mib} MiB"
 
 
 def verify(session: Session, what: str, container: str, limits: Mapping[str, int]) -> tuple[str, ...]:
-    """GPU memory that `container` holds where it has a limit, in words; `what` names it in messages.
+    """Verify the GPU memory limits of `container`; one line of text per GPU. `what` is its name in messages.
 
-    Raises HostFailedError where it holds more than its limit and 1 GiB, or where that cannot be known.
+    Raises HostFailedError where it exceeds a limit by more than 1 GiB, or where the use is unknown.
     """
     if not limits:
         return ("limits: not enforceable on CPU",)
@@ -57,14 +57,14 @@ def verify(session: Session, what: str, container: str, limits: Mapping[str, int
     apps, pids = APPS.among(answers), processes(container).among(answers)
     for unknown in (apps, pids):
         if isinstance(unknown, Unknown):
-            raise HostFailedError(f"{what}: its limits cannot be verified: {unknown.reason}")
+            raise HostFailedError(f"{what}: memory limits cannot be verified: {unknown.reason}")
     if isinstance(apps, Unknown) or isinstance(pids, Unknown):
         raise AssertionError
     found = tuple(gpu_memory_use(limits, apps, pids))
     if over := [each for each in found if each.over_limit]:
         raise HostFailedError(
-            f"{what} does not keep its limits: {'; '.join(map(str, over))}. "
-            "Set memory_policy or the limits lower, or find out why it takes more"
+            f"{what} exceeds its memory limits: {'; '.join(map(str, over))}. "
+            "Lower memory_policy or the limits, or find the cause of the excess"
         )
     return tuple(map(str, found))
 
@@ -72,7 +72,7 @@ def verify(session: Session, what: str, container: str, limits: Mapping[str, int
 def gpu_memory_use(
     limits: Mapping[str, int], apps: Iterable[ComputeProcess], pids: frozenset[int]
 ) -> Iterable[GpuMemoryUse]:
-    """GPU memory that the processes `pids` hold, a GPU after the other."""
+    """GPU memory use of the processes `pids`, per GPU."""
     ours = [app for app in apps if app.pid in pids]
     for gpu, limit in limits.items():
         parts = [app.mib for app in ours if app.gpu == gpu]
@@ -80,7 +80,7 @@ def gpu_memory_use(
 
 
 def processes(container: str) -> Fact[frozenset[int]]:
-    """The process ids of a container."""
+    """Process ids of a container."""
     command = commands.processes(container)
     return Fact(command.name, command.text, _pids)
 

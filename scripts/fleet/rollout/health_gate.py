@@ -1,4 +1,4 @@
-"""Health gate: a started service stays healthy, is ready, exports metrics, keeps its limits; or the deploy fails."""
+"""Health gate: a started service must stay healthy, be ready, export metrics and keep its memory limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PROBE = re.compile(r'"(GET|HEAD) /(healthz|readyz|metrics)[ ?]|"path": "/(healt
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Clock of a rollout's waiting."""
+    """Clock for waiting; tests replace it."""
 
     wait: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
@@ -33,33 +33,33 @@ class Clock:
 
 @dataclass(slots=True)
 class HealthWatch:
-    """One container over several checks: the time since which it is healthy, and its restarts."""
+    """Health of one container over several checks: healthy time and restarts."""
 
     min_healthy_seconds: float
-    fresh: bool = True  # it was made for this release just now: it has not been restarted yet
+    fresh: bool = True  # new container: restarts count from zero
     first: ServiceContainer | None = None
     _healthy_since: float | None = None
 
     def failure(self, container: ServiceContainer | None) -> str | None:
-        """Reason why waiting any longer is in vain, in words; None where it is not."""
+        """Reason to stop waiting; None to continue."""
         first = self.first = self.first or container
         if first is None:
             return None
         if container is None:
             return "has no container any more"
         if container.id != first.id:
-            return "runs in another container than before: somebody replaced it"
+            return "was replaced by another container"
         if container.ended or container.health == "unhealthy":
             return f"is {container.description}"
-        return "ended and was started again" if self.restarted(container) else None
+        return "was restarted" if self.restarted(container) else None
 
     def restarted(self, container: ServiceContainer) -> bool:
-        """True where this is not its first life any more."""
+        """True where the container was restarted since the first check."""
         known = 0 if self.fresh or self.first is None else self.first.restarts
         return container.restarts > known or (self.first is not None and container.started != self.first.started)
 
     def stable(self, now: float, *, well: bool) -> bool:
-        """True where it has been healthy for long enough, as it is at `now`, in seconds."""
+        """True where it has been healthy for long enough at `now` (seconds)."""
         if not well:
             self._healthy_since = None
         elif self._healthy_since is None:
@@ -67,10 +67,10 @@ class HealthWatch:
         return self._healthy_since is not None and now - self._healthy_since >= self.min_healthy_seconds
 
     def progress(self, now: float, problem: str) -> str:
-        """Condition that is still missing at `now`, in words; `problem` where it is not healthy."""
+        """Progress at `now` as text; `problem` where it is not healthy."""
         if self._healthy_since is None:
             return problem
-        return f"well for {now - self._healthy_since:.0f} of {self.min_healthy_seconds:.0f} s"
+        return f"healthy for {now - self._healthy_since:.0f} of {self.min_healthy_seconds:.0f} s"
 
 
 def pass_gate(
@@ -81,27 +81,27 @@ def pass_gate(
     watch: HealthWatch,
     say: Callable[[str], None] = log.info,
 ) -> tuple[str, ...]:
-    """Wait until the service has been well for long enough; what it holds of its limits, in words.
+    """Wait until the service has been healthy for long enough; returns its verified GPU memory limits as text.
 
-    What is waited for is said every few seconds. Raises HostFailedError with the service's last words when it ends
-    or is restarted, or is not well in the time that it has.
+    Reports progress every few seconds. Raises HostFailedError with the last log lines when the service exits, is
+    restarted, or does not become healthy in time.
     """
-    place = Endpoint(service.name, service.address, service.port, service.ready)
+    endpoint = Endpoint(service.name, service.address, service.port, service.ready)
     said = clock.now()
     end = said + service.healthy_seconds
     while True:
         now = clock.now()
-        answers = session.run([CONTAINERS.command, *place.probes])
-        containers, problem = CONTAINERS.among(answers), place.problem(answers)
+        answers = session.run([CONTAINERS.command, *endpoint.probes])
+        containers, problem = CONTAINERS.among(answers), endpoint.problem(answers)
         if isinstance(containers, Unknown):
-            raise HostFailedError(f"{host}: its services cannot be read: {containers.reason}")
+            raise HostFailedError(f"{host}: services cannot be read: {containers.reason}")
         container = container_of(containers, service.name)
         name = f"{host}: {service.name} ({service.config})"
         if (reason := watch.failure(container)) is not None:
             raise HostFailedError(f"{name} {failure_message(session, container, watch, reason)}")
         wrong = _problem(service, container, problem)
         if container is not None and watch.stable(now, well=wrong is None):
-            if service.name == commands.EXPORTER:  # it reads the GPUs, and computes on none
+            if service.name == commands.EXPORTER:  # computes on no GPU
                 return ()
             return gpu_memory.verify(session, f"{host}: {service.name}", container.id, service.gpu_limits)
         if wrong is not None and now >= end:
@@ -113,29 +113,29 @@ def pass_gate(
 
 
 def failure_message(session: Session, container: ServiceContainer | None, watch: HealthWatch, reason: str) -> str:
-    """`reason` a container did not pass, how its watched life ended, and the last words of that life."""
+    """Failure message: `reason`, exit code, last log lines."""
     if container is None:
         return reason
-    again = container.state == "running" and watch.restarted(container)  # what the engine says is of its next life
+    again = container.state == "running" and watch.restarted(container)  # the engine reports the restarted process
     deaths = commands.deaths(container.id)
     logs = commands.logs(container.id, until=container.started if again else "")
     answers = session.run([deaths, logs] if again else [logs])
     how = _exit_of(answers[deaths.name].out) if again else ""
-    return f"{reason}{how}. It wrote last:\n{last_log_lines(answers[logs.name].out)}"
+    return f"{reason}{how}. Last log lines:\n{last_log_lines(answers[logs.name].out)}"
 
 
 def last_log_lines(text: str) -> str:
-    """The last lines of a log, without those that only tell that somebody asked how the service is."""
+    """Last lines of a log, without health check requests."""
     lines = [line for line in text.strip().splitlines() if not _PROBE.search(line) or '"trace"' in line]
-    return "\n".join(lines[-LOG_LINES:]) or "(nothing)"
+    return "\n".join(lines[-LOG_LINES:]) or "(none)"
 
 
 def _problem(service: ServiceEntry, container: ServiceContainer | None, problem: str | None) -> str | None:
-    """Reason why the service is not healthy, in words; None where it is."""
+    """Reason why the service is not healthy; None where it is."""
     if container is None:
-        state = "is not there"
+        state = "has no container"
     elif container.config != service.config or container.image != service.image:
-        state = f"runs as {container.config or 'something unknown'} of {container.image}, is {container.description}"
+        state = f"runs configuration {container.config or 'unknown'} of {container.image}, is {container.description}"
     elif not container.healthy or problem is not None:
         state = f"is {container.description}"
     else:
@@ -144,7 +144,7 @@ def _problem(service: ServiceEntry, container: ServiceContainer | None, problem:
 
 
 def _exit_of(events: str) -> str:
-    """End of a container, by its events."""
+    """Exit code of a container from its events."""
     rows = [line.split() for line in events.splitlines() if line.strip()]
     codes = [row[1] for row in rows if row[0] == "die" and len(row) > 1]
     return f", {describe_exit(codes[-1], out_of_memory=['oom'] in rows)}" if codes else ""

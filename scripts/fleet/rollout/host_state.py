@@ -1,4 +1,4 @@
-"""State of a host: releases, images, artefacts, secrets, and the health of its services; read in one exchange."""
+"""State of a host: releases, images, artefacts, secrets, service health; read in one exchange."""
 
 from __future__ import annotations
 
@@ -26,81 +26,81 @@ HASH_LABEL = "com.docker.compose.config-hash"
 
 @dataclass(frozen=True, slots=True)
 class ServiceContainer:
-    """A container of one of the compose project's services."""
+    """Container of a service."""
 
     id: str
     service: str
     release: str
     config: str
-    image: str  # as the compose file named it
+    image: str  # as in the compose file
     image_id: str
     state: str  # running, exited, restarting, …
     health: str | None  # starting, healthy, unhealthy; None: it has no health check
     started: str
     exit_code: int = 0
     compose_hash: str = ""
-    restarts: int = 0  # by the engine, since the container was made
-    out_of_memory: bool = False  # the kernel ended it for that
+    restarts: int = 0  # by the engine, since its creation
+    out_of_memory: bool = False  # killed by the kernel
 
     @property
     def healthy(self) -> bool:
-        """True where it runs and its health check says so."""
+        """True where it runs and is healthy."""
         return self.state == "running" and self.health == "healthy"
 
     @property
     def starting(self) -> bool:
-        """True where it may still become healthy by itself."""
+        """True while its health check is starting."""
         return self.state == "running" and self.health == "starting"
 
     @property
     def description(self) -> str:
-        """Description in words."""
+        """State, health and exit code as text."""
         ended = f", {describe_exit(self.exit_code, out_of_memory=self.out_of_memory)}" if self.ended else ""
         return f"{self.state}, health: {self.health or 'no health check'}{ended}"
 
     @property
     def ended(self) -> bool:
-        """True where its program has ended, also where the engine is about to start it again."""
+        """True where its process has exited, even if the engine restarts it."""
         return self.state in ("exited", "dead", "restarting")
 
 
 @dataclass(frozen=True, slots=True)
 class HostImage:
-    """An image that the host's engine has."""
+    """Image on the host."""
 
     id: str
-    names: frozenset[str]  # tags, and references with a registry's digest
+    names: frozenset[str]  # tags, and references with digest
     layers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """A host as a rollout finds it."""
+    """State of a host."""
 
-    current: str | None  # the release that was last found good
+    current: str | None  # last healthy release
     previous: str | None
-    checksums: Mapping[str, str]  # of the wanted release's files, by name
-    changed_files: tuple[str, ...]  # release/file: not as they were written
+    checksums: Mapping[str, str]  # of the files of the planned release, by name
+    changed_files: tuple[str, ...]  # release/file
     files: Mapping[str, bytes]  # of the current release
     images: tuple[HostImage, ...]
     artefacts: frozenset[str]
     secrets: Mapping[str, tuple[str, str]]  # mode and SHA-256, by name
     containers: tuple[ServiceContainer, ...]
-    not_answering: Mapping[str, str]  # services of the wanted release that do not answer, and why
+    not_answering: Mapping[str, str]  # services of the planned release that do not answer, with the reason
     expected: bytes  # state/expected.json
     lock: Lock | None
 
     def container(self, service: str) -> ServiceContainer | None:
-        """The service's container, the running one where there are several."""
+        """Container of the service; the running one of several."""
         return container_of(self.containers, service)
 
     def image(self, name: str) -> HostImage | None:
-        """The image of this name."""
+        """Image with this name."""
         return next((each for each in self.images if name in each.names), None)
 
     @property
     def manifest(self) -> Manifest | None:
-        """The current release's, None where there is none that can be read."""
+        """Manifest of the current release; None where it is missing or invalid."""
         try:
             return manifest.parse(self.files[manifest.MANIFEST_FILE])
         except (KeyError, FleetError):
@@ -109,7 +109,7 @@ class HostState:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Address of a service."""
+    """HTTP endpoint of a service."""
 
     service: str
     address: str
@@ -118,55 +118,55 @@ class Endpoint:
 
     @property
     def probes(self) -> tuple[Command, Command]:
-        """Requests to it: its health, and its metrics."""
+        """Probe commands: readiness and metrics."""
         ready = commands.http(f"ready-{self.service}", self.address, self.port, self.ready)
         return ready, commands.http(f"metrics-{self.service}", self.address, self.port, "/metrics")
 
     def problem(self, answers: Mapping[str, Answer]) -> str | None:
-        """Reason why the service cannot work, by the answers to the questions; None where it can."""
+        """Reason why the service is not ready, from the probe answers; None where it is."""
         ready, metrics = (answers[command.name] for command in self.probes)
         said = _http_problem(ready)
         if said is not None:
             return f"{self.ready}: {said}"
         said = _http_problem(metrics)
         if said is None and not any(line.startswith("voxyard_") for line in metrics.out.splitlines()):
-            said = "no metric of voxyard in it: something else listens there"
+            said = "no voxyard metrics: another program listens on this port"
         return None if said is None else f"/metrics: {said}"
 
 
 def endpoints(found: Manifest) -> tuple[Endpoint, ...]:
-    """Addresses of a release's services."""
+    """Endpoints of the services of a release."""
     return tuple(Endpoint(each.name, each.address, each.port, each.ready) for each in found.services)
 
 
 def describe_exit(code: int | str, *, out_of_memory: bool) -> str:
-    """Description of a program's end."""
+    """Exit code as text."""
     return f"exit code {code}{', out of memory (OOM)' if out_of_memory else ''}"
 
 
 def container_of(containers: Iterable[ServiceContainer], service: str) -> ServiceContainer | None:
-    """The service's container, the running one where there are several."""
+    """Container of the service; the running one of several."""
     found = [each for each in containers if each.service == service]
     return min(found, key=lambda each: each.state != "running", default=None)
 
 
 def read_state(session: Session, host: str, release: str, wanted: Iterable[Endpoint]) -> HostState:
-    """Ask the host for its state, beside the release `release` that it should have.
+    """Read the state of the host, compared with the planned release.
 
-    Raises HostFailedError when the connection breaks, or when what matters most cannot be known.
+    Raises HostFailedError when the connection breaks, or essential facts are unavailable.
     """
-    places = tuple(wanted)
+    endpoints_of_release = tuple(wanted)
     checksums = Fact("checksums", commands.checksums(release).text, _checksums)
     facts: tuple[Fact[Any], ...] = (
         CURRENT, PREVIOUS, checksums, CHANGED_FILES, CURRENT_FILES, IMAGES, ARTEFACTS, SECRETS, CONTAINERS, LOCK,
         EXPECTED,
     )  # fmt: skip
-    probes = [command for place in places for command in place.probes]
+    probes = [command for each in endpoints_of_release for command in each.probes]
     answers = session.run([*(fact.command for fact in facts), *probes])
     for fact in (CONTAINERS, IMAGES, CURRENT, CURRENT_FILES):
         if isinstance(unknown := fact.among(answers), Unknown):
             raise HostFailedError(f"{host}: its {fact.name} cannot be read: {unknown.reason}")
-    problems = {place.service: place.problem(answers) for place in places}
+    problems = {each.service: each.problem(answers) for each in endpoints_of_release}
     return HostState(
         current=known(CURRENT.among(answers), None),
         previous=known(PREVIOUS.among(answers), None),
@@ -184,13 +184,13 @@ def read_state(session: Session, host: str, release: str, wanted: Iterable[Endpo
 
 
 def _http_problem(answer: Answer) -> str | None:
-    """Reason why an answer over HTTP is not 200; None where it is."""
+    """Reason why a response is not 200; None where it is."""
     if not answer.ok:
         return answer.message
     head, _, body = answer.out.partition("\r\n\r\n")
     words = head.split("\r\n")[0].split()
     if len(words) < 2 or not words[0].startswith("HTTP/"):
-        return "what answers is no HTTP server"
+        return "no HTTP response"
     return None if words[1] == "200" else f"answers {words[1]}: {' '.join(body.split())[:200]}"
 
 

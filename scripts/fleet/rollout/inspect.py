@@ -1,4 +1,4 @@
-"""Survey of one host for a rollout: the preflight's findings, and the facts that its release depends on."""
+"""Inspects one host for a rollout: preflight report, login data, lock."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from fleet.ssh.connection_pool import Session
 
 @dataclass(frozen=True, slots=True)
 class HostSnapshot:
-    """Facts about a host."""
+    """Preflight report, login data and lock of one host."""
 
     host_report: HostReport
     login_info: LoginInfo
-    lock: Lock | None = None  # who changes it now: much is not as it should be then
+    lock: Lock | None = None  # held by a running rollout
 
 
 def inspect_host(session: Session, host: Host, images: Mapping[str, LocalImage]) -> HostSnapshot:
-    """Ask the host, which is to get `images`. Raises HostFailedError when the connection breaks."""
+    """Inspect the host, which needs `images`. Raises HostFailedError when the connection breaks."""
     host_report = report_host(session, host, HostRequirements(images=images, architecture=platform.machine()))
     answers = session.run([IDS.command, LOCK.command])
     ids, login = IDS.among(answers), host_report.facts.login
     if isinstance(ids, Unknown):
-        raise HostFailedError(f"{host.name}: its user is not known: {ids.reason}")
+        raise HostFailedError(f"{host.name}: user and group id cannot be read: {ids.reason}")
     address = host.address if isinstance(login, Unknown) else login.address
     return HostSnapshot(host_report, LoginInfo(address, *ids, host_report.has_gpus), known(LOCK.among(answers), None))
 

@@ -20,10 +20,10 @@ class Outcome:
     before: str = ""  # releases
     after: str = ""
     note: str = ""
-    limits: tuple[str, ...] = ()  # what was verified, in words
+    limits: tuple[str, ...] = ()  # verified GPU memory limits, as text
     seconds: float = 0.0
 
     @property
     def good(self) -> bool:
-        """True where nothing has to be done about it."""
+        """True where no action is needed."""
         return self.result in GOOD

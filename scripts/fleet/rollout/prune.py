@@ -1,4 +1,4 @@
-"""Pruning: old releases, and the images and artefacts that only they named."""
+"""Prunes old releases, and images and artefacts that only they use."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _OURS = re.compile(r"(.+/)?voxyard-(exporter|bark|trainer)(:[0-9a-f]{12}|@sha256
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """Names that containers, running or not, and the files of runs use."""
+    """Releases, images and mounts in use by containers and training runs."""
 
     releases: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()  # ids and names
-    mounts: tuple[str, ...] = ()  # directories of the host
+    mounts: tuple[str, ...] = ()  # host directories
 
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """Releases, images and artefacts that can go."""
+    """Releases, artefacts and images that can be removed."""
 
     releases: tuple[str, ...] = ()
     artefacts: tuple[str, ...] = ()
@@ -40,12 +40,12 @@ class Unused:
 
     @property
     def nothing(self) -> bool:
-        """True where all is needed."""
+        """True where everything is in use."""
         return not (self.releases or self.artefacts or self.images)
 
 
 def prune(host: str, session: Session, *, keep: int) -> tuple[str, ...]:
-    """Remove what `find_unused` finds; in words, what went. Raises HostFailedError where something did not."""
+    """Remove unused releases, artefacts and images; returns one line per kind. Raises HostFailedError."""
     facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, ARTEFACTS, IMAGES, IN_USE, NAMED_BY_RUNS)
     answers = session.run([fact.command for fact in facts])
     found: list[Any] = []
@@ -62,7 +62,7 @@ def prune(host: str, session: Session, *, keep: int) -> tuple[str, ...]:
     command = commands.remove(old.releases, old.artefacts, old.images)
     answer = session.run([command])[command.name]
     if not answer.ok:
-        raise HostFailedError(f"{host}: not all that is old could be removed: {answer.message}")
+        raise HostFailedError(f"{host}: pruning failed: {answer.message}")
     parts = {"releases": old.releases, "artefacts": old.artefacts, "images": old.images}
     return tuple(f"removed old {kind}: {', '.join(names)}" for kind, names in parts.items() if names)
 
@@ -76,9 +76,9 @@ def find_unused(
     *,
     keep: int,
 ) -> Unused:
-    """Releases, images and artefacts that can go: `releases` are newest first, `named` the current and previous ones.
+    """Releases, artefacts and images that can be removed. `releases` newest first, `named`: current and previous.
 
-    What a container or a run uses stays, and so does everything where a release that stays cannot be read.
+    Everything in use by a container or a run stays; with an unreadable manifest all images and artefacts stay.
     """
     kept = {name for name in named if name is not None} | (used.releases & set(releases))
     for name in releases:

@@ -1,4 +1,4 @@
-"""Reports of a rollout: tables for people, documents for programs."""
+"""Reports of check, plan, deploy and status: rich tables and JSON documents."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _UNBROKEN = ("host", "level", "check", "current", "runs", "service", "result", "
 
 
 def console(*, error: bool = False) -> Console:
-    """Standard output, or standard error for what stands beside a result; wide lines where no terminal breaks them."""
+    """Console for standard output or standard error; wide lines without a terminal."""
     plain = Console(stderr=error)
     return plain if plain.is_terminal else Console(stderr=error, width=_PIPED_WIDTH)
 
 
 def findings_table(result: GroupResult[HostReport], names: Sequence[str]) -> Table:
-    """A row a finding, hosts in the order of the inventory; a host without findings says so."""
-    table = _table("host", "level", "check", "found", "what to do")
+    """One row per finding, hosts in the order of the inventory."""
+    table = _table("host", "level", "check", "found", "fix")
     for name in names:
         if name in result.failed:
-            _row(table, name, "FAIL", "connection", str(result.failed[name]), "as it says")
+            _row(table, name, "FAIL", "connection", str(result.failed[name]), "see found")
             continue
         findings = result.succeeded[name].findings
         for each in findings:
-            level = "WARN, known" if each.acknowledged else each.level
+            level = "WARN, acknowledged" if each.acknowledged else each.level
             _row(table, name, level, each.check, each.found, each.remedy)
         if not findings:
-            _row(table, name, "ok", "", "nothing speaks against it", "")
+            _row(table, name, "ok", "", "no findings", "")
     return table
 
 
 def findings_document(result: GroupResult[HostReport], names: Sequence[str], *, strict: bool) -> dict[str, object]:
-    """The same for programs: `ok`, and `hosts` with name, `ok`, `error` (a text or null) and `findings`."""
+    """JSON document: `ok`, and `hosts` with name, `ok`, `error` (string or null) and `findings`."""
     hosts: list[dict[str, object]] = []
     for name in names:
         error = result.failed.get(name)
@@ -57,7 +57,7 @@ def findings_document(result: GroupResult[HostReport], names: Sequence[str], *, 
 
 
 def status_table(result: GroupResult[Status], names: Sequence[str]) -> Table:
-    """A row a service, hosts in the order of the inventory."""
+    """One row per service, hosts in the order of the inventory."""
     table = _table("host", "current", "service", "runs", "state", "restarts", "answers", "drift")
     for name in names:
         if name in result.failed:
@@ -78,7 +78,7 @@ def status_table(result: GroupResult[Status], names: Sequence[str]) -> Table:
 
 
 def status_document(result: GroupResult[Status], names: Sequence[str]) -> dict[str, object]:
-    """The same for programs: `ok`, and `hosts` with name, `ok`, `error`, and what the table has."""
+    """JSON document: `ok`, and `hosts` with name, `ok`, `error` and the columns of the table."""
     hosts: list[dict[str, object]] = []
     for name in names:
         if name in result.failed:
@@ -102,8 +102,8 @@ def status_document(result: GroupResult[Status], names: Sequence[str]) -> dict[s
 
 
 def changes_table(changes: Mapping[str, ChangePlan]) -> Table:
-    """Table of planned changes, a row a step."""
-    table = _table("host", "what will change")
+    """Table of planned changes, one row per step."""
+    table = _table("host", "change")
     for name, change in changes.items():
         for line in change.lines():
             _row(table, name, line)
@@ -111,7 +111,7 @@ def changes_table(changes: Mapping[str, ChangePlan]) -> Table:
 
 
 def diff_text(changes: Mapping[str, ChangePlan]) -> str:
-    """Differences in the files of each host; hosts with the same difference stand together."""
+    """Diff of the files, grouped by hosts with the same diff."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, change in changes.items():
         if change.diff:
@@ -120,7 +120,7 @@ def diff_text(changes: Mapping[str, ChangePlan]) -> str:
 
 
 def plan_document(result: GroupResult[ChangePlan], names: Sequence[str]) -> dict[str, object]:
-    """For programs: `ok`, `changes`, and `hosts` with name, `error`, releases, `steps` (none: all is well), `diff`."""
+    """JSON document: `ok`, `changes`, and `hosts` with name, `error`, releases, `steps` and `diff`."""
     hosts: list[dict[str, object]] = []
     for name in names:
         if name in result.failed:
@@ -135,7 +135,7 @@ def plan_document(result: GroupResult[ChangePlan], names: Sequence[str]) -> dict
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
-    """Table of the outcome of each host."""
+    """Table of outcomes, one row per host."""
     table = _table("host", "result", "from", "to", "seconds", "note")
     for each in outcomes:
         said = "\n".join([each.note, *each.limits]).strip()
@@ -146,7 +146,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def outcomes_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
-    """The same for programs: `ok`, and `hosts` with what the table has."""
+    """JSON document: `ok`, and `hosts` with the columns of the table."""
     hosts = [
         {
             "name": each.host,
@@ -164,7 +164,7 @@ def outcomes_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
 
 
 def errors_table(failures: Mapping[str, FleetError]) -> Table:
-    """The hosts that failed, and why."""
+    """Table of failed hosts with their errors."""
     table = _table("host", "failed")
     for name, error in failures.items():
         _row(table, name, str(error))

@@ -1,4 +1,4 @@
-"""Switches the services of one host to a release: stops, starts, checks them; rolls back on failure."""
+"""Restarts the services of one host under a release, with health gates; rolls back on failure."""
 
 from __future__ import annotations
 
@@ -24,80 +24,80 @@ log = logging.getLogger("fleet")
 
 @dataclass(slots=True)
 class ServiceRestart:
-    """Switch of one host's services to a release; records the services that it has touched."""
+    """Restart of the services of one host; records the services it has touched."""
 
     host: str
     session: Session
     cancellation: Cancellation
     min_healthy_seconds: float
-    secrets: tuple[str, ...] = ()  # names of those that may have been replaced
+    secrets: tuple[str, ...] = ()  # names of possibly replaced secrets
     say: Callable[[str], None] = log.info
     touched: dict[str, ServiceEntry] = field(default_factory=dict)
-    limits: list[str] = field(default_factory=list)  # what was verified, in words
+    limits: list[str] = field(default_factory=list)  # verified GPU memory limits, as text
     rolling_back: bool = False
 
     def carry_out(self, release: Manifest, starts: Iterable[ServiceStart], removals: Iterable[ServiceEntry]) -> None:
-        """Stop what the release has no more, then each service in its order: stop, start, gate.
+        """Stop removed services, then stop, start and gate each service in order.
 
-        Two copies of a service do not fit into the memory of a GPU, so the old one ends first. Raises
-        HostFailedError at the first that is not well, StoppedError before a step that is not to be begun any more.
+        Two copies of a service do not fit into GPU memory: the old one stops first. Raises HostFailedError at the
+        first unhealthy service, RolloutCancelledError after a cancellation.
         """
         for entry in removals:
             self._stop(entry, remove=True)
         for each in starts:
             if each.wait_only:
                 log.info("%s: waiting for %s", self.host, each.service.name)
-                self.touched.setdefault(each.service.name, each.service)  # by whoever started it
+                self.touched.setdefault(each.service.name, each.service)  # started by an earlier deploy
             else:
                 self._recreate(release, each.service)
             self._wait_until_healthy(each.service, fresh=not each.wait_only)
 
     def roll_back_to(self, before: Manifest | None) -> str:
-        """Make what was touched run as the release `before` says, from what is on the host; in words, how that ended.
+        """Restore the touched services to the release `before`; returns the result as text.
 
-        Without one, what was started is taken away.
+        Without a release, started services are removed.
         """
         if not self.touched:
-            return "nothing that runs was touched"
+            return "no service was touched"
         self.rolling_back = True
         try:
             self._roll_back(before)
         except RolloutCancelledError:
-            return f"going back was stopped too: {self.summary(before)}"
+            return f"the rollback was cancelled, too: {self.summary(before)}"
         except FleetError as error:
-            return f"going back failed too: {error}\n{self.summary(before)}"
+            return f"the rollback failed, too: {error}\n{self.summary(before)}"
         if before is None:
-            return "what was started is taken away again: there was no release before"
+            return "started services were removed: there was no previous release"
         return f"rolled back to release {before.id}"
 
     def summary(self, current: Manifest | None) -> str:
-        """State of the host, whose current release is `current`, and the command that brings it in order."""
-        release = "no release is current: fab deploy goes on"
+        """Service states, the current release, and the commands to repair the host."""
+        release = "no release is current: fab deploy continues"
         if current is not None:
             release = (
-                f"release {current.id} is still the current one: fab deploy goes on, and "
-                f"fab rollback --host {self.host} --release {current.id} goes back to it (without --release it goes "
-                "to the one before that)"
+                f"release {current.id} is still current: fab deploy continues, "
+                f"fab rollback --host {self.host} --release {current.id} restores it (without --release: the previous "
+                "release)"
             )
         return f"{self.services()}; {release}"
 
     def services(self) -> str:
-        """Touched services and their states, in words."""
+        """Touched services and their states as text."""
         try:
             containers = CONTAINERS.among(self.session.run([CONTAINERS.command]))
         except HostFailedError as error:
-            return f"how its services are is not known ({error})"
+            return f"service states are not known ({error})"
         if isinstance(containers, Unknown):
-            return f"how its services are is not known ({containers.reason})"
+            return f"service states are not known ({containers.reason})"
         found = {name: container_of(containers, name) for name in self.touched}
         return ", ".join(
-            f"{name} is not there" if each is None else f"{name} of release {each.release} is {each.description}"
+            f"{name} has no container" if each is None else f"{name} of release {each.release} is {each.description}"
             for name, each in found.items()
         )
 
     def _roll_back(self, before: Manifest | None) -> None:
         if self.secrets:
-            self._run_checked("put back its secrets", commands.restore_secrets(self.secrets))
+            self._run_checked("restore its secrets", commands.restore_secrets(self.secrets))
         touched = list(self.touched.values())
         for entry in reversed(touched):
             if before is None or before.service(entry.name) is None:
@@ -105,12 +105,12 @@ class ServiceRestart:
         if before is None:
             return
         for service in [each for each in before.services if each.name in self.touched]:
-            log.info("%s: going back to %s of release %s", self.host, service.name, before.id)
+            log.info("%s: rolling back to %s of release %s", self.host, service.name, before.id)
             self._recreate(before, service)
             self._wait_until_healthy(service, fresh=True)
 
     def _recreate(self, release: Manifest, service: ServiceEntry) -> None:
-        """Stop and start: one step, so that nobody who stops in between leaves a host without the service."""
+        """Stop and start in one step, so that a cancellation never leaves a service stopped."""
         self._stop(service)
         log.info("%s: starting %s", self.host, service.name)
         command = commands.start(release.id, release.compose_files, ENVIRONMENT_FILE, service.name)
@@ -118,14 +118,14 @@ class ServiceRestart:
 
     def _stop(self, service: ServiceEntry, *, remove: bool = False) -> None:
         self.cancellation.check(rolling_back=self.rolling_back)
-        log.info("%s: stopping %s (it has %d s)", self.host, service.name, service.stop_seconds)
+        log.info("%s: stopping %s (timeout %d s)", self.host, service.name, service.stop_seconds)
         self.touched.setdefault(service.name, service)
         self._run_checked(f"stop {service.name}", commands.stop(service.name, service.stop_seconds, remove=remove))
 
     def _wait_until_healthy(self, service: ServiceEntry, *, fresh: bool) -> None:
         self.cancellation.check(rolling_back=self.rolling_back)
         log.info(
-            "%s: waiting until %s is well (at most %d s) and stays so for %.0f s",
+            "%s: waiting until %s is healthy (at most %d s) and stays healthy for %.0f s",
             self.host, service.name, service.healthy_seconds, self.min_healthy_seconds,
         )  # fmt: skip
         clock = Clock(partial(self.cancellation.wait, rolling_back=self.rolling_back), self.cancellation.now)

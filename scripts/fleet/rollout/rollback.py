@@ -1,4 +1,4 @@
-"""Rollback to a release that a host had before, with nothing but what is on the host."""
+"""Rollback to an earlier release, from the files and images on the host."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fleet.ssh.connection_pool import Session
 
 
 def plan_rollback(session: Session, host: str, release: str | None) -> ChangePlan:
-    """Change that rolls the host back to `release`, or to the one before the current one; changes nothing.
+    """Plan a rollback to `release`, or to the previous release; changes nothing.
 
-    Raises HostFailedError where there is no such release, or not all that it needs is on the host any more.
+    Raises HostFailedError where the release, or a part of it, is missing on the host.
     """
     wanted = _manifest(session, host, release or _previous(session, host))
     state = read_state(session, host, wanted.id, endpoints(wanted))
     if missing := _missing(wanted, state):
         raise HostFailedError(
-            f"{host} has not all that release {wanted.id} needs any more: {', '.join(missing)}: "
-            "deploy it again from the commit and the inventory that it came from"
+            f"{host}: parts of release {wanted.id} are missing: {', '.join(missing)}: "
+            "deploy it again from its original commit and inventory"
         )
     return ChangePlan(
         release=None,
@@ -40,7 +40,7 @@ def plan_rollback(session: Session, host: str, release: str | None) -> ChangePla
 def _previous(session: Session, host: str) -> str:
     found = PREVIOUS.among(session.run([PREVIOUS.command]))
     if found is None or isinstance(found, Unknown):
-        raise HostFailedError(f"{host} has no release before the current one: name one with --release")
+        raise HostFailedError(f"{host} has no previous release: name one with --release")
     return found
 
 
@@ -50,10 +50,10 @@ def _manifest(session: Session, host: str, release: str) -> Manifest:
     answers = session.run([read, whole, there])
     if not answers[read.name].ok:
         names = ", ".join(answers[there.name].out.split()) or "none"
-        raise HostFailedError(f"{host} has no release {release}: it has {names}")
+        raise HostFailedError(f"{host} has no release {release}: expected one of {names}")
     if not answers[whole.name].ok:
         raise HostFailedError(
-            f"{host}: release {release} is not as it was written: {answers[whole.name].message}: deploy it again"
+            f"{host}: release {release} has changed files: {answers[whole.name].message}: deploy it again"
         )
     return manifest.parse(answers[read.name].out)
 

@@ -30,45 +30,45 @@ from fleet.ssh.connection_pool import Session
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """One service of a host."""
+    """Status of one service."""
 
     name: str
-    release: str  # in which its container was made
+    release: str  # that created its container
     state: str
-    well: bool  # it runs, is healthy, can work, has metrics
-    answers: str  # in words
+    well: bool  # runs, healthy, ready, exports metrics
+    answers: str  # as text
     address: str = ""
     port: int = 0
-    restarts: int = 0  # of its container by the engine
+    restarts: int = 0  # by the engine
     drift: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One host."""
+    """Status of one host."""
 
-    current: str | None  # the release that was last found good
+    current: str | None  # last healthy release
     previous: str | None = None
     services: tuple[ServiceStatus, ...] = ()
     changed_files: tuple[str, ...] = ()  # release/file
     lock: Lock | None = None
-    problem: str | None = None  # why nothing can be said
+    problem: str | None = None  # reason why the status is unknown
 
     @property
     def drift(self) -> tuple[str, ...]:
-        """Everything that is not as the current release says."""
+        """Differences from the current release."""
         files = (f"{name} was changed on the host" for name in self.changed_files)
         return (*files, *(f"{each.name}: {said}" for each in self.services for said in each.drift))
 
     @property
     def healthy(self) -> bool:
-        """True where the current release runs, is healthy and answers, and nothing has drifted."""
+        """True where all services are healthy and nothing has drifted."""
         good = self.current is not None and self.problem is None and bool(self.services)
         return good and all(each.well for each in self.services) and not self.drift
 
 
 def read_status(session: Session) -> Status:
-    """Ask the host. Raises HostFailedError when the connection breaks."""
+    """Read the status of the host. Raises HostFailedError when the connection breaks."""
     facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, CHANGED_FILES, CONTAINERS, IMAGES, LOCK)
     answers = session.run([fact.command for fact in facts])
     if isinstance(containers := CONTAINERS.among(answers), Unknown):
@@ -79,10 +79,10 @@ def read_status(session: Session) -> Status:
     releases = known(RELEASES.among(answers), {})
     release = releases.get(current)
     if release is None:
-        said = f"release {current} has no {manifest.MANIFEST_FILE} that can be read: deploy again"
+        said = f"{manifest.MANIFEST_FILE} of release {current} cannot be read: deploy again"
         return Status(current, problem=said)
     hashes = [_hashes(name, releases) for name in dict.fromkeys(each.release for each in containers)]
-    probes = [command for place in endpoints(release) for command in place.probes]
+    probes = [command for each in endpoints(release) for command in each.probes]
     more = session.run([*probes, *(command for command in hashes if command is not None)])
     return Status(
         current=current,
@@ -104,13 +104,13 @@ def _services(
     images: tuple[HostImage, ...],
     answers: Mapping[str, Answer],
 ) -> Iterator[ServiceStatus]:
-    places = {each.service: each for each in endpoints(release)}
+    endpoints_by_service = {each.service: each for each in endpoints(release)}
     for entry in release.services:
         container = container_of(containers, entry.name)
         if container is None:
-            yield ServiceStatus(entry.name, "", "is not there", False, "", entry.address, entry.port)
+            yield ServiceStatus(entry.name, "", "no container", False, "", entry.address, entry.port)
             continue
-        problem = places[entry.name].problem(answers)
+        problem = endpoints_by_service[entry.name].problem(answers)
         yield ServiceStatus(
             name=entry.name,
             release=container.release,
@@ -123,7 +123,7 @@ def _services(
             drift=tuple(_drift(entry, container, images, answers)),
         )
     for name in sorted({each.service for each in containers} - {each.name for each in release.services}):
-        yield ServiceStatus(name, "", "runs", False, "", drift=("it is not in the release",))
+        yield ServiceStatus(name, "", "runs", False, "", drift=("not in the release",))
 
 
 def _drift(
@@ -133,12 +133,12 @@ def _drift(
     answers: Mapping[str, Answer],
 ) -> Iterator[str]:
     if container.config != entry.config:
-        yield f"runs with configuration {container.config or 'unknown'}, {entry.config} is expected"
+        yield f"configuration {container.config or 'unknown'}, expected {entry.config}"
     if container.image != entry.image:
-        yield f"runs {container.image}, {entry.image} is expected"
+        yield f"image {container.image}, expected {entry.image}"
     elif not any(container.image_id == image.id and entry.image in image.names for image in images):
-        yield f"the image {entry.image} is another one than it runs"
+        yield f"the tag {entry.image} now names another image"
     answer = answers.get(f"hashes-{container.release}")
     hashes = dict(line.split()[:2] for line in answer.out.splitlines() if line.strip()) if answer and answer.ok else {}
     if container.compose_hash and hashes.get(entry.name, container.compose_hash) != container.compose_hash:
-        yield "its container was not made from the files of its release"
+        yield "the container was not created from the files of its release"

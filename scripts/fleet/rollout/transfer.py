@@ -1,4 +1,4 @@
-"""Transfer of a release to its host before anything there stops: images, artefacts, files, secrets."""
+"""Transfers a release to a host: images, artefacts, files, secrets."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _CHUNK = 1 << 20
 
 
 def _nothing() -> None:
-    """Default callback between two pieces: does nothing, as nobody wants to stop."""
+    """Default check between two chunks: never stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Transfers files and images to one host; `check` is called between two pieces, and may raise to stop."""
+    """Transfers files and images to one host; `check` is called between chunks and may raise to stop."""
 
     host: str
     session: Session
@@ -43,7 +43,7 @@ class Transfer:
     check: Callable[[], None] = _nothing
 
     def image(self, image_transfer: ImageTransfer) -> None:
-        """Puts an image in place, under its name, all its layers as wanted. Raises HostFailedError, FleetError."""
+        """Pull or send an image and verify its layers. Raises HostFailedError, FleetError."""
         image = image_transfer.image
         log.info("%s: %s", self.host, image_transfer)
         if image.digest is not None:
@@ -54,43 +54,43 @@ class Transfer:
         there = self._image(image.reference)
         if there is None or there.layers != image.layers:
             raise HostFailedError(
-                f"{self.host} has no image {image.reference} as it is here, though it took one: "
-                "look with docker image inspect on both machines"
+                f"{self.host}: the image {image.reference} differs from the local one after the transfer: "
+                "compare docker image inspect on both machines"
             )
 
     def artefact(self, artefact: Artefact) -> None:
-        """Puts an artefact in place; what a cut transfer left there is not sent again. Raises as `image` does."""
+        """Send an artefact; resumes an interrupted transfer. Raises as `image` does."""
         command = commands.artefact_files(artefact.name)
         there = dict(_sums(self.session.run([command])[command.name]))
         missing = [name for name, checksum in artefact.checksums.items() if there.get(name) != checksum]
-        kept = f", {len(artefact.checksums) - len(missing)} of its files are there" if there else ""
+        kept = f", {len(artefact.checksums) - len(missing)} files present" if there else ""
         log.info("%s: sending %s (%s%s)", self.host, artefact.name, megabytes(artefact.size_bytes), kept)
         sent = self._checked(_artefact_archive(artefact, missing))
-        self._must(f"take {artefact.name}", self.session.send(commands.receive_artefact(artefact.name), sent))
+        self._must(f"receive {artefact.name}", self.session.send(commands.receive_artefact(artefact.name), sent))
 
     def files(self, release: Release) -> None:
-        """Writes the release's files. Raises HostFailedError."""
+        """Write the files of the release. Raises HostFailedError."""
         log.info("%s: writing release %s", self.host, release.id)
         command = commands.write_release(release.id, release.checksums)
         self._must("write the release", self.session.send(command, [release.archive()]))
 
     def secrets(self, secrets: Mapping[str, bytes]) -> None:
-        """Writes secrets, through standard input alone. Raises HostFailedError."""
+        """Write secrets, sent on standard input only. Raises HostFailedError."""
         log.info("%s: writing secrets: %s", self.host, ", ".join(secrets))
         self._must("write the secrets", self.session.send(commands.write_secrets(), [secrets_archive(secrets)]))
 
     def _send_image(self, image: LocalImage) -> None:
         path = self.cache.archive(image)
         command = commands.load_image()
-        if count := layers_present(image, self._images()):  # looked at now: the image before may have brought some
+        if count := layers_present(image, self._images()):  # read again: an earlier transfer may have added layers
             size = megabytes(image_archive.size_without_layers(path, count))
-            log.info("%s: %d of %d layers are there, sending %s", self.host, count, len(image.layers), size)
+            log.info("%s: %d of %d layers present, sending %s", self.host, count, len(image.layers), size)
             answer = self.session.send(command, self._checked(image_archive.without_layers(path, count)))
             there = self._image(image.reference) if answer.ok else None
             if there is not None and there.layers == image.layers:
                 return
-            log.info("%s: it does not take the upper layers alone (%s): sending all", self.host, answer.message)
-        self._must("take the image", self.session.send(command, self._checked(image_archive.read(path))))
+            log.info("%s: loading only the upper layers failed (%s): sending all layers", self.host, answer.message)
+        self._must("load the image", self.session.send(command, self._checked(image_archive.read(path))))
 
     def _image(self, name: str) -> HostImage | None:
         return next((each for each in self._images() if name in each.names), None)
@@ -109,7 +109,7 @@ class Transfer:
 
 
 def secrets_archive(secrets: Mapping[str, bytes]) -> bytes:
-    """Secrets and their checksums as a tar archive."""
+    """Tar archive of secrets and their checksums."""
     sums = {name: hashlib.sha256(value).hexdigest() for name, value in secrets.items()}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
@@ -121,7 +121,7 @@ def secrets_archive(secrets: Mapping[str, bytes]) -> bytes:
 
 
 def _artefact_archive(artefact: Artefact, names: Iterable[str]) -> Iterator[bytes]:
-    """Files of an artefact, and last the checksums of all of them, as a tar archive. Raises FleetError."""
+    """Tar archive of artefact files, followed by the checksums of all files. Raises FleetError."""
     for name in names:
         yield from _file(artefact.source / name, name)
     sums = commands.sums(artefact.checksums).encode()
@@ -137,7 +137,7 @@ def _file(path: Path, name: str) -> Iterator[bytes]:
             while left:
                 chunk = file.read(min(_CHUNK, left))
                 if not chunk:
-                    raise FleetError(f"{path} became shorter while it was sent: deploy again when it is complete")
+                    raise FleetError(f"{path} was truncated during the transfer: deploy again when it is complete")
                 left -= len(chunk)
                 yield chunk
             yield bytes(-size % tarfile.BLOCKSIZE)

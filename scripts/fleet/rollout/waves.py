@@ -10,10 +10,10 @@ from fleet.rollout.outcome import Outcome
 
 
 def waves(hosts: Sequence[Host], batch: int) -> list[tuple[Host, ...]]:
-    """The hosts in the order in which they are changed, side by side within a wave.
+    """Waves of hosts, in rollout order; the hosts of a wave are changed in parallel.
 
-    The canary of a role is the host that the inventory names as one, else one that is a canary for another role
-    already, else the first that has the role.
+    The canary of a role is the host marked in the inventory, else a canary of another role, else the first host with
+    the role.
     """
     all_roles = dict.fromkeys(role for host in hosts for role in roles(host))
     canaries: list[Host] = []
@@ -28,19 +28,19 @@ def waves(hosts: Sequence[Host], batch: int) -> list[tuple[Host, ...]]:
 
 
 def roles(host: Host) -> tuple[str, ...]:
-    """Roles that a release can break on a host; the exporter runs everywhere."""
+    """Roles of a host; the exporter for a host without roles."""
     return host.roles or (EXPORTER,)
 
 
 def roll(
     order: Sequence[Sequence[Host]],
     work: Callable[[Sequence[Host]], Sequence[Outcome]],
-    go_on: Callable[[], bool],
+    may_continue: Callable[[], bool],
 ) -> Iterator[Outcome]:
-    """Wave after wave; after one in which a host failed, and when `go_on` says no, nobody is touched any more."""
+    """Run the waves in order; after a failed host, or when `may_continue` is false, the rest is not touched."""
     stopped = False
     for wave in order:
-        if stopped or not go_on():
+        if stopped or not may_continue():
             stopped = True
             yield from (Outcome(host.name, "not touched") for host in wave)
             continue

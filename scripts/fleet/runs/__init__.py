@@ -1,1 +1,1 @@
-"""Training runs on hosts: begun, watched, stopped, fetched."""
+"""Training runs on hosts: start, monitor, stop, resume, fetch."""

@@ -1,4 +1,4 @@
-"""The command lines with which runs on a host are looked at, started and stopped; built here, run elsewhere."""
+"""Shell commands of training runs; this module builds them and runs none."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from fleet.ssh.command_batch import Command
 
 RUNS = f"{HOME}/runs"
 RELEASE_FILES = ("voxyard.env", "plan.yaml", "trainer.yaml")
-EXISTS = 73  # EX_CANTCREAT: a run of this name is there
+EXISTS = 73  # EX_CANTCREAT: a run of this name exists
 TAIL_LINES = 60
 _RUN_LABEL = "voxyard.run"
 
 
 def project(run: str) -> str:
-    """The compose project of a run."""
+    """Compose project of a run."""
     return f"voxyard-run-{run}"
 
 
 def release_there(release: str | None = None) -> Command:
-    """Prints the name of the current release, or of the one named; then what runs need of it, a line of base64 each."""
+    """Prints the id of the current or named release, then the files that runs need, one base64 line each."""
     place = "current" if release is None else f"releases/{shlex.quote(release)}"
     text = (
-        f'cd {HOME}/{place}/ 2>/dev/null || {{ echo "no release is there" >&2; exit 1; }}; pwd -P; '
+        f'cd {HOME}/{place}/ 2>/dev/null || {{ echo "no such release" >&2; exit 1; }}; pwd -P; '
         f"for name in {' '.join(RELEASE_FILES)}; do "
         'if [ -e "$name" ]; then base64 -w 0 "$name" || exit 1; fi; echo; done'
     )
@@ -33,15 +33,15 @@ def release_there(release: str | None = None) -> Command:
 
 
 def has_image(image: str) -> Command:
-    """Answers 0 where the host has the image."""
+    """Exits with 0 where the host has the image."""
     return Command("has-image", f"docker image inspect --format '{{{{.Id}}}}' {shlex.quote(image)}")
 
 
 def listing() -> Command:
-    """Prints a line for each run: name, manifest and report (base64), newest checkpoint, start, drained, since when.
+    """Prints a line per run: name, manifest and report (base64), newest checkpoint, start state, drained, start time.
 
-    A report that is older than the manifest is of an earlier part of the run. The start is `begun` while Compose
-    works, then its exit code, and `-` where it was cut off.
+    A report older than the manifest belongs to an earlier part of the run. The start state is `begun` while Compose
+    works, then its exit code; `-` where it was interrupted.
     """
     lines = [
         f"cd {RUNS} 2>/dev/null || exit 0",
@@ -62,9 +62,9 @@ def listing() -> Command:
 
 
 def containers() -> Command:
-    """Prints what the engine knows of the containers of runs, as JSON."""
+    """Prints `docker inspect` of the containers of runs."""
     lines = [
-        "for _ in 1 2 3 4 5; do",  # a container that is replaced meanwhile is no error
+        "for _ in 1 2 3 4 5; do",  # a container may be replaced in between
         f"  found=$(docker ps -aq --no-trunc --filter label={_RUN_LABEL}) || exit 1",
         "  if [ -z \"$found\" ]; then echo '[]'; exit 0; fi",
         "  if said=$(docker inspect $found 2>/dev/null); then printf '%s\\n' \"$said\"; exit 0; fi",
@@ -76,7 +76,7 @@ def containers() -> Command:
 
 
 def tails() -> Command:
-    """Prints for each training container its id and the end of its log (base64), a line each."""
+    """Prints id and last log lines (base64) of each training container, one line each."""
     text = (
         f"for id in $(docker ps -aq --no-trunc --filter label={_RUN_LABEL} --filter label=voxyard.role=trainer); do "
         f'printf "%s %s\\n" "$id" "$(docker logs --tail {TAIL_LINES} "$id" 2>&1 | base64 -w 0)"; done'
@@ -85,9 +85,9 @@ def tails() -> Command:
 
 
 def write_run(run: str, checksums: Mapping[str, str], *, again: bool) -> Command:
-    """Takes a run's files as a tar archive from standard input: a new directory as a whole, or `again` each file.
+    """Unpacks a run's files, a tar archive on standard input: a new directory atomically, or `again` file by file.
 
-    Answers EXISTS where a new run would have the name of another.
+    Exits with EXISTS where a new run has the name of an existing one.
     """
     there, partial = shlex.quote(run), shlex.quote(f".{run}.partial")
     lines = ["set -eu", "umask 077", f"mkdir -p {RUNS}", f"cd {RUNS}"]
@@ -96,7 +96,7 @@ def write_run(run: str, checksums: Mapping[str, str], *, again: bool) -> Command
     lines += [
         f"rm -rf {partial}",
         f"mkdir {partial}",
-        f"tar -xpmf - -C {partial}",  # with the time of now: what a report is held against
+        f"tar -xpmf - -C {partial}",  # with the current time: compared with the time of reports
         f"printf %s {shlex.quote(sums(checksums))} | (cd {partial} && sha256sum --check --quiet --strict -)",
     ]
     if again:
@@ -107,21 +107,21 @@ def write_run(run: str, checksums: Mapping[str, str], *, again: bool) -> Command
 
 
 def run_files(run: str) -> Command:
-    """Prints the files of a run, a tar archive in base64."""
+    """Prints the files of a run as a base64 tar archive."""
     names = "find . -maxdepth 1 -type f -size -256k ! -name 'start.*' ! -name drained -printf '%P\\n'"
     text = f"cd {RUNS}/{shlex.quote(run)} && {names} | tar -cf - -T - | base64 -w 0"
     return Command("run-files", text)
 
 
 def has_shards(place: str, shards: str) -> Command:
-    """Answers 0 where recordings have been prepared in this way."""
+    """Exits with 0 where these shards exist."""
     return Command("has-shards", f'test -d "$HOME/.voxyard/corpora"/{shlex.quote(f"{place}/{shards}")}')
 
 
 def start(run: str, compose_files: Sequence[str], *, prepare: bool) -> Command:
-    """Begins a run, its logs of before kept; what Compose says goes to start.log, its exit code to start.code.
+    """Starts a run and keeps earlier logs; Compose writes start.log and its exit code to start.code.
 
-    Compose waits until the corpus is prepared, which may take long: it goes on when the connection is gone.
+    Compose waits until the corpus is prepared, in the background: it continues without the connection.
     """
     files = " ".join(f"--file {shlex.quote(name)}" for name in compose_files)
     deps = "" if prepare else " --no-deps"
@@ -137,26 +137,26 @@ def start(run: str, compose_files: Sequence[str], *, prepare: bool) -> Command:
         _keep_logs(run),
         f"setsid nohup sh -c {shlex.quote(behind)} </dev/null >/dev/null 2>&1 &",
         "for _ in 1 2 3 4 5 6 7 8 9 10; do [ ! -e start.pid ] || exit 0; sleep 0.2; done",
-        "echo 'nothing was started' >&2; exit 1",
+        "echo 'the start did not begin' >&2; exit 1",
     ]
     return Command("start-run", "\n".join(lines), 60)
 
 
 def keep_logs(run: str) -> Command:
-    """Writes what the containers of a run have said into its logs/, a file for each time that they were started."""
+    """Saves the container logs of a run in its logs/, one file per start."""
     text = f"umask 077; cd {RUNS}/{shlex.quote(run)} && mkdir -p logs && {_keep_logs(run)}"
     return Command("keep-logs", text, 120)
 
 
 def start_log(run: str) -> Command:
-    """Prints what Compose said when the run was started."""
+    """Prints the output of Compose at the start of the run."""
     return Command("start-log", f"tail -n 15 {RUNS}/{shlex.quote(run)}/start.log 2>/dev/null || true")
 
 
 def stop(run: str, seconds: int) -> Command:
-    """Stops the containers of a run, gracefully where they end within `seconds`: a checkpoint is saved first.
+    """Stops the containers of a run, with a grace period for the checkpoint.
 
-    A Compose that still waits for the corpus is ended before, so that it starts nothing afterwards.
+    A Compose that still waits for the corpus is stopped first, so that it starts nothing afterwards.
     """
     name = shlex.quote(run)
     lines = [
@@ -170,19 +170,19 @@ def stop(run: str, seconds: int) -> Command:
 
 
 def mark_drained(run: str) -> Command:
-    """Says on the host that the run is to go on after the deployment."""
+    """Marks the run as drained: to be resumed after the deployment."""
     return Command("mark-drained", f"umask 077; : > {RUNS}/{shlex.quote(run)}/drained")
 
 
 def unmark_drained(run: str) -> Command:
-    """The run is not to go on by itself."""
+    """Removes the drained mark."""
     return Command("unmark-drained", f"rm -f {RUNS}/{shlex.quote(run)}/drained")
 
 
 def logs(filters: Mapping[str, str], *, lines: int, since: str = "") -> Command:
-    """Prints what the containers with these labels wrote, each line with its time in front; the last `lines` of each.
+    """Prints the last `lines` of each container with these labels, with timestamps.
 
-    `since` is such a time: only what was written then or later.
+    With `since` (a timestamp), prints lines from then on.
     """
     labels = " ".join(f"--filter {shlex.quote(f'label={name}={value}')}" for name, value in filters.items())
     after = f" --since {shlex.quote(since)}" if since else f" --tail {lines}"
@@ -190,14 +190,14 @@ def logs(filters: Mapping[str, str], *, lines: int, since: str = "") -> Command:
     return Command("logs", text, 60)
 
 
-def still_there(filters: Mapping[str, str]) -> Command:
-    """Prints the ids of the containers with these labels that run."""
+def running_containers(filters: Mapping[str, str]) -> Command:
+    """Prints the ids of running containers with these labels."""
     labels = " ".join(f"--filter {shlex.quote(f'label={name}={value}')}" for name, value in filters.items())
     return Command("still-there", f"docker ps -q {labels}")
 
 
 def _starting(run: str) -> str:
-    """A condition: Compose works at this run. A process id alone may be another's by now."""
+    """Shell condition: Compose is starting this run. The process id alone may be reused."""
     return f'grep -qs voxyard-run- "/proc/$(cat {run}/start.pid 2>/dev/null || echo none)/cmdline"'
 
 

@@ -1,4 +1,4 @@
-"""Inputs of a run (corpora, a checkpoint to begin from): named by content, on a host once, then never changed."""
+"""Corpus sync: inputs of runs (corpora, initial checkpoints), named by content hash, sent once, immutable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("fleet")
 Kind = Literal["recordings", "shards", "checkpoint"]
 
 FOLDER = ".voxyard/corpora"  # below the login's home
-SOURCE = "source"  # what was sent, below a content's directory; what is made of it there lies beside
+SOURCE = "source"  # the transferred files; prepared shards lie beside it
 _METADATA = ("metadata.csv", "metadata_train.csv")
 _SHARDS = ("index.json", "index.npz")
 _CHUNK = 1 << 20
@@ -31,21 +31,21 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """A directory that a run reads, by what is in it; the same content has the same place on every host."""
+    """Input directory of a run, identified by its content hash."""
 
     name: str
-    id: str  # 12 hex digits over names and contents of all files
+    id: str  # hash of all file names and contents, 12 hex digits
     kind: Kind
     files: int = 0
     size_bytes: int = 0
 
     @property
     def place(self) -> str:
-        """Its directory on a host, below corpora/."""
+        """Path on a host, below corpora/."""
         return f"{self.name}/{self.id}"
 
     def to_json(self) -> dict[str, Any]:
-        """For the run's manifest."""
+        """Entry of the run's manifest."""
         return {"name": self.name, "id": self.id, "kind": self.kind}
 
     @classmethod
@@ -55,7 +55,7 @@ class RunInput:
 
 
 def kind_of(folder: Path) -> Kind:
-    """Kind of data in `folder`. Raises FleetError for a directory that no run can read."""
+    """Kind of data in `folder`. Raises FleetError for other directories."""
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise FleetError(f"{folder} {what}: expected a corpus in LJSpeech layout (metadata.csv, wavs/), or shards")
@@ -72,7 +72,7 @@ def kind_of(folder: Path) -> Kind:
 
 
 def read_input(folder: Path) -> RunInput:
-    """The content of `folder`: every file is read once. Raises FleetError for what cannot be read or sent."""
+    """Read and hash all files of `folder`. Raises FleetError for unreadable files."""
     kind = kind_of(folder)
     digest, files, size = hashlib.sha256(), 0, 0
     for name, path in _files(folder):
@@ -81,18 +81,20 @@ def read_input(folder: Path) -> RunInput:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
                 size += os.fstat(file.fileno()).st_size
         except OSError as error:
-            raise FleetError(f"{path} cannot be read ({error.strerror}), and what is not whole is not sent") from None
+            raise FleetError(
+                f"{path} cannot be read ({error.strerror}): correct its permissions, an incomplete corpus is not sent"
+            ) from None
         digest.update(f"{content}  {name}\n".encode(errors="surrogateescape"))
         files += 1
     return RunInput(_slug(folder.resolve().name), digest.hexdigest()[:12], kind, files, size)
 
 
 def send(session: Session, host: Host, folder: Path, content: RunInput, busy: Callable[[], str | None]) -> bool:
-    """Have `content`, which lies in `folder` here, on the host; whether anything had to be sent.
+    """Sync the local `folder` with `content` to the host; True where files were sent.
 
-    It is written beside its place and put there when it is whole, so that a cut leaves nothing half, and the next try
-    goes on. What is there is compared by checksums; where it differs it is replaced, but not while a run reads it
-    (`busy` names the run). Raises HostFailedError.
+    The transfer goes to a partial directory and is renamed when complete; an interrupted one is continued. Existing
+    content is compared by checksums and replaced where it differs, unless a run reads it (`busy` returns its id).
+    Raises HostFailedError.
     """
     there = f"{FOLDER}/{content.place}/{SOURCE}"
     state = _answer(host, session, inspect_command(content)).split()
@@ -103,9 +105,11 @@ def send(session: Session, host: Host, folder: Path, content: RunInput, busy: Ca
         if user := busy():
             raise HostFailedError(
                 f"{host.name}: the corpus {content.name} ({content.id}) was changed on the host ({_first(differs)}), "
-                f"and the run {user} reads it: stop that first (fab stop --host {host.name} --run {user})"
+                f"and the run {user} reads it: stop the run first (fab stop --host {host.name} --run {user})"
             )
-        log.info("%s: the corpus %s was changed there (%s): sending it anew", host.name, content.name, _first(differs))
+        log.info(
+            "%s: the corpus %s was changed on the host (%s): sending it again", host.name, content.name, _first(differs)
+        )
     size = f"{content.files} files, {content.size_bytes / 1e6:.0f} MB"
     log.info("%s: sending corpus %s, version %s (%s)", host.name, content.name, content.id, size)
     partial = f"{FOLDER}/{content.name}/.{content.id}.partial"
@@ -118,7 +122,7 @@ def send(session: Session, host: Host, folder: Path, content: RunInput, busy: Ca
 
 
 def inspect_command(content: RunInput) -> Command:
-    """Prints `whole` where the content is there, and `beside:ID` for the newest other version of the same name."""
+    """Prints `whole` where the content is present, and `beside:ID` for the newest other version."""
     name, id_ = shlex.quote(content.name), shlex.quote(content.id)
     lines = [
         "set -eu",
@@ -128,11 +132,11 @@ def inspect_command(content: RunInput) -> Command:
         f"if [ -d {id_}/{SOURCE} ]; then echo whole; fi",
         f'for other in $(ls -1t); do if [ -d "$other/{SOURCE}" ]; then echo beside:$other; break; fi; done',
     ]
-    return Command("look-at-corpus", "\n".join(lines))
+    return Command("inspect-corpus", "\n".join(lines))
 
 
 def install_command(content: RunInput) -> Command:
-    """Gives what was sent its name, in one step; what was there under it goes."""
+    """Renames the complete transfer to its final name, replacing changed content."""
     id_ = shlex.quote(content.id)
     lines = [
         "set -eu",
@@ -141,28 +145,30 @@ def install_command(content: RunInput) -> Command:
         f"rm -rf .{id_}.partial/.rsync-partial",
         f"mkdir -p {id_}",
         f"rm -rf .{id_}.replaced",
-        # What was made of changed recordings is not to be trusted either.
+        # Shards of changed recordings are invalid, too.
         f"if [ -e {id_}/{SOURCE} ]; then mv -T {id_}/{SOURCE} .{id_}.replaced; rm -rf {id_}/shards-*; fi",
         f"mv -T .{id_}.partial {id_}/{SOURCE}",
         f"rm -rf .{id_}.replaced",
     ]
-    return Command("put-corpus-in-place", "\n".join(lines), 300)
+    return Command("install-corpus", "\n".join(lines), 300)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Every file below `folder`, links followed, by its name below it, in one order everywhere."""
+    """All files below `folder` with relative names, links followed, sorted."""
     found: list[tuple[str, Path]] = []
     for place, folders, names in os.walk(folder, followlinks=True, onerror=_refuse_unreadable):
         folders.sort()
         found += [(str((Path(place) / name).relative_to(folder)), Path(place) / name) for name in names]
     for name, path in sorted(found):
         if not path.is_file():
-            raise FleetError(f"{path} is no file, or a link to nowhere: take it out of the corpus")
+            raise FleetError(f"{path} is not a file or a dangling link: remove it from the corpus")
         yield name, path
 
 
 def _refuse_unreadable(error: OSError) -> None:
-    raise FleetError(f"{error.filename} cannot be read ({error.strerror}), and what is not whole is not sent")
+    raise FleetError(
+        f"{error.filename} cannot be read ({error.strerror}): correct its permissions, an incomplete corpus is not sent"
+    )
 
 
 def _slug(name: str) -> str:

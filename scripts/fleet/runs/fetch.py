@@ -1,4 +1,4 @@
-"""Fetches a run: its checkpoints, samples, report and logs, each checkpoint verified by its checksum."""
+"""Fetches a run: checkpoints (verified by checksum), samples, report, logs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ log = logging.getLogger("fleet")
 CHECKPOINTS = "checkpoints"
 _STATE, _META = "state.safetensors", "meta.json"
 _LEFT_OUT = (".lock", ".*.unfinished", ".*.part", "start.*", "drained", "clips.cache*", "run.env")
-_TRIES = 3  # a run that goes on may remove an old checkpoint while it is being fetched
+_TRIES = 3  # an active run may remove old checkpoints during the fetch
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedRun:
-    """Contents of a fetched run."""
+    """Content of a fetched run."""
 
     folder: Path
     checkpoints: tuple[int, ...]  # steps
@@ -38,9 +38,9 @@ class FetchedRun:
 
 
 def fetch_run(session: Session, host: Host, run: TrainingRun, out: Path) -> FetchedRun:
-    """Bring the run into the directory `out`, which is made, or holds an earlier state of the same run.
+    """Copy the run to the directory `out`: new, or with an earlier fetch of the same run.
 
-    Raises FleetError where `out` holds something else; HostFailedError where a checkpoint did not come over whole.
+    Raises FleetError where `out` has other content; HostFailedError for a corrupt checkpoint.
     """
     _refuse_other(out, run.id)
     out.mkdir(parents=True, exist_ok=True)
@@ -78,18 +78,18 @@ def _refuse_other(out: Path, run: str) -> None:
     except (OSError, ValueError, LookupError, TypeError):
         there = None
     if there != run:
-        what = f"the run {there}" if there else "something else"
-        raise FleetError(f"--out {out} holds {what}: name a directory that is new, or holds {run} from before")
+        what = f"the run {there}" if there else "other files"
+        raise FleetError(f"--out {out} contains {what}: name a new directory, or one with an earlier fetch of {run}")
 
 
 def _checked(host: str, folder: Path) -> tuple[int, ...]:
-    """The steps of the checkpoints. Raises HostFailedError naming one that is not what was written."""
+    """Steps of the verified checkpoints. Raises HostFailedError for a corrupt one."""
     good: list[int] = []
     for path in sorted(folder.glob("step-*")):
         if not path.is_dir():
             continue
         if not (path / _STATE).is_file() or not (path / _META).is_file():
-            log.info("%s: %s was removed there meanwhile", host, path.name)
+            log.info("%s: %s was removed on the host during the fetch", host, path.name)
             shutil.rmtree(path)
             continue
         meta = json.loads((path / _META).read_bytes())
@@ -97,8 +97,8 @@ def _checked(host: str, folder: Path) -> tuple[int, ...]:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != meta["sha256"]:
             raise HostFailedError(
-                f"{path} is not what the trainer wrote on {host} (SHA-256 {found[:12]}…, expected "
-                f"{meta['sha256'][:12]}…): fetch again; if it stays so, the disk there is to be looked at"
+                f"{path} differs from the checkpoint written on {host} (SHA-256 {found[:12]}…, expected "
+                f"{meta['sha256'][:12]}…): fetch again; if it recurs, check the disk of the host"
             )
         good.append(int(meta["step"]))
     return tuple(good)

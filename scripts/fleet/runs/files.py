@@ -1,4 +1,4 @@
-"""Files of a training run on a host, made from the operator's settings and the host's release."""
+"""Files of a training run, rendered from the run request and the host's release."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fleet.runs.corpus_sync import SOURCE, RunInput
 from voxyard.settings import Loaded
 from voxyard.trainer.config import TrainConfig
 
-COMPOSE, RUN_COMPOSE = "trainer.yaml", "run.yaml"  # the release's, and what differs between runs
+COMPOSE, RUN_COMPOSE = "trainer.yaml", "run.yaml"  # of the release, and the run-specific part
 ENVIRONMENT, MANIFEST = "run.env", "run.json"
 SETTINGS, PLAN = "train.yaml", "plan.yaml"
-_INPUTS = {  # where a run finds what it reads beside its corpus: role → setting's variable, place in the container
+_INPUTS = {  # further inputs: role → environment variable of the setting, mount point
     "validation": ("VOXYARD_TRAIN_VAL_DATA", "/validation"),
     "init": ("VOXYARD_TRAIN_INIT_FROM", "/init"),
 }
@@ -30,44 +30,44 @@ _INPUTS = {  # where a run finds what it reads beside its corpus: role → setti
 
 @dataclass(frozen=True, slots=True)
 class DeployedRelease:
-    """Parts of a host's current release that its runs use."""
+    """Parts of a host's release that training runs use."""
 
     release: str
     image: str
     uid: int
     gid: int
-    address: str  # where metrics are published
+    address: str  # listen address of the metrics
     port: int
-    stop_seconds: int  # what a checkpoint may take
+    stop_seconds: int  # grace period for the checkpoint
     plan: bytes
     compose: bytes  # trainer.yaml
-    gpus: tuple[str, ...] = ()  # all UUIDs of the host, in nvidia-smi's order
+    gpus: tuple[str, ...] = ()  # UUIDs of the host in nvidia-smi order
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """Requested run; kept with the run, so that it can go on under another release."""
+    """Run request; stored with the run, so that it can be resumed under another release."""
 
     run: str
-    host: str  # its name in the inventory
+    host: str  # name in the inventory
     settings: RunSettings
     inputs: Mapping[str, RunInput]  # by role: train, validation, init
-    overrides: tuple[tuple[str, bytes], ...]  # compose files of the site, merged after ours
-    by: str  # who began it
+    overrides: tuple[tuple[str, bytes], ...]  # additional compose files, merged last
+    by: str  # operator who started it
 
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """Files of a run, ready to be written: the same request under the same release always has the same `config`."""
+    """Rendered files of a run; the same request and release have the same `config` hash."""
 
     wanted: RunRequest
     deployed: DeployedRelease
     config: str
     gpus: tuple[str, ...]
     limits: Mapping[str, int]  # MiB by UUID
-    device: str  # as the settings say: auto, gpu, cpu
+    device: str  # auto, gpu, cpu
     files: tuple[tuple[str, bytes], ...]
-    shards: str | None  # below the corpus, where recordings are prepared; None: it is shards already
+    shards: str | None  # directory of prepared shards below the corpus; None: the corpus is shards
     notes: tuple[str, ...] = ()
 
     @property
@@ -77,11 +77,11 @@ class RunFiles:
 
     @property
     def compose_files(self) -> tuple[str, ...]:
-        """In the order in which they are merged; what the site gives comes last."""
+        """Compose files in merge order; additional ones last."""
         return (COMPOSE, RUN_COMPOSE, *(name for name, _ in self.wanted.overrides))
 
     def archive(self) -> bytes:
-        """The files as a tar archive, readable by their owner alone."""
+        """Tar archive of the files, readable by the owner only."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for name, content in self.files:
@@ -92,7 +92,7 @@ class RunFiles:
 
 
 def render(wanted: RunRequest, deployed: DeployedRelease) -> RunFiles:
-    """The files of a run. Raises FleetError for settings that the trainer refuses on this host, or GPUs it has not."""
+    """Render the files of a run. Raises FleetError for settings that are invalid on this host, or missing GPUs."""
     loaded = validate(wanted.settings, name=SETTINGS, plan=deployed.plan)
     gpus = reserved(loaded, deployed)
     corpus = wanted.inputs["train"]
@@ -136,7 +136,7 @@ def render(wanted: RunRequest, deployed: DeployedRelease) -> RunFiles:
 
 
 def parse_release(answer: str, gpus: tuple[str, ...]) -> DeployedRelease:
-    """Parts of a release that runs use, from what `run_commands.release_there` prints. Raises FleetError."""
+    """Parse the output of `commands.release_there`. Raises FleetError."""
     place, *bodies = answer.split("\n")
     environment, plan, compose = (base64.b64decode(body) for body in bodies[:3])
     pairs = (line.partition("=") for line in environment.decode().splitlines())
@@ -144,8 +144,7 @@ def parse_release(answer: str, gpus: tuple[str, ...]) -> DeployedRelease:
     release = place.rpartition("/")[2]
     if "VOXYARD_TRAINER_IMAGE" not in found or not compose:
         raise FleetError(
-            f"release {release} has nothing for training runs: give the host the role trainer in the inventory, and "
-            "deploy (fab deploy)"
+            f"release {release} has no trainer: add the role trainer to the host in the inventory, then fab deploy"
         )
     try:
         return DeployedRelease(
@@ -161,11 +160,11 @@ def parse_release(answer: str, gpus: tuple[str, ...]) -> DeployedRelease:
             gpus=gpus,
         )
     except (LookupError, ValueError) as error:
-        raise FleetError(f"release {release} is not understood ({error}): deploy again with this voxyard") from error
+        raise FleetError(f"release {release} cannot be parsed ({error}): deploy again with this version") from error
 
 
 def request_from_files(files: Mapping[str, bytes]) -> RunRequest:
-    """Requested run, from its files on a host. Raises FleetError for files that are not understood."""
+    """Parse a run request from the files of a run. Raises FleetError for invalid files."""
     try:
         found = json.loads(files[MANIFEST])
         names = [name for name in found["compose_files"] if name not in (COMPOSE, RUN_COMPOSE)]
@@ -179,15 +178,15 @@ def request_from_files(files: Mapping[str, bytes]) -> RunRequest:
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FleetError(
-            f"the files of the run are not understood ({type(error).__name__}: {error}): "
-            "start it anew with `fab train`, from its checkpoint (training.init_from)"
+            f"the files of the run cannot be parsed ({type(error).__name__}: {error}): "
+            "start a new run with `fab train` from its checkpoint (training.init_from)"
         ) from error
 
 
 def reserved(loaded: Loaded[TrainConfig], deployed: DeployedRelease) -> tuple[str, ...]:
-    """The UUIDs of the GPUs that the run gets: the settings' ids, else all that the plan gives to the trainer.
+    """UUIDs of the GPUs of the run: ids of the settings, else all trainer GPUs of the plan.
 
-    Raises FleetError for ids that name no GPU of the host.
+    Raises FleetError for ids that match no GPU of the host.
     """
     config = loaded.config
     planned = trainer_gpus(deployed.plan)
@@ -200,7 +199,7 @@ def reserved(loaded: Loaded[TrainConfig], deployed: DeployedRelease) -> tuple[st
 
 
 def trainer_gpus(plan: bytes) -> tuple[str, ...]:
-    """The GPUs that a host's plan gives to the trainer, the model's first."""
+    """Trainer GPUs of a host plan, model GPU first."""
     found = yaml.safe_load(plan) or {}
     roles = {each["role"]: each["gpu"] for each in found.get("workloads", ()) if each["workload"] == "trainer"}
     return tuple(roles[role] for role in ("model", "data") if role in roles)
@@ -213,19 +212,19 @@ def _uuid(asked: int | str, deployed: DeployedRelease) -> str:
     found = next((each for each in deployed.gpus if each.lower() == text.lower()), None)
     if found is None:
         there = ", ".join(f"{index} = {uuid}" for index, uuid in enumerate(deployed.gpus))
-        raise FleetError(f"{text} is no GPU of the host: it has {there}; leave the ids out to take the plan's")
+        raise FleetError(f"{text} is not a GPU of the host: expected one of {there}; without ids the plan decides")
     return found
 
 
 def _limits(config: TrainConfig, deployed: DeployedRelease, gpus: Sequence[str]) -> dict[str, int]:
-    """Memory limits of the trainer on each of its GPUs."""
+    """Memory limits of the trainer by GPU."""
     training = config.training
     if not gpus or not training.enable_memory_isolation:
         return {}
     data = config.data
     by_role = ((data.data_gpu, training.data_gpu_memory), (data.model_gpu, training.model_gpu_memory))
     found = {_uuid(asked, deployed): limit for asked, limit in by_role if asked is not None and limit is not None}
-    if not found and training.model_gpu_memory is not None:  # one GPU without an id, or a model on each of them
+    if not found and training.model_gpu_memory is not None:  # one GPU without an id, or a replica on each
         found = dict.fromkeys(gpus, training.model_gpu_memory)
     return found
 
@@ -233,7 +232,7 @@ def _limits(config: TrainConfig, deployed: DeployedRelease, gpus: Sequence[str])
 def _run_compose(
     wanted: RunRequest, loaded: Loaded[TrainConfig], deployed: DeployedRelease, gpus: Sequence[str]
 ) -> dict[str, Any]:
-    """Compose entries that differ between runs: the command line, the GPUs, further directories."""
+    """Run-specific compose file: command line, GPUs, mounts."""
     service: dict[str, Any] = {"command": ["train", *wanted.settings.words(), *_ids_as_uuids(loaded, deployed, gpus)]}
     environment = {_INPUTS[role][0]: _INPUTS[role][1] for role in wanted.inputs if role in _INPUTS}
     if loaded.config.data.cache_file is not None:
@@ -260,7 +259,7 @@ def _run_compose(
 
 
 def _ids_as_uuids(loaded: Loaded[TrainConfig], deployed: DeployedRelease, gpus: Sequence[str]) -> list[str]:
-    """Flags with UUIDs for ids that were given as indices: a container numbers its GPUs from 0."""
+    """Flags that replace GPU indices by UUIDs: a container numbers its GPUs from 0."""
     data = loaded.config.data
     if not gpus:
         return []

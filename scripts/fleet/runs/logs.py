@@ -1,4 +1,4 @@
-"""Logs of services and runs, over the open connection: the last lines, and those that follow."""
+"""Logs of services and runs: last lines, and follow mode."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FOLLOW_SECONDS = 2.0
 
 
 def service_labels(service: str) -> Mapping[str, str]:
-    """The labels of a service's container."""
+    """Labels of a service's container."""
     return {"com.docker.compose.project": "voxyard", "voxyard.role": service}
 
 
 def run_labels(run: str) -> Mapping[str, str]:
-    """The labels of a run's containers."""
+    """Labels of a run's containers."""
     return {"voxyard.run": run}
 
 
@@ -32,20 +32,20 @@ def show_logs(
     follow: bool = False,
     clock: Clock | None = None,
 ) -> None:
-    """Say the last `lines` of what the containers with these labels wrote, in the order in which it was written.
+    """Print the last `lines` of the containers with these labels, in order of time.
 
-    With `follow`, what comes after them too, until none of the containers runs any more. Raises HostFailedError.
+    With `follow`, continues until no container is running. Raises HostFailedError.
     """
     clock = clock or Clock()
     newest, written = _written(session, host, labels, lines=lines)
     if not newest:
-        there = commands.still_there(labels)
+        there = commands.running_containers(labels)
         if not session.run([there])[there.name].out.strip() and not follow:
-            raise HostFailedError(f"{host}: nothing is there that wrote a log ({_shown(labels)}): fab status, fab runs")
+            raise HostFailedError(f"{host}: no container with a log ({_shown(labels)}): see fab status, fab runs")
     for line in written[-lines:]:
         say(line)
     while follow:
-        there = commands.still_there(labels)
+        there = commands.running_containers(labels)
         runs = bool(session.run([there])[there.name].out.strip())
         newest, written = _written(session, host, labels, lines=lines, since=newest)
         for line in written:
@@ -58,7 +58,7 @@ def show_logs(
 def _written(
     session: Session, host: str, labels: Mapping[str, str], *, lines: int, since: str = ""
 ) -> tuple[str, list[str]]:
-    """The time of the newest line, and the lines after `since`, without their times."""
+    """Timestamp of the newest line, and the lines after `since` without timestamps."""
     command = commands.logs(labels, lines=lines, since=since)
     answer = session.run([command])[command.name]
     if not answer.ok:

@@ -1,4 +1,4 @@
-"""Reports on runs: tables and lines for people, documents for programs."""
+"""Reports of training runs: tables, text, JSON documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMNS = ("host", "run", "state", "step", "loss", "checkpoint", "since", "rele
 
 
 def print_table(result: GroupResult[tuple[TrainingRun, ...]], names: Sequence[str]) -> None:
-    """A row a run on standard output, hosts in the order of the inventory."""
+    """Print a table, one row per run, hosts in the order of the inventory."""
     plain = Console()
     console = plain if plain.is_terminal else Console(width=_PIPED_WIDTH)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
@@ -38,7 +38,7 @@ def print_table(result: GroupResult[tuple[TrainingRun, ...]], names: Sequence[st
 
 
 def document(result: GroupResult[tuple[TrainingRun, ...]], names: Sequence[str]) -> dict[str, Any]:
-    """The same for programs: `ok`, and `hosts` with name, `error` (a text or null) and `runs`."""
+    """JSON document: `ok`, and `hosts` with name, `error` (string or null) and `runs`."""
     hosts: list[dict[str, Any]] = []
     for name in names:
         error = result.failed.get(name)
@@ -48,14 +48,14 @@ def document(result: GroupResult[tuple[TrainingRun, ...]], names: Sequence[str])
 
 
 def started(files: RunFiles) -> str:
-    """Report of a started run, before its first step."""
+    """Report of a started run."""
     wanted, given = files.wanted, files.deployed
-    gpus = [f"{gpu}, {_limit(files.limits.get(gpu))}" for gpu in files.gpus] or ["none: it trains on the CPU"]
+    gpus = [f"{gpu}, {_limit(files.limits.get(gpu))}" for gpu in files.gpus] or ["none, trains on the CPU"]
     corpus = wanted.inputs["train"]
     rows = [
         ("run", f"{wanted.run} on {wanted.host}, release {given.release}, image {given.image}"),
         *(("GPU", text) for text in gpus),
-        ("corpus", f"{corpus.name}, version {corpus.id}" + (", prepared on the host once" if files.shards else "")),
+        ("corpus", f"{corpus.name}, version {corpus.id}" + (", prepared once on the host" if files.shards else "")),
         ("metrics", f"http://{_bracketed(given.address)}:{given.port}/metrics"),
         ("logs", f"fab logs --host {wanted.host} --run {wanted.run} --follow"),
     ]
@@ -63,33 +63,33 @@ def started(files: RunFiles) -> str:
 
 
 def training(run: TrainingRun, limits: Sequence[str]) -> str:
-    """That it trains, and what it holds."""
+    """State of a training run, and its verified memory limits."""
     return "\n".join([f"{'state':<9} {run.state}{_at(run)}", *(f"{'verified':<9} {line}" for line in limits)])
 
 
 def stopped(run: TrainingRun) -> str:
-    """Report of a run that has ended."""
+    """Report of a stopped run."""
     checkpoint = "no checkpoint" if run.checkpoint is None else f"checkpoint at step {run.checkpoint}"
     return (
-        f"{run.id} on {run.host}: {run.state}, {checkpoint}; go on with: fab train --host {run.host} --resume {run.id}"
+        f"{run.id} on {run.host}: {run.state}, {checkpoint}; resume with: fab train --host {run.host} --resume {run.id}"
     )
 
 
 def fetched(found: FetchedRun) -> str:
-    """Report of fetched files, and of the next step."""
+    """Report of a fetched run, with the next command."""
     checkpoints = ", ".join(map(str, found.checkpoints)) or "none"
     lines = [
-        f"{found.folder}: checkpoints at step {checkpoints}, each as the trainer wrote it; {found.samples} samples, "
-        f"{'a report' if found.report else 'no report yet'}, {found.logs} logs",
+        f"{found.folder}: checkpoints at step {checkpoints}, verified; {found.samples} samples, "
+        f"{'report' if found.report else 'no report yet'}, {found.logs} logs",
     ]
     if found.checkpoints:
         where = found.folder / CHECKPOINTS
-        lines.append(f'listen to it: voxyard synthesize --checkpoint {where} --text "…" --out spoken.wav')
+        lines.append(f'synthesize with it: voxyard synthesize --checkpoint {where} --text "…" --out spoken.wav')
     return "\n".join(lines)
 
 
 def fetched_document(found: FetchedRun) -> dict[str, Any]:
-    """The same for programs."""
+    """JSON document of a fetched run."""
     return {
         "folder": str(found.folder),
         "checkpoints": list(found.checkpoints),

@@ -1,4 +1,4 @@
-"""Training runs during a rollout: active ones, drained ones, and their resumption."""
+"""Rollout hooks of training runs: list, stop, resume."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from fleet.ssh.connection_pool import Session
 
 
 class TrainingRunHooks:
-    """`fleet.rollout.context.Runs`, by what the files and containers of a host say."""
+    """Implementation of `fleet.rollout.context.RunHooks`, from files and containers of a host."""
 
     def active(self, session: Session, /) -> Sequence[TrainingRun]:
-        """Those that train now, or wait for their corpus. Raises HostFailedError."""
+        """Active runs, including those preparing their corpus. Raises HostFailedError."""
         return active_runs(session)
 
     def stop(self, session: Session, run: TrainingRun, /, *, drained: bool) -> TrainingRun:
-        """Write a checkpoint and end. Raises HostFailedError."""
+        """Stop a run with a checkpoint. Raises HostFailedError."""
         return stop_run(session, run, drained=drained)
 
     def waiting(self, session: Session, /) -> Sequence[TrainingRun]:
-        """Those that were drained, and are not started again yet. Raises HostFailedError."""
+        """Drained runs that are not resumed yet. Raises HostFailedError."""
         return tuple(run for run in read_runs(session) if run.drained)
 
     def resume_drained(self, session: Session, release: str | None, /) -> Sequence[TrainingRun]:
-        """Start those again that were drained. Raises HostFailedError, FleetError."""
+        """Resume drained runs. Raises HostFailedError, FleetError."""
         return resume_drained(session, release)

@@ -1,4 +1,4 @@
-"""Training runs on a host: start, watch until they train, stop with a checkpoint, resume."""
+"""Training runs on a host: start, wait for the first step, stop with a checkpoint, resume."""
 
 from __future__ import annotations
 
@@ -35,61 +35,59 @@ from fleet.ssh.connection_pool import Session
 log = logging.getLogger("fleet")
 
 POLL_SECONDS = 2.0
-START_SECONDS = 1800.0  # from a prepared corpus to the first steps: a large model is built, functions are compiled
+START_SECONDS = 1800.0  # from a prepared corpus to the first step: model build and compilation
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}")
 
 
 def active_runs(session: Session) -> tuple[TrainingRun, ...]:
-    """The runs that work on the host now, or wait for their corpus. Raises HostFailedError."""
+    """Active runs, including those preparing their corpus. Raises HostFailedError."""
     return tuple(run for run in read_runs(session) if run.active)
 
 
 def find_run(session: Session, host: str, run: str) -> TrainingRun:
-    """The run of this id. Raises HostFailedError, with those that there are."""
+    """Run with this id. Raises HostFailedError with the existing ids."""
     found = read_runs(session)
     for each in found:
         if each.id == run:
             return each
     there = ", ".join(each.id for each in found) or "none"
-    raise HostFailedError(f"{host} has no run {run}; it has: {there}")
+    raise HostFailedError(f"{host} has no run {run}: expected one of {there}")
 
 
 def new_run_id(name: str, given: str = "", now: datetime | None = None) -> str:
-    """Id of a new run: as given, else by the name of its settings and the time. Raises FleetError."""
+    """Id of a new run: as given, else from settings name and time. Raises FleetError."""
     if given:
         if not _ID.fullmatch(given):
-            raise FleetError(f"--run {given}: a run's name has small letters, digits, - and _ only, at most 48")
+            raise FleetError(f"--run {given}: expected at most 48 lower-case letters, digits, - and _")
         return given
     slug = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:30] or "run"
     return f"{slug}-{(now or datetime.now(UTC)).strftime('%Y%m%d-%H%M%S')}"
 
 
 def read_release(session: Session, host: str, release: str | None = None) -> DeployedRelease:
-    """Parts of the host's current release, or the one named, that runs use. Raises HostFailedError or FleetError."""
+    """Parts of the current or named release that runs use. Raises HostFailedError or FleetError."""
     command = commands.release_there(release)
     answers = session.run([command, GPUS.command])
     if not answers[command.name].ok:
-        raise HostFailedError(f"{host} has no release that training runs could use: fab deploy --host {host} first")
+        raise HostFailedError(f"{host} has no release for training runs: run fab deploy --host {host} first")
     gpus = GPUS.among(answers)
     uuids = () if isinstance(gpus, Unknown) else tuple(gpu.uuid for gpu in gpus)
     found = parse_release(answers[command.name].out.strip("\n"), uuids)
     if isinstance(gpus, Unknown) and trainer_gpus(found.plan):
-        raise HostFailedError(
-            f"{host}: its plan gives GPUs to the trainer, but nvidia-smi does not answer: {gpus.reason}"
-        )
+        raise HostFailedError(f"{host}: the host plan assigns GPUs to the trainer, but nvidia-smi fails: {gpus.reason}")
     return found
 
 
 def refuse_conflict(host: str, files: RunFiles, others: Iterable[TrainingRun]) -> None:
-    """Raises HostFailedError where another active run holds a GPU or the port that this one needs, told which."""
+    """Raises HostFailedError where another active run uses a GPU or the port of this one."""
     for other in others:
         if not other.active or other.id == files.wanted.run:
             continue
         shared = [gpu for gpu in files.gpus if gpu in other.gpus]
         if shared:
-            what = f"holds GPU {', '.join(shared)}"
+            what = f"uses GPU {', '.join(shared)}"
         elif other.port == files.deployed.port:
-            what = f"has the port {other.port} for its metrics"
+            what = f"uses the metrics port {other.port}"
         else:
             continue
         raise HostFailedError(
@@ -99,23 +97,21 @@ def refuse_conflict(host: str, files: RunFiles, others: Iterable[TrainingRun]) -
 
 
 def start_run(session: Session, host: str, files: RunFiles, *, again: bool = False) -> None:
-    """Write a run's files and start it; the host's lock is held. Raises HostFailedError.
+    """Write a run's files and start it under the host's lock. Raises HostFailedError.
 
-    It returns as soon as the start has begun, which then goes on without the connection.
+    Returns when the start has begun; it continues without the connection.
     """
     run = files.wanted.run
     image = commands.has_image(files.deployed.image)
     if not session.run([image])[image.name].ok:
         raise HostFailedError(
-            f"{host} has no image {files.deployed.image}, which its release {files.deployed.release} names: "
+            f"{host} has no image {files.deployed.image} of its release {files.deployed.release}: "
             f"fab deploy --host {host}"
         )
     write = commands.write_run(run, files.checksums, again=again)
     written = session.send(write, [files.archive()])
     if written.code == commands.EXISTS:
-        raise HostFailedError(
-            f"{host} has a run {run} already: choose another name, or go on with it by --resume {run}"
-        )
+        raise HostFailedError(f"{host} already has a run {run}: choose another id, or resume it with --resume {run}")
     _must(host, "write the run's files", written)
     prepare = files.shards is not None and not _has_shards(session, files)
     start = commands.start(run, files.compose_files, prepare=prepare)
@@ -123,7 +119,7 @@ def start_run(session: Session, host: str, files: RunFiles, *, again: bool = Fal
 
 
 def start_new_run(session: Session, host: str, wanted: RunRequest, given: DeployedRelease) -> RunFiles:
-    """Begin a new run; the host's lock is held. Raises HostFailedError or FleetError; both are in the audit log."""
+    """Start a new run under the host's lock; written to the audit log. Raises HostFailedError or FleetError."""
     files = render(wanted, given)
     refuse_conflict(host, files, read_runs(session))
     note = f"run {wanted.run}, by {wanted.by}, corpus {wanted.inputs['train'].place}"
@@ -137,16 +133,16 @@ def resume_run(
     given: DeployedRelease,
     change: Callable[[RunRequest], RunRequest] = lambda it: it,
 ) -> RunFiles:
-    """Go on with a run that has ended, under this release; the host's lock is held. `change` alters what is wanted.
+    """Resume an ended run with this release, under the host's lock. `change` modifies the request.
 
-    Raises HostFailedError or FleetError; both are in the audit log.
+    Written to the audit log. Raises HostFailedError or FleetError.
     """
     if run.active:
-        raise HostFailedError(f"{run.host}: the run {run.id} is {run.state} already")
+        raise HostFailedError(f"{run.host}: the run {run.id} is already active ({run.state})")
     files = render(change(request_from_files(_files(session, run))), given)
     refuse_conflict(run.host, files, read_runs(session))
-    image = "with the same image" if run.image == given.image else f"with another image: {given.image}, was {run.image}"
-    note = f"run {run.id} goes on from step {0 if run.checkpoint is None else run.checkpoint}, {image}"
+    image = "same image" if run.image == given.image else f"new image {given.image}, was {run.image}"
+    note = f"run {run.id} resumed from step {0 if run.checkpoint is None else run.checkpoint}, {image}"
     entry = AuditEntry("resume", run.release, given.release, "ok", note)
     _audited(session, run.host, entry, lambda: start_run(session, run.host, files, again=True))
     unmark = commands.unmark_drained(run.id)
@@ -155,12 +151,12 @@ def resume_run(
 
 
 def stop_run(session: Session, run: TrainingRun, *, drained: bool) -> TrainingRun:
-    """End a run, which saves a checkpoint first; how it is then. `drained`: `resume_drained` goes on with it.
+    """Stop a run with a checkpoint; returns its new state. `drained`: `resume_drained` resumes it.
 
-    Raises HostFailedError where it did not end in order: the checkpoints from before are there all the same.
+    Raises HostFailedError where it did not stop gracefully; earlier checkpoints remain.
     """
     mark = commands.mark_drained(run.id) if drained else commands.unmark_drained(run.id)
-    _must(run.host, "mark the run", session.run([mark])[mark.name])  # first: a cut must not lose what was running
+    _must(run.host, "mark the run", session.run([mark])[mark.name])  # first: an interruption must not lose the run
     command = commands.stop(run.id, run.stop_seconds)
     answer = session.run([command])[command.name]
     ended = find_run(session, run.host, run.id)
@@ -175,28 +171,28 @@ def stop_run(session: Session, run: TrainingRun, *, drained: bool) -> TrainingRu
 
 
 def resume_drained(session: Session, release: str | None = None) -> tuple[TrainingRun, ...]:
-    """Go on with every run that was drained, under the current release or the one named; those runs as they were.
+    """Resume all drained runs with the current or named release; returns their earlier states.
 
-    Raises HostFailedError or FleetError at the first that does not start: it and those after it stay drained.
+    Raises HostFailedError or FleetError at the first failure: the remaining runs stay drained.
     """
     resumed = []
     for run in read_runs(session):
         if not run.drained:
             continue
-        if run.active:  # the connection was cut between the mark and the stop
+        if run.active:  # interrupted between mark and stop
             unmark = commands.unmark_drained(run.id)
             _must(run.host, "mark the run", session.run([unmark])[unmark.name])
             continue
-        log.info("%s: the run %s goes on", run.host, run.id)
+        log.info("%s: resuming the run %s", run.host, run.id)
         resume_run(session, run, read_release(session, run.host, release))
         resumed.append(run)
     return tuple(resumed)
 
 
 def wait_until_training(session: Session, host: str, run: str, clock: Clock | None = None) -> TrainingRun:
-    """Wait until the run has done its first steps, or has ended well; how it is then.
+    """Wait until the run has done a step or has finished; returns its state.
 
-    Raises HostFailedError, with what it wrote last, where it fails, or does not train in time.
+    Raises HostFailedError with the last log lines where it fails, or does not train in time.
     """
     clock, told, end = clock or Clock(), "", None
     while True:
@@ -212,32 +208,32 @@ def wait_until_training(session: Session, host: str, run: str, clock: Clock | No
             end = clock.now() + START_SECONDS
         if end is not None and clock.now() >= end:
             raise HostFailedError(
-                f"{host}: the run {run} has done no step after {START_SECONDS / 60:.0f} minutes; it goes on: "
+                f"{host}: the run {run} has done no step after {START_SECONDS / 60:.0f} minutes; it continues: "
                 f"fab logs --host {host} --run {run}{_last_log_lines(session, now)}"
             )
         clock.wait(POLL_SECONDS)
 
 
 def verify_limits(session: Session, run: TrainingRun) -> tuple[str, ...]:
-    """GPU memory that the run holds beside its limits, in words. Raises HostFailedError where it holds more."""
+    """Verify the GPU memory limits of the run; text lines. Raises HostFailedError where it exceeds them."""
     if run.train is not None and NOT_ENFORCEABLE in run.train.log:
-        return ("limits: not enforceable on the CPU, as the run's log says",)
+        return ("limits: not enforceable on the CPU, according to the run's log",)
     if not run.limits:
-        return ("limits: none" if run.gpus else "limits: none, it trains on the CPU",)
+        return ("limits: none" if run.gpus else "limits: none, trains on the CPU",)
     if run.train is None or not run.train.alive:
-        return ("limits: not verified, the run ended before",)
+        return ("limits: not verified, the run has ended",)
     return gpu_memory.verify(session, f"{run.host}: the run {run.id}", run.train.id, run.limits)
 
 
 def with_new_settings(wanted: RunRequest, *, file: bytes, flags: Sequence[tuple[str, str]], by: str) -> RunRequest:
-    """Settings of a run merged with the operator's new ones: another file where one is given, more flags."""
+    """Request with new settings: replaces the file where one is given, merges flags."""
     settings = wanted.settings
     merged = tuple(sorted({**dict(settings.flags), **dict(flags)}.items()))
     return replace(wanted, settings=replace(settings, file=file or settings.file, flags=merged), by=by)
 
 
 def _is_training(session: Session, run: TrainingRun) -> bool:
-    """True where its metrics show a step."""
+    """True where its metrics show at least one step."""
     if run.train is None or not run.train.alive:
         return False
     command = http("metrics", run.address, run.port, "/metrics")
@@ -248,11 +244,11 @@ def _is_training(session: Session, run: TrainingRun) -> bool:
 
 
 def _stop_problem(run: TrainingRun, answer: Answer) -> str:
-    """Fault of a run that was stopped, "" where it ended in order."""
+    """Problem of a stopped run; "" after a graceful stop."""
     if run.active:
-        return f"does not end ({answer.message})"
+        return f"did not stop ({answer.message})"
     if run.train is not None and run.train.code == KILLED:
-        return f"did not end within {run.stop_seconds} s and was killed (raise trainer.stop_seconds in the inventory)"
+        return f"did not stop within {run.stop_seconds} s and was killed (raise trainer.stop_seconds in the inventory)"
     return "" if answer.ok else f"could not be stopped: {answer.message}"
 
 
@@ -267,13 +263,13 @@ def _last_log_lines(session: Session, run: TrainingRun) -> str:
         answers = session.run([logs, start])
         said = "\n".join(answers[each.name].out.strip() for each in (logs, start))
     lines = [line for line in said.strip().splitlines() if line.strip()]
-    return ". It wrote last:\n" + ("\n".join(lines[-20:]) or "(nothing)")
+    return ". Last log lines:\n" + ("\n".join(lines[-20:]) or "(none)")
 
 
 def _files(session: Session, run: TrainingRun) -> dict[str, bytes]:
     command = commands.run_files(run.id)
     answer = session.run([command])[command.name]
-    _must(run.host, "give the run's files", answer)
+    _must(run.host, "read the run's files", answer)
     found = {}
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(answer.out))) as archive:
         for member in archive:
@@ -290,7 +286,7 @@ def _has_shards(session: Session, files: RunFiles) -> bool:
 
 
 def _audited(session: Session, host: str, entry: AuditEntry, action: Callable[[], None]) -> None:
-    """Do it, and leave a line about it, whether it went well or not."""
+    """Run the action and write the audit log, on success and failure."""
     try:
         action()
     except FleetError as error:

@@ -1,4 +1,4 @@
-"""State of the runs of a host: their files, containers and last words, as one frozen object a run."""
+"""State of the runs of a host, from their files, containers and logs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 _STEP = re.compile(r"^step (\d+)(?:/(\d+))?: .*?\bloss (\S+?),", re.MULTILINE)
 _RESUMED = re.compile(r"^Resuming from \S+ at step (\d+)", re.MULTILINE)
-NOT_ENFORCEABLE = "Memory limits are not enforceable on a CPU device"  # the trainer's own words
+NOT_ENFORCEABLE = "Memory limits are not enforceable on a CPU device"  # log message of the trainer
 KILLED, TERMINATED = 137, 143
 
 
 @dataclass(frozen=True, slots=True)
 class RunContainer:
-    """A container of a run."""
+    """Container of a run."""
 
     id: str
     role: str  # prepare, trainer
@@ -35,21 +35,21 @@ class RunContainer:
     started: str
     finished: str
     out_of_memory: bool
-    log: str = ""  # its end
+    log: str = ""  # last lines
 
     @property
     def alive(self) -> bool:
-        """True where it works."""
+        """True while its process exists."""
         return self.state in ("running", "restarting", "paused")
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """One training run of a host, as it is now."""
+    """State of one training run."""
 
     id: str
-    host: str  # its name in the inventory
-    release: str  # under which it was started last
+    host: str  # name in the inventory
+    release: str  # of the last start
     image: str
     config: str
     gpus: tuple[str, ...]
@@ -58,25 +58,25 @@ class TrainingRun:
     address: str
     port: int
     stop_seconds: int
-    corpora: tuple[str, ...]  # what it reads, as places below corpora/
+    corpora: tuple[str, ...]  # inputs, as paths below corpora/
     by: str
-    drained: bool  # stopped for a deployment, to go on after it
-    started: float  # when its files were written, in the host's seconds since the epoch
+    drained: bool  # stopped for a deployment, to be resumed
+    started: float  # when its files were written, host time in seconds since the epoch
     starting: bool  # Compose is starting it
-    start_code: int | None  # of Compose; None: it has not ended
-    checkpoint: int | None  # step of the newest
+    start_code: int | None  # exit code of Compose; None: still running
+    checkpoint: int | None  # newest step
     report: Mapping[str, Any] | None
     prepare: RunContainer | None
     train: RunContainer | None
 
     @property
     def active(self) -> bool:
-        """True where it holds its GPUs, or will as soon as its corpus is ready."""
+        """True while it uses its GPUs, or will after the corpus is prepared."""
         return self.starting or any(each is not None and each.alive for each in (self.prepare, self.train))
 
     @property
     def state(self) -> str:
-        """preparing, starting, running, finished, stopped, drained, or failed and why."""
+        """preparing, starting, running, finished, stopped, drained, or failed with the reason."""
         if self.active:
             return self._working()
         if self.drained:
@@ -99,7 +99,7 @@ class TrainingRun:
 
     @property
     def step(self) -> int | None:
-        """The last step that is known."""
+        """Last known step."""
         said = _STEP.findall(self.train.log) if self.train is not None else ()
         resumed = _RESUMED.findall(self.train.log) if self.train is not None else ()
         known = [int(found[0]) for found in said] + [int(found) for found in resumed]
@@ -111,13 +111,13 @@ class TrainingRun:
 
     @property
     def last_step(self) -> int | None:
-        """The step at which it ends, where its log says so."""
+        """Final step, where the log contains it."""
         said = _STEP.findall(self.train.log) if self.train is not None else ()
         return int(said[-1][1]) if said and said[-1][1] else None
 
     @property
     def loss(self) -> float | None:
-        """The last total loss that is known."""
+        """Last known total loss."""
         if not self.active and self.report is not None:
             loss = (self.report.get("losses") or {}).get("total")
             return None if loss is None else float(loss)
@@ -126,7 +126,7 @@ class TrainingRun:
 
     @property
     def since(self) -> str:
-        """Since when it is as it is: the host's time, ISO 8601 in UTC."""
+        """Time of the last state change: host time, ISO 8601 in UTC."""
         train = self.train or self.prepare
         if train is None or train.state == "created":
             return datetime.fromtimestamp(self.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -134,12 +134,12 @@ class TrainingRun:
 
     @property
     def resumed_at(self) -> int | None:
-        """The step at which it went on, as its log says; None for a run from the beginning."""
+        """Step of the last resume, from the log; None for a new run."""
         found = _RESUMED.findall(self.train.log) if self.train is not None else ()
         return int(found[-1]) if found else None
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """JSON document of the run."""
         return {
             "run": self.id,
             "state": self.state,
@@ -162,13 +162,13 @@ class TrainingRun:
         return "running" if _STEP.search(self.train.log) or self.train.health == "healthy" else "starting"
 
     def _ended(self) -> str:
-        if self.report is None:  # there was nothing left to do
+        if self.report is None:  # no steps were left
             return "finished"
         return "stopped" if str(self.report.get("ended", "")).startswith("SIG") else "finished"
 
 
 def read_runs(session: Session) -> tuple[TrainingRun, ...]:
-    """All runs of a host, by their names. Raises HostFailedError when it does not answer."""
+    """Read all runs of a host. Raises HostFailedError where they cannot be read."""
     answers = session.run([fact.command for fact in (LISTING, CONTAINERS, TAILS)])
     listed = _known(LISTING.among(answers))
     containers, tails = _known(CONTAINERS.among(answers)), _known(TAILS.among(answers))
@@ -209,7 +209,7 @@ def _listed(text: str) -> tuple[_ListedRun, ...]:
 
 
 def _containers(text: str) -> dict[str, list[RunContainer]]:
-    """By run."""
+    """Containers by run."""
     found: dict[str, list[RunContainer]] = {}
     for each in json.loads(text or "[]"):
         labels, state = each["Config"]["Labels"], each["State"]
@@ -228,7 +228,7 @@ def _containers(text: str) -> dict[str, list[RunContainer]]:
 
 
 def _tails(text: str) -> dict[str, str]:
-    """By container."""
+    """Last log lines by container."""
     rows = (line.partition(" ") for line in text.splitlines())
     return {name: base64.b64decode(body).decode(errors="replace") for name, _, body in rows}
 

@@ -1,4 +1,4 @@
-"""Several commands in one exchange with a host: the script that runs them, and their answers out of its output."""
+"""Command batch: several shell commands in one SSH exchange, and the parser of their output."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _LONGEST = 500  # characters
-TIMED_OUT = 124  # what coreutils' `timeout` answers
+TIMED_OUT = 124  # exit code of coreutils' `timeout`
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command line for a POSIX shell, under a name, with the seconds it may take."""
+    """Shell command (POSIX sh) with a name and a timeout in seconds."""
 
     name: str
     text: str
@@ -23,7 +23,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Output of a command, and its exit code."""
+    """Output and exit code of a command."""
 
     out: str
     err: str = ""
@@ -36,15 +36,15 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """Message of its failure, on one line."""
+        """Failure message on one line."""
         if self.code == TIMED_OUT:
-            return "it did not end in time"
+            return "timed out"
         said = " ".join((self.err.strip() or self.out.strip() or f"exit code {self.code}").split())
-        return said if len(said) <= _LONGEST else f"…{said[-_LONGEST:]}"  # the reason comes last
+        return said if len(said) <= _LONGEST else f"…{said[-_LONGEST:]}"  # the reason is at the end
 
 
 def script(commands: Sequence[Command]) -> tuple[str, str]:
-    """A shell script that runs all commands, a failing one too, and the marker with which it parts their output."""
+    """Shell script that runs all commands, even after a failure, and the marker that separates their output."""
     marker = f"--voxyard-{secrets.token_hex(8)}"
     lines = [
         f"begin() {{ printf '\\n{marker} begin %s\\n' \"$1\"; printf '\\n{marker} begin %s\\n' \"$1\" >&2; }}",
@@ -57,7 +57,7 @@ def script(commands: Sequence[Command]) -> tuple[str, str]:
 
 
 def split(out: str, err: str, marker: str) -> dict[str, Answer]:
-    """The answers by name; a command that has no end, because the session was cut, has no answer."""
+    """Answers by command name; a command that was cut off has no answer."""
     errors = dict(_parts(err, marker))
     answers = {}
     for name, text in _parts(out, marker):
@@ -68,13 +68,13 @@ def split(out: str, err: str, marker: str) -> dict[str, Answer]:
 
 
 def marked(command: Command) -> tuple[str, str]:
-    """A shell script that runs a command which reads standard input, and the marker before its exit code."""
+    """Shell script for a command that reads standard input, and the marker before its exit code."""
     marker = f"--voxyard-{secrets.token_hex(8)}"
     return f"sh -c {shlex.quote(command.text)}; printf '\\n{marker} end %s\\n' $? >&2", marker
 
 
 def unmarked(out: str, err: str, marker: str) -> Answer | None:
-    """Its answer; none where the session was cut before its end."""
+    """Answer of the command; None where the session ended before it."""
     said, mark, code = err.rpartition(f"\n{marker} end ")
     return Answer(out, said, int(code)) if mark else None
 

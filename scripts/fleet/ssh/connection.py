@@ -1,4 +1,4 @@
-"""SSH connection: OpenSSH's master connection to one host, and commands over it."""
+"""SSH connection: an OpenSSH master connection to one host, and commands over it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from fleet.ssh.login_failure import login_failure, on_one_line
 from fleet.ssh.route import CONNECT_SECONDS, Route, route_to
 
 BATCH_GRACE_SECONDS = 15
-STALL_SECONDS = 300  # without a byte taken by a host that is sent something
-_CUT_SECONDS = 3  # from the end of a command that a cut took with it to the end of the connection
-_END_SECONDS = 5  # from the word that a master is to end to its end
+STALL_SECONDS = 300  # without a byte accepted by the host
+_CUT_SECONDS = 3  # wait for the master to end after a command was cut off
+_END_SECONDS = 5  # grace period of the master after SIGTERM
 _POLL_SECONDS = 0.01
-# Whatever becomes of this process: its connection ends with it, and its files go.
+# Watchdog: when this process ends, closes the connection and removes the files.
 _GUARD = 'read -r _; ssh -F /dev/null -S "$1/master" -O exit master 2>/dev/null; rm -rf "$1"'
 
 
 class SshSession:
-    """An open connection to one host, as remote.Session has it."""
+    """Open connection to one host; implements connection_pool.Session."""
 
     def __init__(self, route: Route, master: subprocess.Popen[bytes], socket: Path) -> None:
         """`master` has logged in and listens at `socket`."""
         self._way, self._master, self._socket = route, master, socket
         self._name = route.host.name
-        self._log = route.folder / "commands.err"  # what ssh itself says, apart from what the commands say
+        self._log = route.folder / "commands.err"  # messages of ssh itself, not of the commands
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
-        """The answers of all commands, which are one exchange. Raises HostFailedError."""
+        """Run all commands in one exchange; answers by name. Raises HostFailedError."""
         text, marker = script(commands)
         limit = sum(command.seconds for command in commands) + BATCH_GRACE_SECONDS
         done = self._exchange(text, (), limit)
@@ -47,7 +47,7 @@ class SshSession:
         return answers
 
     def send(self, command: Command, data: Iterable[bytes]) -> Answer:
-        """The answer of a command that reads `data`. Raises HostFailedError, and what `data` raises."""
+        """Run one command that reads `data`. Raises HostFailedError, and what `data` raises."""
         text, marker = marked(command)
         done = self._exchange(text, data, command.seconds)
         answer = unmarked(_decode(done.out), _decode(done.err), marker)
@@ -57,8 +57,8 @@ class SshSession:
 
     def _exchange(self, text: str, data: Iterable[bytes], seconds: float) -> ProcessOutput:
         self._check_alive()
-        # Without its master, ssh would make a connection of its own, while on the host goes on what the broken one
-        # began: the proxy that fails forbids it.
+        # Without the master, ssh would open a new connection while the host still runs the commands of the broken
+        # one: the failing proxy command prevents that.
         options = ["-o", "ProxyCommand=false", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
         words = ["ssh", "-F", "/dev/null", "-S", str(self._socket), *options, "-E", str(self._log), "master"]
         try:
@@ -66,8 +66,8 @@ class SshSession:
                 [*words, f"sh -c {shlex.quote(text)}"], data, stall_seconds=min(seconds, STALL_SECONDS), seconds=seconds
             )
         except StalledError as error:
-            did = "took nothing for" if error.sending else "did not answer within"
-            said = f"{self._name} {did} {error.seconds:g} s: something hangs there; log in and look"
+            did = "accepted no data for" if error.sending else "did not answer within"
+            said = f"{self._name} {did} {error.seconds:g} s: log in and check for hanging processes"
             raise HostFailedError(said) from error
 
     def _check_alive(self) -> None:
@@ -76,8 +76,8 @@ class SshSession:
 
     def _connection_lost(self) -> HostFailedError:
         words = self._way.words()
-        said = on_one_line(words) if words else "it was closed"
-        return HostFailedError(f"the connection to {self._name} broke ({said}): run the same command again")
+        said = on_one_line(words) if words else "closed"
+        return HostFailedError(f"the connection to {self._name} was lost ({said}): run the same command again")
 
     def _incomplete(self, name: str, done: ProcessOutput, said: str) -> HostFailedError:
         """Error of a session that ended before the command ran: the connection broke, or the login's shell failed."""
@@ -94,7 +94,7 @@ class SshSession:
 
 @contextmanager
 def open_session(host: Host) -> Iterator[SshSession]:
-    """A connection to `host`, through its jump hosts. Raises FleetError with what to do about it."""
+    """Open connection to `host`, through its jump hosts. Raises FleetError with the fix."""
     with route_to(host) as route, _cleanup_guard(route.folder):
         socket = route.folder / "master"
         with route.log(route.hops[-1]).open("wb") as said:
@@ -103,7 +103,7 @@ def open_session(host: Host) -> Iterator[SshSession]:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                start_new_session=True,  # a Ctrl-C at the terminal is no matter of the connection's
+                start_new_session=True,  # a Ctrl-C at the terminal does not reach it
             )
         try:
             _wait_for_login(route, master, socket)
@@ -113,7 +113,7 @@ def open_session(host: Host) -> Iterator[SshSession]:
 
 
 def _wait_for_login(route: Route, master: subprocess.Popen[bytes], socket: Path) -> None:
-    """Until it has logged in: then it listens. Raises FleetError."""
+    """Wait until the master has logged in and listens. Raises FleetError."""
     until = time.monotonic() + CONNECT_SECONDS * (len(route.hops) + 2)
     while not socket.exists():
         interrupt.check()
@@ -121,18 +121,18 @@ def _wait_for_login(route: Route, master: subprocess.Popen[bytes], socket: Path)
             raise login_failure(route)
         if time.monotonic() > until:
             raise HostFailedError(
-                f"{route.hops[-1].target} cannot be reached (it answers, but no login comes about): log in and look"
+                f"{route.hops[-1].target} accepts connections but no login completes: log in by hand, check sshd"
             )
         time.sleep(_POLL_SECONDS)
 
 
 @contextmanager
 def _cleanup_guard(folder: Path) -> Iterator[None]:
-    """A process that outlives this one, however it ends, and ends the connection then."""
+    """Watchdog process that outlives this one and closes the connection then."""
     words = ["sh", "-c", _GUARD, "sh", str(folder)]
     silent = subprocess.DEVNULL
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=silent, stderr=silent, start_new_session=True) as guard:
-        yield  # where this is left by an error, an interrupt in the midst of the end too, the guard does its work
+        yield  # after an error or an interrupt the guard cleans up
         guard.kill()
 
 

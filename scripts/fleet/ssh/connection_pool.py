@@ -1,4 +1,4 @@
-"""Connections to hosts: one a host, several hosts at a time."""
+"""Connection pool: one SSH connection per host, several hosts in parallel."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection import open_session
 from fleet.ssh.interrupt import POLL_SECONDS, InterruptedByOperatorError
 
-PARALLEL = 8  # hosts at a time
+PARALLEL = 8  # hosts in parallel
 
 T = TypeVar("T")
 
 
 class Session(Protocol):
-    """An open connection to one host, as everything that looks at a host or changes it sees it."""
+    """Open connection to one host."""
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
-        """Run the commands one after the other, in one exchange; answers by the commands' names.
+        """Run the commands in order, in one exchange; answers by command name.
 
-        A command that fails is an answer. Raises HostFailedError when the connection breaks.
+        A failed command is an answer. Raises HostFailedError when the connection breaks.
         """
         ...
 
@@ -38,7 +38,7 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GroupResult(Generic[T]):
-    """Results of a group of hosts: successes and failures side by side, in the order in which the hosts were given."""
+    """Results of a group of hosts: successes and failures, in the order of the hosts."""
 
     succeeded: Mapping[str, T]
     failed: Mapping[str, FleetError]
@@ -47,24 +47,24 @@ class GroupResult(Generic[T]):
 def on_every_host(
     hosts: Sequence[Host], work: Callable[[Host], T], *, parallel: int = PARALLEL, keep: bool = False
 ) -> GroupResult[T]:
-    """Do `work` on several hosts at a time; a host that fails does not hold up the others.
+    """Run `work` on several hosts in parallel; a failing host does not stop the others.
 
-    After Ctrl-C no other host is begun; those that are at work come to their end first, at once in
-    `interrupt.reading`. There, with `keep`, what is known by then is the result.
+    After Ctrl-C no further host is started and running hosts finish first, immediately inside `interrupt.reading`.
+    There, with `keep`, the results so far are returned.
     """
     succeeded: dict[str, T] = {}
     failed: dict[str, FleetError] = {}
 
     def collect() -> None:
         for host, future in futures:
-            while not future.done():  # a signal that came just before a wait is heard at its end
+            while not future.done():  # a signal just before a wait is handled at its end
                 wait([future], POLL_SECONDS)
             try:
                 succeeded[host.name] = future.result()
             except FleetError as error:
                 failed[host.name] = error
             except CancelledError:
-                failed[host.name] = InterruptedByOperatorError("interrupted before it was asked")
+                failed[host.name] = InterruptedByOperatorError("interrupted before it was contacted")
 
     with ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts)))) as pool:
         futures = [(host, pool.submit(work, host)) for host in hosts]
@@ -79,10 +79,10 @@ def on_every_host(
 
 
 class Connections:
-    """The connections of one command: one a host, opened when it is first needed, all closed at the end."""
+    """Connections of one command: one per host, opened on first use, all closed at the end."""
 
     def __init__(self, connect: Callable[[Host], AbstractContextManager[Session]] | None = None) -> None:
-        """`connect` opens one; over SSH unless given."""
+        """`connect` opens a connection; SSH by default."""
         self._connect = connected if connect is None else connect
         self._open: dict[str, Session] = {}
         self._closing = ExitStack()
@@ -98,7 +98,7 @@ class Connections:
         self._closing.close()
 
     def to(self, host: Host) -> Session:
-        """The connection to `host`; threads may share it. Raises HostFailedError where it cannot be opened."""
+        """Connection to `host`; shared between threads. Raises HostFailedError where it cannot be opened."""
         with self._lock:
             lock = self._locks.setdefault(host.name, threading.Lock())
         with lock:
@@ -112,12 +112,12 @@ class Connections:
 
     @contextmanager
     def shared(self, host: Host) -> Iterator[Session]:
-        """The same, for those who close what they opened: here it stays open."""
+        """Connection as a context manager that leaves it open."""
         yield self.to(host)
 
 
 @contextmanager
 def connected(host: Host) -> Iterator[Session]:
-    """A connection to `host`, through its jump hosts. Raises FleetError with what to do about it."""
+    """Connection to `host`, through its jump hosts. Raises FleetError with the fix."""
     with open_session(host) as session:
         yield session

@@ -1,4 +1,4 @@
-"""Exchange with a program: input is streamed to it, output is kept, and silence has a timeout."""
+"""Exchange with a subprocess: streams input, collects output, times out on silence."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import IO, cast
 
 from fleet.ssh import interrupt
 
-_CHUNK = 1 << 16  # bytes: what a pipe holds
-_END_SECONDS = 10  # from the end of what a program writes to its own
+_CHUNK = 1 << 16  # bytes: the capacity of a pipe
+_END_SECONDS = 10  # from the end of the output to the exit
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessOutput:
-    """Output of a program, and its exit code."""
+    """Output and exit code of a program."""
 
     out: bytes
     err: bytes
@@ -26,20 +26,20 @@ class ProcessOutput:
 
 
 class StalledError(Exception):
-    """A program that did not go on for so many seconds; it was ended."""
+    """Program that made no progress for `seconds`; it was killed."""
 
     def __init__(self, seconds: float, *, sending: bool) -> None:
-        """`sending`: it was to take data; otherwise it was to come to its end."""
+        """`sending`: it stopped reading input; otherwise it did not exit."""
         super().__init__(f"{seconds:g} s")
         self.seconds, self.sending = seconds, sending
 
 
 def exchange(words: Sequence[str], data: Iterable[bytes], *, stall_seconds: float, seconds: float) -> ProcessOutput:
-    """Run a program that reads `data` from its standard input, to its end; one that stops reading may do so.
+    """Run a program with `data` on its standard input until it exits; it need not read all of it.
 
-    It runs in a session of its own: a Ctrl-C at the terminal does not reach it. Raises SilentError when it takes no
-    byte for `stall_seconds`, or does not end within `seconds` after the last one; FileNotFoundError without it;
-    InterruptedByOperatorError after a Ctrl-C where hosts are only read; and what `data` raises.
+    It runs in its own session: a Ctrl-C at the terminal does not reach it. Raises StalledError when it reads no byte
+    for `stall_seconds`, or does not exit within `seconds` after the last one; FileNotFoundError where it is not
+    installed; InterruptedByOperatorError after a Ctrl-C inside `interrupt.reading`; and what `data` raises.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True) as program:
@@ -60,10 +60,10 @@ class _PipeExchange:
         self._stdin, *outputs = cast("list[IO[bytes]]", [program.stdin, program.stdout, program.stderr])
         self._output = {output.fileno(): bytearray() for output in outputs}
         self._data, self._stall_seconds, self._seconds = iter(data), stall_seconds, seconds
-        self._left: memoryview | None = None  # of the chunk that is being sent; None: all is sent
+        self._left: memoryview | None = None  # rest of the current chunk; None: all sent
 
     def run(self) -> tuple[bytes, bytes]:
-        """Until it has written its last; what it wrote to standard output and to standard error."""
+        """Run to the end of the output; standard output and standard error."""
         with selectors.DefaultSelector() as pipes:
             for number in self._output:
                 pipes.register(number, selectors.EVENT_READ)
@@ -91,12 +91,12 @@ class _PipeExchange:
         left = self._left or memoryview(b"")
         try:
             self._left = left[os.write(self._stdin.fileno(), left[:_CHUNK]) :]
-        except BrokenPipeError:  # it ended before it had read all, and says why itself
+        except BrokenPipeError:  # it exited before it read all input; its output says why
             self._data, self._left = iter(()), memoryview(b"")
         self._advance(pipes)
 
     def _advance(self, pipes: selectors.BaseSelector) -> None:
-        """Input was accepted: moves to the next chunk where this one is at its end, and restarts the timeout."""
+        """Moves to the next chunk where this one is sent, and restarts the timeout."""
         if not self._left:
             chunk = next((each for each in self._data if each), None)
             self._left = None if chunk is None else memoryview(chunk)

@@ -1,4 +1,4 @@
-"""Ctrl-C while hosts are only read: the exchanges with them end at once."""
+"""Ctrl-C handling while hosts are only read: running exchanges end immediately."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from contextlib import contextmanager
 
 from fleet.errors import FleetError
 
-POLL_SECONDS = 0.2  # between two looks for it, of what waits for a host
+POLL_SECONDS = 0.2  # between two checks of a thread that waits for a host
 _asked = threading.Event()
 
 
 class InterruptedByOperatorError(FleetError):
-    """The operator typed Ctrl-C before the hosts had answered."""
+    """Interrupted by Ctrl-C before all hosts had answered."""
 
-    exit_code = 130  # as shells say it of SIGINT
+    exit_code = 130  # shell convention for SIGINT
 
 
 @contextmanager
 def reading(note: str = "nothing was changed") -> Iterator[None]:
-    """A block that changes no host: a Ctrl-C ends it, and the exchanges that its threads are in.
+    """Read-only block: a Ctrl-C ends it, and the exchanges of its threads.
 
-    Raises InterruptedByOperatorError with `note` at its end, whatever else it ends with. Only for the main thread.
+    Raises InterruptedByOperatorError with `note`, in place of any other error. Main thread only.
     """
 
     def end(*_: object) -> None:
@@ -41,6 +41,6 @@ def reading(note: str = "nothing was changed") -> Iterator[None]:
 
 
 def check() -> None:
-    """Raises InterruptedByOperatorError after a Ctrl-C in `reading`."""
+    """Raises InterruptedByOperatorError after a Ctrl-C inside `reading`."""
     if _asked.is_set():
         raise InterruptedByOperatorError("interrupted before it had answered")

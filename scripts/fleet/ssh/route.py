@@ -1,4 +1,4 @@
-"""SSH route to a host: a file of OpenSSH options for each hop, so that each is checked by the same rules."""
+"""SSH route to a host: an OpenSSH configuration file per hop, with the same security options for all."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fleet.errors import FleetError
 from fleet.inventory.hosts import Host
 
 CONNECT_SECONDS = 10
-ALIVE_SECONDS = 15  # between two signs of life; after four without an answer the connection has broken
-_LONGEST_FOLDER = 70  # characters: the path of a socket in it may have about 100
+ALIVE_SECONDS = 15  # keep-alive interval; the connection is lost after four without an answer
+_LONGEST_FOLDER = 70  # characters: socket paths are limited to about 100
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One login on the way to a host, whose own is the last."""
+    """One login of a route; the last hop is the host itself."""
 
     number: int
     address: str
@@ -29,19 +29,19 @@ class Hop:
 
     @property
     def login_command(self) -> str:
-        """Command line by which an operator logs in there."""
+        """Command line for a manual login."""
         option = "" if self.port == 22 else f"-p {self.port} "
         return f"ssh {option}{self.user}@{self.address}"
 
     @property
     def target(self) -> str:
-        """Address for messages: user@host:port."""
+        """Address in messages: user@host:port."""
         return f"{self.user}@{bracketed(self.address)}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The hops to a host, and a private folder with their files."""
+    """Hops to a host, and a private folder with their configuration files."""
 
     host: Host
     folder: Path
@@ -49,12 +49,12 @@ class Route:
 
     @property
     def command(self) -> list[str]:
-        """The login at the host, but for address and command."""
+        """ssh command line of the host, without address and remote command."""
         return self.login(self.hops[-1])
 
     def login(self, hop: Hop) -> list[str]:
-        """The login at a hop, over those before it, but for address and command."""
-        # User and port are no matter of the file: it also holds for the jump hosts of the operator's own configuration.
+        """ssh command line of a hop, through the previous hops, without address and remote command."""
+        # User and port are not in the file: it also applies to the jump hosts of the operator's own configuration.
         return ["ssh", "-F", str(self._options(hop)), "-p", str(hop.port), "-l", hop.user]
 
     def log(self, hop: Hop) -> Path:
@@ -62,16 +62,16 @@ class Route:
         return self.folder / f"hop-{hop.number}.err"
 
     def error_of(self, hop: Hop) -> str:
-        """Error of ssh at a hop; "" where there was none."""
+        """Error output of ssh for a hop; "" for none."""
         log = self.log(hop)
         return log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""
 
     def words(self) -> str:
-        """The same of all hops, from the first."""
+        """Error output of all hops, first hop first."""
         return "".join(f"{words}\n" for hop in self.hops if (words := self.error_of(hop)))
 
     def write(self) -> None:
-        """Write the files."""
+        """Write the configuration files."""
         for hop in self.hops:
             self._options(hop).write_text(self._text(hop), encoding="utf-8")
 
@@ -79,7 +79,7 @@ class Route:
         return self.folder / f"hop-{hop.number}.conf"
 
     def _text(self, hop: Hop) -> str:
-        """Of an option that stands twice, ssh takes the first: the operator's own configuration cannot loosen these."""
+        """Configuration of a hop. ssh uses the first of two equal options: the operator's file cannot loosen these."""
         host = self.host
         options = {
             "BatchMode": "yes",
@@ -88,7 +88,7 @@ class Route:
             "CheckHostIP": "no",
             "UpdateHostKeys": "no",
             "PreferredAuthentications": "publickey",
-            "ConnectTimeout": str(CONNECT_SECONDS * (hop.number + 1)),  # the hop that hangs is the first to say so
+            "ConnectTimeout": str(CONNECT_SECONDS * (hop.number + 1)),  # the hanging hop times out first
             "ConnectionAttempts": "1",
             "ServerAliveInterval": str(ALIVE_SECONDS),
             "ServerAliveCountMax": "4",
@@ -119,28 +119,30 @@ class Route:
 
 @contextmanager
 def route_to(host: Host) -> Iterator[Route]:
-    """The way to `host`; its files go at the end. Raises FleetError where a program or a file is missing."""
+    """Route to `host`; its files are removed at the end. Raises FleetError where a program or a file is missing."""
     if shutil.which("ssh") is None:
-        raise FleetError("ssh is not installed here: it logs in to the hosts (apt-get install openssh-client)")
+        raise FleetError("ssh is not installed on this machine: apt-get install openssh-client")
     if host.known_hosts is not None:
         named = f"named as known_hosts of {host.name} in the inventory"
         if not host.known_hosts.exists():
             raise FleetError(f"{host.known_hosts}: no such file, {named}")
         if host.known_hosts.is_dir():
             raise FleetError(f"{host.known_hosts}: is a directory, {named}: name the file")
-    key = host.identity_file  # its public half is enough: the private one may be the agent's alone
+    key = host.identity_file  # the public key is enough: the private key may be in the agent only
     if key is not None and not key.exists() and not key.with_name(f"{key.name}.pub").exists():
         raise FleetError(f"{key}: no such file, named as identity_file of {host.name} in the inventory")
     with tempfile.TemporaryDirectory(prefix="voxyard-", ignore_cleanup_errors=True) as folder:
         if len(folder) > _LONGEST_FOLDER:
-            raise FleetError(f"{folder} is too long a path for ssh's sockets: set TMPDIR to a shorter one, as /tmp")
+            raise FleetError(
+                f"{folder} is too long for the path of an SSH socket: set TMPDIR to a shorter path, such as /tmp"
+            )
         route = Route(host, Path(folder), tuple(_hops(host)))
         route.write()
         yield route
 
 
 def bracketed(address: str) -> str:
-    """An address as it stands before a colon."""
+    """Address for use before a port: IPv6 in brackets."""
     return f"[{address}]" if ":" in address else address
 
 
@@ -151,5 +153,5 @@ def _hops(host: Host) -> Iterator[Hop]:
 
 
 def _quoted(path: Path) -> str:
-    """A path as ssh reads it: it may hold spaces, and no sign of it is a token."""
+    """Path quoted for ssh_config: spaces allowed, percent signs escaped."""
     return '"' + str(path).replace("%", "%%") + '"'

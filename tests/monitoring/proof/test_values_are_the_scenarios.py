@@ -117,7 +117,7 @@ def test_every_panel_about_gpus_shows_the_figures_of_the_scenario(proof: Proof) 
     assert {*HELD, *GROWTH} - set(compared) == set()
 
 
-def shown(proof: Proof, dashboard: str, title: str) -> float:
+def format_value(proof: Proof, dashboard: str, title: str) -> float:
     """The one number of the first panel of this title, for the host of the real programs."""
     query = next(each for each in dashboard_queries() if (each.dashboard, each.title) == (dashboard, title))
     (found,) = proof.server.query(filled(query.expr, SCRAPE_SECONDS, HERE), proof.steady)
@@ -125,23 +125,27 @@ def shown(proof: Proof, dashboard: str, title: str) -> float:
 
 
 def test_the_fleet_counts_what_is_there(proof: Proof) -> None:
-    assert shown(proof, "fleet", "GPUs lost") == 1
-    assert shown(proof, "fleet", "GPUs up") == len(GPUS) - 1
-    assert shown(proof, "fleet", "Targets that do not answer") == 0
-    assert shown(proof, "fleet", "Power") == pytest.approx(
+    assert format_value(proof, "fleet", "GPUs lost") == 1
+    assert format_value(proof, "fleet", "GPUs up") == len(GPUS) - 1
+    assert format_value(proof, "fleet", "Targets that do not answer") == 0
+    assert format_value(proof, "fleet", "Power") == pytest.approx(
         sum(number(gpu, "power") / 1000 for gpu in GPUS if gpu.uuid != GPUS[LOST].uuid)
     )
     held = [number(GPUS[each["index"]], "utilization") / 100 for claims in CLAIMS.values() for each in claims]
-    assert shown(proof, "fleet", "Utilization of GPUs with work") == pytest.approx(sum(held) / len(held), rel=0.05)
+    assert format_value(proof, "fleet", "Utilization of GPUs with work") == pytest.approx(
+        sum(held) / len(held), rel=0.05
+    )
 
 
 def test_training_and_bark_count_what_is_there(proof: Proof) -> None:
-    assert shown(proof, "training", "Runs that train") == 1
-    assert shown(proof, "training", "Clips") == pytest.approx(BATCH_SIZE * shown(proof, "training", "Speed"), rel=0.01)
-    assert 0 <= shown(proof, "training", "Since the latest step") < 30
-    assert shown(proof, "training", "Epoch") >= proof.trainer["voxyard_train_epoch"]
-    assert shown(proof, "bark", "Workers") == 1
-    assert shown(proof, "bark", "Waiting chunks") == 0
+    assert format_value(proof, "training", "Runs that train") == 1
+    assert format_value(proof, "training", "Clips") == pytest.approx(
+        BATCH_SIZE * format_value(proof, "training", "Speed"), rel=0.01
+    )
+    assert 0 <= format_value(proof, "training", "Since the latest step") < 30
+    assert format_value(proof, "training", "Epoch") >= proof.trainer["voxyard_train_epoch"]
+    assert format_value(proof, "bark", "Workers") == 1
+    assert format_value(proof, "bark", "Waiting chunks") == 0
 
 
 def value(proof: Proof, expression: str) -> float:

@@ -99,8 +99,8 @@ def test_a_driver_or_an_engine_that_hangs_is_asked_once() -> None:
 
     found = collect(session, now=lambda: 1000.0)
 
-    assert found.gpus == found.topology == found.processes == Unknown("it did not end in time")
-    assert found.docker == found.compose == found.containers == Unknown("it did not end in time")
+    assert found.gpus == found.topology == found.processes == Unknown("timed out")
+    assert found.docker == found.compose == found.containers == Unknown("timed out")
     assert {"gpus", "docker", "xids"} <= set(session.asked)
     assert {"compose", "toolkit", "disk", "images", "containers"}.isdisjoint(session.asked)
     assert {"gpu-health", "gpu-remaps", "gpu-clocks", "topology", "p2p", "gpu-processes", "numa"}.isdisjoint(

@@ -63,12 +63,12 @@ def values(command: list[str], option: str) -> list[str]:
 
 
 def test_a_framework_for_an_image_that_has_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FleetError, match="exporter's image has no framework"):
+    with pytest.raises(FleetError, match="image exporter has no framework"):
         build_image(tmp_path, Build(framework="cpu"))
 
 
 @pytest.mark.parametrize("how", [Build(pip_config=Path("/no/file")), Build(apt_config=Path("/no/file"))])
-def test_a_file_that_is_not_there_is_said_before_anything_is_built(how: Build, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_before_anything_is_built(how: Build, tmp_path: Path) -> None:
     with pytest.raises(FleetError, match="/no/file: no such file"):
         build_image(tmp_path, how)
 
@@ -112,11 +112,14 @@ def test_an_image_that_a_registry_has_is_named_by_its_digest_there(docker: Path)
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("Error: No such image: x:1", "no image x:1 here: build it with make images"),
-        ("Cannot connect to the Docker daemon", "docker image fails here: Cannot connect to the Docker daemon"),
+        ("Error: No such image: x:1", "no image x:1 on this machine: build it with make images"),
+        (
+            "Cannot connect to the Docker daemon",
+            "docker image failed on this machine: Cannot connect to the Docker daemon",
+        ),
     ],
 )
-def test_an_image_that_is_not_there_is_a_sentence(docker: Path, said: str, expected: str) -> None:
+def test_an_image_that_is_not_there_is_an_error_message(docker: Path, said: str, expected: str) -> None:
     docker.write_text(f"import sys\nsys.exit({said!r})")
     with pytest.raises(FleetError, match=re.escape(expected)):
         find_image("x:1")
@@ -124,13 +127,13 @@ def test_an_image_that_is_not_there_is_a_sentence(docker: Path, said: str, expec
 
 def test_without_docker_the_sentence_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FleetError, match="docker is not installed here"):
+    with pytest.raises(FleetError, match="docker is not installed on this machine"):
         find_image("x:1")
 
 
-def test_a_build_that_fails_is_a_sentence_with_what_helps_behind_a_mirror(docker: Path) -> None:
+def test_a_build_that_fails_is_an_error_message_with_what_helps_behind_a_mirror(docker: Path) -> None:
     docker.write_text("import os, sys\nsys.exit(7 if os.environ['DOCKER_BUILDKIT'] == '1' else 8)")
-    with pytest.raises(FleetError, match=r"docker build answered 7.*--pip-config"):
+    with pytest.raises(FleetError, match=r"docker build exited with 7.*--pip-config"):
         build_image(ROOT, Build())
 
 
@@ -146,7 +149,7 @@ def test_an_image_is_saved_in_pieces_under_its_release_tag(docker: Path) -> None
 
 def test_a_save_that_breaks_off_is_an_error_and_no_short_image(docker: Path) -> None:
     docker.write_text("import sys\nsys.stdout.write('x')\nsys.exit(3 if sys.argv[1] == 'save' else 0)")
-    with pytest.raises(FleetError, match="docker save answered 3"):
+    with pytest.raises(FleetError, match="docker save failed with exit code 3"):
         list(save(LocalImage("sha256:" + "ab" * 32, (), 0)))
 
 

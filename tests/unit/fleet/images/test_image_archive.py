@@ -90,7 +90,7 @@ def test_long_names_keep_their_headers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"no archive", packed({"a": b"b"}), packed({"manifest.json": b"[]"})])
-def test_what_is_no_saved_image_is_said(tmp_path: Path, data: bytes) -> None:
+def test_what_is_no_saved_image_is_reported(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(FleetError, match=r"image\.tar"):
         list(without_layers(written(tmp_path, data), 1))
 
@@ -102,7 +102,7 @@ def test_an_image_is_saved_once_and_whole(tmp_path: Path) -> None:
         calls.append(wanted.id)
         if len(calls) == 1:
             yield b"half"
-            raise FleetError("docker save answered 1")
+            raise FleetError("docker save failed with exit code 1")
         yield from saved(wanted)
 
     cache = ImageCache(tmp_path / "cache", save)

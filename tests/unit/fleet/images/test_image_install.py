@@ -149,6 +149,6 @@ def test_another_python_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPat
     assert "the base has Python 3.10, voxyard needs 3.11 or 3.12" in capsys.readouterr().err
 
 
-def test_a_step_that_fails_is_a_sentence() -> None:
+def test_a_step_that_fails_is_an_error_message() -> None:
     with pytest.raises(install.InstallError, match="answered 3"):
         install.run(sys.executable, "-c", "raise SystemExit(3)")

@@ -24,7 +24,7 @@ def test_bases_and_monitorings_images_belong_into_the_lock() -> None:
     assert all(":" in image and "$" not in image for image in found.values())
 
 
-def test_a_dockerfile_without_a_base_is_said(tmp_path: Path) -> None:
+def test_a_dockerfile_without_a_base_is_reported(tmp_path: Path) -> None:
     (tmp_path / "images/exporter").mkdir(parents=True)
     (tmp_path / "images/exporter/Dockerfile").write_text("FROM scratch\n")
     with pytest.raises(FleetError, match="exporter/Dockerfile: no line ARG BASE="):
@@ -47,9 +47,9 @@ def test_no_file_is_no_pins(tmp_path: Path) -> None:
     "content",
     ["[1]", "a: b", "a: {image: x}", "a: {image: x, digest: latest}", "a: {image: x, digest: 5}", "a: [", "text"],
 )
-def test_a_file_that_is_no_lock_is_said(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_no_lock_is_reported(tmp_path: Path, content: str) -> None:
     (tmp_path / "lock").write_text(content)
-    with pytest.raises(FleetError, match="not a lock of digests"):
+    with pytest.raises(FleetError, match="not an image lock"):
         read(tmp_path / "lock")
 
 
@@ -83,12 +83,12 @@ def test_a_base_without_a_digest_is_for_development_alone(given: str | None) -> 
     assert base_of("bark", pins, given, unpinned=True) == given or "cuda:1"
 
 
-def test_a_role_that_the_lock_does_not_know_is_said() -> None:
+def test_a_role_that_the_lock_does_not_know_is_reported() -> None:
     with pytest.raises(FleetError, match="no base for bark"):
         base_of("bark", {}, None, unpinned=True)
 
 
 def test_without_an_engine_the_sentence_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FleetError, match="docker is not installed here"):
+    with pytest.raises(FleetError, match="docker is not installed on this machine"):
         engine_resolver()

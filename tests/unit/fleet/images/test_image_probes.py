@@ -48,7 +48,7 @@ def test_a_check_says_whether_the_service_is_well(server: MetricsServer, role: s
 
 
 @pytest.mark.parametrize("role", CHECKS)
-def test_nobody_who_answers_is_not_well(server: MetricsServer, role: str) -> None:
+def test_no_answer_is_unhealthy(server: MetricsServer, role: str) -> None:
     server.close()
     done = check(role, server.port)
     assert done.returncode == 1
@@ -60,7 +60,7 @@ def test_a_trainer_whose_metrics_are_off_is_not_called_sick() -> None:
     assert check("trainer", 0).returncode == 0
 
 
-def test_a_port_that_is_none_is_a_sentence() -> None:
+def test_a_port_that_is_none_is_an_error_message() -> None:
     words, _, port = CHECKS["bark"]
     environment = os.environ | {port: "eighty"}
     done = subprocess.run([sys.executable, "-m", *words], env=environment, capture_output=True, text=True)

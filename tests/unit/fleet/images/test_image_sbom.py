@@ -107,5 +107,5 @@ def test_an_image_that_answers_something_else_is_an_error(tmp_path: Path, monkey
     program.write_text("#!/bin/sh\necho a banner\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(FleetError, match="voxyard-bark:abababababab does not say what is in it"):
+    with pytest.raises(FleetError, match="voxyard-bark:abababababab did not list its packages"):
         read_contents(IMAGE)

@@ -19,17 +19,17 @@ def fab(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--image", "grafana"], "--image grafana: there are the images exporter, bark, trainer"),
+        (["--image", "grafana"], "--image grafana: expected one of exporter, bark, trainer"),
         (["--image", "bark", "--base", "mirror/cuda:12"], "mirror/cuda:12, has no digest"),
         (["--framework", "cpu"], "--framework cpu: expected ROLE="),
         (["--cache-from", "grafana=x"], "--cache-from grafana=x: expected ROLE="),
-        (["--image", "exporter", "--framework", "exporter=cpu", "--unpinned"], "has no framework to choose"),
+        (["--image", "exporter", "--framework", "exporter=cpu", "--unpinned"], "has no framework"),
         (["--image", "exporter", "--unpinned", "--wheels", "/no/folder"], "/no/folder: no wheels"),
         (["--image", "exporter", "--unpinned", "--pip-config", "/no/file"], "/no/file: no such file"),
         (["--no-such-option"], "no-such-option"),
     ],
 )
-def test_wrong_use_is_a_sentence_and_exit_2(words: list[str], said: str) -> None:
+def test_wrong_use_is_an_error_message_and_exit_2(words: list[str], said: str) -> None:
     done = fab("images", *words)
     assert done.returncode == 2
     assert said in done.stderr + done.stdout
@@ -48,5 +48,5 @@ def test_a_lock_that_is_none_is_left_as_it_is(tmp_path: Path) -> None:
     lock.write_text("nothing: of this kind")
     done = fab("images-lock", "--out", str(lock))
     assert done.returncode == 2
-    assert "not a lock of digests" in done.stderr
+    assert "not an image lock" in done.stderr
     assert lock.read_text() == "nothing: of this kind"

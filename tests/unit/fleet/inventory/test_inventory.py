@@ -110,7 +110,7 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("exporter_address: 'u; rm'", "hosts.a.exporter_address: expected a name or an address"),
         ("roles: [boss]", "hosts.a.roles: expected one of trainer, bark, monitoring, found the text 'boss'"),
         ("roles: trainer", "hosts.a.roles: expected a list, found the text 'trainer'"),
-        ("roles: [bark, bark]", "hosts.a.roles: something stands in the list twice"),
+        ("roles: [bark, bark]", "hosts.a.roles: the list has a duplicate entry"),
         ("memory_policy: all", "hosts.a.memory_policy: expected one of recommended, full, found the text 'all'"),
         ("gpus: [0]", "hosts.a.gpus: expected a GPU's UUID as nvidia-smi -L prints it, found 0"),
         ("gpus: two", "hosts.a.gpus: expected a count or a list of UUIDs, found the text 'two'"),
@@ -118,7 +118,7 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("jump: 'a b'", "hosts.a.jump: expected [user@]address[:port], found the text 'a b'"),
         ("jump: 'a:70000'", "hosts.a.jump: expected a port from 1 to 65535, found 70000"),
         ("ssh_config: ours", "hosts.a.ssh_config: expected true or false, found the text 'ours'"),
-        ("identity_file: {}", "hosts.a.identity_file: expected a text, found a mapping"),
+        ("identity_file: {}", "hosts.a.identity_file: expected a string, found a mapping"),
         ("bark: {prt: 1}", "hosts.a.bark.prt: unknown key: is port meant?"),
         ("bark: 5", "hosts.a.bark: expected keys with values, found 5"),
         ("bark: {port: 0}", "hosts.a.bark.port: expected a port from 1 to 65535, found 0"),
@@ -146,25 +146,25 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ),
         (
             "bark: {settings: {service: {port: 1}}}",
-            "hosts.a.bark.settings.service.port: a deployment decides it: say bark.port",
+            "hosts.a.bark.settings.service.port: set by the deployment: use bark.port",
         ),
         (
             "bark: {settings: {bark: {gpu_memory: '1'}}}",
-            "hosts.a.bark.settings.bark.gpu_memory: a deployment decides it: the host's",
+            "hosts.a.bark.settings.bark.gpu_memory: set by the deployment: use memory_policy",
         ),
         ("trainer: {metrics_port: x}", "hosts.a.trainer.metrics_port: expected a port from 1 to 65535, found the text"),
         ("trainer: {port: 5}", "hosts.a.trainer.port: unknown key, known are metrics_port, stop_seconds"),
         ("registry: 'https://r'", "hosts.a.registry: expected a registry as host[:port][/path], in lower case"),
         ("registry: R/x", "hosts.a.registry: expected a registry as host[:port][/path], in lower case, found"),
-        ("secrets: [x]", "hosts.a.secrets: expected a text, found a list"),
+        ("secrets: [x]", "hosts.a.secrets: expected a string, found a list"),
         ("canary: 1", "hosts.a.canary: expected true or false, found 1"),
         (
             "roles: [bark], exporter_port: 8080",
-            "hosts.a: port 8080 is wanted by the exporter and by the speech service",
+            "hosts.a: port 8080 is used by the exporter and by the speech service",
         ),
-        ("roles: [bark, trainer], trainer: {metrics_port: 8080}", "hosts.a: port 8080 is wanted by the speech service"),
-        ("roles: [monitoring], exporter_port: 9090", "hosts.a: port 9090 is wanted by the exporter and by Prometheus"),
-        ("port: 22,\n  port: 23", "4: not YAML: port stands here a second time, first on line 3"),
+        ("roles: [bark, trainer], trainer: {metrics_port: 8080}", "hosts.a: port 8080 is used by the speech service"),
+        ("roles: [monitoring], exporter_port: 9090", "hosts.a: port 9090 is used by the exporter and by Prometheus"),
+        ("port: 22,\n  port: 23", "4: not YAML: port is given twice, first on line 3"),
     ],
 )
 def test_a_wrong_value_is_named_with_host_key_and_line(read: Read, keys: str, complaint: str) -> None:
@@ -180,7 +180,7 @@ def test_a_wrong_value_is_named_with_host_key_and_line(read: Read, keys: str, co
     [
         ("hosts:\n  a:\n    user: u", "2: hosts.a.address: missing, and no default is given"),
         ("hosts: {a: {address: h}}", "1: hosts.a.user: missing, and no default is given"),
-        ("hosts: {'a/b': {address: h, user: u}}", "1: hosts.a/b: a host's name has letters, digits"),
+        ("hosts: {'a/b': {address: h, user: u}}", "1: hosts.a/b: a host name has letters, digits"),
         ("hosts: {a: 5}", "1: hosts.a: expected keys with values, found 5"),
         ("hosts: []", "1: hosts: expected keys with values, found a list"),
         ("defaults: {user: u}", "1: hosts: expected at least one host"),
@@ -218,7 +218,7 @@ def test_all_mistakes_are_named_at_once_in_the_order_of_their_lines(read: Read) 
 
 
 def test_a_clash_of_ports_names_the_line_of_the_port(read: Read) -> None:
-    with pytest.raises(FleetError, match=r"hosts.yaml:7: hosts.a: port 9410 is wanted by the exporter and by the sp"):
+    with pytest.raises(FleetError, match=r"hosts.yaml:7: hosts.a: port 9410 is used by the exporter and by the sp"):
         read("hosts:\n  a:\n    address: h\n    user: u\n    roles: [bark]\n    bark:\n      port: 9410\n")
 
 
@@ -263,5 +263,5 @@ def test_hosts_are_selected_by_name_in_the_inventorys_order(read: Read) -> None:
     inventory = read("defaults: {user: u}\nhosts: {a: {address: h}, b: {address: i}, c: {address: j}}")
     assert [host.name for host in inventory.select(["c", "a"])] == ["a", "c"]
     assert [host.name for host in inventory.select([])] == ["a", "b", "c"]
-    with pytest.raises(FleetError, match=r"no host d in .*: it has a, b, c"):
+    with pytest.raises(FleetError, match=r"no host d in .*: expected one of a, b, c"):
         inventory.select(["a", "d"])

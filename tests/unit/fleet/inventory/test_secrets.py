@@ -59,17 +59,17 @@ def test_no_value_shows_in_a_representation(write: Write) -> None:
 def test_a_file_that_others_reach_is_refused(write: Write, mode: int) -> None:
     path = write(GOOD)
     path.chmod(mode)
-    with pytest.raises(FleetError, match=rf"others can read or write it \(mode {mode:04o}\): chmod 600"):
+    with pytest.raises(FleetError, match=rf"other users can read or write it \(mode {mode:04o}\): chmod 600"):
         read(path)
 
 
-def test_a_link_is_judged_by_the_file_behind_it(write: Write, tmp_path: Path) -> None:
+def test_a_link_is_checked_by_the_file_behind_it(write: Write, tmp_path: Path) -> None:
     path = write(GOOD)
     link = tmp_path / "link"
     link.symlink_to(path)
     assert read(link).values
     path.chmod(0o644)
-    with pytest.raises(FleetError, match="others can read"):
+    with pytest.raises(FleetError, match="other users can read"):
         read(link)
 
 
@@ -78,30 +78,30 @@ def test_a_file_that_git_tracks_is_refused(write: Write, tmp_path: Path) -> None
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     assert read(path).values
     subprocess.run(["git", "-C", tmp_path, "add", "secrets.yaml"], check=True)
-    with pytest.raises(FleetError, match=r"git tracks it: git rm --cached"):
+    with pytest.raises(FleetError, match=r"tracked by git: run git rm --cached"):
         read(path)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"bark-api-key: {PLANTED}", ":1: no secret has this name, expected one of bark-api-keys, bark-webhook"),
-        (f"{PLANTED}: x", ":1: no secret has this name"),
-        (PLANTED, ":1: expected a name and a value on each line"),
-        ("", ":1: expected a name and a value"),
+        (f"bark-api-key: {PLANTED}", ":1: unknown secret name, expected one of bark-api-keys, bark-webhook"),
+        (f"{PLANTED}: x", ":1: unknown secret name"),
+        (PLANTED, ":1: expected NAME: VALUE"),
+        ("", ":1: expected NAME: VALUE"),
         (f"a: b\n{PLANTED}", ":2: not readable as YAML"),
         (f"bark-webhook-secret: *{PLANTED}", ":1: not readable as YAML"),
-        (f"bark-webhook-secret: !{PLANTED} x", ":1: bark-webhook-secret: expected a text"),
+        (f"bark-webhook-secret: !{PLANTED} x", ":1: bark-webhook-secret: expected a non-empty string"),
         (f"bark-webhook-secret: '{PLANTED}", "not readable as YAML"),
-        (f"\nbark-webhook-secret: [{PLANTED}]", ":2: bark-webhook-secret: expected a text that is not empty: put it"),
-        ("bark-webhook-secret: 1234567890123456", ":1: bark-webhook-secret: expected a text"),
-        ("bark-webhook-secret:", ":1: bark-webhook-secret: expected a text"),
+        (f"\nbark-webhook-secret: [{PLANTED}]", ":2: bark-webhook-secret: expected a non-empty string: quote it"),
+        ("bark-webhook-secret: 1234567890123456", ":1: bark-webhook-secret: expected a non-empty string"),
+        ("bark-webhook-secret:", ":1: bark-webhook-secret: expected a non-empty string"),
         ("bark-webhook-secret: short", ":1: bark-webhook-secret: expected at least 16 characters"),
         (f"bark-webhook-secret: |\n  {PLANTED}\n  more", ":1: bark-webhook-secret: expected one line"),
-        (f'bark-webhook-secret: "{PLANTED}\\a"', ":1: bark-webhook-secret: there is a control character in it"),
+        (f'bark-webhook-secret: "{PLANTED}\\a"', ":1: bark-webhook-secret: contains a control character"),
         (
             f"bark-webhook-secret: {PLANTED}\nbark-webhook-secret: {PLANTED}",
-            ":2: bark-webhook-secret stands here a sec",
+            ":2: bark-webhook-secret is given twi",
         ),
         (f"bark-api-keys: 'alice: {PLANTED}'", ":1: bark-api-keys: expected lines with a name and the hash of a key"),
         ("bark-webhook-secret: a\x01b", ":1: not readable as YAML"),
@@ -119,7 +119,7 @@ def test_a_wrong_file_is_named_by_line_and_without_a_piece_of_it(write: Write, t
 def test_a_missing_file_says_who_names_it(tmp_path: Path) -> None:
     with pytest.raises(FleetError, match="no such file, named as secrets in the inventory"):
         read(tmp_path / "none")
-    with pytest.raises(FleetError, match="expected a file with the secrets"):
+    with pytest.raises(FleetError, match="expected a regular file"):
         read(tmp_path)
 
 

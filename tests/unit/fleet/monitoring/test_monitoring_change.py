@@ -74,12 +74,12 @@ def test_a_file_that_somebody_changed_is_written_and_read_again() -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"config": "x"}, "its configuration is x, config-p is wanted"),
-        ({"health": "unhealthy"}, "it is running, health: unhealthy"),
-        ({"state": "exited"}, "it is exited"),
+        ({"config": "x"}, "configuration x, expected config-p"),
+        ({"health": "unhealthy"}, "running, health: unhealthy"),
+        ({"state": "exited"}, "exited"),
     ],
 )
-def test_a_container_that_differs_or_is_not_well_is_made_anew_and_not_reloaded(
+def test_a_container_that_differs_or_is_unhealthy_is_recreated_and_not_reloaded(
     other: dict[str, str], said: str
 ) -> None:
     found = plan_change(
@@ -120,7 +120,7 @@ def test_the_links_are_no_releases(tmp_path_factory: pytest.TempPathFactory) -> 
     assert LocalSession(home).run([command])[command.name].out.split() == ["0123456789ab"]
 
 
-def test_without_a_host_that_watches_it_is_said_how_to_have_one() -> None:
+def test_without_a_host_that_watches_it_is_reported_how_to_have_one() -> None:
     watcher = host(name="watch-01", roles=("monitoring",))
     fleet = Inventory(Path("hosts.yaml"), (host(), watcher))
     assert _monitoring_hosts(fleet, None) == (watcher,)

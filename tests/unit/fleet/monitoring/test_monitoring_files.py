@@ -79,7 +79,7 @@ def test_other_targets_are_another_release_whose_containers_stay(site: Path) -> 
     }  # fmt: skip
 
 
-def test_a_program_is_made_anew_for_its_image_its_secret_its_variable_and_no_other_is(site: Path) -> None:
+def test_a_program_is_recreated_for_its_image_its_secret_its_variable_and_no_other_is(site: Path) -> None:
     first = configs(made(site))
 
     def changed(release: MonitoringRelease) -> set[str]:
@@ -94,7 +94,7 @@ def test_a_program_is_made_anew_for_its_image_its_secret_its_variable_and_no_oth
     assert changed(made(site)) == {"prometheus"}
 
 
-def test_the_sites_additions_are_in_it(site: Path) -> None:
+def test_the_operators_additions_are_in_it(site: Path) -> None:
     (site / "rules").mkdir()
     (site / "rules/dcgm.yaml").write_bytes((ROOT / "deploy/prometheus/dcgm.yaml").read_bytes())
     (site / "targets").mkdir()
@@ -112,14 +112,14 @@ def test_the_sites_additions_are_in_it(site: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("compose.yaml", "services: {proxy: {image: nginx}}", r"proxy: it may change prometheus"),
+        ("compose.yaml", "services: {proxy: {image: nginx}}", r"proxy: expected changes of prometheus"),
         ("monitoring.env", "VOXYARD_METRIC_RETENTION=1d", r"monitoring\.env:1: expected NAME=VALUE"),
         ("monitoring.env", "\nVOXYARD_UID=0", r"monitoring\.env:2: expected NAME=VALUE"),
-        ("rules/mine.yaml", "groups: [", r"prometheus/site/mine\.yaml: not a file of Prometheus's rules"),
-        ("targets/trainer.yaml", "[]", r"targets/trainer\.yaml: this file is made from the inventory"),
+        ("rules/mine.yaml", "groups: [", r"prometheus/site/mine\.yaml: not a Prometheus rule file"),
+        ("targets/trainer.yaml", "[]", r"targets/trainer\.yaml: this name is used by a generated file"),
     ],
 )
-def test_what_the_site_gets_wrong_is_named(site: Path, name: str, text: str, said: str) -> None:
+def test_errors_in_the_operators_files_are_named(site: Path, name: str, text: str, said: str) -> None:
     (site / name).parent.mkdir(exist_ok=True)
     (site / name).write_text(text)
     with pytest.raises(FleetError, match=said):
@@ -156,7 +156,7 @@ def test_an_image_is_pinned_or_here_or_named_as_missing() -> None:
     found = find(wanted, pinned, local)
     assert found["grafana"] == MonitoringImage("grafana/grafana@sha256:aa")
     assert found["prometheus"] == MonitoringImage("voxyard-prometheus:000000000000", image(5))
-    with pytest.raises(FleetError, match=r"no image grafana/grafana:v1 here: pull it"):
+    with pytest.raises(FleetError, match=r"no image grafana/grafana:v1 on this machine: docker pull it"):
         find(wanted, {}, local)
 
 
@@ -184,7 +184,7 @@ def test_for_this_machine_the_files_are_written_and_secrets_are_not(site: Path, 
     assert f"--file {live}/monitoring.yaml --file {live}/host.yaml up" in command
 
 
-def test_a_directory_that_cannot_be_written_is_said_with_the_way_out(site: Path, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_reported_with_the_fix(site: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(FleetError, match="name another directory with --out"):
         write(made(site), tmp_path / "taken")

@@ -63,12 +63,12 @@ def test_programs_that_stay_well_pass_after_half_a_minute() -> None:
     [
         (
             {"StartedAt": "second", "RestartCount": 1},
-            "grafana ended and was started again, exit code 2. It wrote last:",
+            "grafana was restarted, exit code 2. Last log lines:",
         ),
-        ({"Status": "exited", "ExitCode": 2}, "grafana is exited, health: healthy, exit code 2. It wrote last:"),
+        ({"Status": "exited", "ExitCode": 2}, "grafana is exited, health: healthy, exit code 2. Last log lines:"),
     ],
 )
-def test_a_program_that_ends_fails_at_once_with_its_last_words(after: Mapping[str, Any], said: str) -> None:
+def test_a_program_that_ends_fails_at_once_with_its_last_log_lines(after: Mapping[str, Any], said: str) -> None:
     host = Host(lambda time: {} if time < 6 else after)
     with pytest.raises(HostFailedError) as caught:
         gate(host)

@@ -49,7 +49,7 @@ def overwrite(name: str, text: str) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (remove("model.safetensors"), "is no usable Bark model: there are no weights"),
+        (remove("model.safetensors"), "is not a usable Bark model: there are no weights"),
         (remove("config.json"), "config.json is missing"),
         (remove("vocab.txt"), "there is no tokenizer"),
         (overwrite("model.safetensors", "damaged"), "model.safetensors is damaged"),
@@ -73,12 +73,14 @@ def test_a_link_that_leads_out_is_refused_and_one_inside_is_not(model: Path, tmp
     (model / "blob").rename(tmp_path / "blob")
     (model / "vocab.txt").unlink()
     (model / "vocab.txt").symlink_to(tmp_path / "blob")
-    with pytest.raises(FleetError, match=r"vocab.txt: a link to .*blob, outside of the directory: copy"):
+    with pytest.raises(FleetError, match=r"vocab.txt: links to .*blob, outside of the directory: copy"):
         weights(model, ChecksumCache())
 
 
 def test_a_missing_directory_says_how_it_is_made(tmp_path: Path) -> None:
-    with pytest.raises(FleetError, match=r"named as bark\.weights in the inventory: voxyard weights fetch"):
+    with pytest.raises(
+        FleetError, match=r"named as bark\.weights in the inventory: create it with voxyard weights fetch"
+    ):
         weights(tmp_path / "none", ChecksumCache())
 
 
@@ -120,5 +122,5 @@ def test_voices_are_their_files_and_further_names(tmp_path: Path) -> None:
 def test_a_file_that_is_too_large_for_a_voice_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "mine.npz").open("wb") as file:
         file.truncate((8 << 20) + 1)
-    with pytest.raises(FleetError, match="larger than 8 MiB, which is no voice"):
+    with pytest.raises(FleetError, match="larger than 8 MiB, not a voice file"):
         voices(tmp_path, ChecksumCache())

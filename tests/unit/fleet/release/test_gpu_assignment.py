@@ -59,7 +59,7 @@ def test_of_two_gpus_without_room_for_both_each_gets_one() -> None:
     assignment = assign(facts(), host(roles=("trainer", "bark")))
     assert assignment.workloads == (Workload("trainer", "model", uuid(0)), Workload("bark", "bark", uuid(1)))
     assert assignment.bark_limits == {uuid(1): 16384}
-    assert assignment.reason == "GPU0 trains alone: the others are for Bark"
+    assert assignment.reason == "GPU0 trains alone, the other GPUs are assigned to Bark"
 
 
 def test_a_pair_with_room_for_both_is_shared() -> None:

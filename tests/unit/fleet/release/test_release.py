@@ -200,7 +200,7 @@ def test_a_secret_is_in_no_file_of_the_release_and_in_no_representation() -> Non
 
 
 def test_a_host_with_gpus_of_which_none_is_left_for_bark_is_refused() -> None:
-    with pytest.raises(FleetError, match="gpu-01: no GPU for the speech service: none of them is fit"):
+    with pytest.raises(FleetError, match="gpu-01: no GPU for the speech service: none is usable"):
         release(speaker(), known=facts(gpus=(gpu(0, mig=True),)))
 
 
@@ -306,10 +306,10 @@ def test_only_the_images_of_its_roles_are_for_a_host(folder: Path) -> None:
     assert list(read_inputs(host(roles=("monitoring",)), LOGIN, folder, IMAGES).images) == ["exporter"]
 
 
-def test_a_sites_own_compose_file_comes_last_and_must_be_there(folder: Path, tmp_path: Path) -> None:
+def test_an_operators_own_compose_file_comes_last_and_must_be_there(folder: Path, tmp_path: Path) -> None:
     override = tmp_path / "exporter.yaml"
     on = host(compose_overrides=(override,))
-    with pytest.raises(FleetError, match=r"no such compose file, needed for gpu-01"):
+    with pytest.raises(FleetError, match=r"no such compose file, required for gpu-01"):
         read_inputs(on, LOGIN, folder, IMAGES)
     override.write_text("services: {}\n")
     made = render(on, assign(facts(), on), LOGIN, read_inputs(on, LOGIN, folder, IMAGES))
@@ -338,7 +338,7 @@ def test_with_keys_the_speech_service_listens_where_it_is_asked_to(folder: Path,
 
 
 def test_a_speech_service_without_weights_is_refused(folder: Path) -> None:
-    with pytest.raises(FleetError, match=r"gpu-01: the role bark needs weights: name a directory as bark\.weights"):
+    with pytest.raises(FleetError, match=r"gpu-01: the role bark needs weights: set bark\.weights"):
         read_inputs(speaker(bark=Bark(address="127.0.0.1")), LOGIN, folder, IMAGES)
 
 

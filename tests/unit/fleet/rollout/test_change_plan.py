@@ -71,7 +71,7 @@ def test_nothing_is_done_where_everything_is_as_it_should_be() -> None:
     assert found.lines() == (f"nothing to do: release {REQUEST.id} runs",)
 
 
-def test_a_new_host_gets_everything_and_the_words_tell_no_secret(tmp_path: Path) -> None:
+def test_a_new_host_gets_everything_and_the_text_contains_no_secret(tmp_path: Path) -> None:
     weights = artefact(tmp_path)
     wanted = release(9410, secrets={"bark-api-keys": SECRET}, artefacts=[weights], gpu_limits={"GPU-1": 4096})
     found = plan_change(wanted, nothing_there())
@@ -82,8 +82,8 @@ def test_a_new_host_gets_everything_and_the_words_tell_no_secret(tmp_path: Path)
         f"write release {wanted.id}: services.yaml, voxyard.env, release.json",
         "write secrets: bark-api-keys",
         "bark: limit on GPU-1: none → 4096 MiB",
-        "start exporter: it is not there",
-        "start bark: it is not there",
+        "start exporter: no container",
+        "start bark: no container",
         f"make {wanted.id} the current release, after none",
     )
     assert found.diff == (), "a first release would be one long diff"
@@ -93,13 +93,13 @@ def test_a_new_host_gets_everything_and_the_words_tell_no_secret(tmp_path: Path)
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (bark(config="b-0"), "start bark: its configuration is b-0, b-1 is wanted"),
-        (bark(config="b-1", image="voxyard-bark:older"), "start bark: it runs voxyard-bark:older"),
-        (bark(config="b-1", state="exited", exit_code=3), "start bark: it is exited, health: healthy, exit code 3"),
-        (bark(config="b-1", health="unhealthy"), "start bark: it is running, health: unhealthy"),
-        (bark(config="b-1", health="starting"), "wait for bark: it is starting"),
+        (bark(config="b-0"), "start bark: configuration b-0, expected b-1"),
+        (bark(config="b-1", image="voxyard-bark:older"), "start bark: image voxyard-bark:older"),
+        (bark(config="b-1", state="exited", exit_code=3), "start bark: exited, health: healthy, exit code 3"),
+        (bark(config="b-1", health="unhealthy"), "start bark: running, health: unhealthy"),
+        (bark(config="b-1", health="starting"), "wait for bark: starting"),
         ({"not_answering": {"bark": "/readyz: answers 503"}}, "start bark: /readyz: answers 503"),
-        ({"containers": (container("exporter", "e-1"),)}, "start bark: it is not there"),
+        ({"containers": (container("exporter", "e-1"),)}, "start bark: no container"),
         ({"secrets": {}}, "write secrets: bark-api-keys"),
         ({"secrets": {"bark-api-keys": ("644", hashlib.sha256(SECRET).hexdigest())}}, "write secrets: bark-api-keys"),
         ({"expected": b"{}"}, f"make {REQUEST.id} the current release, after {REQUEST.id}"),
@@ -111,15 +111,15 @@ def test_only_what_is_not_as_it_should_be_changes(other: dict[str, Any], said: s
     assert said in found.lines()[0]
 
 
-def test_what_a_cut_deploy_has_started_is_watched_or_made_anew_where_it_ended_before() -> None:
+def test_what_a_cut_deploy_has_started_is_watched_or_recreated_where_it_ended_before() -> None:
     cut = replace(good(), current="older")
     assert [str(each) for each in plan_change(REQUEST, cut).starts] == [
-        "wait for exporter: whoever started it did not see whether it stays well",
-        "wait for bark: whoever started it did not see whether it stays well",
+        "wait for exporter: its health was not verified yet",
+        "wait for bark: its health was not verified yet",
     ]
     crashed = replace(cut, containers=(container("exporter", "e-1"), container("bark", "b-1", restarts=3)))
     (_, bark) = plan_change(REQUEST, crashed).starts
-    assert str(bark) == "start bark: its container had to be started again, 3 times so far"
+    assert str(bark) == "start bark: its container was restarted 3 times"
     assert not plan_change(REQUEST, replace(cut, previous=REQUEST.id)).starts, "it was found good before"
 
 
@@ -128,20 +128,20 @@ def test_a_service_may_run_from_an_older_release() -> None:
     assert plan_change(REQUEST, state).nothing
 
 
-def test_a_service_whose_release_somebody_changed_is_made_anew() -> None:
+def test_a_service_whose_release_somebody_changed_is_recreated() -> None:
     state = replace(
         good(),
         containers=(container("exporter", "e-1", release="older"), container("bark", "b-1")),
         changed_files=("older/plan.yaml",),
     )
     assert [str(each) for each in plan_change(REQUEST, state).starts] == [
-        "start exporter: somebody changed older/plan.yaml"
+        "start exporter: files changed on the host: older/plan.yaml"
     ]
 
 
 def test_a_service_that_the_release_has_no_more_is_stopped() -> None:
     state = replace(good(), containers=(*good().containers, container("old", "o-1")))
-    assert plan_change(REQUEST, state).lines() == ("stop old: it is not in the release any more",)
+    assert plan_change(REQUEST, state).lines() == ("stop old: not in the release",)
 
 
 def test_the_layers_that_are_there_are_counted_from_below() -> None:
@@ -149,7 +149,7 @@ def test_the_layers_that_are_there_are_counted_from_below() -> None:
     wanted = release(9410, images={"bark": newer}, configs={"exporter": "e-1", "bark": "b-2"})
     (image_transfer,) = plan_change(wanted, good()).image_transfers
     assert (image_transfer.image, image_transfer.layers_present) == (newer, len(BASE_LAYERS))
-    assert str(image_transfer) == f"send image {newer.release_tag} (3 MB, 2 of 3 layers are there)"
+    assert str(image_transfer) == f"send image {newer.release_tag} (3 MB, 2 of 3 layers present)"
 
 
 def test_an_image_whose_name_means_another_one_is_sent() -> None:

@@ -158,7 +158,7 @@ def test_a_service_is_asked_without_curl(tmp_path: Path, web_server: int) -> Non
         assert done.stdout == b"HTTP/1.0 200 OK\r\n\r\nasked: GET /readyz HTTP/1.0"
 
 
-def test_nobody_listening_is_said(tmp_path: Path) -> None:
+def test_nobody_listening_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     done = run(commands.http("metrics", "127.0.0.1", port, "/metrics"), tmp_path)

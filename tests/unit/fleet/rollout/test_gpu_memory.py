@@ -20,11 +20,11 @@ def verified(apps: str, limits: dict[str, int], pids: Answer = PIDS) -> tuple[st
 @pytest.mark.parametrize(
     ("apps", "said"),
     [
-        ("", "A: holds nothing yet of 1000 MiB"),
+        ("", "A: no memory in use yet, limit 1000 MiB"),
         ("A, 11, 600\nA, 12, 300\n", "A: verified 900 of 1000 MiB"),
         ("A, 11, 2024\n", "A: verified 2024 of 1000 MiB"),
-        ("A, 99, 9000\nB, 11, 9000\n", "A: holds nothing yet of 1000 MiB"),
-        ("A, 11, [N/A]\n", "A: the driver does not tell what is held of 1000 MiB"),
+        ("A, 99, 9000\nB, 11, 9000\n", "A: no memory in use yet, limit 1000 MiB"),
+        ("A, 11, [N/A]\n", "A: memory use not reported by the driver, limit 1000 MiB"),
     ],
 )
 def test_only_what_its_own_processes_hold_of_its_own_gpus_counts(apps: str, said: str) -> None:
@@ -32,7 +32,7 @@ def test_only_what_its_own_processes_hold_of_its_own_gpus_counts(apps: str, said
 
 
 def test_more_than_the_limit_and_a_gibibyte_is_a_failure() -> None:
-    said = r"gpu-01: bark does not keep its limits: A: holds 2025 MiB, 1000 \+ 1024 MiB are allowed"
+    said = r"gpu-01: bark exceeds its memory limits: A: uses 2025 MiB, allowed 1000 \+ 1024 MiB"
     with pytest.raises(HostFailedError, match=said):
         verified("A, 11, 2025\nB, 11, 10\n", {"A": 1000, "B": 1000})
 
@@ -42,7 +42,7 @@ def test_more_than_the_limit_and_a_gibibyte_is_a_failure() -> None:
     [("NVIDIA-SMI has failed", PIDS), ("", Answer("", "No such container", 1)), ("", Answer("UID PID\n1 2\n"))],
 )
 def test_what_cannot_be_known_is_a_failure(apps: str, pids: Answer) -> None:
-    with pytest.raises(HostFailedError, match="its limits cannot be verified"):
+    with pytest.raises(HostFailedError, match="memory limits cannot be verified"):
         verified(apps, {"A": 1000}, pids)
 
 

@@ -100,18 +100,18 @@ def test_what_cannot_work_for_a_moment_begins_anew() -> None:
 
 @pytest.mark.parametrize("state", ["exited", "restarting", "dead"])
 @pytest.mark.parametrize("code", [0, 3])
-def test_what_ends_fails_at_once_with_its_own_last_words(state: str, code: int) -> None:
+def test_what_ends_fails_at_once_with_its_last_log_lines(state: str, code: int) -> None:
     host = Host(LeapingCancellation(), lambda time: container() if time < 6 else container(Status=state, ExitCode=code))
     assert refused(host) == (
         f"gpu-01: bark (b-1) is {state}, health: healthy, exit code {code}. "
-        "It wrote last:\nloading\nno GPU is seen by torch"
+        "Last log lines:\nloading\nno GPU is seen by torch"
     )
     assert host.time.now() == 6
 
 
 def test_what_was_ended_for_want_of_memory_says_so() -> None:
     host = Host(LeapingCancellation(), lambda _: container(Status="exited", ExitCode=137, OOMKilled=True))
-    assert "exit code 137, out of memory (OOM). It wrote last" in refused(host)
+    assert "exit code 137, out of memory (OOM). Last log lines" in refused(host)
 
 
 def test_what_is_started_again_fails_at_once_with_the_end_of_its_first_life() -> None:
@@ -120,8 +120,8 @@ def test_what_is_started_again_fails_at_once_with_the_end_of_its_first_life() ->
 
     host = Host(LeapingCancellation(), crashes, events="oom \ndie 137\n")
     assert refused(host) == (
-        "gpu-01: bark (b-1) ended and was started again, exit code 137, out of memory (OOM). "
-        "It wrote last:\nloading\nno GPU is seen by torch"
+        "gpu-01: bark (b-1) was restarted, exit code 137, out of memory (OOM). "
+        "Last log lines:\nloading\nno GPU is seen by torch"
     )
     assert host.time.now() == 6
     assert [text for text in host.asked if "docker logs" in text] == ["docker logs --tail 400 --until second c-1 2>&1"]
@@ -129,22 +129,22 @@ def test_what_is_started_again_fails_at_once_with_the_end_of_its_first_life() ->
 
 def test_what_was_started_again_before_anybody_looked_fails_too() -> None:
     host = Host(LeapingCancellation(), lambda _: container(StartedAt="second", RestartCount=1))
-    assert "ended and was started again. It wrote last" in refused(host)
+    assert "was restarted. Last log lines" in refused(host)
     assert host.time.now() == 0
 
 
 def test_a_container_that_was_there_before_may_have_been_started_again_long_ago() -> None:
     assert gate(Host(LeapingCancellation(), lambda _: container(RestartCount=4)), fresh=False) == 30
     host = Host(LeapingCancellation(), lambda time: container(RestartCount=4 if time < 6 else 5))
-    assert "started again" in refused(host, fresh=False)
+    assert "was restarted" in refused(host, fresh=False)
 
 
 @pytest.mark.parametrize(
     ("after", "said"),
     [
         (None, "bark (b-1) has no container any more"),
-        (container(Id="c-2"), "bark (b-1) runs in another container than before"),
-        (container(Health="unhealthy"), "bark (b-1) is running, health: unhealthy. It wrote last:"),
+        (container(Id="c-2"), "bark (b-1) was replaced by another container"),
+        (container(Health="unhealthy"), "bark (b-1) is running, health: unhealthy. Last log lines:"),
     ],
 )
 def test_what_is_not_the_same_container_in_health_fails_at_once(after: dict[str, Any] | None, said: str) -> None:
@@ -155,7 +155,7 @@ def test_what_is_not_the_same_container_in_health_fails_at_once(after: dict[str,
 
 def test_what_is_not_well_in_its_time_fails_with_what_it_lacks() -> None:
     host = Host(LeapingCancellation(), lambda _: container(), lambda _: False)
-    assert "bark (b-1) is running, health: healthy; /readyz: answers 503: no model. It wrote last" in refused(host)
+    assert "bark (b-1) is running, health: healthy; /readyz: answers 503: no model. Last log lines" in refused(host)
     assert host.time.now() == BARK.healthy_seconds
 
 
@@ -163,21 +163,21 @@ def test_what_becomes_well_just_in_time_is_watched_beyond_it() -> None:
     assert gate(Host(LeapingCancellation(), lambda _: container(), lambda time: time >= 890)) == 920
 
 
-def test_every_few_seconds_the_gate_says_what_it_waits_for() -> None:
+def test_every_few_seconds_the_gate_reports_its_progress() -> None:
     said: list[str] = []
     gate(Host(LeapingCancellation(), lambda _: container(), lambda time: time >= 12), say=said.append)
     assert said[:3] == [
         "gpu-01: waiting for bark: is running, health: healthy; /readyz: answers 503: no model",
         "gpu-01: waiting for bark: is running, health: healthy; /readyz: answers 503: no model",
-        "gpu-01: waiting for bark: well for 3 of 30 s",
+        "gpu-01: waiting for bark: healthy for 3 of 30 s",
     ]
     assert len(said) == 8
 
 
-def test_last_words_leave_a_trace_and_drop_what_only_asked() -> None:
+def test_last_log_lines_leave_a_trace_and_drop_what_only_asked() -> None:
     failed = '{"path": "/readyz", "status": 500, "trace": "ValueError"}'
     assert last_log_lines(f"{PROBES}{failed}\n{PROBES}") == failed
-    assert last_log_lines(PROBES) == "(nothing)"
+    assert last_log_lines(PROBES) == "(none)"
     assert last_log_lines("".join(f"{number}\n" for number in range(50))).split() == [
         str(each) for each in range(30, 50)
     ]

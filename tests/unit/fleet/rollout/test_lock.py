@@ -33,9 +33,9 @@ def test_the_lock_is_there_while_the_block_runs_and_says_whose_it_is(tmp_path: P
     assert list((tmp_path / ".voxyard").iterdir()) == []
 
 
-def test_a_second_one_is_refused_and_told_who_why_how_old_and_what_to_do(tmp_path: Path) -> None:
+def test_a_second_one_is_refused_and_told_owner_reason_age_and_fix(tmp_path: Path) -> None:
     session = LocalSession(tmp_path)
-    said = r"gpu-01 is being changed by \S+@\S+ for \d+ s \(deploy\): wait .* fab unlock --host gpu-01"
+    said = r"gpu-01 is locked by \S+@\S+ for \d+ s \(deploy\): wait .* fab unlock --host gpu-01"
     with locked(session, "gpu-01", "deploy"):
         with pytest.raises(HostFailedError, match=said):
             hold(session)
@@ -97,11 +97,11 @@ class Broken(LocalSession):
         return super().run(commands)
 
 
-def test_when_the_connection_is_gone_the_lock_stays_and_that_is_said(
+def test_when_the_connection_is_gone_the_lock_stays_and_that_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     hold(Broken(tmp_path))
-    assert "the lock stays" in caplog.text
+    assert "could not release the lock" in caplog.text
     assert "fab unlock --host gpu-01" in caplog.text
     assert read_lock(LocalSession(tmp_path)) is not None
 
@@ -123,13 +123,13 @@ def test_the_age_is_by_the_clock_of_the_host(seconds: int, said: str) -> None:
     assert Lock("a@b", "deploy", 1000, 1000 + seconds, "t").age == said
 
 
-def test_a_home_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".voxyard").write_text("a file")
     with pytest.raises(HostFailedError, match="gpu-01 could not be locked"):
         hold(LocalSession(tmp_path))
 
 
-def test_the_audit_log_grows_by_a_line_a_deed(tmp_path: Path) -> None:
+def test_the_audit_log_grows_by_a_line_a_action(tmp_path: Path) -> None:
     session = LocalSession(tmp_path)
     record(session, "gpu-01", AuditEntry("deploy", "a", "b", "ok"))
     record(
@@ -145,7 +145,7 @@ def test_the_audit_log_grows_by_a_line_a_deed(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_audit_log_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_audit_log_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".voxyard").write_text("a file")
     with pytest.raises(HostFailedError, match="gpu-01 could not write its audit log"):
         record(LocalSession(tmp_path), "gpu-01", AuditEntry("deploy", "", "b", "ok"))

@@ -162,13 +162,13 @@ def test_no_secret_is_in_a_command_or_the_audit_log(
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("unhealthy", "bark (b-2) is running, health: unhealthy. It wrote last:\nlast words"),
+        ("unhealthy", "bark (b-2) is running, health: unhealthy. Last log lines:\nlast words"),
         ("starting", "bark (b-2) is running, health: starting"),
         ("ends", "bark (b-2) is exited, health: healthy, exit code 3"),
         ("refused", "could not start bark: Error response from daemon: port is already allocated"),
     ],
 )
-def test_a_release_that_is_not_well_is_taken_back(
+def test_a_release_that_is_not_well_is_rolled_back(
     host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path, mode: str, said: str
 ) -> None:
     old = everything(tmp_path, fake_services.port)
@@ -213,7 +213,7 @@ def test_a_service_that_cannot_work_does_not_pass(
     outcome = deploy(host, release(fake_services.port), context)
     assert outcome.result == "failed"
     assert f"{path}: answers 503" in outcome.note
-    assert "taken away again" in outcome.note
+    assert "started services were removed" in outcome.note
     assert host.services() == {}
     assert host.current is None
 
@@ -225,7 +225,7 @@ def test_a_service_that_holds_more_than_its_limit_does_not_pass(
     (host.home / "compute-apps.csv").write_text(f"{GPU}, 4711, 3000\n{GPU}, 4712, 2500\n{GPU}, 99, 9000\n")
     outcome = deploy(host, wanted, context)
     assert outcome.result == "failed"
-    assert f"{GPU}: holds 5500 MiB, 4096 + 1024 MiB are allowed" in outcome.note
+    assert f"{GPU}: uses 5500 MiB, allowed 4096 + 1024 MiB" in outcome.note
     (host.home / "compute-apps.csv").write_text(f"{GPU}, 4711, 3000\n")
     assert deploy(host, wanted, context).limits == (f"bark: {GPU}: verified 3000 of 4096 MiB",)
 
@@ -247,7 +247,7 @@ def test_a_file_that_was_changed_on_the_host_is_written_again_and_its_services_a
     (host.folder / "current/services.yaml").write_text("mine")
     found = plan_change(wanted, state(host, wanted))
     assert found.write_files
-    assert [each.reason for each in found.starts] == [f"somebody changed {wanted.id}/services.yaml"] * 2
+    assert [each.reason for each in found.starts] == [f"files changed on the host: {wanted.id}/services.yaml"] * 2
     assert deploy(host, wanted, context).result == "deployed"
     assert plan_change(wanted, state(host, wanted)).nothing
 
@@ -290,7 +290,7 @@ def test_a_cut_at_any_step_is_healed_by_the_next_deploy(
         names = host.names
         host.mend()
         if (host.folder / "lock").exists():
-            with pytest.raises(FleetError, match=r"is being changed by .* \(deploy\).*fab unlock --host gpu-01"):
+            with pytest.raises(FleetError, match=r"is locked by .* \(deploy\).*fab unlock --host gpu-01"):
                 deploy(host, newer, context)
             assert break_lock(host, "gpu-01") is not None
         assert deploy(host, newer, context).result in ("deployed", "unchanged"), (step, names)
@@ -312,7 +312,7 @@ def test_ctrl_c_stops_at_the_next_step_and_gives_the_lock_back(
     context = rollout_context(tmp_path, cancellation, cache=ImageCache(tmp_path / "cache", impatient))
     outcome = deploy(host, release(fake_services.port), context)
     assert outcome.result == "interrupted"
-    assert outcome.note == "stopped by Ctrl-C; the same command goes on with what is there"
+    assert outcome.note == "cancelled by Ctrl-C; run the same command again to continue"
     assert not (host.folder / "lock").exists()
     assert host.audit()[-1]["result"] == "interrupted"
 
@@ -335,7 +335,7 @@ def test_ctrl_c_at_the_gate_takes_the_host_back(
     outcome = deploy(deployed, newer, rollout_context(tmp_path, impatient(deployed, times=1)))
     assert outcome.result == "interrupted"
     assert outcome.note == (
-        f"stopped by Ctrl-C\nrolled back to release {old}; the same command goes on with what is there"
+        f"cancelled by Ctrl-C\nrolled back to release {old}; run the same command again to continue"
     )
     assert (deployed.current, deployed.services()) == (old, {"exporter": "e-1", "bark": "b-1"})
     assert (deployed.folder / "secrets/bark-api-keys").read_bytes() == b"alice: 0123456789\n"
@@ -352,7 +352,7 @@ def test_ctrl_c_on_the_way_back_says_what_stands_and_the_rollback_that_does_not_
     assert outcome.result == "interrupted"
     assert f"exporter of release {current} is running, health: healthy" in outcome.note
     assert f"bark of release {newer.id} is running, health: healthy" in outcome.note
-    assert f"fab rollback --host gpu-01 --release {current} goes back to it" in outcome.note
+    assert f"fab rollback --host gpu-01 --release {current} restores it" in outcome.note
     assert deployed.current == current
     assert roll_back(deployed, context, current).result == "rolled back"
     assert (deployed.current, deployed.services()) == (current, {"exporter": "e-3", "bark": "b-3"})
@@ -366,8 +366,8 @@ def test_ctrl_c_while_the_current_release_starts_a_service_again_leaves_it_runni
     cancellation = LeapingCancellation(lambda _: cancellation.ask())
     outcome = deploy(deployed, wanted, rollout_context(tmp_path, cancellation))
     assert outcome.result == "interrupted"
-    assert f"release {wanted.id} was the current one already" in outcome.note
-    assert f"exporter of release {wanted.id} is running, health: healthy; the same command goes on" in outcome.note
+    assert f"release {wanted.id} was already current" in outcome.note
+    assert f"exporter of release {wanted.id} is running, health: healthy; run the same command again" in outcome.note
     assert deployed.services() == {"exporter": "e-1"}
 
 
@@ -389,10 +389,10 @@ def test_a_service_that_a_cut_deploy_has_started_is_watched_before_its_release_i
     deployed.mend()
     break_lock(deployed, "gpu-01")
     found = plan_change(newer, state(deployed, newer))
-    assert "wait for bark: whoever started it did not see whether it stays well" in found.lines()
+    assert "wait for bark: its health was not verified yet" in found.lines()
     outcome = deploy(deployed, newer, rollout_context(tmp_path, LeapingCancellation(crash)))
     assert outcome.result == "failed"
-    assert "bark (b-2) ended and was started again" in outcome.note
+    assert "bark (b-2) was restarted" in outcome.note
     assert (deployed.current, deployed.services()) == (old, {"exporter": "e-1", "bark": "b-1"})
 
 
@@ -427,7 +427,7 @@ def test_a_host_that_trains_is_skipped_and_left_as_it_is(
     context = rollout_context(tmp_path, runs=Training())
     outcome = deploy(host, release(fake_services.port), context)
     assert outcome.result == "skipped"
-    assert "run r-1 trains here: use --drain" in outcome.note
+    assert "run r-1 is active: use --drain" in outcome.note
     assert host.engine.images == {}
     assert [each["result"] for each in host.audit()] == ["skipped"]
 
@@ -441,7 +441,7 @@ def test_a_run_is_drained_and_started_again_however_the_deploy_ends(
     host.engine.modes = {image("bark").reference: mode}
     outcome = deploy(host, release(fake_services.port), context)
     assert outcome.result == ("deployed" if mode == "healthy" else "failed")
-    assert "started again" in outcome.note
+    assert "resumed" in outcome.note
     assert training.did == ["stop r-1", "resume r-1"]
 
 
@@ -496,13 +496,13 @@ def test_rollback_names_what_it_cannot_do(
 ) -> None:
     old, newer = everything(tmp_path / "a", fake_services.port), second(tmp_path / "b", fake_services.port)
     deploy(host, old, context)
-    with pytest.raises(HostFailedError, match="no release before the current one"):
+    with pytest.raises(HostFailedError, match="no previous release"):
         plan_rollback(host, "gpu-01", None)
-    with pytest.raises(HostFailedError, match=f"no release 0123: it has {old.id}"):
+    with pytest.raises(HostFailedError, match=f"no release 0123: expected one of {old.id}"):
         plan_rollback(host, "gpu-01", "0123")
     deploy(host, newer, context)
     (host.folder / "releases" / old.id / "services.yaml").write_text("mine")
-    with pytest.raises(HostFailedError, match="not as it was written"):
+    with pytest.raises(HostFailedError, match="has changed files"):
         plan_rollback(host, "gpu-01", None)
 
 
@@ -513,7 +513,7 @@ def test_rollback_needs_the_image(
     deploy(host, old, context)
     deploy(host, newer, context)
     del host.engine.images[image("bark").id]
-    with pytest.raises(HostFailedError, match=f"any more: image {image('bark').reference}"):
+    with pytest.raises(HostFailedError, match=f"are missing: image {image('bark').reference}"):
         plan_rollback(host, "gpu-01", None)
 
 
@@ -539,7 +539,7 @@ def test_what_is_old_goes_and_what_is_in_use_stays(
     assert tags == {image("exporter").reference, *(image("bark", str(number)).reference for number in (0, 3, 4))}
 
 
-def test_two_at_once_are_refused_with_who_and_why(
+def test_two_at_once_are_refused_with_owner_and_reason(
     host: ShellHost, fake_services: FakeServices, context: RolloutContext
 ) -> None:
     with (

@@ -41,7 +41,7 @@ def test_the_second_image_comes_without_the_layers_of_the_first(host: ShellHost,
     }
 
 
-def test_where_the_upper_layers_alone_are_refused_all_is_sent_and_that_is_said(
+def test_where_the_upper_layers_alone_are_refused_all_is_sent_and_that_is_reported(
     host: ShellHost, transfer: Transfer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "fleet")
@@ -50,7 +50,7 @@ def test_where_the_upper_layers_alone_are_refused_all_is_sent_and_that_is_said(
         transfer.image(ImageTransfer(image(role), 0))
     assert len(host.engine.loaded_bytes) == 3
     assert (
-        "does not take the upper layers alone (open base-1/layer.tar: no such file or directory): sending all"
+        "loading only the upper layers failed (open base-1/layer.tar: no such file or directory): sending all"
         in caplog.text
     )
 
@@ -69,7 +69,7 @@ def test_an_image_is_pulled_by_its_digest_and_gets_a_name(host: ShellHost, trans
 def test_an_image_that_is_another_one_than_here_is_refused(host: ShellHost, transfer: Transfer) -> None:
     digest = f"registry.example:5000/voxyard-bark@sha256:{'a' * 64}"
     host.engine.registry[digest] = {"id": "sha256:else", "layers": ["sha256:else"]}
-    with pytest.raises(HostFailedError, match=r"has no image .* as it is here"):
+    with pytest.raises(HostFailedError, match=r"the image .* differs from the local one"):
         transfer.image(ImageTransfer(replace(image("bark"), digest=digest), 0))
 
 
@@ -85,7 +85,7 @@ def test_what_a_cut_transfer_left_of_an_artefact_is_not_sent_again(
     (partial / "model.safetensors").write_bytes(b"half")
     (weights.source / "config.json").unlink()  # it would be missed if it were sent
     transfer.artefact(weights)
-    assert "1 of its files are there" in caplog.text
+    assert "1 files present" in caplog.text
     there = host.folder / "artefacts" / weights.name
     assert (there / "model.safetensors").read_bytes() == b"weights" * 1000
 
@@ -95,7 +95,7 @@ def test_a_file_that_changed_since_it_was_looked_at_is_not_taken(
 ) -> None:
     weights = artefact(tmp_path)
     (weights.source / "config.json").write_bytes(b"[]")
-    with pytest.raises(HostFailedError, match=f"could not take {weights.name}: config.json: FAILED"):
+    with pytest.raises(HostFailedError, match=f"could not receive {weights.name}: config.json: FAILED"):
         transfer.artefact(weights)
     assert not (host.folder / "artefacts" / weights.name).exists()
 

@@ -102,7 +102,7 @@ def test_a_cut_leaves_nothing_half_and_the_next_try_ends_right(
 
     with monkeypatch.context() as patch:
         patch.setattr(rsync, "run", cut)
-        with pytest.raises(HostFailedError, match="it goes on where it was"):
+        with pytest.raises(HostFailedError, match="it continues where it stopped"):
             sent(there, corpus)
     assert not place(there, content).exists()
     (there.folder / "refuse").unlink()
@@ -168,11 +168,11 @@ def test_what_no_run_can_read_is_refused(tmp_path: Path, corpus: Path) -> None:
     with pytest.raises(FleetError, match=r"metadata\.csv.*it holds readme\.txt"):
         read_input(tmp_path / "notes")
     (corpus / "wavs/c.wav").symlink_to("/nowhere/at/all")
-    with pytest.raises(FleetError, match=r"c\.wav is no file, or a link to nowhere"):
+    with pytest.raises(FleetError, match=r"c\.wav is not a file or a dangling link"):
         read_input(corpus)
 
 
 def test_a_pipe_in_a_corpus_is_refused_instead_of_waited_for(corpus: Path) -> None:
     subprocess.run(["mkfifo", str(corpus / "wavs/c.wav")], check=True)
-    with pytest.raises(FleetError, match="is no file"):
+    with pytest.raises(FleetError, match="is not a file"):
         read_input(corpus)

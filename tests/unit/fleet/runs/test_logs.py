@@ -41,8 +41,8 @@ def test_what_comes_is_followed_to_the_end_each_line_once() -> None:
     assert "--since 2026-01-05T08:00:09.0Z" in session.texts["logs"]
 
 
-def test_a_service_that_is_not_there_is_said() -> None:
-    with pytest.raises(HostFailedError, match=r"nothing is there that wrote a log \(voxyard.run=demo-1\)"):
+def test_a_service_that_is_not_there_is_reported() -> None:
+    with pytest.raises(HostFailedError, match=r"no container with a log \(voxyard.run=demo-1\)"):
         shown(RecordingSession({}))
 
 
@@ -50,7 +50,7 @@ def test_a_service_that_is_silent_is_no_error() -> None:
     assert shown(RecordingSession({"still-there": Answer("id\n")})) == []
 
 
-def test_an_engine_that_fails_is_said() -> None:
+def test_an_engine_that_fails_is_reported() -> None:
     with pytest.raises(HostFailedError, match="could not show its logs: no daemon"):
         shown(RecordingSession({"logs": Answer("", "no daemon", 1)}))
 

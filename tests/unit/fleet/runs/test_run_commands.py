@@ -99,7 +99,7 @@ def test_a_container_that_is_replaced_meanwhile_is_no_error(there: FakeHost) -> 
     assert printed(there, run_commands.containers()).strip() == "[]"
 
 
-def test_a_start_goes_on_by_itself_and_leaves_words_and_code(there: FakeHost) -> None:
+def test_a_start_continues_by_itself_and_leaves_output_and_code(there: FakeHost) -> None:
     folder = run_folder(there)
     there.answers("up", "sleep 0.5; echo pulling; echo no such image >&2; exit 14")
     printed(there, run_commands.start("demo-1", ("trainer.yaml", "run.yaml"), prepare=True))

@@ -61,7 +61,7 @@ def test_the_plan_is_called_the_hosts_in_messages() -> None:
         validate(RunSettings(), plan=b"training: {batch_size: x}")
 
 
-def test_flags_become_the_trainers_own_words() -> None:
+def test_flags_become_options_of_the_trainer() -> None:
     named = {"training.max_steps": "20", "training.device": ""}
     flags = flags_of(["model.size=small", "training.xla=false", "telemetry.tensorboard=true"], named)
     assert RunSettings(b"", flags).words() == ["--model-size=small", "--tensorboard", "--max-steps=20", "--no-xla"]
@@ -73,7 +73,7 @@ def test_flags_become_the_trainers_own_words() -> None:
         ("training.max_step=3", "is training.max_steps meant"),
         ("max_steps", "expected section.key=value"),
         ("training.checkpoint_dir=/x", "the run's directory on the host"),
-        ("training.resume=false", "the one that --resume names"),
+        ("training.resume=false", "true with --resume"),
         ("data.train_data=/x", "--corpus"),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_setting_that_cannot_be_given_here_is_refused(text: str, said: str) ->
         flags_of([text], {})
 
 
-def test_what_a_host_decides_itself_is_said_to_have_no_effect() -> None:
+def test_what_the_deployment_sets_is_reported_as_without_effect() -> None:
     lines = ignored_settings(
         validate(RunSettings(b"training: {checkpoint_dir: here}\ntelemetry: {metrics_port: 9000}"), name="a.yaml")
     )
@@ -98,19 +98,19 @@ def test_what_a_run_reads_is_in_its_settings_and_the_option_comes_first(tmp_path
         folders_of(validate(RunSettings()).config, None)
 
 
-def test_shards_are_made_anew_where_the_model_hears_otherwise() -> None:
+def test_shards_are_recreated_where_the_model_hears_otherwise() -> None:
     keys = {shards_key(validate(RunSettings(text)).config) for text in (b"", b"training: {seed: 7}")}
     assert len(keys) == 1
     assert shards_key(validate(RunSettings(b"model: {sample_rate: 16000, mel_high_hz: 7000}")).config) not in keys
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     assert read_file(None) == b""
     with pytest.raises(FleetError, match=r"no\.yaml: cannot be read: No such file"):
         read_file(tmp_path / "no.yaml")
 
 
-def test_judging_needs_neither_tensorflow_nor_numpy() -> None:
+def test_validation_needs_neither_tensorflow_nor_numpy() -> None:
     program = (
         "import sys; sys.path.insert(0, 'scripts'); from fleet.runs.config import RunSettings, validate; "
         "validate(RunSettings()); import fleet.runs.runs, fleet.runs.fetch; "

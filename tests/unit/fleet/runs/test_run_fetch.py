@@ -78,7 +78,7 @@ def test_a_later_state_of_the_run_is_fetched_into_the_same_directory(there: Fake
     assert fetched(there, tmp_path / "out").checkpoints == (4, 8, 12)
 
 
-@pytest.mark.parametrize("what", ["a file", "another run", "something else"])
+@pytest.mark.parametrize("what", ["a file", "another run", "other files"])
 def test_nothing_else_is_written_into(there: FakeHost, tmp_path: Path, what: str) -> None:
     out = tmp_path / "out"
     if what == "a file":
@@ -92,7 +92,7 @@ def test_nothing_else_is_written_into(there: FakeHost, tmp_path: Path, what: str
 
 def test_a_checkpoint_that_is_not_what_was_written_is_named(there: FakeHost, tmp_path: Path) -> None:
     checkpoint(there.place / "runs/demo-1/checkpoints", 12, damaged=True)
-    with pytest.raises(HostFailedError, match="step-00000012 is not what the trainer wrote on gpu-01"):
+    with pytest.raises(HostFailedError, match="step-00000012 differs from the checkpoint written on gpu-01"):
         fetched(there, tmp_path / "out")
 
 

@@ -88,7 +88,7 @@ def test_indices_become_uuids_because_a_container_counts_anew() -> None:
 
 @pytest.mark.parametrize("asked", ["3", "GPU-beef"])
 def test_a_gpu_that_the_host_has_not_is_refused(asked: str) -> None:
-    with pytest.raises(FleetError, match=f"{asked} is no GPU of the host"):
+    with pytest.raises(FleetError, match=f"{asked} is not a GPU of the host"):
         render(wanted(f"data: {{data_gpu: {asked}, model_gpu: 0}}"), RELEASE)
 
 
@@ -143,8 +143,8 @@ def test_a_run_is_made_again_from_its_files_on_the_host() -> None:
     assert {role: each.place for role, each in again.inputs.items()} == {"train": CORPUS.place}
 
 
-def test_files_that_are_not_understood_are_said() -> None:
-    with pytest.raises(FleetError, match="not understood"):
+def test_files_that_are_not_understood_are_reported() -> None:
+    with pytest.raises(FleetError, match="cannot be parsed"):
         request_from_files({"run.json": b"{}", "train.yaml": b""})
 
 
@@ -170,7 +170,7 @@ def test_a_release_says_what_it_gives_to_runs() -> None:
     }  # fmt: skip
     assert parse_release(answer(variables), RELEASE.gpus) == RELEASE
     for gone in ("VOXYARD_TRAINER_IMAGE", "VOXYARD_UID"):
-        with pytest.raises(FleetError, match="role trainer" if "IMAGE" in gone else "not understood"):
+        with pytest.raises(FleetError, match="role trainer" if "IMAGE" in gone else "cannot be parsed"):
             parse_release(answer({name: value for name, value in variables.items() if name != gone}), ())
 
 

@@ -96,7 +96,7 @@ def test_the_state_follows_from_what_is_there(
     assert (run.state, run.active) == (state, active)
 
 
-def test_step_and_loss_of_a_run_that_goes_on_are_its_logs() -> None:
+def test_step_and_loss_of_a_resumed_run_are_its_logs() -> None:
     run = read(listing(newest="step-00000006", report=REPORT), container(), log=LOG)
     assert (run.step, run.last_step, run.loss, run.checkpoint) == (8, 20, 5.5, 6)
 
@@ -110,7 +110,7 @@ def test_step_and_loss_of_a_run_that_has_ended_are_its_reports() -> None:
     assert (run.step, run.loss) == (20, 3.25)
 
 
-def test_a_run_that_goes_on_begins_at_its_checkpoint() -> None:
+def test_a_resumed_run_begins_at_its_checkpoint() -> None:
     run = read(listing(newest="step-00000006"), container(), log="Resuming from /x/step-00000006 at step 6\n")
     assert (run.resumed_at, run.step) == (6, 6)
 
@@ -121,10 +121,10 @@ def test_since_is_the_start_while_it_works_and_the_end_after_that() -> None:
     assert read(listing(start="begun")).since == "2026-01-05T08:00:00Z"
 
 
-def test_what_cannot_be_read_is_said() -> None:
+def test_what_cannot_be_read_is_reported() -> None:
     with pytest.raises(HostFailedError, match="Cannot connect to the Docker daemon"):
         read_runs(RecordingSession({"run-containers": Answer("", "Cannot connect to the Docker daemon", 1)}))
-    with pytest.raises(HostFailedError, match="runs: not understood"):
+    with pytest.raises(HostFailedError, match="runs: unexpected output"):
         read_runs(RecordingSession({"runs": Answer("demo-1 e30= -\n"), "run-containers": Answer("[]")}))
 
 

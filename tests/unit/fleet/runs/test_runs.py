@@ -123,7 +123,7 @@ def test_a_host_without_a_release_is_told_to_deploy_first(there: FakeHost, sessi
 
 def test_a_driver_that_does_not_answer_stops_a_run_that_needs_it(there: FakeHost, session: LocalSession) -> None:
     (there.folder / "bin/nvidia-smi").write_text("#!/bin/sh\necho no driver >&2; exit 9\n")
-    with pytest.raises(HostFailedError, match="nvidia-smi does not answer: no driver"):
+    with pytest.raises(HostFailedError, match="nvidia-smi fails: no driver"):
         runs.read_release(session, "gpu-01")
 
 
@@ -152,25 +152,27 @@ def test_a_corpus_that_is_prepared_is_not_prepared_again(there: FakeHost, sessio
 
 def test_a_second_run_on_the_same_gpus_is_refused_and_told_which(there: FakeHost, session: LocalSession) -> None:
     train(session)
-    with pytest.raises(HostFailedError, match=rf"demo-1 .*holds GPU {uuid(0)}, {uuid(1)}.*fab stop .* --run demo-1"):
+    with pytest.raises(HostFailedError, match=rf"demo-1 .*uses GPU {uuid(0)}, {uuid(1)}.*fab stop .* --run demo-1"):
         train(session, "demo-2")
     assert not (there.place / "runs/demo-2").exists()
 
 
 def test_a_second_run_without_gpus_is_refused_for_the_port(session: LocalSession) -> None:
     train(session, device="cpu")
-    with pytest.raises(HostFailedError, match="has the port 9411"):
+    with pytest.raises(HostFailedError, match="uses the metrics port 9411"):
         train(session, "demo-2", device="cpu")
 
 
 def test_a_name_that_is_taken_is_refused(there: FakeHost, session: LocalSession) -> None:
     runs.stop_run(session, train(session), drained=False)
-    with pytest.raises(HostFailedError, match=r"has a run demo-1 already.*--resume demo-1"):
+    with pytest.raises(HostFailedError, match=r"already has a run demo-1.*--resume demo-1"):
         train(session)
     assert audit(there)[-1] == ("train", "", RELEASE.release, "failed")
 
 
-def test_an_image_that_is_not_there_is_said_before_anything_is_written(there: FakeHost, session: LocalSession) -> None:
+def test_an_image_that_is_not_there_is_reported_before_anything_is_written(
+    there: FakeHost, session: LocalSession
+) -> None:
     there.answers("image", "exit 1")
     with pytest.raises(HostFailedError, match=f"no image {RELEASE.image}.*fab deploy"):
         train(session)
@@ -186,7 +188,7 @@ def test_a_cut_while_a_run_is_written_leaves_no_run(there: FakeHost, session: Lo
     assert not (there.place / "runs/.demo-1.partial").exists()
 
 
-def test_a_stopped_run_says_its_checkpoint_and_goes_on_when_asked(there: FakeHost, session: LocalSession) -> None:
+def test_a_stopped_run_says_its_checkpoint_and_resumes_on_request(there: FakeHost, session: LocalSession) -> None:
     ended = runs.stop_run(session, train(session), drained=False)
     assert (ended.checkpoint, ended.drained, ended.active) == (7, False, False)
     assert any(line.startswith("stop -t 120 ") for line in there.asked("docker"))
@@ -195,7 +197,7 @@ def test_a_stopped_run_says_its_checkpoint_and_goes_on_when_asked(there: FakeHos
     assert [what for what, *_ in audit(there)] == ["train", "stop run", "resume"]
 
 
-def test_a_drained_run_goes_on_after_the_deployment_with_the_new_release(
+def test_a_drained_run_resumes_after_the_deployment_with_the_new_release(
     there: FakeHost, session: LocalSession
 ) -> None:
     runs.stop_run(session, train(session), drained=True)
@@ -208,7 +210,7 @@ def test_a_drained_run_goes_on_after_the_deployment_with_the_new_release(
     assert (now.release, now.image, now.drained) == ("ba9876543210", "voxyard-trainer:fedcbafedcba", False)
     assert audit(there)[-1] == ("resume", RELEASE.release, "ba9876543210", "ok")
     last = json.loads((there.place / "audit.jsonl").read_text().splitlines()[-1])
-    assert "step 7, with another image: voxyard-trainer:fedcbafedcba" in last["note"]
+    assert "step 7, new image voxyard-trainer:fedcbafedcba" in last["note"]
     assert runs.resume_drained(session) == ()
 
 
@@ -235,18 +237,20 @@ def test_a_run_that_had_to_be_killed_is_a_failure_that_names_its_last_checkpoint
 ) -> None:
     run = train(session)
     (there.folder / "code").write_text("137")
-    with pytest.raises(HostFailedError, match=r"did not end within 120 s and was killed.*checkpoint at step 7"):
+    with pytest.raises(HostFailedError, match=r"did not stop within 120 s and was killed.*checkpoint at step 7"):
         runs.stop_run(session, run, drained=True)
     assert audit(there)[-1][0] == "drain run"
     assert audit(there)[-1][3] != "ok"
 
 
-def test_an_active_run_cannot_be_gone_on_with(session: LocalSession) -> None:
-    with pytest.raises(HostFailedError, match="demo-1 is starting already"):
+def test_an_active_run_cannot_be_resumed(session: LocalSession) -> None:
+    with pytest.raises(HostFailedError, match="demo-1 is already active"):
         runs.resume_run(session, train(session), RELEASE)
 
 
-def test_a_run_that_fails_at_its_start_is_said_with_its_last_words(there: FakeHost, session: LocalSession) -> None:
+def test_a_run_that_fails_at_its_start_is_reported_with_its_last_log_lines(
+    there: FakeHost, session: LocalSession
+) -> None:
     train(session)
     (there.folder / "said").write_text("no GPU was found\nvoxyard train: give up\n")
     (there.folder / "state-demo-1").write_text("exited")
@@ -255,23 +259,23 @@ def test_a_run_that_fails_at_its_start_is_said_with_its_last_words(there: FakeHo
         runs.wait_until_training(session, "gpu-01", "demo-1")
 
 
-def test_a_run_that_never_trains_is_given_up_on_but_goes_on(session: LocalSession) -> None:
+def test_a_run_that_never_trains_is_reported_but_continues(session: LocalSession) -> None:
     train(session)
     waits: list[float] = []
     clock = Clock(wait=lambda seconds: waits.append(seconds * 300), now=lambda: sum(waits))
-    with pytest.raises(HostFailedError, match="no step after 30 minutes; it goes on: fab logs"):
+    with pytest.raises(HostFailedError, match="no step after 30 minutes; it continues: fab logs"):
         runs.wait_until_training(session, "gpu-01", "demo-1", clock)
 
 
-def test_an_unknown_run_is_said_with_those_that_there_are(session: LocalSession) -> None:
+def test_an_unknown_run_is_reported_with_those_that_there_are(session: LocalSession) -> None:
     train(session)
-    with pytest.raises(HostFailedError, match="no run demo-9; it has: demo-1"):
+    with pytest.raises(HostFailedError, match="no run demo-9: expected one of demo-1"):
         runs.find_run(session, "gpu-01", "demo-9")
 
 
 @pytest.mark.parametrize(("name", "given"), [("../x", "../x"), ("x", "Big"), ("x", "a" * 49), ("x", "a b")])
 def test_a_name_that_compose_would_not_take_is_refused(name: str, given: str) -> None:
-    with pytest.raises(FleetError, match="small letters"):
+    with pytest.raises(FleetError, match="lower-case letters"):
         runs.new_run_id(name, given)
 
 
@@ -293,10 +297,12 @@ def test_limits_of_a_run_are_verified_by_what_its_processes_hold(there: FakeHost
         f"{uuid(0)}: verified 17000 of 16384 MiB",
     )
     smi.write_text(f"#!/bin/sh\nprintf '{said.replace('16000', '17000')}'\n")
-    with pytest.raises(HostFailedError, match="holds 18000 MiB, 16384"):
+    with pytest.raises(HostFailedError, match="uses 18000 MiB, allowed 16384"):
         runs.verify_limits(session, run)
 
 
-def test_on_a_cpu_the_runs_own_words_are_passed_on(there: FakeHost, session: LocalSession) -> None:
+def test_on_a_cpu_the_message_of_the_run_is_passed_on(there: FakeHost, session: LocalSession) -> None:
     (there.folder / "said").write_text("Memory limits are not enforceable on a CPU device (TensorFlow refuses them)\n")
-    assert runs.verify_limits(session, train(session)) == ("limits: not enforceable on the CPU, as the run's log says",)
+    assert runs.verify_limits(session, train(session)) == (
+        "limits: not enforceable on the CPU, according to the run's log",
+    )

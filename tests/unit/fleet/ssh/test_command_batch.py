@@ -42,7 +42,7 @@ def test_a_command_finds_its_standard_input_empty() -> None:
 
 def test_a_command_that_hangs_is_ended_and_the_next_one_runs() -> None:
     answers = run(Command("a", "sleep 60", seconds=1), Command("b", "echo on"))
-    assert answers["a"].message == "it did not end in time"
+    assert answers["a"].message == "timed out"
     assert answers["b"].out == "on\n"
 
 
@@ -73,5 +73,5 @@ def test_quotes_and_dollars_reach_the_command_as_they_are(word: str) -> None:
         (Answer("", "", 7), "exit code 7"),
     ],
 )
-def test_a_failure_is_said_on_one_line(answer: Answer, said: str) -> None:
+def test_a_failure_is_reported_on_one_line(answer: Answer, said: str) -> None:
     assert answer.message == said

@@ -105,8 +105,8 @@ def test_the_first_signal_stops_in_order_the_second_without_going_back_and_the_t
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     first, second = capsys.readouterr().err.splitlines()
-    assert "stopping after the steps that are under way; a host that is being changed goes back" in first
-    assert "leaving the host as it is; once more: at once" in second
+    assert "stopping after the current steps; a host that is being changed is rolled back" in first
+    assert "leaving hosts as they are; a third signal stops at once" in second
     assert signal.getsignal(number) == before
 
 

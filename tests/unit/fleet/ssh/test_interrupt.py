@@ -44,7 +44,7 @@ def known() -> Iterator[threading.Event]:
     operator.join()
 
 
-def test_what_is_known_by_then_is_kept_and_who_had_not_answered_is_said(known: threading.Event) -> None:
+def test_what_is_known_by_then_is_kept_and_who_had_not_answered_is_reported(known: threading.Event) -> None:
     before = signal.getsignal(signal.SIGINT)
     hosts = [Host(name, "192.0.2.1", "voxyard") for name in ("quick", "hangs", "waits")]
     found: list[GroupResult[bytes]] = []
@@ -61,7 +61,7 @@ def test_what_is_known_by_then_is_kept_and_who_had_not_answered_is_said(known: t
     assert result.succeeded == {"quick": b"on\n"}
     assert {name: str(error) for name, error in result.failed.items()} == {
         "hangs": "interrupted before it had answered",
-        "waits": "interrupted before it was asked",
+        "waits": "interrupted before it was contacted",
     }
     assert (str(ended.value), ended.value.code) == ("interrupted by Ctrl-C: nothing was changed", 130)
     assert signal.getsignal(signal.SIGINT) == before

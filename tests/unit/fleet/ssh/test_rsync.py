@@ -66,7 +66,7 @@ def test_two_do_not_send_to_one_place_at_a_time(there: FakeHost, tmp_path: Path)
     with (there.place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         command = rsync.push_command(host(), tmp_path / "here", ".voxyard/x", link_to=None, lock=".voxyard/lock")
-        with pytest.raises(HostFailedError, match="somebody else sends"):
+        with pytest.raises(HostFailedError, match="another transfer"):
             rsync.run(host(), command)
 
 
@@ -84,20 +84,20 @@ def test_a_pull_keeps_links_and_leaves_out_what_is_not_wanted(there: FakeHost, t
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("Host key verification failed.", "host key is not known"),
-        ("ssh: connect to host 192.0.2.11 port 22: Connection timed out", "it goes on where it was"),
+        ("Host key verification failed.", "host key is unknown"),
+        ("ssh: connect to host 192.0.2.11 port 22: Connection timed out", "it continues where it stopped"),
         ("sh: 1: rsync: not found", "apt-get install rsync"),
         ("flock: failed to execute rsync: No such file or directory", "apt-get install rsync"),
         ("sh: 1: flock: not found", "apt-get install util-linux"),
     ],
 )
-def test_why_it_failed_is_said(there: FakeHost, tmp_path: Path, said: str, expected: str) -> None:
+def test_why_it_failed_is_reported(there: FakeHost, tmp_path: Path, said: str, expected: str) -> None:
     there.refuse(said)
     with pytest.raises(HostFailedError, match=expected):
         rsync.run(host(), rsync.compare_command(host(), tmp_path, ".voxyard/x"))
 
 
-def test_no_rsync_here_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rsync_here_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FleetError, match="not installed here"):
+    with pytest.raises(FleetError, match="not installed on this machine"):
         rsync.run(host(), rsync.compare_command(host(), tmp_path, ".voxyard/x"))

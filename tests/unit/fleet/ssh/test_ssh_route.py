@@ -100,7 +100,7 @@ def test_the_operators_own_configuration_comes_after_the_rules_and_only_where_it
 def test_without_ssh_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with (
-        pytest.raises(FleetError, match=r"ssh is not installed here: .*apt-get install openssh-client"),
+        pytest.raises(FleetError, match=r"ssh is not installed on this machine: .*apt-get install openssh-client"),
         route_to(host()),
     ):
         pass
@@ -116,9 +116,9 @@ def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
         pass  # the private half is the agent's
 
 
-def test_a_folder_too_long_for_a_socket_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_too_long_for_a_socket_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("d" * 80)
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))
-    with pytest.raises(FleetError, match="set TMPDIR to a shorter one"), route_to(host()):
+    with pytest.raises(FleetError, match="set TMPDIR to a shorter path"), route_to(host()):
         pass
