@@ -13,7 +13,7 @@ import numpy as np
 
 from demo.processes import ChildCommand, DemoError, command
 from demo.sound import Mel, Sound, distance, read
-from voxyard.corpus.demo import read_aloud
+from voxyard.corpus.demo import speak_text
 
 OTHERS = 5  # recordings of other sentences that give the distance its scale
 
@@ -202,7 +202,7 @@ def reading(places: Places, corpus: Path, sentence: str, *, own_voice: bool) -> 
 
 
 def _read_aloud(text: str) -> Sound:
-    samples, rate = read_aloud(text)
+    samples, rate = speak_text(text)
     return Sound(samples / 32768.0, rate)
 
 

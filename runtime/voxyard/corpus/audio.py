@@ -88,7 +88,7 @@ def _check_file(path: Path) -> None:
 
 
 def _refuse_cut_wav(path: Path) -> None:
-    """Finds a WAV whose samples end before its header says: libsndfile takes it for a shorter one without a word."""
+    """Finds a WAV whose samples end before its header says: libsndfile reads it as a shorter one without an error."""
     try:
         with path.open("rb") as file:
             head = file.read(12)

@@ -120,7 +120,7 @@ class CachedSource:
 
 
 def _locked(handle: IO[bytes], kind: int) -> bool:
-    """True where the file is locked now. A file system without locks counts as one that nobody else uses."""
+    """True where the file is locked now. A file system without locks counts as not in use."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:

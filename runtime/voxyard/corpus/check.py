@@ -39,7 +39,7 @@ class CorpusReport:
 
     @property
     def passes(self) -> bool:
-        """True where nothing is wrong with it."""
+        """True where no clip is bad and the texts are not refused."""
         return not (self.bad or self.refused)
 
     def to_json(self) -> dict[str, Any]:

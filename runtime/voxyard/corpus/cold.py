@@ -74,7 +74,7 @@ class ColdSource:
         finally:
             self._cold = None
 
-    def forget(self) -> None:
+    def drop_read_clips(self) -> None:
         """Drops the clips that were read from the page cache, so that no later measurement finds them cached."""
         _dropped(self._source, self._dropped)
 

@@ -78,7 +78,7 @@ def make_demo(
         (unfinished / "wavs").mkdir()
         for number in range(count):
             text, name = texts[(number + seed) % len(texts)], f"demo-{number:04d}"
-            sound, rate = read_aloud(text, seed)
+            sound, rate = speak_text(text, seed)
             _write_wav(unfinished / "wavs" / f"{name}.wav", sound, rate)
             lines.append(f"{name}|{text}|{text}")
             samples += len(sound)
@@ -89,7 +89,7 @@ def make_demo(
     return Demo(directory, count, samples / SAMPLE_RATE)
 
 
-def read_aloud(text: str, seed: int = 0) -> tuple[NDArray[np.int16], int]:
+def speak_text(text: str, seed: int = 0) -> tuple[NDArray[np.int16], int]:
     """A text in the voice of the demo corpus: samples (n,) and their rate. Raises CorpusError without espeak-ng."""
     spoken, rate = espeak.speak(text, pitch=45 + seed % 10)
     return _trimmed(spoken), rate

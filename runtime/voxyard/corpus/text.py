@@ -141,10 +141,10 @@ def _is_control(character: str) -> bool:
 
 
 def _is_mark(character: str) -> bool:
-    """True where a character only colours the one before."""
+    """True for a combining mark, which changes the character before."""
     return unicodedata.category(character) in ("Mn", "Me")
 
 
 def _is_invisible(character: str) -> bool:
-    """True where a sign only says how others are drawn: joiners, directions, soft hyphens, variants."""
+    """True for characters that only control how others are drawn: joiners, directions, soft hyphens, variants."""
     return unicodedata.category(character) == "Cf" or "\ufe00" <= character <= "\ufe0f"

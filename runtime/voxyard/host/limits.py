@@ -25,7 +25,7 @@ Role = Literal["data", "model"]
 
 
 class LimitsError(HostError):
-    """A GPU on which no limit can be set; the message says why, and what to do."""
+    """Failure to derive a limit for a GPU: the reason, and what to do."""
 
 
 _NOMINAL_GB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 40, 48, 64, 80)
@@ -107,7 +107,7 @@ def _within(limit_mib: int, free_mib: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CardLimit:
-    """One GPU of the trainer's, and what it may take of it. `bark_mib` stays free for a Bark worker beside it."""
+    """Memory limit of one GPU of the trainer. `bark_mib` stays free for a Bark worker on the same card."""
 
     index: int  # nvidia-smi's
     uuid: str

@@ -22,7 +22,7 @@ _LARGEST = 1_000_000  # characters; a host of 16 GPUs and 40 NICs prints 30,000
 
 
 class TopologyError(HostError):
-    """A text that is no topology; the message says which line is wrong and what was expected there."""
+    """Text that is not a topology: the line that is wrong, and what was expected there."""
 
     exit_code: int = 1
 

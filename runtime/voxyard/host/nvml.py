@@ -94,7 +94,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Lets go of NVML; that a driver which is gone refuses even this is no news."""
+        """Closes NVML; ignores the refusal of a driver that is gone."""
         try:
             self._call("nvmlShutdown")
         except self._nvml.NVMLError as error:
@@ -233,7 +233,7 @@ def _gpu(session: Session, index: int, handle: Any) -> Gpu:
 
 
 def lost_gpu(index: int, problem: str) -> Gpu:
-    """A GPU of which nothing is known but where it should be."""
+    """A lost GPU, of which only the index is known."""
     return Gpu(index, "", "unknown", "", None, None, None, problem=problem)
 
 

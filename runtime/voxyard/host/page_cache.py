@@ -98,7 +98,7 @@ def drop(extents: Iterable[Extent]) -> Pages:
 
 
 def cached_pages(path: Path) -> tuple[int, int]:
-    """Pages of a file that lie in memory, and all of them. Raises OSError where the kernel does not tell."""
+    """Pages of a file that lie in memory, and all of them. Raises OSError where the kernel does not report them."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         pages = -(-os.fstat(descriptor).st_size // _PAGE)

@@ -39,7 +39,7 @@ class XidEvents:
                 yield handle_key(event.device), int(event.eventData)
 
     def close(self) -> None:
-        """Lets go of the event set."""
+        """Closes the event set."""
         if self._set is not None:
             self._session.ask("nvmlEventSetFree", self._set)
             self._set = None

@@ -12,7 +12,7 @@ from voxyard.host.links import read_links
 from voxyard.host.nvml import Gpu, GpuLostError, Session, SessionLostError
 from voxyard.host.readings import GpuReader, Reading
 from voxyard.host.xid import XidEvents
-from voxyard.telemetry.caller import Caller
+from voxyard.telemetry.call_thread import CallThread
 from voxyard.telemetry.gpu_state import KnownGpu
 
 Links = Mapping[tuple[str, str], str]
@@ -50,7 +50,7 @@ class Driver:
             session.close()
             raise
 
-    def attend(self, present: Sequence[tuple[str, str, Any]] | None) -> tuple[list[tuple[int, int]], Links | None]:
+    def poll(self, present: Sequence[tuple[str, str, Any]] | None) -> tuple[list[tuple[int, int]], Links | None]:
         """Events since the last call: (`handle_key`, Xid) of each error; the links, where GPUs are given for them.
 
         Raises SessionLostError.
@@ -58,7 +58,7 @@ class Driver:
         return list(self.xids.poll()), None if present is None else read_links(self.session, present)
 
     def close(self) -> None:
-        """Lets go of events and session; no thread may be in a call."""
+        """Closes event set and session; no thread may be in a call."""
         with suppress(SessionLostError):  # the event set went with the driver
             self.xids.close()
         self.session.close()
@@ -68,9 +68,9 @@ class Card:
     """The GPU at one index of an open session. `gpu` has its identity, None until it was read."""
 
     def __init__(
-        self, index: int, driver: Driver, caller: Caller, *, only: Collection[str] | None, processes: bool
+        self, index: int, driver: Driver, thread: CallThread, *, only: Collection[str] | None, processes: bool
     ) -> None:
-        self.index, self.caller = index, caller
+        self.index, self.thread = index, thread
         self._driver, self._only, self._processes = driver, only, processes
         self._reader: GpuReader | None = None
         self.gpu: Gpu | None = None
@@ -86,7 +86,7 @@ class Card:
     @property
     def decided(self) -> bool:
         """True where it has identified itself, or failed to."""
-        return self.known is not None or self.lost or self.caller.hung or not self.wanted
+        return self.known is not None or self.lost or self.thread.hung or not self.wanted
 
     def read(self) -> Reading | None:
         """Reads the GPU, in its own thread; None where it is not to be read.

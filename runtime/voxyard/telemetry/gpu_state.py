@@ -27,7 +27,7 @@ class Xid:
 
 
 @dataclass(slots=True)
-class Busy:
+class UtilizationIntegral:
     """Integrates the utilization of one GPU; `ratio` is its mean over the last second."""
 
     seconds: float = 0.0
@@ -37,7 +37,7 @@ class Busy:
     _last_seen: float | None = None  # when that was, in ours
 
     def take(self, reading: Reading, now: float) -> None:
-        """One pass: its samples, or the driver's own latest window where there are none to be had."""
+        """One pass: its samples, or the driver's own latest window where it reports none."""
         if reading.samples:
             self._integrate(reading.samples)
             newest = reading.samples[-1].time_us
@@ -54,7 +54,7 @@ class Busy:
         self.measured = self.ratio is not None
 
     def interrupt(self) -> None:
-        """Nothing was seen from here to the next sample, and nothing is made up."""
+        """Interrupts the integral: the time until the next sample is not counted."""
         self._last_us = self._last_seen = self.ratio = None
 
     def _integrate(self, samples: tuple[Sample, ...]) -> None:
@@ -71,7 +71,7 @@ class KnownGpu:
     """State of one GPU across sessions: once seen, it counts as down when it is lost."""
 
     gpu: Gpu
-    busy: Busy = field(default_factory=Busy)
+    busy: UtilizationIntegral = field(default_factory=UtilizationIntegral)
     xids: dict[int, Xid] = field(default_factory=dict)
     reading: Reading | None = None  # None: it is down
     silent: int = 0  # passes in a row in which it refused everything

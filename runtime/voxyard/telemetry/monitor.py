@@ -40,7 +40,7 @@ _SLOWING = {
 }
 
 
-class Log(Protocol):
+class ReadingLog(Protocol):
     """Sink for readings."""
 
     def write(self, snapshot: Snapshot) -> None:
@@ -86,7 +86,7 @@ def lines(snapshot: Snapshot) -> str:
 
 
 @contextmanager
-def csv_log(path: Path) -> Iterator[Log]:
+def csv_log(path: Path) -> Iterator[ReadingLog]:
     """A CSV file that grows by a row a GPU and pass, and is on the disk after each.
 
     A file that is there already is continued. Raises TelemetryError where it cannot be written.

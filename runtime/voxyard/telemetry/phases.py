@@ -43,7 +43,7 @@ class Phases(Collector):
 
     @contextmanager
     def during(self, phase: Phase) -> Iterator[None]:
-        """A phase that interrupts the one before; its end is progress, however it came."""
+        """A phase that interrupts the one before; its end counts as progress, also after an error."""
         before = self._now
         self.enter(phase)
         try:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from voxyard.host.nvml import TIMEOUT, Gpu, GpuLostError, Session, SessionLostError, handle_key, lost_gpu
 from voxyard.host.readings import Reading
-from voxyard.telemetry.caller import Caller
+from voxyard.telemetry.call_thread import CallThread
 from voxyard.telemetry.driver import Card, Driver
 from voxyard.telemetry.gpu_state import KnownGpu, Xid
 
@@ -52,7 +52,7 @@ class GpuState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The end of one pass over all GPUs. Times are Unix times."""
+    """State of all GPUs at the end of a pass. Times are Unix times."""
 
     taken: float
     monotonic: float  # the same moment, by the clock that never jumps
@@ -89,8 +89,8 @@ class GpuSampler:
         self._nameless: dict[int, Gpu] = {}  # by index: those that did not say who they are
         self._changed = threading.Condition()
         self._ended = threading.Event()
-        self._driver = Caller("voxyard-driver", self._changed)
-        self._callers: list[Caller] = []  # by index, of the GPUs
+        self._driver = CallThread("voxyard-driver", self._changed)
+        self._threads: list[CallThread] = []  # by index, of the GPUs
         self._open: Driver | None = None
         self._opening = False
         self._cards: list[Card] = []  # of the open session, by index
@@ -175,7 +175,7 @@ class GpuSampler:
 
         NVML is never closed under a call: a session lives on as long as one of its calls hangs.
         """
-        free = all(caller.free for caller in (self._driver, *self._callers))
+        free = all(thread.free for thread in (self._driver, *self._threads))
         if not self._opening and free and self._renewal_is_due():
             before, self._open, self._cards, self._opening = self._open, None, [], True
             self._events, self._links = [], None
@@ -200,30 +200,30 @@ class GpuSampler:
         return bool(missing) and time.monotonic() - self._open.since >= REOPEN_SECONDS
 
     def _card(self, driver: Driver, index: int) -> Card:
-        if index == len(self._callers):
-            self._callers.append(Caller(f"voxyard-gpu-{index}", self._changed))
-        return Card(index, driver, self._callers[index], only=self._only, processes=self._processes)
+        if index == len(self._threads):
+            self._threads.append(CallThread(f"voxyard-gpu-{index}", self._changed))
+        return Card(index, driver, self._threads[index], only=self._only, processes=self._processes)
 
-    def _ask(self) -> list[Caller]:
+    def _ask(self) -> list[CallThread]:
         """Starts a pass over all GPUs whose thread is free, and asks the driver for Xids and links; its threads."""
         if self._open is None or self._problem is not None:
             return []
-        cards = [card for card in self._cards if card.wanted and not card.lost and card.caller.free]
-        asked = [card.caller for card in cards]
+        cards = [card for card in self._cards if card.wanted and not card.lost and card.thread.free]
+        asked = [card.thread for card in cards]
         if self._driver.free:
-            self._driver.begin(partial(self._open.attend, None if self._links is not None else self._present()))
+            self._driver.begin(partial(self._open.poll, None if self._links is not None else self._present()))
             asked.append(self._driver)
         for card in cards:
-            card.caller.begin(card.read)
+            card.thread.begin(card.read)
         return asked
 
-    def _unseen(self, asked: Sequence[Caller]) -> list[Caller]:
+    def _unseen(self, asked: Sequence[CallThread]) -> list[CallThread]:
         """Busy threads of GPUs that are in no snapshot yet: the first snapshot waits for them."""
         if self._only is not None and all(uuid in self._known for uuid in self._only):
             return []
         seen = {state.gpu.index for state in self.snapshot.gpus} if self.snapshot else set()
         return [
-            card.caller for card in self._cards if card.caller.busy and card.caller in asked and card.index not in seen
+            card.thread for card in self._cards if card.thread.busy and card.thread in asked and card.index not in seen
         ]
 
     def _present(self) -> list[tuple[str, str, Any]] | None:
@@ -233,18 +233,18 @@ class GpuSampler:
         up = [card for card in self._cards if card.known is not None and card.known.reading is not None]
         return [(card.known.gpu.uuid, card.known.gpu.pci_bus_id, card.handle) for card in up if card.known]
 
-    def _wait(self, callers: Sequence[Caller], until: float) -> None:
+    def _wait(self, threads: Sequence[CallThread], until: float) -> None:
         with self._changed:
             self._changed.wait_for(
-                lambda: self._over() or not any(caller.busy for caller in callers), max(0.0, until - time.monotonic())
+                lambda: self._over() or not any(thread.busy for thread in threads), max(0.0, until - time.monotonic())
             )
 
     def _collect(self) -> None:
         """Collects the answers since the last time, and the threads that have been silent for too long."""
         for card in self._cards:
-            if card.caller.answered:
+            if card.thread.answered:
                 self._take(card)
-            elif function := self._hung(card.caller):
+            elif function := self._hung(card.thread):
                 self._mark_down(card, f"it hangs: {function} has not returned for {HUNG_SECONDS:.0f} s")
         if self._driver.answered and not self._opening:
             try:
@@ -263,9 +263,9 @@ class GpuSampler:
                 known.pause()
 
     def _take(self, card: Card) -> None:
-        late = card.caller.hung
+        late = card.thread.hung
         try:
-            reading = self._collected(card.caller)
+            reading = self._collected(card.thread)
         except GpuLostError as error:
             card.lost = True
             self._mark_down(card, str(error))
@@ -280,7 +280,7 @@ class GpuSampler:
             known.take(reading, time.monotonic())
 
     def _identify(self, card: Card) -> KnownGpu | None:
-        """The GPU of this card; where it did not say its name, the one that was there before and is not elsewhere."""
+        """The GPU of this card; where it was not identified, the one that was there before and is not elsewhere."""
         if card.known is None and card.gpu is not None and card.wanted:
             card.known = self._known.setdefault(card.gpu.uuid, KnownGpu(card.gpu))
             card.known.identify(card.gpu)
@@ -308,19 +308,19 @@ class GpuSampler:
                 return True
         return False
 
-    def _collected(self, caller: Caller) -> Any:
+    def _collected(self, thread: CallThread) -> Any:
         self._answered = time.monotonic()
-        return caller.collect()
+        return thread.collect()
 
-    def _hung(self, caller: Caller) -> str | None:
+    def _hung(self, thread: CallThread) -> str | None:
         """The function that does not return to this thread, where one has not for too long."""
-        if not caller.busy:
+        if not thread.busy:
             return None
-        function, since = self._session.calling.get(caller.ident, ("", 0.0))
-        if time.monotonic() - max(since, caller.begun) <= HUNG_SECONDS:
+        function, since = self._session.calling.get(thread.ident, ("", 0.0))
+        if time.monotonic() - max(since, thread.begun) <= HUNG_SECONDS:
             return None
-        if not caller.hung:
-            caller.hung = True
+        if not thread.hung:
+            thread.hung = True
             self._session.count(function, TIMEOUT)
         return function
 
@@ -369,11 +369,11 @@ class GpuSampler:
         self._logged = problem
 
     def _close(self) -> None:
-        """Lets go of the session, unless one of its calls does not return in time."""
-        callers = [self._driver, *self._callers]
+        """Closes the session, unless one of its calls does not return in time."""
+        threads = [self._driver, *self._threads]
         with self._changed:
-            if self._changed.wait_for(lambda: not any(each.busy for each in callers), _CLOSE_SECONDS) and self._open:
+            if self._changed.wait_for(lambda: not any(each.busy for each in threads), _CLOSE_SECONDS) and self._open:
                 self._driver.begin(self._open.close)
             self._changed.wait_for(lambda: not self._driver.busy, _CLOSE_SECONDS)
-        for caller in callers:
-            caller.end()
+        for thread in threads:
+            thread.end()

@@ -19,7 +19,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from voxyard.telemetry.errors import TelemetryError
-from voxyard.telemetry.web_config import Doorkeeper, WebConfig
+from voxyard.telemetry.web_config import BasicAuth, WebConfig
 
 log = logging.getLogger("voxyard.telemetry")
 
@@ -28,7 +28,7 @@ CLIENT_SECONDS = 10.0
 MOST_CLIENTS = 64
 
 Health = Callable[[], tuple[bool, str]]
-"""True where all is well, and one line that says so."""
+"""Health: True where it is healthy, and one line about it."""
 Respond = Callable[..., Any]
 
 
@@ -42,7 +42,7 @@ class MetricsServer:
         self.port: int = server.server_port
 
     def wait_for_reader(self, most: float) -> None:
-        """Waits until the metrics are read once more, where somebody reads them regularly; at most so many seconds.
+        """Waits until the metrics are read once more, where they are scraped regularly; at most so many seconds.
 
         What was set last is seen this way. A reader that is late by more than its interval is not waited for.
         """
@@ -102,13 +102,13 @@ class _Readers:
         self._times: deque[float] = deque(maxlen=2)
 
     def note(self) -> None:
-        """They are being read now."""
+        """Records a read of the metrics."""
         with self._changed:
             self._times.append(time.monotonic())
             self._changed.notify_all()
 
     def wait(self, most: float) -> None:
-        """Until they are read again, where they were read twice before."""
+        """Waits for the next read, where there were two before."""
         with self._changed:
             if len(self._times) < 2:
                 return
@@ -129,7 +129,7 @@ class _Application:
         readers: _Readers,
     ) -> None:
         self._metrics, self._readers = make_wsgi_app(registry), readers
-        self._door = Doorkeeper(web.users) if web.users else None
+        self._basic_auth = BasicAuth(web.users) if web.users else None
         self._headers = list(web.headers.items())
         self._states = {"/healthz": health or _well, "/readyz": ready or health or _well}
 
@@ -141,7 +141,7 @@ class _Application:
         if path in self._states:
             well, line = self._states[path]()
             return _text(start, "200 OK" if well else "503 Service Unavailable", line)
-        if self._door is not None and not self._admitted(self._door, environ.get("HTTP_AUTHORIZATION", "")):
+        if self._basic_auth is not None and not self._admitted(self._basic_auth, environ.get("HTTP_AUTHORIZATION", "")):
             return _text(start, "401 Unauthorized", "a user and a password are needed", _CHALLENGE)
         if path == "/metrics":
             pages: Iterable[bytes] = self._metrics(environ, start)
@@ -152,7 +152,7 @@ class _Application:
         return _text(start, "404 Not Found", "there are /metrics, /healthz and /readyz")
 
     @staticmethod
-    def _admitted(door: Doorkeeper, header: str) -> bool:
+    def _admitted(basic_auth: BasicAuth, header: str) -> bool:
         kind, _, credentials = header.partition(" ")
         if kind.lower() != "basic":
             return False
@@ -160,7 +160,7 @@ class _Application:
             name, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
             return False
-        return bool(colon) and door.admits(name, password)
+        return bool(colon) and basic_auth.accepts(name, password)
 
 
 _CHALLENGE = ("WWW-Authenticate", 'Basic realm="voxyard", charset="UTF-8"')
@@ -191,7 +191,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Without asking a name server who we are, as the standard library's does."""
+        """Binds without the reverse name lookup of the standard library."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -220,7 +220,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no error of ours; anything else is logged with its trace."""
+        """Ignores clients that disconnected; logs any other error with its traceback."""
         error = sys.exception()
         log.log(
             logging.DEBUG if isinstance(error, OSError) else logging.ERROR,
@@ -230,7 +230,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         )
 
     def _renew_certificate(self) -> None:
-        """Certificates are renewed on disk while we run; a new one that is broken does not replace the old."""
+        """Loads a certificate that was renewed on disk; a broken one does not replace the old one."""
         age = self._age()
         if age != self._certificate_age:
             try:
@@ -246,7 +246,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    """Says nothing on standard error, and waits no longer than CLIENT_SECONDS for a line."""
+    """Logs no requests, and waits no longer than CLIENT_SECONDS for a line."""
 
     timeout = CLIENT_SECONDS
 

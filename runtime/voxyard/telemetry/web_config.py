@@ -65,8 +65,8 @@ class WebConfig:
         return context
 
 
-class Doorkeeper:
-    """Checks names and passwords; a password that was right once is not hashed again (bcrypt is slow on purpose)."""
+class BasicAuth:
+    """Basic auth: checks names and passwords; an accepted password is not hashed again (bcrypt is slow)."""
 
     def __init__(self, users: Mapping[str, bytes]) -> None:
         self._users = users
@@ -74,7 +74,7 @@ class Doorkeeper:
         self._known: set[bytes] = set()
         self._one_at_a_time = threading.Lock()  # guesses must not take every core
 
-    def admits(self, name: str, password: str) -> bool:
+    def accepts(self, name: str, password: str) -> bool:
         """True where the name is known and the password its own; an unknown name takes as long as a known one."""
         import bcrypt
 

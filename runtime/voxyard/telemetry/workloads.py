@@ -106,7 +106,7 @@ class WorkloadGpus:
             self._limit.labels(*labels).set(limit_mib * _MIB)
 
     def release(self) -> None:
-        """It holds none any more."""
+        """The workload holds no GPU any more."""
         for labels in self._held:
             self._assigned.labels(*labels).set(0)
 
@@ -183,7 +183,7 @@ class TrainMetrics:
         self._variation.labels(self._run).set(ratio)
 
     def losses(self, losses: Mapping[str, float]) -> None:
-        """The losses of a training step by component; NaN and infinity are passed on (an alert looks)."""
+        """The losses of a training step by component; NaN and infinity are exported, for an alert on them."""
         for component, value in losses.items():
             self._loss.labels(self._run, component).set(value)
 

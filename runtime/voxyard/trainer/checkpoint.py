@@ -27,7 +27,7 @@ STATE, META, BEST = "state.safetensors", "meta.json", "best"
 
 
 class CheckpointError(TrainerError):
-    """A checkpoint that cannot be written, or that is not what was written."""
+    """Failure to write a checkpoint, or to read back what was written."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def mark_best(directory: Path, path: Path) -> None:
 
 
 def load(path: Path) -> Checkpoint:
-    """Reads one checkpoint and verifies it. Raises CheckpointError that names it and says what is wrong."""
+    """Reads one checkpoint and verifies it. Raises CheckpointError with its path and the fault."""
     try:
         meta = json.loads((path / META).read_text())
         digest = _sha256(path / STATE)
@@ -139,7 +139,7 @@ def set_aside(directory: Path) -> Path | None:
 
 @contextmanager
 def exclusive(directory: Path) -> Iterator[None]:
-    """Holds the directory for one run. Raises CheckpointError when another run has it, or it cannot be made."""
+    """Locks the directory for one run. Raises CheckpointError when another run has it, or it cannot be made."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         handle = (directory / ".lock").open("a+")

@@ -180,7 +180,7 @@ class TrainingConfig(Section):
 
 
 class TelemetryConfig(Section):
-    """Metrics, logs and reports of a run, and where they go."""
+    """Metrics, logs and reports of a run, and their destinations."""
 
     group = "TRAIN"
 

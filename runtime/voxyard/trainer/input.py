@@ -99,7 +99,7 @@ class BatchAssembler:
 
 
 def pad(examples: list[Example], bucket: Bucket, hop_length: int) -> dict[str, NDArray[Any]]:
-    """Arrays of one batch, zero-padded to `bucket`; mel frames are padded by repeating nothing, that is with zeros."""
+    """Arrays of one batch, zero-padded to `bucket`; PCM and features too; the mel with its floor, log(1e-5)."""
     rows = len(examples)
     tokens = np.zeros((rows, bucket.tokens), np.int32)
     for row, example in enumerate(examples):

@@ -39,7 +39,7 @@ class Run:
     """One training run on devices that are set up, from the first batch to the report."""
 
     def __init__(self, config: TrainConfig, devices: Devices, corpora: Corpora) -> None:
-        """Builds the model and brings it to where its checkpoints left it. Raises TrainerError."""
+        """Builds the model and restores its newest checkpoint. Raises TrainerError."""
         self.config = resolve(config, devices)
         self.devices, self.corpora = devices, corpora
         self.clock = StepClock()
@@ -171,7 +171,7 @@ class Run:
     def _train(
         self, pipeline: Pipeline, held_out: HeldOutValidation | None, observer: Observer, warm_up: str
     ) -> Report:
-        """The list of what happens in a step."""
+        """Trains step by step to the end of the run."""
         every, training = self.config.telemetry, self.config.training
         log.info("The first step in each length bucket is slow: its functions are traced and compiled")
         cpu, memory = CpuClock(), MemoryGrowth(self.first_step, self.end_step)

@@ -69,7 +69,7 @@ def smallest_fitting(frames: Lengths, tokens: Lengths, buckets: tuple[Bucket, ..
 
 
 class BatchSampler:
-    """The endless list of a run's batches. Any step can be asked for: a resumed run goes on with the next batch."""
+    """Endless sequence of a run's batches, addressable by step, so that a resumed run continues with the next batch."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class BatchSampler:
         return Bucket(int(self._frames[clips].max()), int(self._tokens[clips].max()))
 
     def _order(self, epoch: int) -> Iterator[int]:
-        """Clips in corpus order from a random start, mixed within a window: disks like it, training does not notice."""
+        """Clips in corpus order from a random start, shuffled within a window: nearly sequential for disks."""
         count = len(self._frames)
         if self._window == 0:
             yield from range(count)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import TrainConfig, TrainingConfig
-from voxyard.trainer.devices.tensorflow_setup import Devices, keeping_to_its_cores
+from voxyard.trainer.devices.tensorflow_setup import Devices, executor_scope
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.trainable import Batch, Trainable
@@ -137,7 +137,7 @@ class TrainStep:
     # -- graph code ------------------------------------------------------------------------------------------------
 
     def _checked_features(self, raw: Batch) -> Batch:
-        """The trainable's features, held against its own specification while they are traced."""
+        """The trainable's features, checked against its own specification while they are traced."""
         made = self.trainable.features(raw)
         (rows, samples), tokens = raw["pcm"].shape, raw["tokens"].shape[1]
         spec = self.trainable.batch_spec(Bucket(samples // self._hop, tokens), rows)
@@ -273,7 +273,7 @@ class TrainStep:
             shape = tuple(sorted((key, tuple(value.shape)) for key, value in batch.items()))
             if shape not in by_shape:
                 by_shape[shape] = tf.function(traced, jit_compile=xla or None, autograph=False)
-            with keeping_to_its_cores(self.devices):
+            with executor_scope(self.devices):
                 return by_shape[shape](batch)
 
         return call
@@ -297,7 +297,7 @@ def to_device(batch: Mapping[str, Any], device: str) -> Batch:
 
 
 def _wait_until_made(batch: Batch, device: str) -> None:
-    """Holds the ring's thread until a GPU has computed the batch: a slot that counts as filled is filled.
+    """Holds the ring's thread until a GPU has computed the batch: a slot counts as filled only then.
 
     Without this the ring would hold promises, and the wait for data would hide inside the training step.
     """

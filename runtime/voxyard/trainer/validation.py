@@ -48,7 +48,7 @@ class HeldOutValidation:
         return {name: total / clips for name, total in sums.items()}
 
     def first(self) -> Arrays | None:
-        """One batch to look at."""
+        """The arrays of the first batch, None without a clip."""
         found = next(self._batches(), None)
         return None if found is None else found[0].arrays
 

@@ -251,7 +251,7 @@ def test_a_cpu_device_of_a_split_keeps_to_one_thread() -> None:
 from pathlib import Path
 devices = ready({"data": {"data_gpu": 0, "model_gpu": 1}, "training": {"device": "cpu", "device_threads": 1}})
 import tensorflow as tf
-from voxyard.trainer.devices.tensorflow_setup import keeping_to_its_cores
+from voxyard.trainer.devices.tensorflow_setup import executor_scope
 
 @tf.function(autograph=False)
 def branches(x):  # two chains that do not wait for each other
@@ -273,7 +273,7 @@ def busiest(x):
 with tf.device(devices.model):
     x = tf.random.normal([600, 600])
     spread = busiest(x)
-    with keeping_to_its_cores(devices):
+    with executor_scope(devices):
         print(json.dumps([spread, busiest(x)]))
 """
     )

@@ -136,6 +136,6 @@ def test_clips_that_were_read_cold_are_dropped_for_the_next_measurement(corpus: 
     source = ColdSource(corpus.open())
     with source.cold_read([0, 1]):
         sums(source)
-    source.forget()
+    source.drop_read_clips()
     assert [cached_pages(corpus.wav(clip))[0] for clip in "ab"] == [0, 0]
     assert cached_pages(corpus.wav("c"))[0] > 0

@@ -158,7 +158,7 @@ def test_running_out_of_memory_is_exit_code_1_and_reports_what_to_do(
 def test_a_missed_target_is_exit_code_1() -> None:
     bad = check_targets(replace(GOOD, variation=0.9))
     nothing = Utilization(None, GpuFigures(missing=NO_GPU))
-    assert Stress((), "cpu", nothing, load=GOOD, judgement=bad).exit_code == 1
+    assert Stress((), "cpu", nothing, result=GOOD, report=bad).exit_code == 1
     assert Stress((), "cpu", nothing).exit_code == 0
 
 

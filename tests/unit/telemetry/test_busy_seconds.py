@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from readings import reading
 
 from voxyard.host.readings import Sample
-from voxyard.telemetry.gpu_state import Busy
+from voxyard.telemetry.gpu_state import UtilizationIntegral
 
 WINDOW_US = 166_667
 
@@ -24,7 +24,7 @@ def wave(windows: int) -> list[Sample]:
 def test_passes_at_any_moments_see_the_same_integral(cuts: list[int]) -> None:
     """A 90/5/90/5 wave is neither missed nor doubled, whenever the passes happen."""
     samples = wave(240)
-    busy = Busy()
+    busy = UtilizationIntegral()
     edges = [0, 1, *sorted({cut for cut in cuts if cut > 1}), len(samples)]
     for begin, end in pairwise(edges):
         busy.take(reading(tuple(samples[begin:end])), now=samples[end - 1].time_us / 1e6)
@@ -33,14 +33,14 @@ def test_passes_at_any_moments_see_the_same_integral(cuts: list[int]) -> None:
 
 
 def test_what_the_driver_kept_from_before_is_not_counted() -> None:
-    busy = Busy()
+    busy = UtilizationIntegral()
     busy.take(reading(tuple(wave(120))), now=20.0)
     assert busy.seconds == 0
     assert busy.measured
 
 
 def test_the_ratio_is_the_mean_of_the_last_second() -> None:
-    busy = Busy()
+    busy = UtilizationIntegral()
     old = [Sample(index * 100_000, 0.0) for index in range(1, 21)]
     new = [Sample(2_000_000 + index * 100_000, index / 10) for index in range(1, 11)]
     busy.take(reading((*old, *new)), now=3.0)
@@ -50,7 +50,7 @@ def test_the_ratio_is_the_mean_of_the_last_second() -> None:
 def test_samples_that_come_again_are_not_counted_again() -> None:
     """A new session hands out the driver's whole buffer once more."""
     samples = wave(12)
-    busy = Busy()
+    busy = UtilizationIntegral()
     busy.take(reading(tuple(samples[:6])), now=1.0)
     busy.take(reading(tuple(samples[6:])), now=2.0)
     once = busy.seconds
@@ -59,7 +59,7 @@ def test_samples_that_come_again_are_not_counted_again() -> None:
 
 
 def test_a_gpu_that_was_gone_was_not_busy_meanwhile() -> None:
-    busy = Busy()
+    busy = UtilizationIntegral()
     busy.take(reading((Sample(1_000_000, 1.0),)), now=1.0)
     busy.take(reading((Sample(2_000_000, 1.0),)), now=2.0)
     busy.interrupt()
@@ -69,14 +69,14 @@ def test_a_gpu_that_was_gone_was_not_busy_meanwhile() -> None:
 
 
 def test_without_samples_the_latest_window_stands_for_the_time_between_passes() -> None:
-    busy = Busy()
+    busy = UtilizationIntegral()
     for second in range(11):
         busy.take(reading(None, ratio=0.5), now=float(second))
     assert busy.seconds == pytest.approx(5.0)
 
 
 def test_a_driver_that_stops_sampling_does_not_freeze_the_ratio() -> None:
-    busy = Busy()
+    busy = UtilizationIntegral()
     busy.take(reading((Sample(1_000_000, 1.0),)), now=1.0)
     for second in range(2, 12):
         busy.take(reading((), ratio=0.0), now=float(second))
@@ -85,7 +85,7 @@ def test_a_driver_that_stops_sampling_does_not_freeze_the_ratio() -> None:
 
 
 def test_mig_measures_nothing_and_reports_nothing() -> None:
-    busy = Busy()
+    busy = UtilizationIntegral()
     busy.take(reading(None, ratio=None), now=1.0)
     busy.take(reading(None, ratio=None), now=2.0)
     assert (busy.ratio, busy.measured, busy.seconds) == (None, False, 0.0)

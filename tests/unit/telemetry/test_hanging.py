@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scenario import AN_HOUR_US, GpuState, Scenario
 
-from voxyard.telemetry.caller import Caller
+from voxyard.telemetry.call_thread import CallThread
 
 Start = Callable[..., Any]
 HUNG = 1.5  # seconds; 10 as shipped, which test_exporter.py runs
@@ -114,7 +114,7 @@ def test_a_hanging_gpu_does_not_block_a_sampler_of_other_gpus(sampling: Start) -
 
 def test_a_caller_has_one_thread_and_one_call_at_a_time() -> None:
     changed, gate = Condition(), Event()
-    caller = Caller("test", changed)
+    caller = CallThread("test", changed)
     caller.begin(gate.wait)
     with pytest.raises(RuntimeError, match="in a call"):
         caller.begin(gate.wait)
@@ -131,7 +131,7 @@ def test_a_caller_has_one_thread_and_one_call_at_a_time() -> None:
 
 def test_a_caller_raises_what_its_call_raised() -> None:
     changed = Condition()
-    caller = Caller("test", changed)
+    caller = CallThread("test", changed)
     caller.begin(lambda: int("x"))
     with changed:
         assert changed.wait_for(lambda: caller.answered, timeout=10)

@@ -24,7 +24,7 @@ Contents = Mapping[str, Any]
 
 
 class PartError(Exception):
-    """Reason why a part could not be had; `files` is what there is of it all the same."""
+    """Reason why a part could not be collected; `files` are those of it that exist all the same."""
 
     def __init__(self, reason: str, files: Contents | None = None) -> None:
         super().__init__(reason)
@@ -52,7 +52,7 @@ class Part:
 
 @dataclass
 class Archive:
-    """Files to be written, every one of them without secrets: there is no other way in than through the redactor."""
+    """Files to be written, every one of them without secrets: each passes through the redactor."""
 
     redactor: Redactor
     files: dict[str, bytes] = field(default_factory=dict)

@@ -275,7 +275,7 @@ class MeasuredParts:
         return folder
 
     def _settings(self) -> dict[str, Any]:
-        """The user's settings, those that he gave, less what belongs to his own run."""
+        """The user's settings, as given, without those that belong to the run itself."""
         given: dict[str, Any] = self._wanted.config.model_dump(mode="json", exclude_unset=True)
         for section, names in _NOT_REPEATED.items():
             given[section] = {name: value for name, value in given.get(section, {}).items() if name not in names}
@@ -295,7 +295,7 @@ class MeasuredParts:
 
 
 def _plain_environment() -> dict[str, str]:
-    """This environment less voxyard's variables: what they say is in the settings already."""
+    """This environment less voxyard's variables: their values are in the settings already."""
     return {name: value for name, value in os.environ.items() if not name.startswith("VOXYARD_")}
 
 

@@ -64,7 +64,7 @@ def voxyard(
 
 @contextlib.contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Within it SIGTERM ends the program as Ctrl-C does: through its `finally` clauses, with code 143."""
+    """Ends the program on SIGTERM as Ctrl-C does within the block: through its `finally` clauses, with code 143."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

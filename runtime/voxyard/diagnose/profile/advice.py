@@ -43,7 +43,7 @@ class Recommendation:
 
 
 def advise(facts: AdviceFacts) -> tuple[Recommendation, ...]:
-    """All advice that is worth it, what is predicted before what is only bounded, the greatest gain first.
+    """Advice whose gain is worth it, predicted gains before bounds, the greatest first.
 
     The gain of a change is gain = (t₀ ÷ n₀) ÷ (t₁ ÷ n₁): t is the ideal step of `Costs.step`, from the stages measured
     alone, before and after; n are its clips. The run is taken to stay as far from its ideal as it is now, so that a
@@ -77,7 +77,7 @@ def _words(flags: Mapping[str, str | None]) -> Iterator[str]:
 
 
 def _changed(words: tuple[str, ...], change: Change) -> list[str]:
-    """The words of the command line with the change carried out."""
+    """The command line with the change applied."""
     gone = {*change.set, *change.drop}
     kept: list[str] = []
     position = 0

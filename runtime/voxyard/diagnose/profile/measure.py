@@ -127,7 +127,7 @@ class StageBenchmark:
         return first
 
     def _cold_read(self, first: int, batches: int) -> AbstractContextManager[ColdRead]:
-        """Within it the clips of these batches come from the disk."""
+        """Scope in which the clips of these batches come from the disk."""
         plans = self.run.sampler.batches(first, first + batches)
         return self.source.cold_read(clip for plan in plans for clip in plan.clips)
 
@@ -190,8 +190,8 @@ class StageBenchmark:
 
     # -- the devices' stages -----------------------------------------------------------------------------------
 
-    def prime(self) -> None:
-        """Traces and compiles every function for every shape, which no measurement shall contain.
+    def warm_up(self) -> None:
+        """Traces and compiles every function for every shape, which is not timed.
 
         Where every batch has a shape of its own, tracing has no end, and the overlapped run has to live with it.
         """

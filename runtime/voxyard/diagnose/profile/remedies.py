@@ -34,7 +34,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Option:
-    """Something that could be changed, and what the pipeline would cost then."""
+    """A possible change, and the costs of the pipeline after it."""
 
     title: str
     change: Change
@@ -46,7 +46,7 @@ class Option:
 
 
 def options(facts: AdviceFacts) -> Iterator[Option]:
-    """All that could be changed, whether it is worth it or not."""
+    """All possible changes, whatever they gain."""
     yield from _for_load(facts)
     yield from _for_features(facts)
     yield from _for_transfer(facts)

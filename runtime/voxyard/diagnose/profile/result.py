@@ -17,7 +17,7 @@ from voxyard.diagnose.profile.verdict import DeviceUse, Verdict
 
 @dataclass(frozen=True)
 class Overlapped:
-    """The pipeline as the trainer runs it, and what it costs more than its slowest part alone."""
+    """The pipeline as the trainer runs it, and its loss against its slowest part alone."""
 
     steps: Figures  # seconds a step, traced ones left out
     data_wait_share: float
@@ -59,7 +59,7 @@ class Overlapped:
 
     @property
     def has_gap(self) -> bool:
-        """True where the gap is worth a word: a thousandth of a step."""
+        """True where the gap is more than a thousandth of a step."""
         return self.lost_seconds > 1e-3 * self.seconds_per_step
 
     def document(self) -> dict[str, Any]:

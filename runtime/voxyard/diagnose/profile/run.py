@@ -62,7 +62,7 @@ def profile(
     with tempfile.TemporaryDirectory(prefix="voxyard-profile-") as directory:
         run = build_dry_run(config, Path(directory), corpora=replace(corpora, training=source))
         found = _measured(config, run, StageBenchmark(run, steps, source), gpu_monitoring, progress)
-    source.forget()
+    source.drop_read_clips()
     return found
 
 
@@ -75,7 +75,7 @@ def _measured(
     progress(f"load alone: {steps} batches with {run.config.data.num_workers} threads")
     loading = benchmark.load()
     progress("tracing and compiling (not timed)")
-    benchmark.prime()
+    benchmark.warm_up()
     progress(f"features, transfer and training alone: {steps} batches each")
     measured = {"load": loading.seconds, **benchmark.stages()}
     costs = _costs(run, loading, measured)

@@ -79,7 +79,7 @@ class Gaps:
     longest_at_step: int | None  # number of the measured step (from 0) with the longest wait
     data_busy_share: float
     data_starved_share: float  # the data device waits for a batch from the host
-    data_blocked_share: float  # the data device waits for a free slot of the ring: the model is slower, all is well
+    data_blocked_share: float  # the data device waits for a free slot of the ring: the model is slower
     readers_busy: float  # mean number of reading threads at work
 
     def document(self) -> dict[str, Any]:

@@ -42,22 +42,22 @@ class Utilization:
 
 @dataclass(frozen=True)
 class Stress:
-    """Measurements, judged by T19; without `load` only those of the idle machine."""
+    """Measurements, judged by T19; without `result` only those of the idle machine."""
 
     devices: tuple[str, ...]
     kind: str
     before: Utilization
     during: Utilization | None = None
     after: Utilization | None = None
-    load: StressResult | None = None
-    judgement: TargetReport | None = None
+    result: StressResult | None = None
+    report: TargetReport | None = None
     low: tuple[LowUse, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     @property
     def exit_code(self) -> int:
         """1 where a target of T19 is missed, else 0."""
-        return 1 if self.judgement is not None and self.judgement.verdict == "missed" else 0
+        return 1 if self.report is not None and self.report.verdict == "missed" else 0
 
     def document(self) -> dict[str, Any]:
         """Everything as plain data for JSON."""
@@ -68,10 +68,10 @@ class Stress:
                 for name, one in (("before", self.before), ("during", self.during), ("after", self.after))
             },
             "load": None
-            if self.load is None
-            else asdict(self.load) | {"ceiling": self.load.data_ceiling, "reads": self.load.reads.document()},
-            "verdict": None if self.judgement is None else self.judgement.verdict,
-            "targets": [] if self.judgement is None else [asdict(each) for each in self.judgement.targets],
+            if self.result is None
+            else asdict(self.result) | {"ceiling": self.result.data_ceiling, "reads": self.result.reads.document()},
+            "verdict": None if self.report is None else self.report.verdict,
+            "targets": [] if self.report is None else [asdict(each) for each in self.report.targets],
             "below_30_percent": [asdict(each) for each in self.low],
             "notes": self.notes,
         }
@@ -79,8 +79,8 @@ class Stress:
     def text(self) -> str:
         """The report for a terminal."""
         lines = [*self.devices, "", *_utilization(self)]
-        if self.load is not None and self.judgement is not None:
-            lines += ["", *self.load.lines(), "", *self.judgement.lines()]
+        if self.result is not None and self.report is not None:
+            lines += ["", *self.result.lines(), "", *self.report.lines()]
         for each in self.low:
             lines += ["", *each.lines()]
         return "\n".join([*lines, *self.notes])
@@ -123,7 +123,7 @@ def train_under_load(
     directory: Path,
     progress: Callable[[str], None],
 ) -> Stress:
-    """The part of `stress` under load. Raises DiagnoseError where the memory does not suffice."""
+    """Runs the part of `stress` under load. Raises DiagnoseError where the memory does not suffice."""
     from voxyard.diagnose.profile.measure import StageBenchmark
     from voxyard.trainer.corpora import open_corpora
 
@@ -133,12 +133,12 @@ def train_under_load(
         source = ColdSource(corpora.training)
         run = build_dry_run(config, directory, devices=devices, corpora=replace(corpora, training=source))
         progress("tracing and compiling (not timed)")
-        StageBenchmark(run, FEWEST_STEPS, source).prime()
+        StageBenchmark(run, FEWEST_STEPS, source).warm_up()
         progress(f"training for {seconds:g} s")
         plans = run.sampler.batches(0, min(FORETOLD, run.sampler.steps_per_epoch))
         with source.cold_read(clip for plan in plans for clip in plan.clips) as cold:
-            during, load = load_for(run, seconds)
-        load = replace(load, reads=cold.pages)
+            during, result = train_for(run, seconds)
+        result = replace(result, reads=cold.pages)
     except Exception as error:
         if type(error).__name__ != "ResourceExhaustedError":
             raise
@@ -147,11 +147,11 @@ def train_under_load(
             exit_code=1,
         ) from error
     return Stress(
-        devices.description, devices.kind, before, during, idle(devices), load, check_targets(load), low_use(load)
+        devices.description, devices.kind, before, during, idle(devices), result, check_targets(result), low_use(result)
     )
 
 
-def load_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
+def train_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
     """The run's pipeline and step for so many seconds, and at least a few steps, as its loop would do it."""
     on_gpu, fills, number = run.devices.kind == "gpu", 0, 0
     memory = MemoryGrowth(0, 2 * FEWEST_STEPS)
@@ -177,7 +177,7 @@ def load_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
         used, process, most = machine.use(), cpu.use(), pipeline.buffer[1]
     gpus = gpu_figures(watch)
     clock = run.clock
-    load = StressResult(
+    result = StressResult(
         kind=run.devices.kind,
         strategy=run.devices.strategy,
         seconds=last - begin,
@@ -200,7 +200,7 @@ def load_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
         xla=bool(run.config.training.xla),
         precision=run.config.training.precision,
     )
-    return Utilization(used, gpus), load
+    return Utilization(used, gpus), result
 
 
 def _use(run: Run, gpus: GpuFigures) -> Mapping[str, float | None]:
@@ -215,7 +215,7 @@ def _use(run: Run, gpus: GpuFigures) -> Mapping[str, float | None]:
 
 
 class MachineClock:
-    """Utilisation of all processors of this machine between its making and `use()`, by any process."""
+    """Utilisation of all processors of this machine between the creation of the clock and `use()`, by any process."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat

@@ -100,58 +100,58 @@ class TargetReport:
         ]
 
 
-def check_targets(load: StressResult) -> TargetReport:
+def check_targets(result: StressResult) -> TargetReport:
     """The targets of T19. Of CPU devices no GPU's utilization is made up: those targets are not measured.
 
     A data GPU that does nearly all that its work allows is at its ceiling, and takes nothing from the verdict.
     """
-    gpu = load.kind == "gpu"
+    gpu = result.kind == "gpu"
     graded = [
-        (Target("model GPU", load.use.get("model") if gpu else None, (0.70, 0.80, 0.90)), ">70/80/90%"),
+        (Target("model GPU", result.use.get("model") if gpu else None, (0.70, 0.80, 0.90)), ">70/80/90%"),
         (
-            Target("step-time variation", load.variation, (0.40, 0.30, 0.20), higher_is_better=False),
+            Target("step-time variation", result.variation, (0.40, 0.30, 0.20), higher_is_better=False),
             "<40/30/20%",
         ),
     ]
-    if load.strategy == "split":
-        data = load.use.get("data") if gpu else None
-        graded.insert(0, (Target("data GPU", data, (0.40, 0.50, 0.60), ceiling=load.data_ceiling), ">40/50/60%"))
-    rows = [_graded(target, wanted, load) for target, wanted in graded]
+    if result.strategy == "split":
+        data = result.use.get("data") if gpu else None
+        graded.insert(0, (Target("data GPU", data, (0.40, 0.50, 0.60), ceiling=result.data_ceiling), ">40/50/60%"))
+    rows = [_graded(target, wanted, result) for target, wanted in graded]
     standings = [target.verdict for target, _ in graded]
     grades: tuple[Standing, ...] = ("missed", "minimum", "good", "excellent")
     verdict: Standing = next((grade for grade in grades if grade in standings), "not measured")
-    return TargetReport(verdict, (*rows, *_others(load)))
+    return TargetReport(verdict, (*rows, *_others(result)))
 
 
-def _graded(target: Target, wanted: str, load: StressResult) -> TargetRow:
-    missing = NO_GPU if load.kind != "gpu" else "not measured"
+def _graded(target: Target, wanted: str, result: StressResult) -> TargetRow:
+    missing = NO_GPU if result.kind != "gpu" else "not measured"
     measured = missing if target.value is None else f"{target.value:.0%}"
     standing = "" if target.value is None else target.verdict
-    if target.name == "data GPU" and load.data_ceiling is not None:
-        standing = f"{standing}; it can reach {load.data_ceiling:.0%} at most: D/max(D, M)".removeprefix("; ")
+    if target.name == "data GPU" and result.data_ceiling is not None:
+        standing = f"{standing}; it can reach {result.data_ceiling:.0%} at most: D/max(D, M)".removeprefix("; ")
     if target.name == "step-time variation":
-        standing += f"; {load.variation_within_buckets:.0%} within a length bucket"
+        standing += f"; {result.variation_within_buckets:.0%} within a length bucket"
     return TargetRow(target.name, measured, wanted, standing, counts=target.value is not None)
 
 
-def _others(load: StressResult) -> Iterator[TargetRow]:
-    d, m, gpu = load.data_stage_seconds, load.train_stage_seconds, load.kind == "gpu"
+def _others(result: StressResult) -> Iterator[TargetRow]:
+    d, m, gpu = result.data_stage_seconds, result.train_stage_seconds, result.kind == "gpu"
     yield TargetRow("out of memory", "no", "no", "kept")
-    growth = load.resident_memory_growth
+    growth = result.resident_memory_growth
     stable = "" if growth is None else "kept" if abs(growth) < STABLE else "missed"
     yield TargetRow("memory stable", "not measured" if growth is None else f"{growth:+.1%}", f"<{STABLE:.0%}", stable)
     if d and m:
         yield TargetRow("data ÷ compute time", f"{d / m:.0%}", "<50%", "kept" if d < 0.5 * m else "missed")
-        if load.strategy == "split":
+        if result.strategy == "split":
             bound = (d + m) / max(d, m)
             yield TargetRow("bound of a split", f"{bound:.2f}×", "1.5–2×", "kept" if bound >= 1.5 else "missed")
-    for role, share in load.memory_of_limit.items():
+    for role, share in result.memory_of_limit.items():
         said = "not measured" if share is None else f"{share:.0%}"
         yield TargetRow(f"{role} GPU memory of its limit", said, "80–95%", _within(share, 0.80, 0.95))
     if not gpu:
         yield TargetRow("GPU memory of its limit", NO_GPU, "80–95%", "")
     yield TargetRow(
-        "CPU use", f"{load.cpu_use:.0%}", "40–60%", _within(load.cpu_use, 0.4, 0.6) if gpu else "for GPU hosts"
+        "CPU use", f"{result.cpu_use:.0%}", "40–60%", _within(result.cpu_use, 0.4, 0.6) if gpu else "for GPU hosts"
     )
 
 
@@ -174,64 +174,66 @@ class LowUse:
         ]
 
 
-def low_use(load: StressResult) -> tuple[LowUse, ...]:
+def low_use(result: StressResult) -> tuple[LowUse, ...]:
     """The "below 30%" diagnosis for the model device, and for a data device that could be busier than it is."""
     found = []
-    model, data = load.use.get("model"), load.use.get("data")
+    model, data = result.use.get("model"), result.use.get("data")
     if model is not None and model < LOW_USE:
-        found.append(_model_low(load, model))
-    ceiling = load.data_ceiling
+        found.append(_model_low(result, model))
+    ceiling = result.data_ceiling
     if data is not None and data < LOW_USE and ceiling is not None:
-        found.append(_data_low(load, data, ceiling))
+        found.append(_data_low(result, data, ceiling))
     return tuple(found)
 
 
-def _model_low(load: StressResult, use: float) -> LowUse:
-    d, m = load.data_stage_seconds, load.train_stage_seconds
+def _model_low(result: StressResult, use: float) -> LowUse:
+    d, m = result.data_stage_seconds, result.train_stage_seconds
     evidence = [
-        f"it waits for data {load.data_wait_share:.0%} of the time",
-        f"D {_ms(d)}, M {_ms(m)}; the host prefetch is {load.buffer_filled:.0%} full",
+        f"it waits for data {result.data_wait_share:.0%} of the time",
+        f"D {_ms(d)}, M {_ms(m)}; the host prefetch is {result.buffer_filled:.0%} full",
     ]
-    if load.data_wait_share >= WAITS and load.buffer_filled < BUFFER_EMPTY and not load.reads.trusted:
+    if result.data_wait_share >= WAITS and result.buffer_filled < BUFFER_EMPTY and not result.reads.trusted:
         return LowUse(
             "model", use, "reading and decoding the clips is too slow, though they came from memory",
-            (*evidence, f"reads: {load.reads}"),
+            (*evidence, f"reads: {result.reads}"),
             ("voxyard profile on the disk that training reads from: what helps there cannot be told from here",),
         )  # fmt: skip
-    if load.data_wait_share >= WAITS and load.buffer_filled < BUFFER_EMPTY:
+    if result.data_wait_share >= WAITS and result.buffer_filled < BUFFER_EMPTY:
         return LowUse(
             "model", use, "reading and decoding the clips is too slow", tuple(evidence),
             (
                 "voxyard corpus prepare CORPUS SHARDS, and train from the shards",
                 "--cache-dataset, where the decoded clips fit into memory",
-                f"more than {load.workers} reading threads: --num-workers",
+                f"more than {result.workers} reading threads: --num-workers",
             ),
         )  # fmt: skip
-    if load.data_wait_share >= WAITS and load.buffer_filled > BUFFER_FULL:
+    if result.data_wait_share >= WAITS and result.buffer_filled > BUFFER_FULL:
         return LowUse(
             "model", use, "the features or the copy onto the model device are too slow", tuple(evidence),
             ("voxyard corpus prepare --features, so that nothing is computed", "another pair: voxyard topology"),
         )  # fmt: skip
-    if load.data_wait_share >= WAITS:
+    if result.data_wait_share >= WAITS:
         return LowUse(
             "model", use, "the data come unevenly", tuple(evidence),
             ("--prefetch-buffer-size 6", "voxyard profile tells the stages apart"),
         )  # fmt: skip
     if m is not None and m < SHORT_STEP_SECONDS:
-        remedies = [f"--batch-size above {load.batch}"]
-        remedies += [] if load.xla else ["--xla"]
+        remedies = [f"--batch-size above {result.batch}"]
+        remedies += [] if result.xla else ["--xla"]
         return LowUse(
             "model", use, "its steps are too short: most of the time goes into handing them over", tuple(evidence),
             tuple(remedies),
         )  # fmt: skip
     return LowUse(
         "model", use, "not the data: the step itself leaves the device idle", tuple(evidence),
-        ("voxyard profile --html FILE shows where", "--xla" if not load.xla else "--batch-size, if memory is left"),
+        ("voxyard profile --html FILE shows where", "--xla" if not result.xla else "--batch-size, if memory is left"),
     )  # fmt: skip
 
 
-def _data_low(load: StressResult, use: float, ceiling: float) -> LowUse:
-    evidence = (f"D {_ms(load.data_stage_seconds)}, M {_ms(load.train_stage_seconds)}: {ceiling:.0%} is its ceiling",)
+def _data_low(result: StressResult, use: float, ceiling: float) -> LowUse:
+    evidence = (
+        f"D {_ms(result.data_stage_seconds)}, M {_ms(result.train_stage_seconds)}: {ceiling:.0%} is its ceiling",
+    )
     if use >= 0.7 * ceiling:
         return LowUse(
             "data", use, "its work is small: that is no fault", evidence,
@@ -239,8 +241,8 @@ def _data_low(load: StressResult, use: float, ceiling: float) -> LowUse:
         )  # fmt: skip
     return LowUse(
         "data", use, "it could do more than it does", evidence,
-        (f"it waits for the host: the prefetch is {load.buffer_filled:.0%} full, see the reading threads",)
-        if load.buffer_filled < BUFFER_EMPTY
+        (f"it waits for the host: the prefetch is {result.buffer_filled:.0%} full, see the reading threads",)
+        if result.buffer_filled < BUFFER_EMPTY
         else ("it waits for the model device, which is slower: see voxyard profile",),
     )  # fmt: skip
 

@@ -120,7 +120,7 @@ def checklist(
 
 
 def _profiled(config: TrainConfig, dataset: Item, refused: str, measure: Profiler) -> Profile | str:
-    """The profile, or why there is none."""
+    """The profile, or the reason why there is none."""
     if not dataset.answer:
         return "not run: there is no corpus to profile with"
     if refused:
@@ -141,7 +141,7 @@ def profiled_item(found: Profile | str) -> Item:
 
 
 def bottleneck_item(found: Profile | str) -> Item:
-    """Checks whether the model has to wait."""
+    """Checks that the model does not wait for data."""
     if isinstance(found, str):
         return Item(BOTTLENECK, False, "not known: the profiler did not run")
     verdict = found.verdict

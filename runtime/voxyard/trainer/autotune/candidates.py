@@ -36,7 +36,7 @@ class Candidates:
 def find_candidates(
     config: TrainConfig, host: HostDevices, kind: Kind, links: Links, *, has_features: bool
 ) -> Candidates:
-    """All strategies for `config` on this host; `has_features`: the corpus brings them."""
+    """All strategies for `config` on this host; `has_features`: the corpus has precomputed features."""
     left_out: dict[str, str] = {}
     found = [Candidate("single", _as(config, "single", host, kind))]
     if why := _why_not_precomputed(config, has_features=has_features):
@@ -69,7 +69,7 @@ def trial(config: TrainConfig, directory: str, steps: int) -> TrainConfig:
 
 
 def from_features(config: TrainConfig, directory: str) -> TrainConfig:
-    """The same run from shards with features in `directory`; a cache of decoded clips has no more work then."""
+    """The same run from shards with features in `directory`; without a cache of decoded clips."""
     return _with(config, data={"train_data": directory, "cache_dataset": False, "cache_file": None})
 
 
@@ -87,7 +87,7 @@ def _split(config: TrainConfig, host: HostDevices, kind: Kind, links: Links) -> 
 
 
 def _as(config: TrainConfig, strategy: Placement, host: HostDevices, kind: Kind) -> TrainConfig:
-    """With another strategy, and without the settings that mean nothing to it."""
+    """With another strategy, and without the settings that do not apply to it."""
     alone = strategy == "single" and kind == "gpu" and len(host.gpus) > 1
     return _with(
         config,

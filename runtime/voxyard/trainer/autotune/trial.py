@@ -22,7 +22,7 @@ from voxyard.trainer.errors import TrainerError
 
 
 def main() -> int:
-    """Time the run, or write the features, that standard input asks for; 2 with a sentence where it cannot be."""
+    """Times the run, or writes the features, that standard input asks for; exit code 2 with an error message."""
     asked = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     config = TrainConfig.model_validate(asked["config"])

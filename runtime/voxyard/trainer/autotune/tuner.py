@@ -43,7 +43,7 @@ _LARGEST_BATCH = 48  # clips, that any host is recommended
 
 
 class _FailedTrialError(Exception):
-    """A candidate that could not be timed; the message says why."""
+    """A candidate that could not be timed; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Timed:
 
 
 def choose_strategy(config: TrainConfig) -> TrainConfig:
-    """`config` with `--strategy auto` carried out; `config` itself where something else is asked for.
+    """`config` with `--strategy auto` resolved; `config` itself with any other strategy.
 
     A resumed run keeps its strategy; else the cached one of this host and model is taken, else every strategy
     that the host allows is timed on the run's own corpus. Raises TrainerError where nothing can be timed.

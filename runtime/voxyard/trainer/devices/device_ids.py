@@ -35,7 +35,7 @@ class AvailableDevice:
     index: int
     gpu: Gpu | None = None
 
-    def is_called(self, asked: int | str) -> bool:
+    def matches(self, asked: int | str) -> bool:
         """True where `asked` (an index, or a UUID in full) names this device."""
         text = str(asked).strip()
         if text.isdigit():
@@ -76,7 +76,7 @@ def cpu_refusal(config: TrainConfig, found: int) -> RefusalText:
     )
 
 
-def take(
+def select_devices(
     config: TrainConfig, strategy: Placement, candidates: Sequence[AvailableDevice], words: RefusalText
 ) -> list[tuple[Role, AvailableDevice]]:
     """The devices that the configuration names, by role; all of them in mirrored mode.
@@ -122,7 +122,7 @@ def command(config: TrainConfig, flags: str) -> str:
 
 
 def _named(flag: str, asked: int | str, candidates: Sequence[AvailableDevice], words: RefusalText) -> AvailableDevice:
-    found = next((one for one in candidates if one.is_called(asked)), None)
+    found = next((one for one in candidates if one.matches(asked)), None)
     if found is None:
         _refuse(words, f"{flag} {asked} is not a device here")
     return found

@@ -19,7 +19,7 @@ from voxyard.trainer.devices.device_ids import (
     cpu_refusal,
     gpu_refusal,
     listing,
-    take,
+    select_devices,
 )
 from voxyard.trainer.errors import TrainerError
 
@@ -187,7 +187,7 @@ def _refuse_without_gpus(config: TrainConfig, host: HostDevices) -> NoReturn:
 def _on_cpu(config: TrainConfig, host: HostDevices) -> DevicePlan:
     training, strategy = config.training, requested_strategy(config)
     candidates = [AvailableDevice(number, number) for number in range(training.cpu_devices)]
-    taken = take(config, strategy, candidates, cpu_refusal(config, training.cpu_devices))
+    taken = select_devices(config, strategy, candidates, cpu_refusal(config, training.cpu_devices))
     return DevicePlan(
         kind="cpu",
         strategy=strategy,
@@ -231,7 +231,7 @@ def _on_gpus(config: TrainConfig, host: HostDevices) -> DevicePlan:
             f"CUDA sees no GPU of this host (CUDA_VISIBLE_DEVICES={host.cuda_visible_devices!r}): unset it\n"
             f"{listing(host)}\nOn the CPU instead: {command(config, '--device cpu')}"
         )
-    taken = take(config, strategy, candidates, gpu_refusal(config, host, len(candidates)))
+    taken = select_devices(config, strategy, candidates, gpu_refusal(config, host, len(candidates)))
     # TensorFlow numbers the visible GPUs anew, in the order of their old numbers.
     logical = {number: rank for rank, number in enumerate(sorted(one.number for _, one in taken))}
     assigned = tuple(Assigned(role, one.number, logical[one.number], one.gpu) for role, one in taken)

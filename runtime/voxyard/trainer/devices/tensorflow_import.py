@@ -15,13 +15,13 @@ def import_tensorflow() -> ModuleType:
     """TensorFlow, imported. What it printed meanwhile is shown only where the import fails."""
     if "tensorflow" not in sys.modules:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-        with _held_back():
+        with _stderr_on_failure():
             importlib.import_module("tensorflow")
     return sys.modules["tensorflow"]
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
+def _stderr_on_failure() -> Iterator[None]:
     """Keeps what is written to standard error, by C++ too, and writes it there after all if the block fails."""
     sys.stderr.flush()
     terminal = os.dup(2)

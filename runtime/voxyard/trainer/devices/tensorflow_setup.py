@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The devices of a run, as TensorFlow names them, and what is in force on them."""
+    """Devices of a run under TensorFlow's names, with the limits and threads in force."""
 
     kind: Kind
     strategy: Placement
@@ -99,8 +99,8 @@ def resolve_xla(config: TrainConfig, devices: Devices) -> bool:
     return devices.kind == "gpu" if config.training.xla is None else config.training.xla
 
 
-def keeping_to_its_cores(devices: Devices) -> AbstractContextManager[None]:
-    """Enter this around every call of a compiled function, the first one (which traces it) included.
+def executor_scope(devices: Devices) -> AbstractContextManager[None]:
+    """Executor scope for every call of a compiled function, the first one (which traces it) included.
 
     In a split over CPU devices it runs the operations of a function one after the other in the calling thread.
     TensorFlow would spread them over all cores otherwise: each device alone would seem faster, and two at once would
@@ -154,7 +154,7 @@ def _apply_cpu(plan: DevicePlan, tensorflow: ModuleType) -> None:
         os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
     if plan.strategy == "split":
         # The graph optimizer may turn sums of large tensors into reference variables, which the single-threaded
-        # executor of keeping_to_its_cores refuses.
+        # executor of executor_scope refuses.
         config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     config.set_visible_devices([], "GPU")
     (cpu,) = config.list_physical_devices("CPU")

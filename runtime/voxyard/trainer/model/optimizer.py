@@ -22,7 +22,7 @@ class FusedAdamW(keras.optimizers.Adam):
         self.decay = weight_decay
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
-        """As Keras asks: one variable (TensorFlow's own) by its gradient."""
+        """Keras' hook: updates one variable (TensorFlow's own) by its gradient."""
         rate, step = ops.cast(learning_rate, variable.dtype), ops.cast(self.iterations + 1, variable.dtype)
         place = self._get_variable_index(variable)
         if self.decay and not any(name in variable.name.rsplit("/", 1)[-1] for name in UNDECAYED):
@@ -42,7 +42,7 @@ class FusedAdamW(keras.optimizers.Adam):
 
 
 class WarmUpThenRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """A learning rate that rises linearly to its peak and then falls with 1/√step; finite and positive for ever."""
+    """A learning rate that rises linearly to its peak and then falls with 1/√step; always finite and positive."""
 
     def __init__(self, peak: float, warmup_steps: int) -> None:
         self.peak, self.warmup_steps = peak, warmup_steps
@@ -53,5 +53,5 @@ class WarmUpThenRoot(keras.optimizers.schedules.LearningRateSchedule):
         return self.peak * ops.minimum(done / self.warmup_steps, ops.sqrt(self.warmup_steps / done))
 
     def get_config(self) -> dict[str, float]:
-        """As Keras asks."""
+        """Keras' hook: the arguments of the schedule."""
         return {"peak": self.peak, "warmup_steps": self.warmup_steps}

@@ -102,7 +102,7 @@ class TextToSpeech:
         return made
 
     def read_text(self, text: str) -> Encoded:
-        """The text as the model will see it. Raises TrainerError where too little of it is left to be spoken."""
+        """The text as tokens of the model. Raises TrainerError where too little of it is left to be spoken."""
         encoded = self._tokenizer.read(text)
         limit = min(1.0, ONE_TEXT * self._config.data.max_dropped_text)
         advice = "write it with letters and signs that this model knows, or speak it with another one (voxyard speak)"

@@ -1,4 +1,4 @@
-"""A thread for calls that may never return."""
+"""Thread for calls that may never return."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Any
 
 
-class Caller:
+class CallThread:
     """Makes one call at a time in a daemon thread of its own, so that one which hangs blocks no other.
 
     There is never more than this one thread: while `busy` it takes no further call. `changed` is notified when a call
@@ -23,7 +23,7 @@ class Caller:
         self._ended: tuple[Any, Exception | None] | None = None
         self.busy = False
         self.begun = 0.0  # monotonic: when the latest call was asked for
-        self.hung = False  # the owner's verdict on the latest call
+        self.hung = False  # set by the owner for the latest call
 
     @property
     def ident(self) -> int:
