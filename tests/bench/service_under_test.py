@@ -1,4 +1,4 @@
-"""The service that the benchmark asks: all of it is real but the engine, which speaks tones in no time."""
+"""Service under benchmark: real but for its engine, which returns tones at once."""
 
 from __future__ import annotations
 

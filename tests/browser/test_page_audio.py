@@ -1,4 +1,4 @@
-"""Sound on the page: it plays while it is made, the marked part follows it, and it can be taken along (B13, B11)."""
+"""Audio on the page: playback during synthesis, highlighting of the current part, download (B13, B11)."""
 
 from __future__ import annotations
 

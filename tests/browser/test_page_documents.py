@@ -1,4 +1,4 @@
-"""A document on the page: pasted or uploaded, watched, cancelled, failed, found again after a reload (B13)."""
+"""Documents on the page: paste, upload, progress, cancel, failure, reload (B13)."""
 
 from __future__ import annotations
 

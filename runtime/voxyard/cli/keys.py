@@ -1,4 +1,4 @@
-"""The commands that make, list and revoke the API keys of `voxyard serve`."""
+"""Commands `voxyard keys`: create, list and revoke API keys of the speech service."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _FILE = click.option(
     show_default=True,
     envvar="VOXYARD_SERVICE_KEYS",
     metavar="FILE",
-    help="File of the keys' names and hashes.",
+    help="File of the key names and hashes.",
 )
 
 
 @click.group(context_settings=CONTEXT)
 def keys() -> None:
-    """Make, list and revoke the API keys of `voxyard serve`.
+    """Create, list and revoke API keys of `voxyard serve`.
 
-    The file holds each key's name and its SHA-256, never the key. A running service reads it again when it changes.
+    The file has the name and the SHA-256 of each key, never the key. A running service reloads it when it changes.
     """
 
 
@@ -34,20 +34,20 @@ def keys() -> None:
 @click.argument("name")
 @_FILE
 def new(name: str, path: Path) -> None:
-    """Make a key for NAME and print it: it is shown this once."""
+    """Create a key for NAME and print it, this once."""
     with answering("keys new", extra=_EXTRA):
         from voxyard.service.auth.api_keys import add_key, hash_line
 
         key = add_key(path, name)
         print(key)
-        print(f"{hash_line(name, key)}\nis in {path}; the key itself is kept nowhere.", file=sys.stderr)
+        print(f"{hash_line(name, key)}\nwas added to {path}; the key itself is not stored.", file=sys.stderr)
 
 
 @keys.command("list", context_settings=CONTEXT)
 @_FILE
 @JSON
 def list_(path: Path, as_json: bool) -> None:
-    """List the names of the keys.
+    """List the key names.
 
     With --json: {"keys": [{"name", "sha256"}, …]}.
     """
@@ -68,7 +68,7 @@ def list_(path: Path, as_json: bool) -> None:
 @click.argument("name")
 @_FILE
 def revoke(name: str, path: Path) -> None:
-    """Take the key of NAME away; a running service refuses it from its next request on."""
+    """Revoke the key of NAME; a running service refuses it from the next request on."""
     with answering("keys revoke", extra=_EXTRA):
         from voxyard.service.auth.api_keys import revoke_key
 

@@ -1,4 +1,4 @@
-"""The command that runs the speech service."""
+"""Command `voxyard serve`: runs the speech service."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class ServeConfig(Section):
 @options(ServeConfig)
 @click.pass_context
 def serve(context: click.Context, flags: dict[str, object], config: Path | None) -> int:
-    """Speak over HTTP: OpenAI's speech API, long documents that survive a stop, and a page to use both.
+    """Run the speech service: OpenAI-compatible API, durable documents, web page.
 
-    The page is at /, the API's description at /docs, metrics at /metrics. SIGTERM or Ctrl-C ends it in order: the
-    workers finish the chunks that they have in hand, and documents go on at the next start. A second one does not wait.
+    The page is at /, the API reference at /docs, metrics at /metrics. SIGTERM or Ctrl-C shuts down gracefully: chunks
+    in progress are finished, and documents resume at the next start. A second signal stops at once.
     """
     with answering("serve", extra=EXTRA, needs="torch"):
         settings = load(ServeConfig, flags=flags, file=config).config
@@ -69,7 +69,7 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
         configure_json_logging(verbose=verbose)
         registry = Registry()
         ProcessCollector(registry=registry)
-        everybody = settings.speech.max_parallel_tts_workers
+        worker_count = settings.speech.max_parallel_tts_workers
         with (
             open_pool(
                 frontend.engine,
@@ -77,7 +77,7 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
                 settings.bark.device,
                 workload="bark",
                 registry=registry,
-                warm=everybody,
+                warm=worker_count,
             ) as pool,
             running_app(section, pauses, frontend, pool, registry, every_gpu) as app,
         ):
@@ -93,4 +93,4 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
 
 def _announce(address: str) -> None:
     logging.getLogger("voxyard.service").info("listening on %s", address)
-    print(f"{address}  (the page; the API is described at {address}/docs)", flush=True)
+    print(f"{address}  (web page; API reference: {address}/docs)", flush=True)

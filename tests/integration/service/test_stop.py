@@ -1,4 +1,4 @@
-"""A service that is told to end: the chunk in work is kept, nothing is lost, and it is never waited for too long."""
+"""Graceful shutdown of a real service process: chunks in progress are kept, time limits hold."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def said(lines: list[dict[str, Any]], words: str) -> list[str]:
+def logged(lines: list[dict[str, Any]], words: str) -> list[str]:
     return [line["message"] for line in lines if words in line["message"]]
 
 
@@ -150,8 +150,8 @@ def test_the_chunk_in_work_is_finished_and_kept_and_not_spoken_again(start: Star
         refused = service.client.post(path, json={"voice": "alloy", **body})
         assert (refused.status_code, "shutting down" in refused.text) == (503, True), refused.text
     lines = service.ended()
-    assert said(lines, "waiting for 1 chunk on worker")
-    assert said(lines, "all chunks in progress finished")
+    assert logged(lines, "waiting for 1 chunk on worker")
+    assert logged(lines, "all chunks in progress finished")
     assert not [line for line in lines if line["level"] in ("warning", "error") and "request" not in line["message"]]
     assert (service.kept(document), sum(service.spoken().values())) == (1, 1)
 
@@ -168,7 +168,7 @@ def test_a_chunk_that_takes_longer_than_it_may_is_ended_and_spoken_at_the_next_s
     service.terminate()
 
     lines = service.ended()
-    assert said(lines, "the time limit is over for 1 chunk on worker")
+    assert logged(lines, "the time limit is over for 1 chunk on worker")
     assert (service.kept(document), service.spoken()) == (0, {})
 
     again = start(chunk=0.05)
@@ -185,7 +185,7 @@ def test_a_second_signal_ends_the_service_at_once_and_loses_nothing(start: Start
     service.process.send_signal(signal.SIGTERM)
 
     lines = service.ended()
-    assert said(lines, "second signal: stopping")
+    assert logged(lines, "second signal: stopping")
     assert (service.kept(document), service.spoken()) == (0, {})
     assert_goes_on(start(chunk=0.05), document)
 
@@ -218,4 +218,4 @@ def test_a_service_without_work_ends_at_once(start: Start) -> None:
     service = start(chunk=LONG, drain=LONG, stop=LONG)
     until(lambda: service.client.get("/readyz").status_code == 200)
     service.process.send_signal(signal.SIGTERM)
-    assert said(service.ended(), "all chunks in progress finished")
+    assert logged(service.ended(), "all chunks in progress finished")

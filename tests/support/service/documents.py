@@ -1,4 +1,4 @@
-"""Documents for the service's desk, a pool without processes, and an engine that leaves a mark for what it speaks."""
+"""Documents for the queue, a pool without processes, and an engine that leaves a mark for each chunk it synthesizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PDF files written by hand, object by object: whole ones, and such as no program would write."""
+"""PDF files written object by object, valid ones and broken ones."""
 
 from __future__ import annotations
 

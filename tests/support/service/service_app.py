@@ -1,4 +1,4 @@
-"""A whole service for tests: a real store, shelf and desk, a real pool of tones engines, on a real socket."""
+"""A service for tests: real store, audio store and queue, a real pool of tones engines, on a real socket."""
 
 from __future__ import annotations
 

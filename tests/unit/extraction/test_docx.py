@@ -1,4 +1,4 @@
-"""DOCX files: what is read and in which order, and archives that are made to do harm."""
+"""DOCX reader: content, order, and malicious archives."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_runs_tabs_breaks_and_hyphens_make_one_paragraph() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_word_shows_is_read_and_what_it_hides_is_not(xml: str, expected: list[str]) -> None:
+def test_visible_text_is_read_and_hidden_text_is_not(xml: str, expected: list[str]) -> None:
     assert text_of(with_xml(xml.replace("<w:t> ", '<w:t xml:space="preserve"> '))) == ["Before.", *expected]
 
 
@@ -208,7 +208,7 @@ def test_an_archive_that_declares_less_than_it_unpacks_to_is_refused() -> None:
         read(bytes(data))
 
 
-def test_what_unpacks_to_too_much_in_sum_is_stopped_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpacking_stops_at_the_limit_of_all_files_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docx_archive, "_check_declared", lambda _: None)
     monkeypatch.setattr(docx_archive, "MAX_XML_BYTES", 200_000)
     with pytest.raises(UnreadableFileError, match="unpacks to more than"):
@@ -239,7 +239,7 @@ def test_xml_with_entities_is_refused(entity: str, encoding: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "reason"),
     [
         (["holiday.jpg"], "a ZIP archive, but no DOCX"),
         (["[Content_Types].xml", "xl/workbook.xml"], "Excel"),
@@ -249,12 +249,12 @@ def test_xml_with_entities_is_refused(entity: str, encoding: str) -> None:
         ([], "no DOCX"),
     ],
 )
-def test_another_archive_is_refused_with_what_it_is(names: list[str], said: str) -> None:
+def test_another_archive_is_refused_with_what_it_is(names: list[str], reason: str) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name in names:
             archive.writestr(name, "<x/>")
-    with pytest.raises(UnsupportedFileError, match=said):
+    with pytest.raises(UnsupportedFileError, match=reason):
         read(packed.getvalue(), "a.docx")
 
 

@@ -1,4 +1,4 @@
-"""Kinds of files, their names, and text files in every encoding."""
+"""File types, file names, and text files in every encoding."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_text_that_is_too_long_is_refused_and_one_of_that_length_is_not() -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("name", "data", "reason"),
     [
         ("a.png", b"\x89PNG\r\n\x1a\n1234", "PNG picture"),
         ("a.txt", b"\x89PNG\r\n\x1a\n1234", "PNG picture"),
@@ -117,8 +117,8 @@ def test_a_text_that_is_too_long_is_refused_and_one_of_that_length_is_not() -> N
         ("a.mp3", b"ID3\x04", "MP3"),
     ],
 )
-def test_another_kind_of_file_is_refused_with_what_it_is(name: str, data: bytes, said: str) -> None:
-    with pytest.raises(UnsupportedFileError, match=said):
+def test_another_kind_of_file_is_refused_with_what_it_is(name: str, data: bytes, reason: str) -> None:
+    with pytest.raises(UnsupportedFileError, match=reason):
         read(data, name)
 
 
@@ -128,7 +128,7 @@ def test_an_encrypted_office_document_says_to_take_the_password_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "media", "data", "said"),
+    ("name", "media", "data", "reason"),
     [
         ("a.txt", None, pdfs.written([["Hello."]]), r"its name ends in \.txt.* is a PDF: rename it to \.pdf"),
         ("a.docx", None, pdfs.written([["Hello."]]), r"its name ends in \.docx.* is a PDF: rename it to \.pdf"),
@@ -138,8 +138,8 @@ def test_an_encrypted_office_document_says_to_take_the_password_off() -> None:
         (None, "application/pdf", b"just text", "sent as application/pdf, but its content is not a PDF"),
     ],
 )
-def test_a_wrong_extension_is_said(name: str | None, media: str | None, data: bytes, said: str) -> None:
-    with pytest.raises(UnreadableFileError, match=said):
+def test_a_wrong_extension_is_an_error(name: str | None, media: str | None, data: bytes, reason: str) -> None:
+    with pytest.raises(UnreadableFileError, match=reason):
         read(data, name, media)
 
 
@@ -182,7 +182,7 @@ def test_a_file_on_disk_is_read(tmp_path: Path) -> None:
     assert extract_file(path, max_characters=100) == ExtractedText("A Night", "It was dark.", "txt")
 
 
-def test_a_file_on_disk_that_cannot_be_read_or_is_too_large_is_said(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_or_is_too_large_is_an_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing.txt"):
         with pytest.raises(UnreadableFileError, match="directory"):
             extract_file(path, max_characters=100)

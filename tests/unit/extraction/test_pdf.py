@@ -1,4 +1,4 @@
-"""PDF files: paragraphs from lines, what is dropped and what is joined, and files that are made to do harm."""
+"""PDF reader: paragraphs from lines, page numbers, hyphens, and malicious files."""
 
 from __future__ import annotations
 

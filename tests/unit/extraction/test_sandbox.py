@@ -1,4 +1,4 @@
-"""The child process that reads documents: what it may take, and what becomes of it."""
+"""Sandbox: limits of the child process and its failures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_reading_that_takes_too_much_memory_is_ended() -> None:
     assert read(pdfs.written([[LINE]]), limits) == LINE
 
 
-def test_at_most_two_documents_are_read_at_a_time_and_a_further_one_comes_again(
+def test_at_most_two_documents_are_read_at_a_time_and_a_further_one_gets_retry_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sandbox, "_WAIT_SECONDS", 0.05)
@@ -62,14 +62,14 @@ def test_at_most_two_documents_are_read_at_a_time_and_a_further_one_comes_again(
     assert read(pdfs.written([[LINE]]), ExtractionLimits()) == LINE
 
 
-def test_a_failed_reading_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_read_releases_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "_WAIT_SECONDS", 0.05)
     for _ in range(sandbox.MAX_CONCURRENT + 1):
         with pytest.raises(UnreadableFileError):
             read(b"%PDF-1.7", ExtractionLimits())
 
 
-def test_a_reader_that_dies_is_an_unreadable_document_and_its_last_words_are_logged(
+def test_a_crash_of_the_child_is_an_unreadable_document_and_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     program = tmp_path / "python"

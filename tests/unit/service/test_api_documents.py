@@ -1,4 +1,4 @@
-"""`/v1/documents` on a real socket: accepted, followed, heard while they grow, tried again, deleted."""
+"""Document routes on a real socket: submission, events, audio streams, retry, deletion."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_text_with_too_many_characters_is_refused(tmp_path: Path) -> None:
         assert answer.json()["error"]["param"] == "text"
 
 
-def test_a_growing_document_is_heard_in_order_to_its_end(tmp_path: Path) -> None:
+def test_the_audio_of_an_unfinished_document_is_streamed_in_order_to_its_end(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine=SLOW, workers=2) as served:
         document = send(served, LONG)
         heard = b""
@@ -173,7 +173,7 @@ def test_a_growing_document_is_heard_in_order_to_its_end(tmp_path: Path) -> None
         assert heard[44:] == whole[44:]
 
 
-def test_a_slow_listener_hears_the_whole_after_the_chunks_files_are_gone(tmp_path: Path) -> None:
+def test_a_slow_listener_gets_all_audio_after_the_chunk_files_are_deleted(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine={"samples": 6000}) as served:
         document = send(served, LONG)
         connection = socket.socket()
@@ -315,7 +315,7 @@ def test_events_end_when_the_document_is_deleted(tmp_path: Path) -> None:
         assert told[-1][1:] == ("end", {"id": document["id"], "state": "deleted"})
 
 
-def test_a_quiet_document_sends_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_event_stream_sends_keep_alive_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxyard.service.routes.document_stream.HEARTBEAT", 0.05)
     with serving(tmp_path / "data", engine={"faults": {"speak": ["hang", 1]}, "marks": str(tmp_path)}) as served:
         document = send(served)
@@ -358,7 +358,7 @@ def test_a_client_sees_its_own_documents_only(tmp_path: Path) -> None:
         assert ask(served, "GET", path).status_code == 401
 
 
-def test_a_full_queue_is_said_with_a_time_to_come_again(tmp_path: Path) -> None:
+def test_a_full_queue_is_429_with_retry_after(tmp_path: Path) -> None:
     hanging = {"faults": {"speak": ["hang", 1]}, "marks": str(tmp_path)}
     with serving(tmp_path / "data", engine=hanging, max_documents=1) as served:
         send(served)

@@ -40,7 +40,7 @@ def test_keys_are_long_and_never_the_same() -> None:
 
 
 @pytest.mark.parametrize("change", [str.upper, lambda key: key[:-1], lambda key: key + "a", lambda _: "", str.swapcase])
-def test_what_is_nearly_a_key_is_none(path: Path, change) -> None:
+def test_an_almost_correct_key_is_unknown(path: Path, change) -> None:
     key = add_key(path, "reader")
     assert Keys(path).client(change(key)) is None
 
@@ -114,7 +114,7 @@ def test_a_file_that_goes_away_changes_nothing_until_it_comes_back(path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         ("a: [", "cannot be read"),
         ("- a\n", "expected lines"),
@@ -125,11 +125,11 @@ def test_a_file_that_goes_away_changes_nothing_until_it_comes_back(path: Path) -
         ("reader: " + "G" * 64, "64 hexadecimal digits"),
     ],
 )
-def test_a_broken_file_is_refused_at_the_start_with_its_name(path: Path, content: str, said: str) -> None:
+def test_a_broken_file_is_refused_at_the_start_with_its_name(path: Path, content: str, reason: str) -> None:
     path.write_text(content)
     with pytest.raises(ServiceError) as caught:
         Keys(path)
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
     assert str(path) in str(caught.value)
     assert "vox_plain-key" not in str(caught.value)
 
@@ -139,7 +139,7 @@ def test_a_missing_file_is_refused_at_the_start_with_the_way_to_make_one(path: P
         Keys(path)
 
 
-def test_an_empty_file_lets_nobody_in_and_says_so(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_file_admits_no_client_and_logs_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_keys(path, {})
     assert Keys(path).client(new_key()) is None
     assert "every request is refused" in caplog.text

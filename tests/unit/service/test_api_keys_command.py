@@ -60,18 +60,18 @@ def test_revoke_takes_one_key_away_and_leaves_the_others(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reason"),
     [
         (("new", "a b"), "invalid key name"),
         (("new", "reader"), "revoke it first"),
         (("revoke", "nobody"), "has no key nobody"),
     ],
 )
-def test_wrong_use_is_a_sentence_and_exit_code_2(path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_use_prints_an_error_and_exits_with_2(path: Path, arguments: tuple[str, ...], reason: str) -> None:
     call("new", "reader", "--file", path)
     done = call(*arguments, "--file", path)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert reason in done.stderr
     assert done.stdout == ""
 
 

@@ -1,4 +1,4 @@
-"""`POST /v1/audio/speech` on a real socket, asked by the unmodified client of OpenAI."""
+"""Speech route on a real socket, called with OpenAI's unmodified client."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_too_many_at_a_time_is_a_rate_limit_error(tmp_path: Path) -> None:
         eventually(lambda: not served.app.state.limiter.active, "the place of a client that left is free")
 
 
-def test_the_first_chunk_is_heard_while_the_second_is_still_being_spoken(tmp_path: Path) -> None:
+def test_the_first_chunk_is_streamed_while_the_second_is_being_synthesized(tmp_path: Path) -> None:
     hanging = {"faults": {"between": ["hang", 1]}, "marks": str(tmp_path)}
     with serving(tmp_path / "data", engine=hanging) as served:
         asked = {"model": "tts-1", "voice": "alloy", "input": LONG[:1000], "response_format": "wav"}
@@ -319,7 +319,7 @@ def post(body: dict[str, Any]) -> bytes:
     return f"{head}Content-Type: application/json\r\n\r\n".encode() + content
 
 
-def test_while_no_gpu_is_free_requests_are_told_so_and_documents_wait(tmp_path: Path) -> None:
+def test_while_no_gpu_is_free_requests_get_503_and_documents_wait(tmp_path: Path) -> None:
     full = Refusal(
         "memory", "GPU 0: 100 MiB are free, a worker needs 6144 MiB; held by python3 (process 41) 130000 MiB"
     )

@@ -1,4 +1,4 @@
-"""The shelf: whole files or none, sound that is the same however it is read, and never more than there is room for."""
+"""Audio store: atomic files, identical audio from chunks and the joined file, quota and reserve."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fill(audio_store: AudioStore, lengths: tuple[int, ...] = (500, 0, 2000, 3)) 
     )
 
 
-def test_sound_comes_back_as_it_was_kept(audio_store: AudioStore) -> None:
+def test_audio_is_read_back_as_it_was_stored(audio_store: AudioStore) -> None:
     audio = noise(1000)
     assert audio_store.put(ID, 7, audio) == 1000
     np.testing.assert_allclose(audio_store.get(ID, 7), np.clip(audio, -1, 1), atol=1 / 65_000)
@@ -60,7 +60,7 @@ def test_sound_comes_back_as_it_was_kept(audio_store: AudioStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", "../" + ID, ID[:-1], ID.upper(), ID + "\n", ID + "/x", "0" * 33])
-def test_what_is_no_id_never_becomes_a_path(audio_store: AudioStore, name: str) -> None:
+def test_an_invalid_id_never_becomes_a_path(audio_store: AudioStore, name: str) -> None:
     acts = (
         lambda: audio_store.put(name, 0, noise(1)), lambda: audio_store.get(name, 0),
         lambda: audio_store.has(name, 0, 1),
@@ -189,7 +189,9 @@ def test_used_bytes_are_what_lies_there_also_after_a_restart(audio_store: AudioS
     audio_store.remove(ID)
 
 
-def test_what_a_kill_left_half_written_goes_at_the_next_start(audio_store: AudioStore, tmp_path: Path) -> None:
+def test_partial_files_of_a_killed_service_are_deleted_at_the_next_start(
+    audio_store: AudioStore, tmp_path: Path
+) -> None:
     fill(audio_store)
     part = tmp_path / "audio" / ID / "9.s16.part"
     part.write_bytes(b"half")

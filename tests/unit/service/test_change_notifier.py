@@ -1,4 +1,4 @@
-"""Waiters for a change are woken, from whatever thread it comes."""
+"""Change notifier: waiters wake on changes from any thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_change_makes_a_greater_number_also_after_a_restart() -> None:
     assert later.version("a") > seen[0]
 
 
-def test_all_who_wait_hear_a_change_from_another_thread() -> None:
+def test_all_waiters_are_woken_by_a_change_from_another_thread() -> None:
     notifier = ChangeNotifier()
 
     async def waiting() -> list[int]:
@@ -38,7 +38,7 @@ def test_all_who_wait_hear_a_change_from_another_thread() -> None:
     assert notifier._waiting == {}
 
 
-def test_a_change_of_another_document_wakes_nobody() -> None:
+def test_a_change_of_another_document_wakes_no_waiter() -> None:
     notifier = ChangeNotifier()
 
     async def waiting() -> int:
@@ -51,7 +51,7 @@ def test_a_change_of_another_document_wakes_nobody() -> None:
     assert notifier._waiting == {}
 
 
-def test_who_leaves_is_forgotten() -> None:
+def test_a_cancelled_waiter_is_removed() -> None:
     notifier = ChangeNotifier()
 
     async def leaving() -> None:
@@ -64,7 +64,7 @@ def test_who_leaves_is_forgotten() -> None:
     assert notifier._waiting == {}
 
 
-def test_the_end_of_a_document_wakes_who_waits_and_keeps_nothing() -> None:
+def test_deleting_a_document_wakes_its_waiters_and_keeps_no_state() -> None:
     notifier = ChangeNotifier()
     notifier.bump("a")
     seen = notifier.version("a")

@@ -1,4 +1,4 @@
-"""A crowd without keys keeps nobody out who has one: connections are counted until they show a key."""
+"""Connection limit: clients without keys cannot lock out clients with keys."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def dial(address: str, first: bytes = b"") -> socket.socket:
 
 def everything(connection: socket.socket) -> bytes:
     """Bytes that the server sends until it hangs up."""
-    said = b""
+    received = b""
     try:
         while piece := connection.recv(65536):
-            said += piece
+            received += piece
     except ConnectionResetError:
         pass
-    return said
+    return received
 
 
 def one_per_address(files: int) -> ConnectionLimit:
@@ -84,7 +84,7 @@ def ask(address: str, path: str, headers: dict[str, str] | None = None) -> int:
     return httpx.get(f"{address}{path}", headers=headers, timeout=PATIENCE).status_code
 
 
-def test_eleven_hundred_slow_clients_without_a_key_keep_none_out_that_has_one(tmp_path: Path) -> None:
+def test_eleven_hundred_slow_clients_without_a_key_do_not_lock_out_one_with_a_key(tmp_path: Path) -> None:
     with service(tmp_path) as (address, key), ExitStack() as crowd:
         slow = [crowd.enter_context(dial(address, SLOW)) for _ in range(1100)]
 
@@ -125,9 +125,9 @@ def test_a_connection_above_the_limit_that_asks_for_nothing_is_closed_with_a_sen
     )
     monkeypatch.setattr("voxyard.service.http.protocol.KEY_SECONDS", 0.2)
     with service(tmp_path) as (address, _), dial(address, SLOW) as admitted, dial(address) as silent:
-        said = everything(silent)
-        assert said.startswith(b"HTTP/1.1 503 ")
-        assert b"send the header `Authorization: Bearer KEY`" in said
+        received = everything(silent)
+        assert received.startswith(b"HTTP/1.1 503 ")
+        assert b"send the header `Authorization: Bearer KEY`" in received
         admitted.settimeout(0.05)
         with pytest.raises(TimeoutError):
             admitted.recv(1)

@@ -104,7 +104,7 @@ def samples(path: Path) -> bytes:
         return bytes(file.readframes(file.getnframes()))
 
 
-def test_a_document_becomes_one_sound(start_service: Callable[..., Service]) -> None:
+def test_a_document_becomes_one_audio_file(start_service: Callable[..., Service]) -> None:
     service = start_service()
     new = new_document(1, chunks=9)
 
@@ -120,7 +120,7 @@ def test_a_document_becomes_one_sound(start_service: Callable[..., Service]) -> 
     assert sorted(path.name for path in (service.folder / "audio" / new.id).iterdir()) == ["audio.wav"]
 
 
-def test_two_hundred_documents_at_once_are_all_spoken_in_their_order(start_service: Callable[..., Service]) -> None:
+def test_two_hundred_concurrent_documents_are_dispatched_in_order(start_service: Callable[..., Service]) -> None:
     service = start_service(active_documents=5)
     news = [new_document(number, chunks=1 + number % 4) for number in range(200)]
     accepted: list[str] = []
@@ -166,7 +166,7 @@ def test_a_failed_chunk_fails_the_document_and_stops_no_other(start_service: Cal
     assert service.state(good).state == "completed"
 
 
-def test_a_retry_speaks_the_failed_chunks_only(start_service: Callable[..., Service]) -> None:
+def test_a_retry_dispatches_the_failed_chunks_only(start_service: Callable[..., Service]) -> None:
     service = start_service()
     new = new_document(1, chunks=6)
     service.pool.fails = lambda request: "no voice" if request.chunk in (2, 4) else None
@@ -262,7 +262,7 @@ def test_a_kill_between_the_whole_file_and_its_row_speaks_nothing_again(start_se
     assert samples(service.audio_store.wav(new.id)) == whole(new)
 
 
-def test_what_is_left_of_a_deleted_document_goes_at_the_start(start_service: Callable[..., Service]) -> None:
+def test_files_of_deleted_documents_are_removed_at_the_start(start_service: Callable[..., Service]) -> None:
     service = start_service()
     kept = new_document(2)
     service.queue.accept(kept)
@@ -365,7 +365,7 @@ def test_finished_documents_are_deleted_when_their_time_is_over(start_service: C
     service.when(service.audio_store.ids, lambda ids: not ids)
 
 
-def test_a_document_that_somebody_hears_is_told_to_the_pool(start_service: Callable[..., Service]) -> None:
+def test_the_pool_knows_which_documents_have_listeners(start_service: Callable[..., Service]) -> None:
     service = start_service(active_documents=1)
     service.pool.going.clear()
     first, second = new_document(1), new_document(2)
@@ -463,7 +463,7 @@ def test_when_the_pool_has_ended_documents_wait_for_the_next_start(start_service
         assert service.state(new).state == "completed"
 
 
-def test_documents_that_no_worker_can_speak_yet_say_why_and_go_on_by_themselves(
+def test_documents_without_a_worker_have_a_reason_and_resume_by_themselves(
     start_service: Callable[..., Service],
 ) -> None:
     service = start_service()
@@ -506,7 +506,7 @@ def test_a_document_deleted_while_the_dispatcher_is_busy_stops_no_other(
     monkeypatch.setattr(service.pool, "submit", busy)
     service.queue.accept(second)
     assert begun.wait(60)
-    service.queue.accept(third)  # the clerk reads this first, and looks around before it reads what is deleted
+    service.queue.accept(third)  # the dispatcher handles this first, and polls before it handles what is deleted
     service.queue.cancel(deleted.id)
     time.sleep(0.1)
     go_on.set()
@@ -516,11 +516,11 @@ def test_a_document_deleted_while_the_dispatcher_is_busy_stops_no_other(
     assert service.queue.problem is None
 
 
-def test_what_a_job_says_after_it_was_given_up_is_passed_over(
+def test_outcomes_of_a_cancelled_job_are_ignored(
     start_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = start_service()
-    new, asked, said = new_document(1, chunks=50), [], []
+    new, asked, stored = new_document(1, chunks=50), [], []
     submit, kept = service.pool.submit, service.store.chunk_spoken
 
     def talkative(requests: Any, *, deliver: Any, **options: Any) -> Any:
@@ -528,8 +528,8 @@ def test_what_a_job_says_after_it_was_given_up_is_passed_over(
         return submit(requests, deliver=deliver, **options)
 
     def once_faulty(*arguments: Any, **options: Any) -> None:
-        said.append(arguments[1])
-        if len(said) == 1:
+        stored.append(arguments[1])
+        if len(stored) == 1:
             raise StoreError("the disk does not answer")
         kept(*arguments, **options)
 
@@ -543,7 +543,7 @@ def test_what_a_job_says_after_it_was_given_up_is_passed_over(
 
     assert service.state(new).state == "completed"
     service.queue.close()
-    assert len(said) == 1 + 50
+    assert len(stored) == 1 + 50
     assert samples(service.audio_store.wav(new.id)) == whole(new)
 
 
@@ -554,7 +554,7 @@ def test_a_closed_queue_accepts_nothing(start_service: Callable[..., Service]) -
         service.queue.accept(new_document(1))
 
 
-def test_sound_of_another_rate_is_a_failed_chunk(
+def test_audio_of_another_sample_rate_is_a_failed_chunk(
     start_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = start_service()

@@ -1,4 +1,4 @@
-"""A disk that is full while documents are spoken: they wait, nothing is corrupt, and they go on when there is room."""
+"""Full disk: documents are parked, nothing is corrupted, and synthesis resumes when there is space."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def assert_right(service: Service, new: NewDocument) -> None:
     assert to_bytes(next(service.audio_store.pieces(new.id, chunks, PAUSES)).audio) in content
 
 
-def test_sound_that_finds_no_room_parks_its_document_until_there_is(
+def test_a_full_disk_parks_the_document_until_there_is_space(
     disk: SmallDisk, tmp_path: Path, serving: Callable[..., Service]
 ) -> None:
     service = serving(tmp_path / "store.sqlite", disk.folder / "audio")

@@ -1,4 +1,4 @@
-"""The health check of the speech service asks where the service listens, and says what is wrong."""
+"""Health check of the speech service: the address it asks and the errors it prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that is killed again and again loses no document, no bit of sound, and no work that it wrote down."""
+"""Crash safety: a service killed twenty times loses no document, no audio and no stored progress."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_twenty_kills_lose_nothing_and_speak_nothing_twice(tmp_path: Path) -> No
     calm, data, marked = tmp_path / "calm", tmp_path / "data", tmp_path / "marks"
     assert Service(calm, tmp_path / "calm marks").finish() == 0
     dice = random.Random(20)
-    known: set[int] = set()  # documents of which the service has said that it has them
+    known: set[int] = set()  # documents of which the service has confirmed
     written: dict[tuple[int, int], int] = {}  # chunks whose row says `spoken` → times spoken until then
     unwritten: dict[tuple[int, int], int] = {}  # chunks → kills at which they were spoken, and not written down
 

@@ -1,4 +1,4 @@
-"""The log: a JSON object a line, whatever is logged."""
+"""JSON logging: one object per line, whatever is logged."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_uvicorn_does_not_repeat_what_the_access_log_has(capsys: pytest.CaptureF
     assert "new" in str(line["trace"])
 
 
-def test_a_wrong_log_call_is_told_and_takes_nothing_down(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_that_cannot_be_formatted_is_logged_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     configure_json_logging()
     logging.getLogger("voxyard.service").warning("%d chunks", "many")
     (line,) = lines(capsys)

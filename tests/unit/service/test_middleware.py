@@ -1,4 +1,4 @@
-"""The frame and the door: who comes in, and what every answer has, around a small application."""
+"""Admission and observability middleware, error responses and session routes, around a small application."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def application() -> FastAPI:
 
 
 class Setting:
-    """One framed application with what a test looks at."""
+    """An application with its middleware, and what the tests look at."""
 
     def __init__(self, path: Path, *, keys: bool = True, **settings: Any) -> None:
         self.section = ServiceSection(data_dir=path / "data", **settings)
@@ -129,10 +129,10 @@ def error_of(response: Any) -> dict[str, Any]:
     return dict(body["error"])
 
 
-# -- who comes in --------------------------------------------------------------------------------------------
+# -- admission ----------------------------------------------------------------------------------------------
 
 
-def test_a_key_lets_its_client_in(client: TestClient) -> None:
+def test_a_known_key_admits_its_client(client: TestClient) -> None:
     assert client.get("/v1/documents/7").json() == {"id": "7", "client": "reader"}
 
 
@@ -140,7 +140,7 @@ def test_a_key_lets_its_client_in(client: TestClient) -> None:
     "header",
     [None, "", "Bearer", "Bearer ", "Bearer vox_other", "Basic cmVhZGVyOng=", "bearer\tx", "Bearer " + "x" * 5000],
 )
-def test_without_a_known_key_nobody_comes_in(setting: Setting, header: str | None) -> None:
+def test_without_a_known_key_a_request_is_refused(setting: Setting, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
     response = setting.client(key=False).get("/v1/documents/7", headers=headers)
     assert response.status_code == 401
@@ -159,20 +159,20 @@ def test_a_revoked_key_is_refused_at_once(setting: Setting, client: TestClient) 
     assert client.get("/v1/documents/7").status_code == 401
 
 
-def test_a_path_that_is_not_there_tells_a_stranger_nothing(setting: Setting) -> None:
+def test_an_unknown_path_is_401_without_a_key(setting: Setting) -> None:
     assert setting.client(key=False).get("/v1/nothing").status_code == 401
     assert setting.client().get("/v1/nothing").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/session"])
-def test_open_paths_ask_for_no_key(setting: Setting, path: str) -> None:
+def test_public_paths_need_no_key(setting: Setting, path: str) -> None:
     assert setting.client(key=False).get(path).status_code == 200
 
 
 @pytest.mark.parametrize(
     "path", ["//v1/documents/7", "/page/../v1/documents/7", "/healthz/../v1/documents/7", "/Healthz"]
 )
-def test_an_open_paths_name_opens_no_other(setting: Setting, path: str) -> None:
+def test_paths_similar_to_a_public_path_are_not_public(setting: Setting, path: str) -> None:
     transport = httpx.ASGITransport(setting.app)
 
     async def ask() -> httpx.Response:
@@ -187,11 +187,11 @@ def test_an_open_paths_name_opens_no_other(setting: Setting, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/page", "/pages", "/page-secret", "/healthz/more", "/session/all"])
-def test_a_name_that_begins_like_an_open_one_is_not_open(setting: Setting, path: str) -> None:
+def test_a_path_with_a_public_prefix_is_not_public(setting: Setting, path: str) -> None:
     assert setting.client(key=False).get(path).status_code == 401
 
 
-def test_a_route_that_asks_for_a_client_has_none_on_an_open_path(tmp_path: Path) -> None:
+def test_a_route_that_needs_a_client_is_refused_on_a_public_path(tmp_path: Path) -> None:
     setting = Setting(tmp_path)
 
     @setting.app.get("/page/mistake", dependencies=[Depends(authenticated)])
@@ -204,7 +204,7 @@ def test_a_route_that_asks_for_a_client_has_none_on_an_open_path(tmp_path: Path)
 # -- sessions ------------------------------------------------------------------------------------------------
 
 
-def test_the_page_gets_a_cookie_for_a_key_and_reads_with_it(setting: Setting) -> None:
+def test_the_page_exchanges_a_key_for_a_cookie_and_reads_with_it(setting: Setting) -> None:
     page = setting.client(key=False)
     assert page.get("/session").json() == {"key_needed": True, "client": None}
     response = page.post("/session", json={"key": setting.key})
@@ -340,14 +340,14 @@ def test_a_named_origin_may_ask_what_it_may_send(tmp_path: Path) -> None:
         ("example.org", False),
     ],
 )
-def test_what_means_this_machine_alone(host: str, loopback: bool) -> None:
+def test_loopback_names_and_addresses(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
 
 
 # -- limits --------------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_comes_too_often_is_told_when_to_come_again(tmp_path: Path) -> None:
+def test_a_client_over_its_rate_limit_gets_retry_after(tmp_path: Path) -> None:
     setting = Setting(tmp_path, rate_limit=2)
     client = setting.client()
     answers = [client.get("/v1/documents/7") for _ in range(3)]
@@ -385,7 +385,7 @@ def test_other_bodies_are_held_to_less(tmp_path: Path) -> None:
 # -- errors --------------------------------------------------------------------------------------------------
 
 
-def test_an_error_of_a_room_comes_with_its_own_words(client: TestClient) -> None:
+def test_a_service_error_has_its_status_code_and_message(client: TestClient) -> None:
     missing = client.get("/v1/fails/missing")
     assert missing.status_code == 404
     assert error_of(missing) == {
@@ -405,7 +405,7 @@ def test_half_a_character_in_a_message_does_not_break_the_answer(client: TestCli
     assert error_of(response)["message"] == "there is no voice ?"
 
 
-def test_a_bug_says_nothing_to_the_client_and_all_to_the_log(
+def test_an_internal_error_hides_its_details_from_the_client_and_logs_them(
     client: TestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     response = client.get("/v1/fails/bug", headers={"X-Request-Id": "look.here"})
@@ -423,7 +423,7 @@ def test_a_bug_says_nothing_to_the_client_and_all_to_the_log(
     [("GET", "/v1/nothing", 404, "not_found"), ("PUT", "/v1/words", 405, "method_not_allowed"),
      ("BREW", "/v1/words", 405, "method_not_allowed"), ("GET", "/v1/documents/7/", 404, "not_found")],
 )  # fmt: skip
-def test_what_there_is_not_is_said_in_the_envelope(
+def test_unknown_paths_and_methods_are_answered_in_the_envelope(
     client: TestClient, method: str, path: str, status: int, code: str
 ) -> None:
     response = client.request(method, path)
@@ -450,7 +450,7 @@ def test_a_wrong_request_is_400_and_names_the_field(client: TestClient, body: ob
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 50_000, b'{"word": NaN}'])
-def test_what_is_no_json_is_400(client: TestClient, content: bytes) -> None:
+def test_invalid_json_is_400(client: TestClient, content: bytes) -> None:
     response = client.post("/v1/words", content=content, headers={"Content-Type": "application/json"})
     assert response.status_code == 400
     assert error_of(response)["message"]
@@ -468,7 +468,7 @@ def test_every_answer_has_the_security_headers(client: TestClient, path: str) ->
     assert headers["referrer-policy"] == "no-referrer"
 
 
-def test_what_belongs_to_a_key_is_not_kept_by_proxies(client: TestClient) -> None:
+def test_responses_to_a_client_are_not_cached_by_proxies(client: TestClient) -> None:
     assert "private" in client.get("/v1/documents/7").headers["cache-control"]
 
 
@@ -505,7 +505,7 @@ def test_every_request_has_one_line_without_its_query(client: TestClient, caplog
 # -- health and metrics --------------------------------------------------------------------------------------
 
 
-def test_ready_says_what_is_missing(setting: Setting, client: TestClient) -> None:
+def test_readyz_gives_the_reason(setting: Setting, client: TestClient) -> None:
     assert client.get("/readyz").json() == {"status": "1 worker has its model loaded"}
     setting.ready = (False, "no worker has its model loaded yet")
     response = client.get("/readyz")
@@ -537,7 +537,7 @@ def test_nothing_is_in_flight_when_all_is_answered(setting: Setting, client: Tes
     assert setting.metric("voxyard_service_in_flight") == 0
 
 
-def test_metrics_tell_what_the_service_holds(setting: Setting, client: TestClient) -> None:
+def test_metrics_have_documents_and_disk_usage(setting: Setting, client: TestClient) -> None:
     text = client.get("/metrics").text
     for line in (
         'voxyard_service_documents{state="pending"} 2.0',
@@ -568,7 +568,7 @@ def test_metrics_come_in_openmetrics_when_asked(client: TestClient) -> None:
     assert response.text.endswith("# EOF\n")
 
 
-def test_the_documentation_knows_both_ways_in(client: TestClient) -> None:
+def test_the_documentation_has_both_security_schemes(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     assert {"key", "session"} <= set(document["components"]["securitySchemes"])
     assert {"key": []} in document["paths"]["/v1/words"]["post"]["security"]

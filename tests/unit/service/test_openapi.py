@@ -1,4 +1,4 @@
-"""The interface's description, and the page that shows it."""
+"""OpenAPI description and the API reference page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def described(served: Served) -> Any:
     return httpx.get(f"{served.url}/openapi.json").json()
 
 
-def test_every_operation_says_what_it_is_for_and_how_to_come_in(served: Served) -> None:
+def test_every_operation_has_a_summary_and_a_security_scheme(served: Served) -> None:
     for path, operations in described(served)["paths"].items():
         for operation in operations.values():
             assert operation["summary"]

@@ -1,4 +1,4 @@
-"""Token buckets, by a clock that the tests set."""
+"""Rate limiter, with a clock that the tests set."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_as_many_as_allowed_may_come_at_once_and_no_more(clock: Clock) -> None:
     assert waits[60] == pytest.approx(1.0)
 
 
-def test_who_waits_as_long_as_told_gets_a_turn_and_who_comes_sooner_does_not(clock: Clock) -> None:
+def test_a_request_after_the_wait_is_admitted_and_an_earlier_one_is_not(clock: Clock) -> None:
     limiter = RateLimiter(6, clock)
     for _ in range(6):
         limiter.take("a")
@@ -48,14 +48,14 @@ def test_a_refusal_costs_nothing(clock: Clock) -> None:
     assert waits[-1] == pytest.approx(1.0)
 
 
-def test_turns_do_not_pile_up_beyond_a_minutes(clock: Clock) -> None:
+def test_tokens_do_not_accumulate_beyond_a_minutes_worth(clock: Clock) -> None:
     limiter = RateLimiter(5, clock)
     limiter.take("a")
     clock.now += 10_000
     assert [limiter.take("a") == 0.0 for _ in range(6)] == [True] * 5 + [False]
 
 
-def test_one_clients_haste_is_not_anothers(clock: Clock) -> None:
+def test_each_client_has_its_own_bucket(clock: Clock) -> None:
     limiter = RateLimiter(1, clock)
     assert (limiter.take("a"), limiter.take("b")) == (0.0, 0.0)
     assert limiter.take("a") > 0
@@ -87,5 +87,5 @@ def test_threads_do_not_get_more_than_there_is(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("wait", "seconds"), [(0.01, 1), (1.0, 1), (1.2, 2), (59.99, 60)])
-def test_a_wait_is_told_in_whole_seconds_and_never_too_short(wait: float, seconds: int) -> None:
+def test_a_wait_is_rounded_up_to_whole_seconds(wait: float, seconds: int) -> None:
     assert whole_seconds(wait) == seconds

@@ -1,4 +1,4 @@
-"""The server on real sockets: addresses, slow and large bodies, and its end."""
+"""Server on real sockets: addresses, slow and large bodies, shutdown."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ def dial(address: str) -> socket.socket:
 
 def everything(connection: socket.socket) -> bytes:
     """Bytes that the server sends until it hangs up."""
-    said = b""
+    received = b""
     while piece := connection.recv(65536):
-        said += piece
-    return said
+        received += piece
+    return received
 
 
 def body_of(answer: bytes) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def test_small_pieces_are_sent_at_once(section: ServiceSection) -> None:
     assert asyncio.run(delay_is_off())
 
 
-def test_a_port_that_is_taken_is_said_in_a_sentence(section: ServiceSection) -> None:
+def test_a_port_in_use_is_an_error_with_a_remedy(section: ServiceSection) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = section.model_copy(update={"port": other.getsockname()[1]})
         with pytest.raises(ServiceError, match=r"the port is in use.*--port") as caught:
@@ -184,17 +184,17 @@ def test_every_name_of_loopback_needs_no_keys(section: ServiceSection, host: str
 
 
 @pytest.mark.parametrize(
-    ("host", "said"),
+    ("host", "reason"),
     [("no.such.host.invalid", "cannot resolve the listen address"), ("192.0.2.7", "not an address of this machine")],
 )
-def test_a_host_that_is_not_here_is_said_in_a_sentence(
-    section: ServiceSection, tmp_path: Path, host: str, said: str
+def test_an_address_of_another_host_is_an_error_with_a_remedy(
+    section: ServiceSection, tmp_path: Path, host: str, reason: str
 ) -> None:
-    with pytest.raises(ServiceError, match=said):
+    with pytest.raises(ServiceError, match=reason):
         listen(section.model_copy(update={"host": host, "keys": tmp_path / "keys"}))
 
 
-def test_what_was_opened_is_closed_when_the_address_is_taken(section: ServiceSection, seen: Seen) -> None:
+def test_an_address_in_use_closes_everything_opened_before(section: ServiceSection, seen: Seen) -> None:
     stopped = []
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ServiceError):
         serve(
@@ -266,7 +266,7 @@ def test_a_client_that_sends_all_before_it_reads_still_gets_its_answer(address: 
         assert everything(connection).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_client_that_never_stops_sending_is_hung_up_on(address: str) -> None:
+def test_a_client_that_never_stops_sending_is_cut_off(address: str) -> None:
     sent = 0
     with dial(address) as connection:
         connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -315,7 +315,7 @@ def test_a_body_that_comes_in_time_may_take_its_time(address: str, monkeypatch: 
     assert httpx.post(f"{address}/v1/documents", content=pieces()).json() == {"bytes": MIB // 40 * 20}
 
 
-def test_a_body_that_nobody_reads_ends_its_connection(address: str) -> None:
+def test_an_unread_body_closes_its_connection(address: str) -> None:
     response = httpx.post(f"{address}/v1/nothing", content=b"x" * 50_000)
     assert response.status_code == 404
     with dial(address) as connection:
@@ -374,11 +374,11 @@ def test_headers_without_end_are_refused_before_they_end(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"\x16\x03\x01 hello TLS\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"]
+    "sent", [b"\x16\x03\x01 hello TLS\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"]
 )
-def test_what_is_no_http_is_refused_in_the_envelope(address: str, said: bytes) -> None:
+def test_invalid_http_is_refused_in_the_envelope(address: str, sent: bytes) -> None:
     with dial(address) as connection:
-        connection.sendall(said)
+        connection.sendall(sent)
         answer = everything(connection)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert body_of(answer)["code"] == "invalid_request"

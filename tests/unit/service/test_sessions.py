@@ -1,4 +1,4 @@
-"""Browser sessions: what a cookie is worth, and when it is not."""
+"""Browser sessions: validity, expiry and revocation of cookies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sessions(path: Path, key: str, clock: Clock) -> Sessions:
     return Sessions(Keys(path), SECRET, lifetime=100, clock=clock)
 
 
-def test_the_cookie_speaks_for_the_keys_client(sessions: Sessions, key: str) -> None:
+def test_a_cookie_identifies_the_client_of_its_key(sessions: Sessions, key: str) -> None:
     assert sessions.client(sessions.open(key)) == Client("reader.one")
 
 
@@ -56,7 +56,7 @@ def test_an_unknown_key_opens_nothing(sessions: Sessions) -> None:
         sessions.open("vox_other")
 
 
-def test_a_session_outlives_the_service(sessions: Sessions, path: Path, key: str, clock: Clock) -> None:
+def test_a_session_survives_a_restart(sessions: Sessions, path: Path, key: str, clock: Clock) -> None:
     cookie = sessions.open(key)
     assert Sessions(Keys(path), SECRET, clock=clock).client(cookie) == Client("reader.one")
 
@@ -84,9 +84,7 @@ def test_a_session_that_was_ended_stays_ended_and_others_go_on(sessions: Session
     assert sessions.client(other) is not None
 
 
-def test_what_is_remembered_of_ended_sessions_does_not_grow_for_ever(
-    sessions: Sessions, key: str, clock: Clock
-) -> None:
+def test_closed_sessions_are_forgotten_once_they_would_have_expired(sessions: Sessions, key: str, clock: Clock) -> None:
     for _ in range(50):
         sessions.close(sessions.open(key))
         clock.now += 10
@@ -108,7 +106,7 @@ def test_no_part_of_a_cookie_can_be_changed(sessions: Sessions, path: Path, key:
 
 
 @pytest.mark.parametrize("cookie", ["", "~~~", "a~1~b~c", "x" * 10_000, "reader.one~٣~" + "0" * 32 + "~" + "0" * 64])
-def test_nonsense_is_nobodys(sessions: Sessions, cookie: str) -> None:
+def test_an_invalid_cookie_has_no_client(sessions: Sessions, cookie: str) -> None:
     assert sessions.client(cookie) is None
     sessions.close(cookie)
 

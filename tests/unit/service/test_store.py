@@ -1,4 +1,4 @@
-"""The store: what is accepted is there after any end of the process, and only one service has it."""
+"""Document store: durability, concurrent access, exclusive use by one service."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_an_operators_names_come_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("narrator: anouncer", "announcer"),
         ("- narrator", "a name and a voice"),
@@ -53,11 +53,11 @@ def test_an_operators_names_come_first(tmp_path: Path) -> None:
         (None, "cannot be read"),
     ],
 )
-def test_an_operators_mistake_is_told_before_the_service_starts(tmp_path: Path, text: str | None, said: str) -> None:
+def test_an_invalid_file_of_voice_names_is_refused_at_the_start(tmp_path: Path, text: str | None, reason: str) -> None:
     table = tmp_path / "voices.yaml"
     if text is not None:
         table.write_text(text)
-    with pytest.raises(ServiceError, match=said) as caught:
+    with pytest.raises(ServiceError, match=reason) as caught:
         open_voices(TonesFrontend(), table)
     assert str(table) in str(caught.value)
 
@@ -69,7 +69,7 @@ def test_no_other_name_reaches_the_engine(name: str) -> None:
     assert len(str(caught.value)) < 400
 
 
-def test_a_model_is_called_by_its_engines_room() -> None:
+def test_the_model_is_named_after_the_package_of_its_engine() -> None:
     assert model_name(EngineSpec("voxyard.bark.engine:bark")) == "bark"
     assert model_name(EngineSpec("engines:tones")) == "tones"
     check_model("tts-1-hd", TonesFrontend())

@@ -1,4 +1,4 @@
-"""Webhooks to a real HTTP server: signed, only where they may go, until they are heard."""
+"""Webhooks to a real HTTP server: signatures, allowed hosts, retries."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def due(store: Store, clock: Clock, after: float = 0.0) -> int:
 # -- delivery ------------------------------------------------------------------------------------------------
 
 
-def test_a_completed_document_is_told_of_once(store: Store, receiver: Receiver, clock: Clock) -> None:
+def test_a_completed_document_sends_one_webhook(store: Store, receiver: Receiver, clock: Clock) -> None:
     finish(store, receiver.url)
     webhooks = WebhookSender(rules_for(receiver), store, clock=clock)
     assert (webhooks.deliver_due(), webhooks.deliver_due()) == (1, 0)
@@ -170,14 +170,14 @@ def test_a_completed_document_is_told_of_once(store: Store, receiver: Receiver, 
     assert "Words" not in heard.body.decode()
 
 
-def test_a_failed_document_is_told_of_with_the_reason(store: Store, receiver: Receiver, clock: Clock) -> None:
+def test_a_failed_document_sends_its_reason(store: Store, receiver: Receiver, clock: Clock) -> None:
     finish(store, receiver.url, failed=True)
     WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
     told = json.loads(receiver.heard[0].body)
     assert (told["type"], told["document"]["reason"]) == ("document.failed", "chunk 0 could not be synthesized")
 
 
-def test_the_receiver_can_verify_what_it_hears(store: Store, receiver: Receiver, clock: Clock) -> None:
+def test_the_receiver_can_verify_a_webhook(store: Store, receiver: Receiver, clock: Clock) -> None:
     finish(store, receiver.url)
     WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
     heard = receiver.heard[0]
@@ -195,7 +195,7 @@ def test_any_success_is_success(store: Store, receiver: Receiver, clock: Clock, 
 
 
 @pytest.mark.parametrize("status", [302, 307, 400, 404, 500, 503])
-def test_another_answer_is_tried_again_later(store: Store, receiver: Receiver, clock: Clock, status: int) -> None:
+def test_another_status_is_retried_later(store: Store, receiver: Receiver, clock: Clock, status: int) -> None:
     receiver.status = status
     finish(store, receiver.url)
     webhooks = WebhookSender(rules_for(receiver), store, clock=clock)
@@ -221,7 +221,7 @@ def test_a_redirect_is_not_followed(store: Store, receiver: Receiver, clock: Clo
     assert "redirects are not followed" in str(store.pending_hooks(clock.now + 1e6)[0].error)
 
 
-def test_waits_grow_and_end(store: Store, receiver: Receiver, clock: Clock) -> None:
+def test_backoff_grows_and_ends(store: Store, receiver: Receiver, clock: Clock) -> None:
     receiver.status = 500
     finish(store, receiver.url)
     webhooks, waits = WebhookSender(rules_for(receiver), store, clock=clock), []
@@ -242,7 +242,7 @@ def test_a_receiver_that_is_gone_for_good_is_not_asked_again(store: Store, recei
     assert due(store, clock, 1e9) == 0
 
 
-def test_nobody_there_is_tried_again(store: Store, clock: Clock) -> None:
+def test_an_unreachable_receiver_is_retried(store: Store, clock: Clock) -> None:
     gone = Receiver()
     gone.server().server_close()
     finish(store, gone.url)
@@ -250,7 +250,7 @@ def test_nobody_there_is_tried_again(store: Store, clock: Clock) -> None:
     assert "could not be reached" in str(store.pending_hooks(clock.now + 1e6)[0].error)
 
 
-def test_a_receiver_that_drips_is_hung_up_on(store: Store, receiver: Receiver, clock: Clock) -> None:
+def test_a_slow_receiver_is_cut_off(store: Store, receiver: Receiver, clock: Clock) -> None:
     receiver.drip = threading.Event()
     finish(store, receiver.url)
     began = time.monotonic()
@@ -260,9 +260,7 @@ def test_a_receiver_that_drips_is_hung_up_on(store: Store, receiver: Receiver, c
     assert store.pending_hooks(clock.now + 1e6)[0].tries == 1
 
 
-def test_one_receiver_that_is_down_does_not_keep_another_from_hearing(
-    store: Store, receiver: Receiver, clock: Clock
-) -> None:
+def test_one_receiver_that_is_down_does_not_delay_another(store: Store, receiver: Receiver, clock: Clock) -> None:
     finish(store, "http://127.0.0.1:1/", 1)
     finish(store, receiver.url, 2)
     rules = WebhookRules(("127.0.0.1:1", f"127.0.0.1:{receiver.port}"), SECRET)
@@ -271,7 +269,7 @@ def test_one_receiver_that_is_down_does_not_keep_another_from_hearing(
     assert due(store, clock, 1e6) == 1
 
 
-def test_what_is_not_allowed_any_more_is_given_up_unsent(store: Store, receiver: Receiver, clock: Clock) -> None:
+def test_a_webhook_that_is_no_longer_allowed_is_given_up_unsent(store: Store, receiver: Receiver, clock: Clock) -> None:
     for number, rules in enumerate((WebhookRules(("example.org",), SECRET), None)):
         finish(store, receiver.url, number)
         WebhookSender(rules, store, clock=clock).deliver_due()
@@ -279,13 +277,13 @@ def test_what_is_not_allowed_any_more_is_given_up_unsent(store: Store, receiver:
     assert receiver.heard == []
 
 
-def test_a_document_that_was_deleted_is_not_told_of(store: Store, receiver: Receiver, clock: Clock) -> None:
+def test_a_deleted_document_sends_no_webhook(store: Store, receiver: Receiver, clock: Clock) -> None:
     name = finish(store, receiver.url)
     hooks = store.pending_hooks(clock.now + 1)
     store.delete(name)
 
     class Late(Store):
-        """The document goes between the look into the outbox and the delivery."""
+        """Deletes the document between the query for due webhooks and the delivery."""
 
         def pending_hooks(self, now: float, limit: int = 100):
             return hooks
@@ -296,7 +294,7 @@ def test_a_document_that_was_deleted_is_not_told_of(store: Store, receiver: Rece
     assert receiver.heard == []
 
 
-def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
+def test_an_untrusted_certificate_is_refused(
     store: Store, tls_receiver: Receiver, authority: trustme.CA, clock: Clock
 ) -> None:
     finish(store, tls_receiver.url)
@@ -343,7 +341,7 @@ def test_the_thread_tells_by_itself_and_ends_when_it_is_closed(store: Store, rec
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("voxyard-webhook")]
 
 
-def test_what_was_not_heard_is_told_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
+def test_an_undelivered_webhook_is_sent_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
     first = Store(tmp_path / "again.sqlite3")
     finish(first, receiver.url)
     first.close()
@@ -447,7 +445,7 @@ def test_other_hosts_and_ports_are_refused_and_the_setting_is_named(url: str) ->
         "https:///path",
     ],
 )
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(ServiceError, match="invalid webhook URL") as caught:
         RULES.check(url)
     assert caught.value.parameter == "webhook"
@@ -469,12 +467,12 @@ def test_the_secret_comes_from_its_file_without_the_line_end(tmp_path: Path) -> 
     assert SECRET.decode() not in repr(rules)
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"short\n", "expected at least 16")])
-def test_a_secret_that_cannot_be_used_is_said_at_the_start(tmp_path: Path, content: bytes | None, said: str) -> None:
+@pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), (b"short\n", "expected at least 16")])
+def test_an_unusable_secret_is_refused_at_the_start(tmp_path: Path, content: bytes | None, reason: str) -> None:
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ServiceError, match=said):
+    with pytest.raises(ServiceError, match=reason):
         read_rules(ServiceSection(data_dir=tmp_path, webhook_secret=path))
 
 
@@ -484,7 +482,7 @@ def test_a_signature_holds_for_some_minutes(late: int) -> None:
 
 
 @pytest.mark.parametrize("late", [-301, 301])
-def test_an_old_signature_is_worth_nothing(late: int) -> None:
+def test_an_old_signature_is_invalid(late: int) -> None:
     assert not verify(SECRET, sign(SECRET, b"body", 1000), b"body", now=1000 + late)
 
 

@@ -19,10 +19,10 @@ from voxyard.service.http.errors import LargeHeadersError, TooManyConnectionsErr
 from voxyard.service.http.protocol import HEADER_BYTES
 from voxyard.service.http.rate_limit import whole_seconds
 
-OPEN_PATHS = frozenset(
+PUBLIC_PATHS = frozenset(
     {"/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/session", "/favicon.ico"}
 )  # fmt: skip
-OPEN_FOLDERS = ("/page/",)
+PUBLIC_PREFIXES = ("/page/",)
 HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 """Answered above the connection limit too, so that monitoring does not report a busy service as down."""
 UPLOAD_PATHS = frozenset({"/v1/documents"})
@@ -82,7 +82,7 @@ class AdmissionMiddleware:
         Stores the client in the scope's state. Raises the ServiceError that refuses the request.
         """
         headers, path = Headers(scope=scope), scope["path"]
-        public = path in OPEN_PATHS or path.startswith(OPEN_FOLDERS)
+        public = path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES)
         _check_size(scope)
         if self._components.keys is None:
             _check_host(headers)

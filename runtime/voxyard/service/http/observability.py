@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voxyard.service.auth.api_keys import Client
 from voxyard.service.errors import ServiceError
-from voxyard.service.http.admission import OPEN_FOLDERS, OPEN_PATHS
+from voxyard.service.http.admission import PUBLIC_PATHS, PUBLIC_PREFIXES
 from voxyard.service.http.errors import failure
 from voxyard.service.http.logging import ConnectionCut, request_id, request_line
 from voxyard.service.http.metrics import UNMATCHED, ServiceMetrics
@@ -138,7 +138,7 @@ class _RequestState:
         for name, value in SECURITY_HEADERS.items():
             headers.setdefault(name, value)
         path = self._scope["path"]
-        if path not in OPEN_PATHS and not path.startswith(OPEN_FOLDERS):
+        if path not in PUBLIC_PATHS and not path.startswith(PUBLIC_PREFIXES):
             headers.setdefault("Cache-Control", "private, no-cache")
         elif path == "/session":
             headers["Cache-Control"] = "no-store"
