@@ -1,4 +1,4 @@
-"""Audio over HTTP: speech requests, and documents that survive the service that speaks them."""
+"""Speech service: OpenAI-compatible speech requests, and durable synthesis of documents."""
 
 from __future__ import annotations
 

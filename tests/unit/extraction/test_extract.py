@@ -106,8 +106,8 @@ def test_a_text_that_is_too_long_is_refused_and_one_of_that_length_is_not() -> N
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
-        ("a.png", b"\x89PNG\r\n\x1a\n1234", "PNG picture"),
-        ("a.txt", b"\x89PNG\r\n\x1a\n1234", "PNG picture"),
+        ("a.png", b"\x89PNG\r\n\x1a\n1234", "PNG image"),
+        ("a.txt", b"\x89PNG\r\n\x1a\n1234", "PNG image"),
         ("a.doc", OLE + "WordDocument".encode("utf-16-le"), r"\.doc.*save it as \.docx"),
         ("a.docx", OLE + "WordDocument".encode("utf-16-le"), r"\.doc.*save it as \.docx"),
         ("a.msg", OLE, "old Office file"),

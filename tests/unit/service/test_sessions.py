@@ -52,7 +52,7 @@ def test_the_cookie_does_not_hold_the_key(sessions: Sessions, key: str) -> None:
 
 
 def test_an_unknown_key_opens_nothing(sessions: Sessions) -> None:
-    with pytest.raises(UnauthorizedError, match="not known"):
+    with pytest.raises(UnauthorizedError, match="unknown API key"):
         sessions.open("vox_other")
 
 
@@ -88,7 +88,7 @@ def test_closed_sessions_are_forgotten_once_they_would_have_expired(sessions: Se
     for _ in range(50):
         sessions.close(sessions.open(key))
         clock.now += 10
-    assert len(sessions._ended) <= 11
+    assert len(sessions._closed) <= 11
 
 
 def test_no_part_of_a_cookie_can_be_changed(sessions: Sessions, path: Path, key: str) -> None:

@@ -23,8 +23,8 @@ _COOKIE = re.compile(r"([A-Za-z0-9._-]{1,64})~([0-9]{1,12})~([0-9a-f]{32})~([0-9
 class Sessions:
     """Signed cookies: valid across a restart of the service, and invalid once their key is revoked.
 
-    A cookie holds the key's name, when it ends, a number, and an HMAC over the three whose key is made of the
-    service's own secret and the hash of the API key: neither the file of the keys nor the secret alone makes one.
+    A cookie has the key's name, its expiry, a random id, and an HMAC of the three. The HMAC key is derived from the
+    service's secret and the hash of the API key: neither the key file nor the secret alone suffices to forge a cookie.
     May be used from several threads.
     """
 
@@ -33,47 +33,47 @@ class Sessions:
     ) -> None:
         self._keys, self._secret, self._clock = keys, secret, clock
         self.lifetime = lifetime
-        self._ended: dict[str, float] = {}  # number → when its cookie would have ended by itself
+        self._closed: dict[str, float] = {}  # id of a closed session → its expiry
         self._lock = threading.Lock()
 
     def open(self, key: str) -> str:
-        """The cookie for a key. Raises UnauthorizedError where the key is not known."""
+        """New cookie for an API key. Raises UnauthorizedError for an unknown key."""
         client = self._keys.client(key)
         if client is None:
-            raise UnauthorizedError("the API key is not known", parameter="key")
-        end, number = int(self._clock() + self.lifetime), secrets.token_hex(16)
-        return f"{client.name}~{end}~{number}~{self._signature(client.name, end, number)}"
+            raise UnauthorizedError("unknown API key", parameter="key")
+        end, id = int(self._clock() + self.lifetime), secrets.token_hex(16)
+        return f"{client.name}~{end}~{id}~{self._signature(client.name, end, id)}"
 
     def client(self, cookie: str) -> Client | None:
-        """Client of a cookie; None where it is forged, expired, or its key revoked."""
+        """Client of a cookie; None where it is forged, expired or closed, or its key revoked."""
         if (parts := _COOKIE.fullmatch(cookie)) is None:
             return None
-        name, end, number, signature = parts[1], int(parts[2]), parts[3], parts[4]
-        if not hmac.compare_digest(signature, self._signature(name, end, number)):
+        name, end, id, signature = parts[1], int(parts[2]), parts[3], parts[4]
+        if not hmac.compare_digest(signature, self._signature(name, end, id)):
             return None
-        known = self._keys.hash_of(name) is not None and end > self._clock() and number not in self._ended
+        known = self._keys.hash_of(name) is not None and end > self._clock() and id not in self._closed
         return Client(name) if known else None
 
     def close(self, cookie: str) -> None:
-        """Ends a session before its time; until the service is started again this holds for copies of it too."""
+        """Closes a session before its expiry, for all copies of its cookie, until the service restarts."""
         if self.client(cookie) is None:
             return
-        _, end, number, _ = cookie.split("~")
+        _, end, id, _ = cookie.split("~")
         with self._lock:
             now = self._clock()
-            self._ended = {other: when for other, when in self._ended.items() if when > now} | {number: float(end)}
+            self._closed = {other: when for other, when in self._closed.items() if when > now} | {id: float(end)}
 
-    def _signature(self, name: str, end: int, number: str) -> str:
+    def _signature(self, name: str, end: int, id: str) -> str:
         hashed = self._keys.hash_of(name) or ""
         key = hmac.digest(self._secret, hashed.encode(), "sha256")
-        return hmac.new(key, f"session~{name}~{end}~{number}".encode(), "sha256").hexdigest()
+        return hmac.new(key, f"session~{name}~{end}~{id}".encode(), "sha256").hexdigest()
 
 
 def read_secret(path: Path) -> bytes:
-    """The service's secret of 32 bytes from a file that only its owner may read; it is made where there is none.
+    """Secret of 32 bytes from a file readable by its owner only, which is created where it is missing.
 
     Raises:
-        StoreError: the file cannot be read or written, or holds something else.
+        StoreError: the file cannot be read or written, or has another size.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,9 +88,9 @@ def read_secret(path: Path) -> bytes:
                 file.flush()
                 os.fsync(file.fileno())
     except OSError as error:
-        raise StoreError(f"{path}: the sessions' secret cannot be read or written: {error.strerror}") from error
+        raise StoreError(f"{path}: the session secret cannot be read or written: {error.strerror}") from error
     if len(content) != 32:
         raise StoreError(
-            f"{path}: expected 32 bytes, found {len(content)}: delete the file; browsers then ask for the key again"
+            f"{path}: expected 32 bytes, found {len(content)}: delete the file; users then enter their API keys again"
         )
     return content

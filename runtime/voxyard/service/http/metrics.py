@@ -39,15 +39,19 @@ class ServiceMetrics:
     ) -> None:
         """`documents` (state → number) and `disk` are called at each scrape."""
         self._requests = Counter(
-            "voxyard_service_requests", "Requests by their outcome.", ["route", "method", "status"], registry=registry
+            "voxyard_service_requests",
+            "Requests by route, method and status.",
+            ["route", "method", "status"],
+            registry=registry,
         )
         self._duration = Histogram(
-            "voxyard_service_request_duration_seconds", "From a request's headers to the end of its answer.", ["route"],
-            registry=registry, buckets=SECONDS,
-        )  # fmt: skip
-        self._in_flight = Gauge(
-            "voxyard_service_in_flight", "Requests that are not yet answered in full.", registry=registry
+            "voxyard_service_request_duration_seconds",
+            "Time from a request's headers to the end of its response.",
+            ["route"],
+            registry=registry,
+            buckets=SECONDS,
         )
+        self._in_flight = Gauge("voxyard_service_in_flight", "Requests in flight.", registry=registry)
         registry.register(_ScrapeCollector(documents, disk))
 
     def request_started(self) -> None:
@@ -86,7 +90,7 @@ class _ScrapeCollector(Collector):
 
     @staticmethod
     def _family_of_documents(counts: Mapping[str, int]) -> GaugeMetricFamily:
-        family = GaugeMetricFamily("voxyard_service_documents", "Documents by their state.", labels=["state"])
+        family = GaugeMetricFamily("voxyard_service_documents", "Documents by state.", labels=["state"])
         for state in STATES:
             family.add_metric([state], counts.get(state, 0))
         return family
@@ -94,5 +98,5 @@ class _ScrapeCollector(Collector):
     @staticmethod
     def _families_of_disk(disk: DiskUsage | None) -> Iterable[GaugeMetricFamily]:
         used, quota = (None, None) if disk is None else (disk.used, disk.quota)
-        yield GaugeMetricFamily("voxyard_service_audio_bytes", "Disk space of the sound that is kept.", value=used)
-        yield GaugeMetricFamily("voxyard_service_audio_quota_bytes", "Most that it may take.", value=quota)
+        yield GaugeMetricFamily("voxyard_service_audio_bytes", "Disk space used by audio.", value=used)
+        yield GaugeMetricFamily("voxyard_service_audio_quota_bytes", "Quota of disk space for audio.", value=quota)

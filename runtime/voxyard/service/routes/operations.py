@@ -20,7 +20,7 @@ class Health(BaseModel):
 
 
 def operations_router(components: MiddlewareComponents) -> APIRouter:
-    """`/healthz`, `/readyz` and `/metrics`, open to everybody."""
+    """`/healthz`, `/readyz` and `/metrics`, which are public paths."""
     router = APIRouter(tags=["operation"])
 
     @router.get("/healthz", summary="Liveness", responses=errors(403))
