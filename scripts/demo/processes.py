@@ -92,15 +92,16 @@ class Child:
             return True
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    def stop(self) -> None:
-        """Asks it to end; after STOP_SECONDS its group is killed."""
-        if self._process.returncode is not None:
-            return
+    def ask_to_end(self) -> None:
+        """Sends SIGTERM to its group, where it still runs."""
         if not self.ended():
             _signal_group(self.group, signal.SIGTERM)
-            deadline = time.monotonic() + STOP_SECONDS
-            while not self.ended() and time.monotonic() < deadline:
-                time.sleep(0.05)
+
+    def close_within(self, seconds: float) -> None:
+        """Waits so long for its end, then kills its group."""
+        deadline = time.monotonic() + seconds
+        while not self.ended() and time.monotonic() < deadline:
+            time.sleep(0.05)
         self.close()
 
     def close(self) -> int:
@@ -131,7 +132,7 @@ class Child:
 
 
 class Children:
-    """All child processes of a demo; leaving the block ends those that still run, the youngest first."""
+    """All child processes of a demo; leaving the block ends those that still run."""
 
     def __init__(self, logs: Path, say: Callable[[str], None]) -> None:
         self.records: list[Record] = []
@@ -189,19 +190,13 @@ class Children:
                 raise DemoError(f"after {seconds:.0f} s still not: {say}")
             time.sleep(pause)
 
-    def stop(self, child: Child) -> None:
-        """Ends one of them."""
-        if child in self._servers:
-            self._servers.remove(child)
-        if child in self._running:
-            self._running.remove(child)
-        child.stop()
-
     def stop_all(self) -> None:
         """Ends all that still run; a second Ctrl-C does not keep it from that."""
         with _deaf():
-            for child in reversed(self._running):
-                child.stop()
+            for child in self._running:
+                child.ask_to_end()
+            for child in self._running:
+                child.close_within(STOP_SECONDS)
         self._running, self._servers = [], []
 
 
