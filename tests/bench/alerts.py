@@ -1,4 +1,4 @@
-"""make bench-alerts: a planted fault, the alert that named it, after how long; a healthy day without a page."""
+"""Alert benchmark (make bench-alerts): detection time of injected faults, and a healthy day without alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""make bench-rollout: a release onto 200 simulated hosts by the real plan and rollout → build/bench/rollout.json."""
+"""Rollout benchmark (make bench-rollout): a release to 200 simulated hosts → build/bench/rollout.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The test bed: an engine of the tests' own, its images, and hosts with GPUs on it."""
+"""Fixtures of the test bed: a separate Docker engine, its images, and hosts with GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators in tests of the fleet: an inventory, an environment, and small stand-in images."""
+"""Operators of fleet tests: an inventory, an environment, and small fake images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The test bed works: logins, engines inside, GPUs for containers, a driver that is replayed, nothing left behind."""
+"""Test bed: logins, engines inside, GPUs for containers, a replayed driver, complete cleanup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the test bed's own tools: cuts, stand-ins, snapshots, a watch on all processes, a registry."""
+"""Tools of the test bed: interrupted connections, replaced programs, snapshots, process recording, registry."""
 
 from __future__ import annotations
 

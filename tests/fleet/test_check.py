@@ -1,4 +1,4 @@
-"""`fab check` as typed, over sshd, on three hosts: every planted fault is found, and nothing else."""
+"""`fab check` over sshd on three hosts: every injected fault is found, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compose files of every combination of roles, GPUs, keys and voices, read by the Compose of a host without a word."""
+"""Compose files of all combinations of roles, GPUs, keys and voices: accepted by docker compose without warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fab` as typed, with the real images: the exporter on a host with GPUs, a speech service on one without."""
+"""`fab deploy` with the real images: the exporter on a host with GPUs, a speech service on one without."""
 
 from __future__ import annotations
 

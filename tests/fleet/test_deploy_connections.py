@@ -1,4 +1,4 @@
-"""Connections to real SSH servers: host keys are checked, failures stand beside successes, nothing waits for long."""
+"""Connections to real SSH servers: host keys are checked, failures are isolated, timeouts hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deploy is cut off in the middle of a step, met by a second one, or cancelled by Ctrl-C: the next one ends right."""
+"""Interrupted deploys: cut in the middle of a step, met by a second one, or cancelled by Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rollout over three hosts: nothing but what changed is touched, and what fails is taken back."""
+"""Rollout over three hosts: only changed services restart, failures are rolled back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our images on a real engine: without rights each becomes healthy and does its main job; digests and bills."""
+"""Images on a real engine: each becomes healthy without privileges and does its main job; digests and SBOMs."""
 
 from __future__ import annotations
 

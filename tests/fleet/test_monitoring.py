@@ -1,4 +1,4 @@
-"""`fab monitoring` as typed, onto a host that watches another: scrapes, alerts, silences, changes, the way back."""
+"""`fab monitoring` on a host that monitors another: scrapes, alerts, silences, changes, rollback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fab train`, `runs`, `logs`, `stop`, `fetch` as typed: from recordings here to a checkpoint that is trained there."""
+"""`fab train`, `runs`, `logs`, `stop`, `fetch`: from local recordings to a checkpoint trained on a host."""
 
 from __future__ import annotations
 

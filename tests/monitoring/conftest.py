@@ -1,4 +1,4 @@
-"""Programs of the tests: Prometheus, Alertmanager, and their tools, as Debian packs them."""
+"""Programs of the tests: Prometheus, Alertmanager and their tools from Debian packages."""
 
 from __future__ import annotations
 

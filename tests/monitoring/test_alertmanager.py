@@ -1,4 +1,4 @@
-"""Alert routing and inhibition: receivers and silenced alerts, by the real Alertmanager on loopback."""
+"""Alert routing and inhibition in a real Alertmanager on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compose file of the monitoring host: reachable from itself alone, watched, and without secrets."""
+"""Compose file of the monitoring host: loopback ports only, health checks, no secrets."""
 
 from __future__ import annotations
 

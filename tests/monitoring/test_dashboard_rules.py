@@ -1,4 +1,4 @@
-"""The dashboards keep the rules of Grafana's dashboard linter and ours; each rule finds what breaks it."""
+"""Dashboard lint: the dashboards follow Grafana's rules and ours; each rule detects its violation."""
 
 from __future__ import annotations
 

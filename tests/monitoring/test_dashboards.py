@@ -1,4 +1,4 @@
-"""Grafana's dashboards are what the code makes, keep the rules of dashboards, and show every metric there is."""
+"""Grafana dashboards: equal to the code, follow the lint rules, show every exported metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The preview draws what a Prometheus holds, with its gaps; annotations stand where runs begin and end."""
+"""Dashboard preview: draws the data of a Prometheus with gaps; annotations mark the start and end of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""24 simulated hours of a healthy host that trains, speaks, rests and is looked after: nobody is called."""
+"""24 simulated hours of a healthy host with training, speech, idle time and maintenance: no alert fires."""
 
 from __future__ import annotations
 

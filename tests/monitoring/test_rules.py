@@ -1,4 +1,4 @@
-"""Rules, their tests and the runbook fit together: no alert that is untested, unexplained or without a way out."""
+"""Rules, rule tests and runbook are consistent: every alert is tested and documented."""
 
 from __future__ import annotations
 

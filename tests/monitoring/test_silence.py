@@ -1,4 +1,4 @@
-"""Work on a host silences its alerts and nobody else's, in the real Alertmanager, and only for the time of it."""
+"""Silences in a real Alertmanager: planned work silences the alerts of its host only, for its duration only."""
 
 from __future__ import annotations
 

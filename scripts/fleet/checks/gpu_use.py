@@ -93,10 +93,10 @@ def foreign(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...]) -> Iterat
 
 def memory(facts: HostFacts, gpu: HostGpu, services: tuple[str, ...], limit: int | None) -> Iterator[Finding]:
     """Check: free memory, plus memory held by our own processes, covers the limits."""
-    held = [each.memory_mib for each in processes_on(facts, gpu) if is_ours(facts, each)]
-    if limit is None or gpu.memory_free_mib is None or None in held:
+    own_use = [each.memory_mib for each in processes_on(facts, gpu) if is_ours(facts, each)]
+    if limit is None or gpu.memory_free_mib is None or None in own_use:
         return
-    free = gpu.memory_free_mib + sum(each or 0 for each in held)
+    free = gpu.memory_free_mib + sum(each or 0 for each in own_use)
     remedy = "free memory (nvidia-smi lists its holders), or set memory_policy: recommended"
     if free < limit:
         found = f"GPU {gpu.index} has {free} MiB free, the limits need {limit}"

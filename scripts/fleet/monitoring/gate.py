@@ -52,7 +52,7 @@ def pass_gate(
             name: reason for name, each in watches.items() if (reason := each.failure(containers.get(name))) is not None
         }
         problems = failure or dict(_not_well(manifest, containers)) or dict(_not_loaded(session, manifest))
-        steady = [each.stable(now, well=not problems) for each in watches.values()]
+        steady = [each.stable(now, healthy_now=not problems) for each in watches.values()]
         if all(steady):
             return
         if failure or (problems and now >= end):

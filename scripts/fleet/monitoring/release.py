@@ -198,9 +198,9 @@ def render(
     files[ENVIRONMENT_FILE] = _environment({"VOXYARD_RELEASE": release, **variables})
     manifest = MonitoringManifest(release, tuple(texts), made_of, frozenset(_targets(files)), frozenset(_groups(files)))
     files[MANIFEST_FILE] = _written(manifest)
-    held = {name: value for values in owned.values() for name, value in values.items()}
+    secret_values = {name: value for values in owned.values() for name, value in values.items()}
     return MonitoringRelease(
-        manifest, tuple(sorted(files.items())), tuple(dict.fromkeys(program_images.values())), held
+        manifest, tuple(sorted(files.items())), tuple(dict.fromkeys(program_images.values())), secret_values
     )
 
 

@@ -136,7 +136,7 @@ def _alertmanager(
     receivers: Iterable[AlertReceiver], document: Mapping[str, Any], relay: MailRelay
 ) -> Mapping[str, Any]:
     receivers = tuple(receivers)
-    everyone = [each for each in receivers if each.name != WATCHDOG]
+    all_receivers = [each for each in receivers if each.name != WATCHDOG]
     monitoring_hosts = [each for each in receivers if each.name == WATCHDOG]
     result: dict[str, Any] = copy.deepcopy(dict(document))
     if not monitoring_hosts:
@@ -145,9 +145,9 @@ def _alertmanager(
                 route["repeat_interval"] = DAILY
     if any(each.email for each in receivers):
         result = {"global": _relay(relay), **result}
-    heard = {"operators": everyone, WATCHDOG: monitoring_hosts or everyone}
+    receivers_by_name = {"operators": all_receivers, WATCHDOG: monitoring_hosts or all_receivers}
     result["receivers"] = [
-        {**receiver, **_channels(heard.get(receiver["name"], ()), resolved=receiver["name"] != WATCHDOG)}
+        {**receiver, **_channels(receivers_by_name.get(receiver["name"], ()), resolved=receiver["name"] != WATCHDOG)}
         for receiver in result["receivers"]
     ]
     return result

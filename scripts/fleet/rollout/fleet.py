@@ -67,8 +67,8 @@ def inspect_hosts(hosts: Sequence[Host], connections: Connections, needed: Image
 
 def refuse_locked(snapshots: Mapping[str, HostSnapshot]) -> None:
     """Raises HostFailedError where a host is locked."""
-    if held := [refusal(name, each.lock) for name, each in snapshots.items() if each.lock is not None]:
-        raise HostFailedError("\n".join([*held, "nothing was changed"]))
+    if locks := [refusal(name, each.lock) for name, each in snapshots.items() if each.lock is not None]:
+        raise HostFailedError("\n".join([*locks, "nothing was changed"]))
 
 
 def unfit_hosts(hosts: Sequence[Host], snapshots: GroupResult[HostSnapshot]) -> list[str]:
@@ -147,11 +147,11 @@ def run_rollout(
 @contextmanager
 def all_locked(hosts: Sequence[Host], connections: Connections, what: str) -> Iterator[None]:
     """Holds the locks of all hosts. Raises FleetError, holding none, where one is taken."""
-    held = {host.name: ExitStack() for host in hosts}
+    locks = {host.name: ExitStack() for host in hosts}
 
     def take(host: Host) -> None:
         session = connections.to(host)
-        held[host.name].enter_context(locked(session, host.name, what))
+        locks[host.name].enter_context(locked(session, host.name, what))
 
     try:
         # The first host alone: of two rollouts of the same hosts one gets all locks.
@@ -160,7 +160,7 @@ def all_locked(hosts: Sequence[Host], connections: Connections, what: str) -> It
                 raise _combined(refused)
         yield
     finally:
-        on_every_host(hosts, lambda host: held[host.name].close())
+        on_every_host(hosts, lambda host: locks[host.name].close())
 
 
 def _replan_on(

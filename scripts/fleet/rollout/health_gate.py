@@ -58,9 +58,9 @@ class HealthWatch:
         known = 0 if self.fresh or self.first is None else self.first.restarts
         return container.restarts > known or (self.first is not None and container.started != self.first.started)
 
-    def stable(self, now: float, *, well: bool) -> bool:
+    def stable(self, now: float, *, healthy_now: bool) -> bool:
         """True where it has been healthy for long enough at `now` (seconds)."""
-        if not well:
+        if not healthy_now:
             self._healthy_since = None
         elif self._healthy_since is None:
             self._healthy_since = now
@@ -100,7 +100,7 @@ def pass_gate(
         if (reason := watch.failure(container)) is not None:
             raise HostFailedError(f"{name} {failure_message(session, container, watch, reason)}")
         wrong = _problem(service, container, problem)
-        if container is not None and watch.stable(now, well=wrong is None):
+        if container is not None and watch.stable(now, healthy_now=wrong is None):
             if service.name == commands.EXPORTER:  # computes on no GPU
                 return ()
             return gpu_memory.verify(session, f"{host}: {service.name}", container.id, service.gpu_limits)

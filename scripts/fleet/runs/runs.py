@@ -194,12 +194,12 @@ def wait_until_training(session: Session, host: str, run: str, clock: Clock | No
 
     Raises HostFailedError with the last log lines where it fails, or does not train in time.
     """
-    clock, told, end = clock or Clock(), "", None
+    clock, reported, end = clock or Clock(), "", None
     while True:
         now = find_run(session, host, run)
-        if now.state != told:
+        if now.state != reported:
             log.info("%s: %s is %s", host, run, now.state)
-            told = now.state
+            reported = now.state
         if _is_training(session, now) or now.state == "finished":
             return now
         if not now.active:

@@ -1,4 +1,4 @@
-"""Connections that break in the middle of a step: at once, at a command, or when a file appears."""
+"""Interrupted connections: immediately, at a command, or when a file appears."""
 
 from __future__ import annotations
 

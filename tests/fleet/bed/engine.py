@@ -1,4 +1,4 @@
-"""A Docker engine of the tests' own, beside any other that the machine may run."""
+"""Docker engine of the tests, separate from any other on the machine."""
 
 from __future__ import annotations
 

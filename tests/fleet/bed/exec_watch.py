@@ -1,4 +1,4 @@
-"""Prints every command line that a process of this machine shows until standard input ends; see processes.py."""
+"""Prints every command line of a process on this machine until standard input ends; see processes.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults to plant in a host, each for the time of a block: `with faults.mig_on(host): …`; it is as before then."""
+"""Fault injection on a host, as context managers: `with faults.mig_on(host): …` restores the host."""
 
 from __future__ import annotations
 

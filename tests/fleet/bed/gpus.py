@@ -1,4 +1,4 @@
-"""A scenario of GPUs, written as the files that the library and the nvidia-smi of a host in the test bed read."""
+"""GPU scenario of a host in the test bed: files for the fake driver library and nvidia-smi."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GPU host of the fleet as a container: sshd, a Docker engine inside, NVIDIA's driver replayed."""
+"""GPU host as a container: sshd, a Docker engine inside, a replayed NVIDIA driver."""
 
 from __future__ import annotations
 

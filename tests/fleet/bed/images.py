@@ -1,4 +1,4 @@
-"""The bed's two images, made from Debian packages and kept on disk between runs."""
+"""The two images of the test bed, built from Debian packages and cached on disk."""
 
 from __future__ import annotations
 

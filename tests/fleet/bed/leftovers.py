@@ -1,4 +1,4 @@
-"""Ends what belongs to a bed's folder: containers, processes, mounts, network, control groups, files."""
+"""Cleanup of a test bed's folder: containers, processes, mounts, network, control groups, files."""
 
 from __future__ import annotations
 

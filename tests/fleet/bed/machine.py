@@ -1,4 +1,4 @@
-"""Facts about this machine's outside: its Debian mirror, its package index, its certificates."""
+"""Network configuration of this machine: Debian mirror, package index, certificates."""
 
 from __future__ import annotations
 

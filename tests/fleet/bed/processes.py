@@ -1,4 +1,4 @@
-"""Every command line that any process of this machine, hosts and containers too, shows while a block runs."""
+"""Records the command lines of all processes on this machine, hosts and containers included, while a block runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of this machine: found, run, waited for, with what they said when they fail."""
+"""Local programs: found, run, waited for, with their output in errors."""
 
 from __future__ import annotations
 

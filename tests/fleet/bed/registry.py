@@ -1,4 +1,4 @@
-"""Debian's docker-registry on the bed's network: an image that is pushed there has a digest as real ones do."""
+"""Debian's docker-registry on the network of the test bed: pushed images get real digests."""
 
 from __future__ import annotations
 

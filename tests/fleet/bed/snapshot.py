@@ -1,4 +1,4 @@
-"""Snapshot of voxyard's parts on a host, so that a test can say: afterwards it is as it was before."""
+"""Snapshot of voxyard's parts on a host, to compare before and after."""
 
 from __future__ import annotations
 

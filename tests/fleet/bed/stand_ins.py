@@ -1,4 +1,4 @@
-"""Programs of a host that a test replaces for a while: what stands in is found before the real one."""
+"""Replaces programs of a host for the duration of a block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""voxyard's own images on the bed's base, for CPUs: built by the task's own code, and kept on disk between runs."""
+"""voxyard's images on the base of the test bed, for CPUs: built by the code of `fab images`, cached on disk."""
 
 from __future__ import annotations
 

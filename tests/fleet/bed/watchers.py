@@ -1,4 +1,4 @@
-"""The images of the programs that watch, under the names that the compose file has for them."""
+"""Images of the monitoring programs, under the names of the compose file."""
 
 from __future__ import annotations
 

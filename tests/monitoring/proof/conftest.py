@@ -1,4 +1,4 @@
-"""The scenario, played once for all tests of this folder."""
+"""Fixture that runs the scenario once for all tests of this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M9: the panels show what the scenario holds: figures of the fake library, and what the programs themselves said."""
+"""M9: panels show the values of the scenario: the fake driver library, and the output of the programs."""
 
 from __future__ import annotations
 

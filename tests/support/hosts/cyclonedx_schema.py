@@ -1,4 +1,4 @@
-"""The schema of CycloneDX 1.6, as its library brings it."""
+"""Validation against the CycloneDX 1.6 schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder on a disk, also where temporary files lie in memory."""
+"""Folder on a disk, even where temporary files are in memory."""
 
 from __future__ import annotations
 

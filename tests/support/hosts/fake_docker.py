@@ -1,4 +1,4 @@
-"""A docker that keeps its images and containers in memory: as much of one as a rollout asks for."""
+"""Fake Docker engine: images and containers in memory, the commands of a rollout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host that is a folder: `ssh` and `docker` are scripts, rsync and the shell are real."""
+"""Fake host in a folder: `ssh` and `docker` are scripts, rsync and the shell are real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts as the fleet's tests want them: facts without a network, sessions that only remember."""
+"""Test data of fleet tests: hosts, facts, a recording session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator whose waits take no time: a rollout waits by a clock of its own, which leaps."""
+"""Cancellation with a leaping clock: waits take no time."""
 
 from __future__ import annotations
 

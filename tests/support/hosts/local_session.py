@@ -1,4 +1,4 @@
-"""A session whose host is this machine: commands are run by the same script as over SSH, without the network."""
+"""Session on this machine: commands run by the same script as over SSH, without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Releases, images and artefacts as rollouts bring them to hosts, small enough for a test."""
+"""Small releases, images and artefacts for rollout tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training run as an operator may want it, and a host's release that has what it needs."""
+"""Sample run request, and a host's release for it."""
 
 from __future__ import annotations
 

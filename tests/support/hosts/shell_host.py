@@ -1,4 +1,4 @@
-"""A host that is a directory: real shells run the commands, docker and nvidia-smi are played, connections can break."""
+"""Host in a directory: real shells run the commands, docker and nvidia-smi are fakes, connections can break."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ShellHost:
         self.break_at: int | None = None
         self.moment: Literal["before", "middle"] = "before"
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         """A new connection."""
         self.break_at, self.exchanges, self.names = None, 0, []
 

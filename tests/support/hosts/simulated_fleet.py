@@ -1,4 +1,4 @@
-"""Hosts without machines: they answer what a rollout asks, as late as real ones would, on a clock that leaps."""
+"""Simulated hosts: answer the commands of a rollout with realistic delays on a leaping clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RELEASE = re.compile(r"releases/([0-9a-f]{12})")
 
 
 @dataclass(frozen=True)
-class Pace:
+class HostSpeed:
     """Speed of one host, in seconds of its own time and bytes a second."""
 
     connect: float
@@ -42,16 +42,16 @@ class Pace:
     stop: float
 
     @classmethod
-    def drawn(cls, dice: random.Random) -> Pace:
+    def sampled(cls, rng: random.Random) -> HostSpeed:
         """A host as there are many: most are near the middle, some are slow."""
-        slow = dice.lognormvariate(0.0, 0.3)
+        slow = rng.lognormvariate(0.0, 0.3)
         return cls(
-            connect=dice.uniform(0.05, 0.3),
-            exchange=dice.uniform(0.005, 0.05),
-            command=dice.uniform(0.01, 0.05) * slow,
+            connect=rng.uniform(0.05, 0.3),
+            exchange=rng.uniform(0.005, 0.05),
+            command=rng.uniform(0.01, 0.05) * slow,
             bytes_per_second=110e6 / slow,
             healthy={"exporter": 6.0 * slow, "bark": 35.0 * slow},
-            stop=dice.uniform(1.0, 5.0),
+            stop=rng.uniform(1.0, 5.0),
         )
 
 
@@ -123,7 +123,7 @@ class SimulatedHost:
     """One host: what it has, and what it is asked. `image_bytes` says how large an image is whose bytes come short."""
 
     host: Host
-    pace: Pace
+    speed: HostSpeed
     clock: LeapingClock
     image_bytes: Callable[[int], float]
     images: list[dict[str, Any]] = field(default_factory=list)
@@ -142,23 +142,23 @@ class SimulatedHost:
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
         """One exchange."""
-        self._spend(self.pace.exchange + self.pace.command * len(commands))
+        self._spend(self.speed.exchange + self.speed.command * len(commands))
         return {command.name: self._answer(command) for command in commands}
 
     def send(self, command: Command, data: Iterable[bytes]) -> Answer:
         """One exchange in which the host is sent something."""
-        self._spend(self.pace.exchange)
+        self._spend(self.speed.exchange)
         self.asked += 1
         if command.name == "load-image":
             return self._load(data)
         body = b"".join(data)
-        self._spend(len(body) / self.pace.bytes_per_second + self.pace.command)
+        self._spend(len(body) / self.speed.bytes_per_second + self.speed.command)
         return self._written(command, body)
 
     @contextmanager
     def connect(self) -> Iterator[Session]:
         """A connection to it."""
-        self._spend(self.pace.connect)
+        self._spend(self.speed.connect)
         yield self
 
     def _spend(self, seconds: float) -> None:
@@ -169,7 +169,7 @@ class SimulatedHost:
         count = 0
         for chunk in data:
             count += len(chunk)
-            self._spend(self.image_bytes(len(chunk)) / self.pace.bytes_per_second)
+            self._spend(self.image_bytes(len(chunk)) / self.speed.bytes_per_second)
         self.images.append(self.known[count])
         return Answer("Loaded image\n")
 
@@ -275,7 +275,7 @@ class SimulatedHost:
     def _stop(self, command: Command) -> Answer:
         service = re.findall(r"voxyard\.role=(\w+)", command.text)[0]
         if service in self.containers:
-            self._spend(self.pace.stop)
+            self._spend(self.speed.stop)
             self.containers[service]["State"] = {"Status": "exited", "StartedAt": "", "Health": None}
         return Answer("")
 
@@ -283,7 +283,7 @@ class SimulatedHost:
         service, release = command.text.split()[-1], _RELEASE.findall(command.text)[0]
         entry = json.loads(self.releases[release]["release.json"])["services"][service]
         labels = {"voxyard.role": service, "voxyard.release": release, "voxyard.config": entry["config"]}
-        self.healthy_at[service] = self.clock.now() + self.pace.healthy[service]
+        self.healthy_at[service] = self.clock.now() + self.speed.healthy[service]
         self.containers[service] = {
             "Id": _sum(f"{service}{self.clock.now()}".encode()),
             "Name": f"/voxyard-{service}-1",
@@ -375,10 +375,10 @@ class SimulatedFleet:
         seed: int,
     ) -> None:
         """`archives`: images as a host lists them, by the length of their archives, a byte of which is `factor`."""
-        dice = random.Random(seed)
+        rng = random.Random(seed)
         self.clock = clock
         self.hosts = {
-            host.name: SimulatedHost(host, Pace.drawn(dice), clock, lambda count: count * factor, known=archives)
+            host.name: SimulatedHost(host, HostSpeed.sampled(rng), clock, lambda count: count * factor, known=archives)
             for host in hosts
         }
         self._lock = threading.Lock()

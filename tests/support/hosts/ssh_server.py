@@ -1,4 +1,4 @@
-"""A real sshd on loopback, with keys of its own."""
+"""Real sshd on loopback with its own keys."""
 
 from __future__ import annotations
 

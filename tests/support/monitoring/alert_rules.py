@@ -1,4 +1,4 @@
-"""The rules of deploy/prometheus and their tests, as data."""
+"""Rules of deploy/prometheus and their tests, as data."""
 
 from __future__ import annotations
 

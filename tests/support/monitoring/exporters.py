@@ -1,4 +1,4 @@
-"""Exporters as processes of their own: started, scraped, ended."""
+"""Exporter processes: start, scrape, stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts that a short run of the real programs cannot show, served on loopback: a sick one, and one with a small run.
+"""Simulated hosts served on loopback: one with faults, one with a small training run.
 
 Its values come from voxyard's own collectors; only node_exporter's series are written here.
 """

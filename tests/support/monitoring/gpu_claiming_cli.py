@@ -1,4 +1,4 @@
-"""`voxyard …` on CPU devices that claims GPUs in its metrics, as it does where it computes on them.
+"""`voxyard …` on CPU devices that reports GPUs in its metrics.
 
 python gpu_claiming_cli.py CLAIMS ARGUMENTS…: CLAIMS is JSON, a list of role, index, uuid, limit_mib (or null),
 overhead in bytes (or null). Everything but the claim is the program's own.

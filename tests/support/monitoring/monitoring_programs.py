@@ -1,4 +1,4 @@
-"""A real Prometheus and a real Alertmanager on loopback, as Debian packs them, for the tests that need one."""
+"""Real Prometheus and Alertmanager on loopback, from Debian packages."""
 
 from __future__ import annotations
 

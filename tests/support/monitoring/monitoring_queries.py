@@ -1,4 +1,4 @@
-"""Every query that the project's dashboards and rules ask, as Prometheus gets it."""
+"""All queries of dashboards and rules, in the form that Prometheus receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenario of the proof: a host with real programs, a sick one, one without an exporter, one with a small run."""
+"""Scenario of the proof: hosts with real programs, with faults, without an exporter, with a small run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readings of a GPU that measures its utilization alone."""
+"""GPU reading with utilization only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scrapes of simulated hosts replayed against the project's rules by promtool: which alerts fire, and when."""
+"""Replays scrapes of simulated hosts against the rules with promtool: alerts, and their times."""
 
 from __future__ import annotations
 

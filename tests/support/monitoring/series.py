@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes nothing, and a past that it never saw: series that are written for it."""
+"""Prometheus without targets that serves generated series."""
 
 from __future__ import annotations
 

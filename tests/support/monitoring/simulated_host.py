@@ -1,4 +1,4 @@
-"""A GPU host in simulated time: voxyard's own collectors over figures that are made up, scraped without waiting."""
+"""Simulated GPU host: voxyard's collectors over generated values, on simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Common fixtures of the fleet's tests: weights that look like a model's."""
+"""Fixtures of the fleet tests: weights in the layout of a model."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Ends the logins of a host: cut.py now|dies, or when FILE-PATTERN COMMAND-PATTERN MARK SECONDS."""
+"""Kills the logins of a host: cut.py now|dies, or when FILE-PATTERN COMMAND-PATTERN MARK SECONDS."""
 
 from __future__ import annotations
 

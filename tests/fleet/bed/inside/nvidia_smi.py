@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""An nvidia-smi that replays what lies in a folder: tables, whole outputs, or a failure."""
+"""Fake nvidia-smi that replays a folder: tables, whole outputs, or a failure."""
 
 from __future__ import annotations
 

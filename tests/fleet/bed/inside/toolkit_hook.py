@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""NVIDIA's container hook as the test bed has it: writes down which GPUs a container gets, and can mount the driver."""
+"""Fake NVIDIA container hook: records the GPUs of a container, and can mount the driver."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""As much of wget as a health check asks for: `wget -q -O /dev/null URL`."""
+"""Minimal wget for health checks: `wget -q -O /dev/null URL`."""
 
 import sys
 import urllib.request

@@ -1,4 +1,4 @@
-"""Facts: each answer of a host under tests/captures/facts is read as it says there."""
+"""Facts: every captured output under tests/captures/facts parses to its expected value."""
 
 from __future__ import annotations
 

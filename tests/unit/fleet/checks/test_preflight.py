@@ -1,4 +1,4 @@
-"""The preflight: one planted fault, one finding; a healthy host has none."""
+"""Preflight: each injected fault gives one finding; a healthy host has none."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ GPU2\tSYS\tSYS\t X \t8-15\t1
 """
 
 
-def judged(found: HostFacts, on: Host, requirements: HostRequirements | None = None) -> tuple[Finding, ...]:
+def findings_of(found: HostFacts, on: Host, requirements: HostRequirements | None = None) -> tuple[Finding, ...]:
     return preflight(found, on, requirements or HostRequirements(), assign(found, on))
 
 
 def test_nothing_speaks_against_a_healthy_host() -> None:
-    findings = judged(facts(), host(gpus=2))
+    findings = findings_of(facts(), host(gpus=2))
     assert [each.level for each in findings] == ["INFO", "INFO"]
     assert [each.check for each in findings] == ["pair", "limits"]
     assert "PIX" in findings[0].found
@@ -128,7 +128,9 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
 def test_an_injected_fault_is_found_with_its_fix(
     fault: dict[str, Any], inventory: dict[str, Any], level: str, check: str, said: str
 ) -> None:
-    findings = judged(facts(**fault), host(**inventory), HostRequirements(image_bytes=200 << 20, architecture="x86_64"))
+    findings = findings_of(
+        facts(**fault), host(**inventory), HostRequirements(image_bytes=200 << 20, architecture="x86_64")
+    )
     named = [each for each in findings if each.check == check and each.level == level]
     assert len(named) == 1
     assert said in named[0].found
@@ -143,15 +145,15 @@ def test_gpu_faults_do_not_block_the_exporter() -> None:
         {"processes": (process(),)}, {"gpus": (gpu(0, driver_version="470.1"), gpu(1))}, {"toolkit": no_toolkit},
     ]  # fmt: skip
     for fault in on_gpus:
-        findings = judged(facts(**fault), host(gpus=2))
+        findings = findings_of(facts(**fault), host(gpus=2))
         assert has_failures(findings)
         assert not has_failures(findings, services=["exporter"])
         assert blocked(findings) <= set(ON_GPUS)
-    assert blocked(judged(facts(docker=Unknown("gone")), host())) == set(ALL_SERVICES)
+    assert blocked(findings_of(facts(docker=Unknown("gone")), host())) == set(ALL_SERVICES)
 
 
 def test_a_taken_port_speaks_against_its_own_service_alone() -> None:
-    findings = judged(facts(ports=frozenset({9411})), host(roles=("trainer", "bark")))
+    findings = findings_of(facts(ports=frozenset({9411})), host(roles=("trainer", "bark")))
     assert blocked(findings) == {"trainer"}
     assert [each.check for each in failures(findings, services=["trainer"])] == ["port"]
 
@@ -159,48 +161,48 @@ def test_a_taken_port_speaks_against_its_own_service_alone() -> None:
 def test_our_own_processes_are_no_strangers_and_their_memory_counts_as_free() -> None:
     own = process(cgroup="0::/system.slice/docker-c0ffee.scope", memory_mib=8000)
     held = {"gpus": (gpu(0, memory_free_mib=16000), gpu(1)), "processes": (own,), "containers": (container(),)}
-    assert not has_failures(judged(facts(**held), host()))
-    assert has_failures(judged(facts(**held | {"containers": (container(id="beef"),)}), host()))
+    assert not has_failures(findings_of(facts(**held), host()))
+    assert has_failures(findings_of(facts(**held | {"containers": (container(id="beef"),)}), host()))
     less = gpu(0, memory_free_mib=1000)
-    assert not has_failures(judged(facts(**held | {"gpus": (less, gpu(1))}), host()))
-    assert has_failures(judged(facts(**held | {"gpus": (less, gpu(1)), "processes": ()}), host()))
+    assert not has_failures(findings_of(facts(**held | {"gpus": (less, gpu(1))}), host()))
+    assert has_failures(findings_of(facts(**held | {"gpus": (less, gpu(1)), "processes": ()}), host()))
 
 
 def test_a_gpu_that_nothing_is_planned_on_may_be_used_by_others() -> None:
     third = process(gpu=uuid(2))
     cards = (gpu(0), gpu(1), gpu(2))
     topology = BETTER_IS_IN_MIG
-    assert not has_failures(judged(facts(gpus=cards, topology=topology, processes=(third,)), host()))
+    assert not has_failures(findings_of(facts(gpus=cards, topology=topology, processes=(third,)), host()))
     assert has_failures(
-        judged(facts(gpus=cards, topology=topology, processes=(third,)), host(roles=("trainer", "bark")))
+        findings_of(facts(gpus=cards, topology=topology, processes=(third,)), host(roles=("trainer", "bark")))
     )
 
 
 def test_an_exclusive_gpu_is_good_enough_for_one_process() -> None:
-    assert not has_failures(judged(facts(**SINGLE), host()))
+    assert not has_failures(findings_of(facts(**SINGLE), host()))
 
 
 @pytest.mark.parametrize("xid", [XidError("0000:02:00", 13, 60.0, "Xid 13"), XidError("0000:02:00", 79, 9e5, "Xid 79")])
 def test_an_xid_that_is_no_matter_or_long_ago_is_left_out(xid: XidError) -> None:
-    assert not has_failures(judged(facts(xids=(xid,)), host()))
+    assert not has_failures(findings_of(facts(xids=(xid,)), host()))
 
 
 def test_a_node_of_minus_one_is_usual_on_a_machine_of_one_node() -> None:
-    assert judged(facts(numa=Numa(1, {"0000:02:00.0": -1})), host()) == judged(facts(), host())
+    assert findings_of(facts(numa=Numa(1, {"0000:02:00.0": -1})), host()) == findings_of(facts(), host())
 
 
 @pytest.mark.parametrize("toolkit", [Toolkit(True, True, cdi=True), Toolkit(True, False, cdi=False, links=True)])
 def test_gpus_that_systemd_knows_by_name_stay_in_their_containers(toolkit: Toolkit) -> None:
-    assert not has_failures(judged(facts(toolkit=toolkit), host()), strict=True)
+    assert not has_failures(findings_of(facts(toolkit=toolkit), host()), strict=True)
 
 
 def test_an_engine_that_may_raise_its_limits_locks_as_much_as_is_asked() -> None:
     for limits in (EngineLimits(8 << 20, raises=True), EngineLimits(None, raises=False), Unknown("elsewhere")):
-        assert not has_failures(judged(facts(engine_limits=limits), host()), strict=True)
+        assert not has_failures(findings_of(facts(engine_limits=limits), host()), strict=True)
 
 
 def test_a_host_that_trains_not_needs_no_rsync() -> None:
-    assert not has_failures(judged(facts(programs=frozenset(TOOLS) - {"rsync"}), host(roles=("bark",))))
+    assert not has_failures(findings_of(facts(programs=frozenset(TOOLS) - {"rsync"}), host(roles=("bark",))))
 
 
 def test_room_is_needed_for_what_is_not_there_yet_and_twice_for_the_image_that_is_unpacked() -> None:
@@ -214,75 +216,77 @@ def test_room_is_needed_for_what_is_not_there_yet_and_twice_for_the_image_that_i
     assert requirements.docker_bytes(trains, {"sha256:large"}) == 2 * IMAGE.size_bytes + gib
     assert requirements.docker_bytes(replace(trains, registry="a.example/b"), ()) == IMAGE.size_bytes + 11 * gib
     nearly = Disk("/var/lib/docker", 99 * gib, 20 * gib)
-    assert has_failures(judged(facts(disk=nearly), trains, requirements))
-    assert not has_failures(judged(facts(disk=nearly, images=frozenset({"sha256:large"})), trains, requirements))
+    assert has_failures(findings_of(facts(disk=nearly), trains, requirements))
+    assert not has_failures(findings_of(facts(disk=nearly, images=frozenset({"sha256:large"})), trains, requirements))
 
 
 def test_room_for_artefacts_is_needed_in_the_home_or_beside_the_images_where_that_is_one_disk() -> None:
     gib = 1 << 30
     requirements, speaks = HostRequirements(artefact_bytes={"gpu-01": 30 * gib}), host(roles=("bark",))
     small = Disk("/", 99 * gib, 20 * gib)
-    (finding,) = failures(judged(facts(home_disk=replace(small, path="/home")), speaks, requirements))
+    (finding,) = failures(findings_of(facts(home_disk=replace(small, path="/home")), speaks, requirements))
     assert "free in the home (/home), 31.0 GiB needed" in finding.found
-    (finding,) = failures(judged(facts(home_disk=small, disk=small), speaks, requirements))
+    (finding,) = failures(findings_of(facts(home_disk=small, disk=small), speaks, requirements))
     assert "under Docker's root (/), 32.0 GiB needed" in finding.found
     assert not has_failures(
-        judged(facts(home_disk=small, disk=small, artefact_bytes_present=30 * gib), speaks, requirements)
+        findings_of(facts(home_disk=small, disk=small, artefact_bytes_present=30 * gib), speaks, requirements)
     )
-    assert not has_failures(judged(facts(home_disk=small, disk=small), replace(speaks, name="gpu-02"), requirements))
+    assert not has_failures(
+        findings_of(facts(home_disk=small, disk=small), replace(speaks, name="gpu-02"), requirements)
+    )
 
 
 def test_a_better_pair_that_cannot_be_used_is_named() -> None:
     found = facts(gpus=(gpu(0, mig=True), gpu(1), gpu(2)), topology=BETTER_IS_IN_MIG, p2p=Unknown("old"))
-    (warning,) = [each for each in judged(found, host()) if each.check == "pair_link"]
+    (warning,) = [each for each in findings_of(found, host()) if each.check == "pair_link"]
     assert "GPU0 and GPU1 have PIX" in warning.found
 
 
 def test_a_user_outside_the_group_is_told_how_to_get_in() -> None:
     found = facts(docker=Unknown("permission denied while trying to connect"))
-    assert "usermod -aG docker voxyard" in judged(found, host())[0].remedy
+    assert "usermod -aG docker voxyard" in findings_of(found, host())[0].remedy
 
 
 def test_our_own_exporter_may_have_the_port() -> None:
     taken = {"ports": frozenset({9410})}
-    assert not has_failures(judged(facts(**taken, containers=(container(),)), host()))
-    assert has_failures(judged(facts(**taken, containers=(container(state="exited"),)), host()))
-    assert has_failures(judged(facts(**taken, containers=(container(ports=(9999,)),)), host()))
+    assert not has_failures(findings_of(facts(**taken, containers=(container(),)), host()))
+    assert has_failures(findings_of(facts(**taken, containers=(container(state="exited"),)), host()))
+    assert has_failures(findings_of(facts(**taken, containers=(container(ports=(9999,)),)), host()))
 
 
 def test_a_speech_service_on_the_hosts_network_has_its_port() -> None:
     taken, speaks = {"ports": frozenset({8080})}, host(roles=("bark",))
     bark = container(role="bark", ports=(), host_network=True)
-    assert not has_failures(judged(facts(**taken, containers=(bark,)), speaks))
-    assert has_failures(judged(facts(**taken, containers=(replace(bark, role="exporter"),)), speaks))
+    assert not has_failures(findings_of(facts(**taken, containers=(bark,)), speaks))
+    assert has_failures(findings_of(facts(**taken, containers=(replace(bark, role="exporter"),)), speaks))
 
 
 def test_each_image_wants_the_driver_of_its_cuda() -> None:
     """PyPI's torch brings CUDA 13, NVIDIA's TensorFlow CUDA 12: a driver may do for the one alone."""
     found = facts(gpus=(gpu(0, driver_version="570.86.10"), gpu(1)))
-    findings = judged(found, host(roles=("trainer", "bark")), HostRequirements())
+    findings = findings_of(found, host(roles=("trainer", "bark")), HostRequirements())
     assert blocked(findings) == {"bark"}
-    assert not has_failures(judged(found, host(roles=("trainer",)), HostRequirements()))
+    assert not has_failures(findings_of(found, host(roles=("trainer",)), HostRequirements()))
     assert not has_failures(
-        judged(found, host(roles=("trainer", "bark")), HostRequirements(cuda={"trainer": 12, "bark": 12}))
+        findings_of(found, host(roles=("trainer", "bark")), HostRequirements(cuda={"trainer": 12, "bark": 12}))
     )
 
 
 @pytest.mark.parametrize("roles", [(), ("monitoring",)])
 def test_a_host_that_needs_no_gpus_may_have_none(roles: tuple[str, ...]) -> None:
     found = facts(gpus=Unknown("sh: 1: nvidia-smi: not found"), toolkit=Toolkit(hook=False, runtime=False, cdi=False))
-    assert judged(found, host(roles=roles)) == ()
-    assert has_failures(judged(found, host(roles=roles, gpus=1)))
+    assert findings_of(found, host(roles=roles)) == ()
+    assert has_failures(findings_of(found, host(roles=roles, gpus=1)))
 
 
 def test_the_worst_comes_first() -> None:
     found = facts(clock_skew=9.0, compose="2.0")
-    assert [each.level for each in judged(found, host())] == ["FAIL", "WARN", "INFO", "INFO"]
+    assert [each.level for each in findings_of(found, host())] == ["FAIL", "WARN", "INFO", "INFO"]
 
 
 def test_a_warning_can_be_acknowledged_and_a_failure_cannot() -> None:
     found = facts(clock_skew=9.0, compose="2.0")
-    findings = judged(found, host(acknowledged=frozenset({"clock", "compose"})))
+    findings = findings_of(found, host(acknowledged=frozenset({"clock", "compose"})))
     assert {each.check: each.acknowledged for each in findings if each.level != "INFO"} == {
         "compose": False,
         "clock": True,
@@ -292,6 +296,6 @@ def test_a_warning_can_be_acknowledged_and_a_failure_cannot() -> None:
 
 def test_strict_counts_warnings_that_nobody_acknowledged() -> None:
     found = facts(clock_skew=9.0)
-    assert not has_failures(judged(found, host()))
-    assert has_failures(judged(found, host()), strict=True)
-    assert not has_failures(judged(found, host(acknowledged=frozenset({"clock"}))), strict=True)
+    assert not has_failures(findings_of(found, host()))
+    assert has_failures(findings_of(found, host()), strict=True)
+    assert not has_failures(findings_of(found, host(acknowledged=frozenset({"clock"}))), strict=True)

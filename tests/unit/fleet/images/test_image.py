@@ -1,4 +1,4 @@
-"""The image: how it is built, and what its files promise."""
+"""Images: build command lines, errors, revisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved images: once for all hosts, and without the layers that a host has, in both layouts of `docker save`."""
+"""Image archives: cached for all hosts, without layers that a host has, in both layouts of `docker save`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of images/: what they promise, and that they go together with the rest of the repository."""
+"""Files of images/: consistent with the rest of the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requirements of a build for pip: voxyard's pins, the base's own framework where it brings one, nothing twice."""
+"""Requirements of an image build: voxyard's pins, the framework of the base, no duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock of digests: what it asks for, keeps, writes and refuses."""
+"""Image lock: resolves, keeps, writes and rejects digests."""
 
 from __future__ import annotations
 

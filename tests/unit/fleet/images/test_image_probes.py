@@ -1,4 +1,4 @@
-"""The health checks that stand in the images: what they ask, what they answer, how little they load."""
+"""Health checks in the images: requests, exit codes, imports."""
 
 from __future__ import annotations
 

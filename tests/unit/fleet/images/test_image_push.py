@@ -1,4 +1,4 @@
-"""Images into a registry, and the record of them."""
+"""Image push, and the image record."""
 
 from __future__ import annotations
 

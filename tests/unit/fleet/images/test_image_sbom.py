@@ -1,4 +1,4 @@
-"""The bill of materials: what an image says of itself, and how it is written down."""
+"""SBOM: package lists of an image, and the CycloneDX document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fab images` and `fab images-lock` as typed: what they refuse before anything is built."""
+"""`fab images` and `fab images-lock`: rejected options before a build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The secrets file: who may read it, what may stand in it, and that nothing of it is ever said."""
+"""Secrets file: permissions, content, and no secret in any message."""
 
 from __future__ import annotations
 

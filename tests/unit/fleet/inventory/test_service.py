@@ -1,4 +1,4 @@
-"""The hash of a service's configuration: it changes with what concerns the service, and with nothing else."""
+"""Configuration hash of a service: changes with everything that affects the service, and with nothing else."""
 
 from __future__ import annotations
 

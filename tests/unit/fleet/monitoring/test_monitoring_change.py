@@ -1,4 +1,4 @@
-"""Planned changes of `fab monitoring` on a host: only what differs, all of it after an attempt that was cut off."""
+"""Planned changes of `fab monitoring`: differences only, everything after an interrupted attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that `fab monitoring` makes of the repository, the inventory and the operator's additions."""
+"""Files of `fab monitoring`, from repository, inventory and the operator's additions."""
 
 from __future__ import annotations
 

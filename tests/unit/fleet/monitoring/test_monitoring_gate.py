@@ -1,4 +1,4 @@
-"""The gate of monitoring: its programs stay well as long as those of a release, in the containers that they have."""
+"""Health gate of monitoring: programs must stay healthy in the same containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights and voices as artefacts: what is in their names, and what is refused."""
+"""Artefacts: content hashes of weights and voices, and rejected files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU assignment: the roles of the inventory on the host as it is."""
+"""GPU assignment: the roles of the inventory on the GPUs of a host."""
 
 from __future__ import annotations
 

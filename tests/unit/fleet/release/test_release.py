@@ -1,4 +1,4 @@
-"""A release: what is in its files, and that its name says so."""
+"""Release: rendered files, and the content hash."""
 
 from __future__ import annotations
 

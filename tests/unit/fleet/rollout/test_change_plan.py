@@ -1,4 +1,4 @@
-"""Planned changes: nothing on a host that is as it should be, and only what is not."""
+"""Change plan: empty for an up-to-date host, otherwise the differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command lines on a real shell: what they leave behind, also when they are cut off."""
+"""Shell commands on a real shell: results, also of interrupted ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that processes hold of GPUs beside their limits."""
+"""GPU memory use of processes, compared with limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate of a rollout, second by second: what stays well passes, what ends or is started again fails at once."""
+"""Health gate, second by second: stable services pass, exits and restarts fail immediately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock of a host: one holder, told to others; given back however the work ends; broken only on purpose."""
+"""Host lock: one owner, reported to others, released in every case, broken on request only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One host is brought to a release: the order of the steps, failures that are taken back, and cuts at every step."""
+"""Rollout on one host: order of steps, rollback after failures, interruption at every step."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_what_is_needed_is_there_before_anything_stops(
     host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
     deploy(host, everything(tmp_path, fake_services.port), context)
-    host.mend()
+    host.reconnect()
     newer = everything(
         tmp_path / "new",
         fake_services.port,
@@ -267,7 +267,7 @@ def second(folder: Path, port: int) -> Release:
 def deployed(host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path) -> ShellHost:
     """A host on which everything is as it should be."""
     deploy(host, everything(tmp_path / "a", fake_services.port), context)
-    host.mend()
+    host.reconnect()
     return host
 
 
@@ -288,7 +288,7 @@ def test_a_cut_at_any_step_is_healed_by_the_next_deploy(
         with suppress(FleetError):  # before the host was locked, or looked at
             assert deploy(host, newer, context).result in ("failed", "deployed"), step
         names = host.names
-        host.mend()
+        host.reconnect()
         if (host.folder / "lock").exists():
             with pytest.raises(FleetError, match=r"is locked by .* \(deploy\).*fab unlock --host gpu-01"):
                 deploy(host, newer, context)
@@ -386,7 +386,7 @@ def test_a_service_that_a_cut_deploy_has_started_is_watched_before_its_release_i
     looks = [number for number, name in enumerate(counted.names, 1) if name == "services ready-bark metrics-bark"]
     deployed.break_at = looks[0]
     assert deploy(deployed, newer, context).result == "failed"
-    deployed.mend()
+    deployed.reconnect()
     break_lock(deployed, "gpu-01")
     found = plan_change(newer, state(deployed, newer))
     assert "wait for bark: its health was not verified yet" in found.lines()
@@ -481,7 +481,7 @@ def test_rollback_goes_to_the_release_before_with_what_is_on_the_host(
     old, newer = everything(tmp_path / "a", fake_services.port), second(tmp_path / "b", fake_services.port)
     deploy(host, old, context)
     deploy(host, newer, context)
-    host.mend()
+    host.reconnect()
     outcome = roll_back(host, context)
     assert (outcome.result, outcome.before, outcome.after) == ("rolled back", newer.id, old.id)
     assert host.services() == {"exporter": "e-1", "bark": "b-1"}

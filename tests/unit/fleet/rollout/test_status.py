@@ -1,4 +1,4 @@
-"""Status of a host: its services, drift from its release, and the way to take it out of work."""
+"""Status of a host: services, drift, draining."""
 
 from __future__ import annotations
 

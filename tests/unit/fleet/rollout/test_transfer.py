@@ -1,4 +1,4 @@
-"""Transfer of a release to a host: nothing twice, nothing half, nothing that was not asked for."""
+"""Transfer of a release to a host: nothing twice, nothing incomplete."""
 
 from __future__ import annotations
 

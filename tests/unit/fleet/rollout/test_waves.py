@@ -1,4 +1,4 @@
-"""Waves of a release: the order of hosts, and those that are spared when it is no good."""
+"""Rollout waves: order of hosts, and hosts not touched after a failure."""
 
 from __future__ import annotations
 

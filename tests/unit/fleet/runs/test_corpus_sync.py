@@ -1,4 +1,4 @@
-"""A corpus on a host: named by its content, whole or not there, never changed under a run."""
+"""Corpus sync: named by content, atomic, never changed under an active run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs over the connection that is there: in the order in which they were written, each line once."""
+"""Logs over the open connection: in order of time, each line once."""
 
 from __future__ import annotations
 

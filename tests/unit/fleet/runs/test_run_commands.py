@@ -1,4 +1,4 @@
-"""The command lines of runs on a real shell: what they print, what they leave behind."""
+"""Shell commands of runs on a real shell: output and effects."""
 
 from __future__ import annotations
 

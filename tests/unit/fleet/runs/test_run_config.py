@@ -1,4 +1,4 @@
-"""A run's settings are judged before anything is sent, by the trainer's own models, and without TensorFlow."""
+"""Run settings: validated by the trainer's models before anything is sent, without TensorFlow."""
 
 from __future__ import annotations
 

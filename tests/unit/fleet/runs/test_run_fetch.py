@@ -1,4 +1,4 @@
-"""A run brought here: whole, checked by its own checksums, and never into the middle of something else."""
+"""Fetched runs: complete, verified by checksum, never mixed with other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a run: GPUs by UUID, limits, mounts, a command line; from its files on a host it is made again."""
+"""Files of a run: GPUs by UUID, limits, mounts, command line; and the request parsed from them."""
 
 from __future__ import annotations
 

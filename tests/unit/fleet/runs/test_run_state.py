@@ -1,4 +1,4 @@
-"""State of a run, from its files, its containers and its last words."""
+"""State of a run, from its files, containers and logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs are begun, stopped and gone on with on a host whose engine is a script; every deed is in the audit log."""
+"""Runs on a host with a fake engine: start, stop, resume; every action is in the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several commands in one exchange: run by a real shell, read back one by one."""
+"""Command batches: run by a real shell, parsed one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One connection a host for a whole command, several hosts at a time, and Ctrl-C."""
+"""Connection pool: one connection per host and command, several hosts in parallel, Ctrl-C."""
 
 from __future__ import annotations
 

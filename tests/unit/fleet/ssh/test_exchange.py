@@ -1,4 +1,4 @@
-"""Programs that are spoken with: nothing waits for ever, nothing is lost, no Ctrl-C reaches them."""
+"""Exchanges with subprocesses: timeouts, complete output, no Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while hosts are only read: it ends at once, with a sentence, and nothing is left behind."""
+"""Ctrl-C while hosts are only read: ends immediately, with a message, without leftovers."""
 
 from __future__ import annotations
 

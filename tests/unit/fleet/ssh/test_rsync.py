@@ -1,4 +1,4 @@
-"""rsync's command lines: the login that the connections use, nothing half-written."""
+"""rsync command lines: same login as all connections, no partial files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins at a real sshd: which keys open it, which host keys are believed, and how each failure is said."""
+"""Logins at a real sshd: accepted keys, trusted host keys, and the error of each failure."""
 
 from __future__ import annotations
 

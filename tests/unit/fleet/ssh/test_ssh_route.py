@@ -1,4 +1,4 @@
-"""The files by which ssh goes to a host: each hop checked, nothing of the operator's own unless that is wanted."""
+"""ssh configuration files of a route: every hop is checked, the operator's configuration only on request."""
 
 from __future__ import annotations
 
