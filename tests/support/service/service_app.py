@@ -42,7 +42,7 @@ class Watch(PoolObserver):
     def stats(self, stats: PoolStats) -> None:
         self.queue = stats.waiting + stats.leased
 
-    def spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
+    def chunk_spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
         self.chunks += 1
 
 
