@@ -59,8 +59,10 @@ FAULTS = {
     "a broken driver": Fault("gpu-pix", faults.broken_driver, "FAIL", "nvidia_smi", "couldn't communicate"),
     "a lost GPU": Fault("gpu-pix", faults.lost_gpu, "FAIL", "gpu_inventory", "1 GPUs, the inventory says 2"),
     "no container toolkit": Fault("gpu-pix", faults.no_toolkit, "FAIL", "toolkit", "no NVIDIA container toolkit"),
-    "uncorrectable memory errors": Fault("gpu-pix", faults.uncorrectable_errors, "FAIL", "ecc", "GPU 0 had 2"),
-    "a row to be remapped": Fault("gpu-pix", faults.remap_pending, "FAIL", "row_remap", "GPU 0 waits for a reset"),
+    "uncorrectable memory errors": Fault(
+        "gpu-pix", faults.uncorrectable_errors, "FAIL", "ecc", "GPU 0: 2 uncorrectable"
+    ),
+    "a row to be remapped": Fault("gpu-pix", faults.remap_pending, "FAIL", "row_remap", "GPU 0: row remapping pending"),
     "a row that cannot be": Fault("gpu-sys", faults.remap_failed, "FAIL", "row_remap", "GPU 0: row remapping failed"),
     "a critical Xid": Fault("gpu-pix", faults.xid, "FAIL", "xid", "GPU 0, 10 min ago: Xid 79"),
     "one process where two are planned": Fault(
@@ -73,11 +75,13 @@ FAULTS = {
     "a login outside of the group": Fault(
         "gpu-pix", faults.not_in_the_group, "FAIL", "docker", "permission denied", ALL
     ),
-    "an old engine": Fault("gpu-pix", faults.old_engine, "FAIL", "docker", "Docker 19.03.15, at least 20.10", ALL),
-    "an old Compose": Fault("gpu-pix", faults.old_compose, "FAIL", "compose", "2.20.3, at least 2.24.4", ALL),
+    "an old engine": Fault(
+        "gpu-pix", faults.old_engine, "FAIL", "docker", "Docker 19.03.15, expected at least 20.10", ALL
+    ),
+    "an old Compose": Fault("gpu-pix", faults.old_compose, "FAIL", "compose", "2.20.3, expected at least 2.24.4", ALL),
     "no rsync": Fault("gpu-pix", faults.missing_program, "FAIL", "programs", "rsync is not installed", ("trainer",)),
     "persistence off": Fault("gpu-pix", faults.persistence_off, "WARN", "persistence", "GPU 0: persistence", ALL),
-    "heat": Fault("gpu-pix", faults.throttled, "WARN", "throttling", "GPU 0 is slowed down now: heat", ALL),
+    "heat": Fault("gpu-pix", faults.throttled, "WARN", "throttling", "GPU 0 is throttled: heat", ALL),
     "few PCIe lanes": Fault("gpu-pix", faults.few_lanes, "WARN", "pcie_width", "uses 4 of 16 PCIe lanes", ALL),
     "a clock that is ahead": Fault("gpu-pix", faults.skewed_clock, "WARN", "clock", "s ahead of yours", ALL),
     "no NUMA node": Fault("gpu-sys", faults.no_numa_node, "WARN", "numa", "has NUMA node -1", ALL),

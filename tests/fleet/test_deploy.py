@@ -237,7 +237,7 @@ def test_a_host_that_is_not_ready_stops_the_deploy_before_anything_changes(
     done = replace(operator, inventory=path).fab("deploy")
     assert done.returncode == 1
     assert "2 GPUs, the inventory says 3" in " ".join(done.stderr.split())
-    assert "nothing was changed: not ready: gpu-01" in done.stderr
+    assert "nothing was changed; not ready: gpu-01" in done.stderr
     assert [traces(each) for each in hosts] == before
 
 

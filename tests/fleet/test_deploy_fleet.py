@@ -114,7 +114,7 @@ def test_each_role_has_its_canary_first_and_progress_is_reported_by_host_and_ste
     lines = fleet.said["progress"].splitlines()
     ends = [line.split(":")[0] for line in lines if line.endswith(": deployed")]
     assert ends == ["gpu-pix", "gpu-one", "gpu-sys"]
-    for step in ("writing release", "stopping bark", "starting bark", "waiting until bark is well"):
+    for step in ("writing release", "stopping bark", "starting bark", "waiting until bark is healthy"):
         assert [line for line in lines if line.startswith(f"gpu-sys: {step}")]
 
 

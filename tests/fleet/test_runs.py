@@ -251,8 +251,8 @@ def test_a_checkpoint_that_is_damaged_on_the_host_is_not_called_good(story: Stor
 
 def test_the_actions_are_in_the_audit_log(story: Story, lab: Lab) -> None:
     deeds = [(each["what"], each["result"]) for each in operators.audit(lab.host)]
-    for deed in ("train", "stop run", "resume", "fetch"):
-        assert (deed, "ok") in deeds
+    for action in ("train", "stop run", "resume", "fetch"):
+        assert (action, "ok") in deeds
     (begun,) = [each for each in operators.audit(lab.host) if each["what"] == "train"][:1]
     assert "run proof" in begun["note"]
 
@@ -362,7 +362,7 @@ def test_what_a_run_really_holds_is_held_against_its_limits(story: Story, lab: L
                 if good:
                     assert f"{UUIDS[0]}: verified 8000 of 8192 MiB" in host_runs.verify_limits(session, on_gpu)
                 else:
-                    with pytest.raises(HostFailedError, match="holds 9300 MiB, 8192"):
+                    with pytest.raises(HostFailedError, match="uses 9300 MiB, allowed 8192"):
                         host_runs.verify_limits(session, on_gpu)
     finally:
         lab.host.heal_gpus()
