@@ -30,7 +30,7 @@ from fleet.ssh.connection_pool import connected
 
 UUIDS = ("GPU-00000000-aaaa-bbbb-cccc-000000000000", "GPU-00000001-aaaa-bbbb-cccc-000000000000")
 # What the bed has not: the right to raise limits, and CUDA. Nothing else of the GPU's compose file is changed.
-BED = "services:\n  train:\n    ulimits: !reset null\n    environment: {VOXYARD_DEVICE: cpu}\n"
+BED = "services:\n  train:\n    ulimits: !reset null\n    environment: {VOXYARD_TRAIN_DEVICE: cpu}\n"
 SETTINGS: dict[str, Any] = {
     "model": {"size": "tiny"},
     "data": {"buckets": 1, "model_start_delay": 0.2, "num_workers": 2},
