@@ -10,10 +10,10 @@
 
 A device does one thing at a time. While every coarse row has a chunk, the coarse stage steps; where one is free, the
 semantic stage does, its own rows filled first, until it has a chunk for it. So both decode full batches as long as
-there are chunks, and fewer than twice the rows are on their way when the next is asked for. Each stage keeps its own
+there are chunks, and fewer than twice the rows are in flight when the next is requested. Each stage keeps its own
 cache.
 
-With the stages in turn on the device (`offload`), so many chunks as there are rows go through all of them together.
+With one stage at a time on the device (`offload`), a batch of chunks goes through all stages together.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ Out = TypeVar("Out")
 
 
 class Batch(Protocol[In_contra, Out]):
-    """A stage's rows."""
+    """Rows of a stage."""
 
     def __len__(self) -> int:
-        """Chunks that are not through."""
+        """Chunks that are not done."""
 
     @property
     def free(self) -> int:
@@ -58,7 +58,7 @@ class Batch(Protocol[In_contra, Out]):
         """Give a chunk a free row."""
 
     def step(self) -> list[Out]:
-        """Some tokens for every row; the chunks that are through."""
+        """Decode some tokens in every row; returns the chunks that are done."""
 
 
 Take = Callable[[int, bool], Sequence[Entering] | None]  # room, whether to wait → chunks; None: no more will come
@@ -89,7 +89,7 @@ def step_refilled(
     take: Take[Entering],
     onward: Callable[[Leaving], Onward],
 ) -> Iterator[list[Done]]:
-    """Step the two stages until no more chunks come; after each step, the chunks that are through both."""
+    """Step the two stages until no more chunks come; yields after each step the chunks that are done in both."""
     ready: deque[Onward] = deque()
     while True:
         while ready and second.free:
@@ -111,7 +111,7 @@ def step_refilled(
 def run_causal_stages(
     checkpoint: BarkCheckpoint, stages: Stages, config: BarkConfig, take: Take[ChunkWork]
 ) -> Iterator[list[CausalOutcome]]:
-    """Run chunks through the causal stages; after each step, those that are through."""
+    """Run chunks through the causal stages; yields after each step those that are done."""
     layout = checkpoint.layout
     options = SemanticOptions(
         temperature=config.semantic_temperature, end_share=config.min_eos_p, check_every=config.check_every

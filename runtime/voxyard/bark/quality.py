@@ -1,4 +1,4 @@
-"""Quality check of each spoken chunk: long enough, not silent, not clipped, finite, ended by itself, right words."""
+"""Quality check of each spoken chunk: length, silence, clipping, NaN, missing end token, wrong words."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 Fault = Literal["empty", "not finite", "silent", "clipped", "too short", "too long", "no end", "wrong words"]
 
 FRAME_SECONDS = 0.02
-SILENCE = 10 ** (-50 / 20)  # root mean square of a frame below which nothing is heard
+SILENCE = 10 ** (-50 / 20)  # root mean square of a frame that counts as silent
 FULL_SCALE = 0.999
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds that pass. The figures are assumptions of ours, wide enough for every language that Bark speaks."""
+    """Bounds of the quality check. The figures are assumptions, wide enough for every language of Bark."""
 
     shortest: float = 0.02  # seconds for a character
     longest: float = 0.4
-    slack: float = 3.0  # seconds; Bark sighs, laughs and waits
+    slack: float = 3.0  # seconds; for sighs, laughter and pauses
     silence: float = 0.9  # share of the frames
     clipping: float = 0.01  # share of the samples
     word_errors: float = 0.5  # share of the words, of which pocketsphinx gets a third wrong in clear speech
@@ -31,7 +31,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Quality:
-    """Measurements of a chunk's audio, and the objections to it."""
+    """Measurements of a chunk's audio, and its faults."""
 
     silence: float
     clipping: float
@@ -48,9 +48,9 @@ def measure(
     bounds: Bounds,
     word_errors: float | None = None,
 ) -> Quality:
-    """Measure one chunk. An end that never came, or a sound that is no sound, is a fault whatever the bounds are.
+    """Measure one chunk. A missing end token and NaN samples are faults regardless of the bounds.
 
-    `word_errors` is the share of wrong words; None where nobody checked them, which is no fault.
+    `word_errors` is the word error rate; None where words were not checked, which is no fault.
     """
     if not len(audio):
         return Quality(1.0, 0.0, ("empty",) if finite else ("empty", "not finite"))

@@ -1,4 +1,4 @@
-"""The four stages of one model on its device: all at once, or one after the other where memory is short."""
+"""The four stages of a model on its device: all at once, or one at a time with offloading."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SEMANTIC, _COARSE, _FINE, _CODEC = "semantic", "coarse_acoustics", "fine_acoust
 
 
 class Stages:
-    """Hands out one stage at a time, ready to run."""
+    """Provides the stages, ready to run; with offloading one at a time on the device."""
 
     def __init__(self, checkpoint: BarkCheckpoint, config: BarkConfig, device: str) -> None:
         self._config, self._device = config, device
@@ -63,7 +63,7 @@ class Stages:
             yield codec
 
     def resize(self, rows: int) -> None:
-        """Use batches of so many rows; the old cache is given back before the new one is asked for."""
+        """Use batches of so many rows; the old cache is freed before the new one is allocated."""
         self._config = self._config.model_copy(update={"batch_size": rows})
         if not self._kept:
             return
@@ -71,14 +71,14 @@ class Stages:
         self._keep_decoders(*gpts)
 
     def _keep_all(self) -> None:
-        """Build every stage; what is not shared with the stages is free to go."""
+        """Build every stage; modules that are not shared with the stages can be freed."""
         self._kept = {_FINE: fine_gpt(self._modules[_FINE], self._linear), _CODEC: self._modules[_CODEC]}
         causal = (causal_gpt(self._modules[name], self._linear) for name in (_SEMANTIC, _COARSE))
         self._keep_decoders(*causal)
         self._modules = {}
 
     def _keep_decoders(self, semantic: CausalGPT, coarse: CausalGPT) -> None:
-        """Each causal stage has a cache of its own: chunks of both are in their rows at the same time."""
+        """Build the causal stages, each with its own cache: both have chunks in their rows at the same time."""
         rows, how = self._config.batch_size, launch(self._config.capture, self._device)
         for name, gpt in ((_SEMANTIC, semantic), (_COARSE, coarse)):
             self._kept[name] = Decoder(gpt, gpt.cache(rows), how)
@@ -104,7 +104,7 @@ class Stages:
 
 
 def footprint(checkpoint: BarkCheckpoint, config: BarkConfig) -> Footprint:
-    """Bytes that the model will take on its device, from its sizes and the settings."""
+    """Memory of the model on its device, from its sizes and the settings."""
     settings = checkpoint.model.config.semantic_config
     causal = settings, checkpoint.model.config.coarse_acoustics_config
     tables = [_bytes(getattr(checkpoint.model, name)) for name in (_SEMANTIC, _COARSE, _FINE, _CODEC)]
@@ -130,7 +130,7 @@ def _bytes(module: Any) -> int:
 
 
 def _check_memory(checkpoint: BarkCheckpoint, config: BarkConfig) -> None:
-    """Checks that the configured batch fits into what is free now, and into what this worker may take."""
+    """Check that the configured batch fits into free memory and into the worker's limit."""
     free, _ = torch.cuda.mem_get_info()
     needed = footprint(checkpoint, config)
     loaded = 0 if config.offload else sum(_bytes(each) for each in checkpoint.model.children())
@@ -138,6 +138,6 @@ def _check_memory(checkpoint: BarkCheckpoint, config: BarkConfig) -> None:
     rows = needed.rows(room)
     if rows < config.batch_size:
         raise BarkError(
-            f"{rows} rows fit with the model into the {room / 2**30:.1f} GiB that it may take, the batch has "
+            f"{rows} rows fit with the model into the available {room / 2**30:.1f} GiB, the batch has "
             f"{config.batch_size}: set the batch size to {rows}, or choose 8-bit weights (--int8) or --offload"
         )

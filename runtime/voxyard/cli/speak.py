@@ -128,19 +128,19 @@ def _read(file: Path) -> str:
     return extract_file(file, max_characters=MAX_CHARACTERS).text
 
 
-def _refuse_partial(result: SynthesisResult, sound: SoundFile, why: str, code: int) -> NoReturn:
-    refuse("speak", f"{why}\n{_partial(result, sound)}", code)
+def _refuse_partial(result: SynthesisResult, file: SoundFile, reason: str, code: int) -> NoReturn:
+    refuse("speak", f"{reason}\n{_partial(result, file)}", code)
 
 
-def _partial(result: SynthesisResult, sound: SoundFile) -> str:
+def _partial(result: SynthesisResult, file: SoundFile) -> str:
     """Close the unfinished file; a message on its content."""
-    kept = sound.abandon()
-    if not sound.samples:  # an interrupt may come between a chunk and its count
+    kept = file.abandon()
+    if not file.samples:  # an interrupt may come between a chunk and its count
         kept.unlink(missing_ok=True)
         return "nothing was written"
     chunks = max(1, result.chunks)
     return (
-        f"{kept} holds the first {chunks} of {result.total} chunks, {_clock(sound.seconds)}; "
+        f"{kept} holds the first {chunks} of {result.total} chunks, {_clock(file.seconds)}; "
         "the same command with the same --seed speaks the whole document again"
     )
 

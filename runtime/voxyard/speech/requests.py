@@ -42,6 +42,14 @@ class Result:
     sample_rate: int = SAMPLE_RATE
     facts: Mapping[str, object] = field(default_factory=dict)  # measurements by the engine
 
+    @classmethod
+    def silence(cls, request: Request) -> Result:
+        """Silence of the estimated length of a request, in place of a chunk that failed."""
+        import numpy as np
+
+        samples = round(max(0.0, request.seconds) * SAMPLE_RATE)
+        return cls(request.chunk, np.zeros(samples, np.float32), SAMPLE_RATE, {"silence": True})
+
     @property
     def seconds(self) -> float:
         """Duration of the audio."""

@@ -29,7 +29,7 @@ def prepare(text: str, frontend: Frontend, *, voice: str | None, seed: int, lang
     The language is the voice's where none is given.
 
     Raises:
-        SpeechError: there is nothing to say, or the text is broken.
+        SpeechError: the text is empty or invalid.
         Exception: with `exit_code`, where the engine has no such voice.
     """
     voice = voice or frontend.default_voice(language)

@@ -36,7 +36,7 @@ class SynthesisResult:
 
     @property
     def real_time_factor(self) -> float | None:
-        """Seconds of work for a second of sound; below 1 is faster than real time."""
+        """Seconds of work for a second of audio; below 1 is faster than real time."""
         return self.seconds / self.audio_seconds if self.audio_seconds else None
 
     def to_json(self) -> dict[str, Any]:

@@ -199,9 +199,9 @@ def _start(answer: Any, offset: int) -> int:
     """Offset at which a response begins."""
     if answer.status_code != 206:
         return 0
-    said = str(answer.headers.get("Content-Range", ""))
-    if not said.startswith(f"bytes {offset}-"):
-        raise BrokenError(f"asked for bytes from {offset}, the server sends {said or 'some range'}")
+    served = str(answer.headers.get("Content-Range", ""))
+    if not served.startswith(f"bytes {offset}-"):
+        raise BrokenError(f"asked for bytes from {offset}, the server sends {served or 'some range'}")
     return offset
 
 

@@ -48,7 +48,7 @@ class Progress:
     done: int
     failed: int
     audio_seconds: float
-    estimated_done: float  # seconds of sound that were expected of what is done
+    estimated_done: float  # estimated seconds of audio of the chunks that are done
     estimated_total: float
 
     @property

@@ -19,27 +19,32 @@ class PoolMetrics(PoolObserver):
 
     def __init__(self, registry: CollectorRegistry, *, engine: str = "bark") -> None:
         name = f"voxyard_{engine}"
-        self._chunks = Counter(
-            f"{name}_chunks_total", "Chunks by their outcome.", ["outcome", "gpu"], registry=registry
-        )
+        self._chunks = Counter(f"{name}_chunks_total", "Chunks by outcome.", ["outcome", "gpu"], registry=registry)
         self._failures = Counter(
-            f"{name}_chunk_failures_total", "What went wrong on the way.", ["reason", "gpu"], registry=registry
+            f"{name}_chunk_failures_total",
+            "Failures of chunks and workers, retried ones included.",
+            ["reason", "gpu"],
+            registry=registry,
         )
-        self._audio = Counter(f"{name}_audio_seconds_total", "Sound made.", ["gpu"], registry=registry)
-        self._synthesis = Counter(f"{name}_synthesis_seconds_total", "Time spent on it.", ["gpu"], registry=registry)
+        self._audio = Counter(f"{name}_audio_seconds_total", "Seconds of audio made.", ["gpu"], registry=registry)
+        self._synthesis = Counter(
+            f"{name}_synthesis_seconds_total", "Seconds in which a worker had chunks.", ["gpu"], registry=registry
+        )
         self._duration = _histogram(
-            registry, f"{name}_chunk_duration_seconds", "From the worker's getting a chunk to its sound.", SECONDS
+            registry, f"{name}_chunk_duration_seconds", "From sending a chunk to a worker until its audio.", SECONDS
         )
-        self._wait = _histogram(registry, f"{name}_queue_wait_seconds", "A chunk's wait for a worker.", SECONDS)
+        self._wait = _histogram(registry, f"{name}_queue_wait_seconds", "Wait of a chunk in the queue.", SECONDS)
         self._first = _histogram(
             registry, f"{name}_time_to_first_audio_seconds", "From a job's submission to its first chunk.", SECONDS
         )
-        self._batch = _histogram(registry, f"{name}_batch_size", "Chunks a worker has, told with each it gets.", SIZES)
-        self._depth = Gauge(f"{name}_queue_depth", "Chunks that wait for a worker.", registry=registry)
-        self._workers = Gauge(f"{name}_workers", "Workers that have their model loaded.", registry=registry)
-        self._busy = Gauge(f"{name}_workers_busy", "Workers that speak.", registry=registry)
+        self._batch = _histogram(
+            registry, f"{name}_batch_size", "Chunks of a worker, observed with each that it gets.", SIZES
+        )
+        self._depth = Gauge(f"{name}_queue_depth", "Chunks in the queue.", registry=registry)
+        self._workers = Gauge(f"{name}_workers", "Workers with their model loaded.", registry=registry)
+        self._busy = Gauge(f"{name}_workers_busy", "Workers with chunks.", registry=registry)
         self._expected = Gauge(
-            f"{name}_workers_expected", "Workers that the pool may have on the GPUs with room for them.",
+            f"{name}_workers_expected", "Workers that the pool can have on the GPUs with enough free memory.",
             registry=registry,
         )  # fmt: skip
         self._waiting = Gauge(
@@ -86,7 +91,7 @@ class PoolMetrics(PoolObserver):
         self._chunks.labels("silenced" if silence else "failed", "").inc()
 
     def first_audio(self, seconds: float) -> None:
-        """A job's first sound."""
+        """A job's first chunk is done."""
         self._first.observe(seconds)
 
 

@@ -23,7 +23,7 @@ from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.scheduler import BeginWork, FailChunk, KillWorker, Scheduler, SendChunk, StartWorker
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
 from voxyard.speech.pool.worker_slot import State, WorkerSlot
-from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
+from voxyard.speech.requests import Request, Result, Unspeakable
 
 _log = logging.getLogger(__name__)
 
@@ -59,8 +59,8 @@ class Pool:
     """Spreads chunks over one process per device.
 
     Use it as a context manager, or call `close`. Processes start when there is work for them; the parent never
-    imports the engine. `admit` is asked before each start and says why a device cannot take a worker yet: it is asked
-    again, less and less often, for as long as that lasts.
+    imports the engine. `admit` is called before each start; its Refusal says why a device cannot take a worker yet. It
+    is called again with exponential backoff, without a limit.
     """
 
     def __init__(
@@ -386,7 +386,7 @@ class Pool:
         silence = job.on_failure == "silence"
         _log.error("job %d: %s%s", job.number, failure, "; replaced by silence" if silence else "")
         self._observer.chunk_failed(action.cause, silence=silence)
-        job.add(Outcome(action.chunk.index, request, _silence(request) if silence else None, failure))
+        job.add(Outcome(action.chunk.index, request, Result.silence(request) if silence else None, failure))
         self._forget_finished(job)
 
     def _forget_finished(self, job: Job) -> None:
@@ -408,11 +408,3 @@ def _worker_state(worker: _Worker, slot: WorkerSlot) -> WorkerState:
 
 def _is_heartbeat(command: commands.Command) -> bool:
     return isinstance(command, commands.WorkerMessage) and isinstance(command.message, ipc.Heartbeat)
-
-
-def _silence(request: Request) -> Result:
-    """Silence of the text's estimated length."""
-    import numpy as np
-
-    samples = round(max(0.0, request.seconds) * SAMPLE_RATE)
-    return Result(request.chunk, np.zeros(samples, np.float32), SAMPLE_RATE, {"silence": True})

@@ -111,7 +111,7 @@ class ChunkQueue:
         return sum(len(job.chunks) for job in self._jobs.values() if job.priority >= self._below)
 
     def listen(self, job: int, listening: bool) -> None:
-        """Set whether somebody waits for the job's chunks in text order."""
+        """Set whether the job's audio has a listener: its chunks then leave in text order."""
         if job in self._jobs:
             self._jobs[job].listening = listening
 

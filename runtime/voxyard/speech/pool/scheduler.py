@@ -105,7 +105,7 @@ class Scheduler:
             self._queue.put(QueuedChunk(ChunkKey(job, index), estimate, since=now))
 
     def listen(self, job: int, listening: bool) -> None:
-        """Set whether somebody waits for the job's audio."""
+        """Set whether the job's audio has a listener."""
         self._queue.listen(job, listening)
 
     def cancel(self, job: int) -> None:
@@ -138,7 +138,7 @@ class Scheduler:
             worker.request_chunk(now)
 
     def chunk_done(self, slot: int, generation: int, lease: int, now: float) -> bool:
-        """A chunk is done. False where its result must be dropped: nobody waits for it, or not from this worker."""
+        """A chunk is done. False where its result must be dropped: its job or its lease has ended."""
         worker = self._current(slot, generation)
         done = None if worker is None else worker.return_lease(lease, now)
         if worker is None or done is None:
@@ -147,7 +147,7 @@ class Scheduler:
         return done.chunk.key.job in self._jobs
 
     def chunk_unspeakable(self, slot: int, generation: int, lease: int, reason: str, now: float) -> None:
-        """The engine cannot speak this chunk, and goes on with the others."""
+        """The engine cannot speak this chunk, and continues with the others."""
         worker = self._current(slot, generation)
         done = None if worker is None else worker.return_lease(lease, now)
         if worker is not None and done is not None and done.chunk.key.job in self._jobs:

@@ -31,7 +31,7 @@ from voxyard.speech.requests import Request, Result
 
 _log = logging.getLogger(__name__)
 
-ENGINE_FAILED = 3  # exit status of a process whose engine cannot go on
+ENGINE_FAILED = 3  # exit status of a process whose engine has failed
 POOL_GONE = 4  # of one whose pool has ended
 
 
