@@ -157,4 +157,4 @@ def test_a_host_that_hangs_does_not_hold_up_the_tasks(fleet: Fleet, tmp_path: Pa
     assert [each["ok"] for each in answer["hosts"]] == [True, False]
     done = two.fab("deploy")
     assert done.returncode == 1
-    assert "nothing was changed: not ready: gpu-two" in done.stderr
+    assert "nothing was changed; not ready: gpu-two" in done.stderr

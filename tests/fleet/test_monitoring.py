@@ -192,7 +192,7 @@ def stop_exporter(host: GpuHost) -> None:
 
 @pytest.fixture(scope="module")
 def said(fleet: Fleet) -> dict[str, Answer]:
-    """Output of three runs on a host that had nothing: a look, the deed, the deed again."""
+    """Output of three runs on a host that had nothing: check, deploy, deploy again."""
     before = fleet.traces()
     looked = fleet.operator.fab("--check", "--exit-code")
     assert fleet.traces() == before

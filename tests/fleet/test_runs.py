@@ -250,9 +250,9 @@ def test_a_checkpoint_that_is_damaged_on_the_host_is_not_called_good(story: Stor
 
 
 def test_the_actions_are_in_the_audit_log(story: Story, lab: Lab) -> None:
-    deeds = [(each["what"], each["result"]) for each in operators.audit(lab.host)]
+    actions = [(each["what"], each["result"]) for each in operators.audit(lab.host)]
     for action in ("train", "stop run", "resume", "fetch"):
-        assert (action, "ok") in deeds
+        assert (action, "ok") in actions
     (begun,) = [each for each in operators.audit(lab.host) if each["what"] == "train"][:1]
     assert "run proof" in begun["note"]
 

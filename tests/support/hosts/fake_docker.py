@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-# The program `docker` of a host: its words go to the engine, which answers with an exit code and a text.
+# Program `docker` of a host: sends its arguments to the engine, which answers with exit code and output.
 CLIENT = """#!/bin/bash
 if [ "$1" = load ]; then cat > "$HOME/loading.tar"; fi
 exec 3<>/dev/tcp/127.0.0.1/PORT
@@ -30,14 +30,14 @@ class RefusedError(Exception):
 
 @dataclass
 class FakeDocker:
-    """One engine; tests look into it and set how images behave."""
+    """Fake engine; tests inspect it and set the behaviour of images."""
 
     images: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id: tags, digests, layers
     containers: list[dict[str, Any]] = field(default_factory=list)  # as `docker inspect` has them
     modes: dict[str, str] = field(default_factory=dict)  # of images: unhealthy, starting, ends, refused
     registry: dict[str, dict[str, Any]] = field(default_factory=dict)  # by reference: id, layers
-    knows_layers: bool = True  # whether an archive without the layers that are there is taken
-    log: str = "last words"  # of every container
+    knows_layers: bool = True  # accepts archives without layers that it has
+    log: str = "last words"  # log of every container
     made: int = 0
     stopped: list[tuple[str, int]] = field(default_factory=list)  # service, seconds
     loaded_bytes: list[int] = field(default_factory=list)
@@ -63,14 +63,14 @@ class FakeDocker:
         return handlers[words[0]](words[1:])
 
     def services(self) -> dict[str, str]:
-        """The configuration with which each service runs."""
+        """Configuration hash of each running service."""
         running = [each for each in self.containers if each["State"]["Status"] == "running"]
         return {
             each["Config"]["Labels"]["voxyard.role"]: each["Config"]["Labels"]["voxyard.config"] for each in running
         }
 
     def copy(self) -> FakeDocker:
-        """Another engine with the same images and containers."""
+        """Copy of the engine with its images and containers."""
         return copy.deepcopy(self)
 
     def _find(self, name: str) -> tuple[str, dict[str, Any]]:
@@ -83,7 +83,7 @@ class FakeDocker:
         return "\n".join(json.dumps({"id": key, **image}) for key, image in map(self._find, words[3:]))
 
     def _load(self, path: Path) -> str:
-        """A layer that is there already need not be in the archive."""
+        """Load an archive, which may lack layers that the engine has."""
         self.loaded_bytes.append(path.stat().st_size)
         try:
             with tarfile.open(path) as archive:
@@ -158,7 +158,7 @@ class FakeDocker:
         return ""
 
     def _up(self, words: Sequence[str], folder: Path) -> str:
-        """A new container of the service, as the release's environment says."""
+        """New container of a service, from the environment of the release."""
         service = words[-1]
         lines = (folder / words[words.index("--env-file") + 1]).read_text().splitlines()
         variables = dict(line.split("=", 1) for line in lines)
@@ -195,7 +195,7 @@ class FakeDocker:
 
 
 class DockerServer:
-    """Answers the programs `docker` of one host; `engine` can be replaced."""
+    """Server for the `docker` programs of one host; `engine` can be replaced."""
 
     def __init__(self, engine: FakeDocker) -> None:
         self.engine = engine
@@ -220,7 +220,7 @@ class DockerServer:
         Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def close(self) -> None:
-        """No more answers."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 

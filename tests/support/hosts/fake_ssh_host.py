@@ -9,7 +9,7 @@ from pathlib import Path
 
 from local_session import LocalSession
 
-# ssh's options take a value each but for none that we use; the first other word is the host, the rest the command.
+# All ssh options in use take a value; the first other argument is the host, the rest the command.
 _SSH = """#!/bin/sh
 printf '%s\\n' "$@" > "$FAKE_HOST/ssh.log"
 while [ $# -gt 0 ]; do case "$1" in -o|-p|-l|-F|-i|-W) shift 2;; *) break;; esac; done
@@ -17,7 +17,7 @@ shift
 [ ! -e "$FAKE_HOST/refuse" ] || { cat "$FAKE_HOST/refuse" >&2; exit 255; }
 cd "$FAKE_HOST/home" && HOME="$FAKE_HOST/home" exec sh -c "$*"
 """
-# What `docker WORDS…` answers lies in files named after the first words; what it was asked stands in docker.log.
+# `docker NAME …` runs docker/NAME.sh; its command lines are logged in docker.log.
 _DOCKER = """#!/bin/sh
 printf '%s\\n' "$*" >> "$FAKE_HOST/docker.log"
 name=$1
@@ -28,7 +28,7 @@ case "$*" in *" up "*) name=up;; esac
 
 @dataclass(frozen=True)
 class FakeHost:
-    """Stand-in host in a folder; `variables` make programs that are started here find its scripts first."""
+    """Fake host in a folder; `variables` put its scripts first in PATH."""
 
     folder: Path
 
@@ -39,34 +39,34 @@ class FakeHost:
 
     @property
     def place(self) -> Path:
-        """Folder of voxyard there."""
+        """Folder ~/.voxyard of the host."""
         return self.home / ".voxyard"
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """For the environment."""
+        """Environment variables of programs that use the host."""
         return {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "FAKE_HOST": str(self.folder)}
 
     def session(self) -> LocalSession:
-        """An open connection to it, where the variables are set."""
+        """Open session to the host."""
         return LocalSession(self.home)
 
     def answers(self, name: str, script: str) -> None:
-        """`docker NAME …` runs this shell script from now on."""
+        """Set the shell script of `docker NAME …`."""
         (self.folder / "docker" / f"{name}.sh").write_text(script)
 
     def refuse(self, words: str) -> None:
-        """ssh says this, and fails."""
+        """Make ssh print this and fail."""
         (self.folder / "refuse").write_text(words)
 
     def asked(self, program: str) -> list[str]:
-        """The command lines that `docker` was called with, or the words of the last one that `ssh` was."""
+        """Command lines of `docker`, or the arguments of the last `ssh`."""
         log = self.folder / f"{program}.log"
         return log.read_text().splitlines() if log.exists() else []
 
 
 def make(folder: Path) -> FakeHost:
-    """A host with nothing on it."""
+    """Create an empty host."""
     for name in ("home", "bin", "docker"):
         (folder / name).mkdir(parents=True)
     for name, text in (("ssh", _SSH), ("docker", _DOCKER)):

@@ -42,12 +42,12 @@ def gpu(index: int = 0, **other: Any) -> HostGpu:
 
 
 def host(**other: Any) -> Host:
-    """A trainer's host."""
+    """Host with the role trainer."""
     return replace(Host(name="gpu-01", address="192.0.2.11", user="voxyard", roles=("trainer",)), **other)
 
 
 def facts(**other: Any) -> HostFacts:
-    """A host on which nothing is wrong."""
+    """Facts of a healthy host."""
     healthy = HostFacts(
         login=Login(1000, "/home/voxyard", "192.0.2.11"),
         gpus=(gpu(0), gpu(1)),
@@ -74,7 +74,7 @@ def facts(**other: Any) -> HostFacts:
 
 
 def container(**other: Any) -> Container:
-    """Our exporter, well."""
+    """Healthy exporter container."""
     healthy = Container(
         name="voxyard-exporter-1",
         role="exporter",
@@ -90,7 +90,7 @@ def container(**other: Any) -> Container:
 
 
 def process(**other: Any) -> GpuProcess:
-    """Somebody's program on the first GPU, in no container."""
+    """Foreign process on the first GPU, outside of containers."""
     foreign = GpuProcess(uuid(0), 4711, "/usr/bin/python3", 3072, "alice", "0::/user.slice/user-1001.slice")
     return replace(foreign, **other)
 
@@ -100,7 +100,7 @@ IMAGE = LocalImage("sha256:" + "ab" * 32, ("sha256:11", "sha256:22"), 180_000_00
 
 @dataclass
 class RecordingSession:
-    """A host that answers what it is told to, and remembers what it was asked; the last answer of a list stays."""
+    """Session with predefined answers that records its commands; the last answer of a list repeats."""
 
     answers: Mapping[str, Answer | list[Answer]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)

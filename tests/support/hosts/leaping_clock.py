@@ -8,7 +8,7 @@ from fleet.rollout.context import Cancellation
 
 
 class LeapingCancellation(Cancellation):
-    """`then` is called after each wait with the seconds since the beginning, and may ask to stop."""
+    """Cancellation whose waits return immediately; `then` is called after each wait with the elapsed seconds."""
 
     def __init__(self, then: Callable[[float], None] = lambda _: None) -> None:
         super().__init__()
@@ -16,11 +16,11 @@ class LeapingCancellation(Cancellation):
         self.then = then
 
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """Elapsed seconds."""
         return self.time
 
     def wait(self, seconds: float, *, rolling_back: bool = False) -> None:
-        """So many seconds are over."""
+        """Advance the clock."""
         self.time += seconds
         self.then(self.time)
         self.check(rolling_back=rolling_back)

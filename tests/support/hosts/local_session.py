@@ -13,21 +13,21 @@ from fleet.ssh.command_batch import Answer, Command, script, split
 
 
 class LocalSession:
-    """Runs what it is asked to; `home` is the login's home directory."""
+    """Session on this machine; `home` is the login's home directory."""
 
     def __init__(self, home: Path | None = None) -> None:
         self._environment = dict(os.environ) | ({"HOME": str(home)} if home else {})
         self.asked: list[str] = []
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
-        """One after the other."""
+        """Run the commands in order."""
         self.asked += [command.text for command in commands]
         text, marker = script(commands)
         done = subprocess.run(["sh", "-c", text], capture_output=True, env=self._environment, check=False)
         return split(done.stdout.decode(), done.stderr.decode(), marker)
 
     def send(self, command: Command, data: Iterable[bytes]) -> Answer:
-        """With something to read."""
+        """Run a command with standard input."""
         self.asked.append(command.text)
         done = subprocess.run(
             ["sh", "-c", command.text],
@@ -40,5 +40,5 @@ class LocalSession:
 
     @contextmanager
     def connect(self, host: Host) -> Iterator[LocalSession]:
-        """In the place of `connected`."""
+        """Replacement of `connected`."""
         yield self

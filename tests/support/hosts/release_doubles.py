@@ -19,7 +19,7 @@ BASE_LAYERS = ("sha256:base-1", "sha256:base-2")
 
 
 def image(role: str, version: str = "1") -> LocalImage:
-    """An image of three layers, the lower two of which all images share."""
+    """Image of three layers; the lower two are shared by all images."""
     digest = hashlib.sha256(f"{role} {version}".encode()).hexdigest()
     layers = (*BASE_LAYERS, f"sha256:{role}-{version}")
     return LocalImage(f"sha256:{digest}", layers, 3_000_000, f"voxyard-{role}")
@@ -76,7 +76,7 @@ def release(
     healthy_seconds: int = 2,
     more: str = "",
 ) -> Release:
-    """A release of the services in `configs`, which answer on `port` of this machine; `more` goes into its files."""
+    """Release of the services in `configs`, which answer on the local `port`; `more` is added to its files."""
     wanted = {"exporter": "e-1", "bark": "b-1"} if configs is None else configs
     have = {role: image(role) for role in wanted} | dict(images or {})
     services = tuple(

@@ -21,7 +21,7 @@ from fleet.ssh.command_batch import Answer, Command, script, split
 
 
 class FakeServices:
-    """Answers of a host's services over HTTP; `bad` holds paths that answer 503."""
+    """HTTP server of fake services; paths in `bad` answer 503."""
 
     def __init__(self) -> None:
         self.bad: set[str] = set()
@@ -46,7 +46,7 @@ class FakeServices:
 
 
 class ShellHost:
-    """A session. From its `break_at`th exchange on the connection is gone: `before` it, or in the `middle` of it."""
+    """Session to a host in a directory; breaks at exchange `break_at`: `before` it, or in the `middle` of it."""
 
     def __init__(self, folder: Path) -> None:
         self.server = DockerServer(FakeDocker())
@@ -61,14 +61,14 @@ class ShellHost:
         for each in (docker, smi):
             each.chmod(0o755)
         self.environment = {**os.environ, "HOME": str(self.home), "PATH": f"{programs}:{os.environ['PATH']}"}
-        self.names: list[str] = []  # of the commands, an exchange a line
+        self.names: list[str] = []  # command names, one line per exchange
         self.texts: list[str] = []
         self.exchanges = 0
         self.break_at: int | None = None
         self.moment: Literal["before", "middle"] = "before"
 
     def reconnect(self) -> None:
-        """A new connection."""
+        """Reconnect: no break any more."""
         self.break_at, self.exchanges, self.names = None, 0, []
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
@@ -101,10 +101,10 @@ class ShellHost:
 
     @contextmanager
     def connect(self, _: Host) -> Iterator[ShellHost]:
-        """In the place of `connected`."""
+        """Replacement of `connected`."""
         yield self
 
-    # -- what a test looks at ------------------------------------------------------------------------------------
+    # -- state for assertions ------------------------------------------------------------------------------------
 
     @property
     def folder(self) -> Path:
@@ -112,22 +112,22 @@ class ShellHost:
 
     @property
     def engine(self) -> FakeDocker:
-        """Its docker."""
+        """Fake Docker engine of the host."""
         return self.server.engine
 
     def services(self) -> dict[str, str]:
-        """The configuration with which each service runs."""
+        """Configuration hash of each running service."""
         return self.engine.services()
 
     def like(self, folder: Path) -> ShellHost:
-        """Another host that has all that this one has."""
+        """Copy of the host."""
         other = ShellHost(folder)
         shutil.copytree(self.home, other.home, symlinks=True, dirs_exist_ok=True)
         other.server.engine = self.engine.copy()
         return other
 
     def close(self) -> None:
-        """It is gone."""
+        """Stop its server."""
         self.server.close()
 
     def audit(self) -> list[dict[str, str]]:

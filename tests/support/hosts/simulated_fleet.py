@@ -32,7 +32,7 @@ _RELEASE = re.compile(r"releases/([0-9a-f]{12})")
 
 @dataclass(frozen=True)
 class HostSpeed:
-    """Speed of one host, in seconds of its own time and bytes a second."""
+    """Speed of one host, in seconds of simulated time and bytes per second."""
 
     connect: float
     exchange: float  # there and back
@@ -43,7 +43,7 @@ class HostSpeed:
 
     @classmethod
     def sampled(cls, rng: random.Random) -> HostSpeed:
-        """A host as there are many: most are near the middle, some are slow."""
+        """Random host: most are average, some are slow."""
         slow = rng.lognormvariate(0.0, 0.3)
         return cls(
             connect=rng.uniform(0.05, 0.3),
@@ -56,9 +56,9 @@ class HostSpeed:
 
 
 class LeapingClock:
-    """A clock that leaps to the next thing that happens as soon as no thread of this process has anything to do.
+    """Simulated clock that leaps to the next event when all threads of this process wait.
 
-    What is computed takes no time on it, on a slow machine as on a fast one. It leaps while it is entered.
+    Computation takes no simulated time. It runs inside its context manager.
     """
 
     _LOOK = 0.0003  # seconds between two looks at the threads
@@ -105,7 +105,7 @@ class LeapingClock:
 
 
 def _others_wait() -> bool:
-    """True where every other thread of this process waits for something; one that could run is `R`, at a disk `D`."""
+    """True where all other threads of this process wait (state S, not R or D)."""
     own = threading.get_native_id()
     for name in os.listdir("/proc/self/task"):  # noqa: PTH208 - thousands of times
         if int(name) != own:
@@ -120,7 +120,7 @@ def _others_wait() -> bool:
 
 @dataclass
 class SimulatedHost:
-    """One host: what it has, and what it is asked. `image_bytes` says how large an image is whose bytes come short."""
+    """Simulated host: state and answers; `image_bytes` scales the size of image archives."""
 
     host: Host
     speed: HostSpeed
@@ -196,7 +196,7 @@ class SimulatedHost:
         answer: Answer = getattr(self, f"_{kind.replace('-', '_')}")(command)
         return answer
 
-    # -- what a rollout asks and does, by the names of its commands ------------------------------------------
+    # -- answers, by command name ------------------------------------------
 
     def _login(self, _: Command) -> Answer:
         return Answer(f"1000\n/home/voxyard\n203.0.113.1 50000 {self.host.address} 22\n")
@@ -364,7 +364,7 @@ _ALWAYS = {
 
 
 class SimulatedFleet:
-    """All hosts of an inventory, speeds drawn by a seed; `connect` is for `fleet.ssh.connection_pool.Connections`."""
+    """Simulated hosts of an inventory with random speeds; `connect` is for `fleet.ssh.connection_pool.Connections`."""
 
     def __init__(
         self,
@@ -386,7 +386,7 @@ class SimulatedFleet:
 
     @contextmanager
     def connect(self, host: Host) -> Iterator[Session]:
-        """One connection; how many were open at once is counted."""
+        """Open a connection; counts concurrent ones."""
         with self._lock:
             self.open += 1
             self.most_open = max(self.most_open, self.open)
