@@ -117,7 +117,7 @@ def test_a_stop_in_mid_document_changes_no_byte_of_it(start: Callable[[], Runnin
     assert service.end(signal.SIGTERM) == 0
 
     until(lambda: any("stopped" in line for line in service.noted))
-    assert any("the workers have handed in what they had" in line for line in service.noted)
+    assert any("all chunks in progress finished" in line for line in service.noted)
     assert finished(start().client, stopped) == expected
 
 

@@ -107,7 +107,7 @@ function drawProgress() {
 
 function drawProblem() {
   const failed = shown.state === "failed";
-  const words = failed ? failure() : shown.parked ? `On hold: ${shown.parked}. It goes on by itself.` : "";
+  const words = failed ? failure() : shown.parked ? `On hold: ${shown.parked}. It resumes by itself.` : "";
   const place = element("document-reason");
   if (place.textContent !== words) place.textContent = words;
   element("document-problem").hidden = !words;
