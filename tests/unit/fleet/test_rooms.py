@@ -1,13 +1,9 @@
-"""Structure of scripts/: package dependencies, side effects in few modules, unique class names, no import circles."""
+"""Structure of scripts/fleet: package dependencies, side effects in few modules."""
 
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
-from collections.abc import Mapping
 from pathlib import Path
-
-import pytest
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 FLEET = SCRIPTS / "fleet"
@@ -102,98 +98,3 @@ def test_few_modules_start_local_programs() -> None:
         "ssh/login_failure.py",
         "inventory/secrets.py",
     }
-
-
-def public_classes(root: Path) -> dict[str, list[str]]:
-    """Files below `root` that define a public top-level class, by the name of the class."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for path in sorted(root.rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(str(path.relative_to(root)))
-    return dict(found)
-
-
-def import_graph(root: Path) -> dict[str, set[str]]:
-    """Modules below `root` and the modules below it that they import.
-
-    Imports inside functions and under TYPE_CHECKING count. A package stands for its __init__.py.
-    """
-    files = {}
-    for path in root.rglob("*.py"):
-        parts = path.relative_to(root).with_suffix("").parts
-        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    graph = {}
-    for name, path in files.items():
-        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        imported = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                imported |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-                source = ".".join([*base, *([node.module] if node.module else [])])
-                for alias in node.names:
-                    submodule = f"{source}.{alias.name}"
-                    imported.add(submodule if submodule in files else source)
-        graph[name] = (imported & files.keys()) - {name}
-    return graph
-
-
-def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that import each other, directly or through others."""
-
-    def reached(start: str) -> set[str]:
-        found, pending = set[str](), [start]
-        while pending:
-            for name in graph[pending.pop()] - found:
-                found.add(name)
-                pending.append(name)
-        return found
-
-    reachable = {name: reached(name) for name in graph}
-    groups = {
-        tuple(sorted(other for other in reachable[name] if name in reachable[other]))
-        for name in graph
-        if name in reachable[name]
-    }
-    return [list(group) for group in sorted(groups)]
-
-
-def test_public_class_names_are_unique() -> None:
-    classes = public_classes(SCRIPTS)
-    assert len(classes) > 50
-    assert {name: files for name, files in classes.items() if len(files) > 1} == {}
-
-
-def test_no_module_imports_itself_through_others() -> None:
-    graph = import_graph(SCRIPTS)
-    assert "fleet.ssh.connection" in graph["fleet.ssh.connection_pool"]
-    assert circles(graph) == []
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "from rooms import one",
-        "from rooms.one import NAME",
-        "import rooms.one",
-        "from . import one",
-        "from .one import NAME",
-        "def f():\n    from rooms.one import NAME",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rooms.one import NAME",
-    ],
-)
-def test_a_circle_is_found_however_it_is_written(tmp_path: Path, body: str) -> None:
-    folder = tmp_path / "rooms"
-    folder.mkdir()
-    files = {"__init__": "", "one": "from rooms.two import NAME", "two": "import rooms.three", "three": body}
-    for name, text in files.items():
-        (folder / f"{name}.py").write_text(text, encoding="utf-8")
-    assert circles(import_graph(tmp_path)) == [["rooms.one", "rooms.three", "rooms.two"]]
-
-
-def test_a_class_name_that_is_used_twice_is_found(tmp_path: Path) -> None:
-    (tmp_path / "one.py").write_text("class Release:\n    pass\n\n\nclass _Row:\n    pass\n", encoding="utf-8")
-    (tmp_path / "two.py").write_text("class Release:\n    pass\n\n\nclass _Row:\n    pass\n", encoding="utf-8")
-    assert public_classes(tmp_path) == {"Release": ["one.py", "two.py"]}

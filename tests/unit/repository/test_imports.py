@@ -1,4 +1,4 @@
-"""The arrows of the architecture: who may import whom, and which modules stay light."""
+"""Imports: which package may import which, no circles, no two public classes of one name, light modules."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,94 @@ def _objection(module: str, tree: str, room: str, allowed: set[str]) -> str | No
 
 def test_every_import_follows_the_arrows() -> None:
     assert wrong_arrows(ROOT) == []
+
+
+def module_graph(base: Path) -> dict[str, set[str]]:
+    """Every module below `base` with those that it imports, wherever in it: in functions, under TYPE_CHECKING too."""
+    paths = {}
+    for path in base.rglob("*.py"):
+        parts = path.relative_to(base).with_suffix("").parts
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    graph = {}
+    for name, path in paths.items():
+        package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+        found = {module for _, module in imported(ast.parse(path.read_text(encoding="utf-8")), package)}
+        # `from a.b import c` is the module a.b.c, or something that the module a.b holds
+        graph[name] = {each if each in paths else each.rpartition(".")[0] for each in found} & set(paths) - {name}
+    return graph
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle, the first one again at the end; empty where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
+@pytest.mark.parametrize("base", ["runtime", "scripts", "grafana"])
+def test_no_modules_import_each_other(base: str) -> None:
+    graph = module_graph(ROOT / base)
+    assert len(graph) > 10
+    assert circle(graph) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "from yard import a",
+        "from yard.a import f",
+        "import yard.a",
+        "from . import a",
+        "from .a import f",
+        "def g():\n    from yard.a import f",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from yard.a import f",
+    ],
+)
+def test_a_circle_is_found_wherever_its_imports_stand(tmp_path: Path, body: str) -> None:
+    package = tmp_path / "yard"
+    package.mkdir()
+    files = {
+        "__init__": "",
+        "a": "from yard import b\n",
+        "b": "import yard.c\n",
+        "c": body,
+        "d": "from yard.a import f",
+    }
+    for name, text in files.items():
+        (package / f"{name}.py").write_text(text)
+    assert set(circle(module_graph(tmp_path))) == {"yard.a", "yard.b", "yard.c"}
+
+
+def public_classes(base: Path) -> dict[str, list[str]]:
+    """Where each public class stands; a protocol may have the name of the class that follows it."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(base.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+                continue
+            if not any("Protocol" in ast.unparse(each) for each in node.bases):
+                found.setdefault(node.name, []).append(str(path.relative_to(base)))
+    return found
+
+
+@pytest.mark.parametrize("base", ["runtime", "scripts", "grafana"])
+def test_no_two_public_classes_have_one_name(base: str) -> None:
+    assert {name: places for name, places in public_classes(ROOT / base).items() if len(places) > 1} == {}
+
+
+def test_a_class_name_that_is_used_twice_is_found(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text("class Release: ...\nclass _Row: ...\nclass Speaker(Protocol): ...\n")
+    assert public_classes(tmp_path) == {"Release": ["one.py", "two.py"]}
+
+
+def test_no_package_has_more_than_24_files() -> None:
+    for base in ("runtime", "scripts", "grafana", "tests"):
+        for folder in {path.parent for path in (ROOT / base).rglob("*.py")}:
+            assert len(list(folder.glob("*.py"))) <= 24, folder.relative_to(ROOT)
 
 
 @pytest.mark.parametrize(
