@@ -55,10 +55,16 @@ def _run(folder: Path, *, ci: bool, asked: str = ".", more: tuple[str, ...] = ()
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True).stdout
 
 
+def _slow() -> tuple[str, ...]:
+    """The list of slow proofs in tests/conftest.py."""
+    found = re.search(r"_SLOW = \((.*?)\n\)", CONFTEST.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    return tuple(re.findall(r'"(.+?)",', found[1]))
+
+
 def test_what_is_slow_is_there_and_left_out_of_the_quick_tier(tmp_path: Path) -> None:
-    listed = re.findall(r'"(.+?)",', re.search(r"_SLOW = \((.*?)\n\)", CONFTEST.read_text(), re.DOTALL)[1])  # type: ignore[index]
-    assert listed
-    assert [path for path in listed if not (ROOT / "tests" / path).exists()] == []
+    assert _slow()
+    assert [path for path in _slow() if not (ROOT / "tests" / path).exists()] == []
     shutil.copy(CONFTEST, tmp_path / "conftest.py")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow: takes long\n")
     for path in ("unit/service/test_kill.py", "unit/service/test_quick.py"):
@@ -68,6 +74,18 @@ def test_what_is_slow_is_there_and_left_out_of_the_quick_tier(tmp_path: Path) ->
     assert "test_kill" not in quick
     assert "PASSED unit/service/test_kill.py" in (slow := _run(tmp_path, ci=True, more=("-m", "slow")))
     assert "test_quick" not in slow
+
+
+def test_the_table_of_promises_names_the_tier_of_each_test() -> None:
+    slow = _slow()
+    table = (ROOT / "tests/README.md").read_text(encoding="utf-8").partition("## Promises")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    for promise, quick, proof in rows:
+        links = [re.findall(r"\]\((.+?)\)", cell) for cell in (quick, proof)]
+        assert links[0], promise
+        assert not [path for path in links[0] if f"{path}/".startswith(slow)], promise
+        assert not [path for path in links[1] if not f"{path}/".startswith(slow)], promise
 
 
 def test_a_skip_is_a_skip_at_home(folder: Path) -> None:
