@@ -40,7 +40,7 @@ DOWNLOADS := awk '/^ *Downloading / && !/\.metadata/ { print "  " $$1, $$2, $$3,
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo serve test prove test-unit test-integration test-browser test-monitoring test-fleet test-tf217
+.PHONY: help setup demo serve test prove test-unit test-integration test-browser test-monitoring test-fleet test-tf217 mutants
 .PHONY: lint format docs dashboards dashboards-preview lock
 .PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-rollout bench-cli clean
 
@@ -104,6 +104,9 @@ test-fleet: $(VENV)/stamps/dev  ## test check, deploy, runs and monitoring on ho
 test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest supported TensorFlow
 	$(SAY) "trainer tests with TensorFlow 2.17"
 	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q
+
+mutants: $(VENV)/stamps/dev  ## plant small faults in a package and name those its tests let pass (ROOM=speech; ARGS="--count 40 --seed 1")
+	@$(BIN)/python scripts/mutants.py $(or $(ROOM),$(error say which package: make mutants ROOM=speech)) $(ARGS)
 
 lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint
 	@$(BIN)/ruff check .

@@ -37,6 +37,7 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
     "install_torch.py": set(),
     "leftovers.py": set(),
     "lock.py": set(),
+    "mutants.py": set(),
     "readme.py": {"cli", "settings", "telemetry", "trainer"},
 }
 LIGHT = [
