@@ -18,6 +18,7 @@ import pytest
 import torch
 from model_hub import COMMIT, ModelHub, files_of, serving
 from safetensors.torch import load_file
+from syncs import watch_syncs
 
 from voxyard.bark.errors import BarkError
 from voxyard.bark.weights import checksums
@@ -55,6 +56,18 @@ def test_a_model_arrives_whole_with_its_checksums(hub: ModelHub, tiny_model: Pat
     }
     ended = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path / "out", check=False)
     assert ended.returncode == 0
+
+
+def test_every_file_is_on_the_disk_before_it_has_its_name(
+    hub: ModelHub, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = watch_syncs(monkeypatch)
+
+    get(hub, tmp_path)
+
+    unfinished = [path.name for path in synced if path.parent == tmp_path / UNFINISHED]
+    for file in tiny_model.iterdir():
+        assert [name for name in unfinished if name.startswith(f"{file.name}.")], file.name
 
 
 def test_a_second_fetch_transfers_nothing(hub: ModelHub, tmp_path: Path) -> None:

@@ -29,6 +29,14 @@ def test_a_gpu_worker_with_the_large_model_has_room_by_default() -> None:
     assert footprint.rows((SpeechSection().worker_memory_mib - 1024) * MIB) >= rows  # CUDA's context beside it
 
 
+@pytest.mark.parametrize(("rows", "check_every"), [(1, 1), (8, 1), (1, 16), (8, 16)])
+def test_activations_hold_the_noise_of_every_row_and_step_between_two_checks(rows: int, check_every: int) -> None:
+    def activations(rows: int) -> int:
+        return activation_bytes(1024, 1024, 10_048, 2, rows=rows, check_every=check_every)
+
+    assert activations(rows) - activations(0) == rows * check_every * 10_048 * 3 * 4  # float32, at three moments
+
+
 def test_weights_and_activations_come_first() -> None:
     assert Footprint(weights=2048 * MIB, activations=512 * MIB, row=96 * MIB).rows(4096 * MIB) == 11
 

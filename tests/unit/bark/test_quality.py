@@ -57,6 +57,14 @@ def test_several_faults_are_all_named() -> None:
     assert faults(tone(0.3, 0.001), cap_reached=True) == ("silent", "too short", "no end")
 
 
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.15, ("too short",)), (0.25, ()), (6.9, ()), (7.1, ("too long",))],  # 10 × 0.02 s; 10 × 0.4 s and 3 s of slack
+)
+def test_the_bounds_of_the_length_count_letters_without_spaces(seconds: float, expected: tuple[str, ...]) -> None:
+    assert faults(tone(seconds), "U N   E S C O\tU N D P\n\n") == expected
+
+
 @pytest.mark.parametrize("quiet", [0.0, 0.25, 0.5, 1.0])
 def test_the_share_of_silence_is_that_of_the_quiet_time(quiet: float) -> None:
     audio = np.concatenate([tone(4 * quiet, 0.0), tone(4 * (1 - quiet))])

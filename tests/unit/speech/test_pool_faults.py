@@ -7,6 +7,7 @@ import os
 import queue
 import random
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 from engines import sound
 
 from voxyard.speech.engine import EngineSpec
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.pool.commands import Command, SubmitJob
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, Outcome
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.pool import Pool
@@ -238,6 +241,38 @@ def test_closing_ends_every_process_and_tells_those_who_wait(pool: MakePool) -> 
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+class DelayedQueue:
+    """The pool's queue of commands, with something that happens just before a job comes in."""
+
+    def __init__(self, commands: Any, before_job: Callable[[], None]) -> None:
+        self._commands, self._before_job = commands, before_job
+
+    def put(self, command: Command) -> None:
+        if isinstance(command, SubmitJob):
+            self._before_job()
+        self._commands.put(command)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._commands, name)
+
+
+def test_a_job_submitted_while_the_pool_ends_is_ended_too(pool: MakePool) -> None:
+    ending: Any = pool(1)
+    closer = threading.Thread(target=ending.close)
+
+    def close() -> None:
+        closer.start()
+        ending._thread.join(0.5)  # it may not end between the check that it runs and the job
+
+    ending._commands = DelayedQueue(ending._commands, close)
+    job = ending.submit(requests(1))
+    closer.join()
+
+    assert job.finished
+    with pytest.raises(SpeechError, match="the pool was closed"):
+        next(job.outcomes())
 
 
 @pytest.mark.parametrize("seed", range(4))

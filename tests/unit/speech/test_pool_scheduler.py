@@ -301,6 +301,7 @@ def test_a_worker_that_cannot_start_is_given_up_after_three_tries() -> None:
 
     assert sorted(pool.given_up) == keys(12)
     assert all("did not load its engine within 10 s" in reason for reason in pool.given_up.values())
+    assert [slot.generation for slot in pool.scheduler.slots] == [3, 3]
 
 
 def test_a_cancelled_job_is_spoken_no_further() -> None:

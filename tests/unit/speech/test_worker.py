@@ -284,6 +284,25 @@ def test_an_engines_settings_must_be_json() -> None:
         EngineSpec("engines:tones", {"model": Path("bark")})
 
 
+@pytest.fixture
+def worker_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerProcess]:
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    process = WorkerProcess(Device("gpu", "GPU-77"), EngineSpec("engines:tones"), 0.1, lambda _: None)
+    yield process
+    process.kill()
+    assert process.join(60)
+
+
+def test_a_process_numbers_its_gpus_as_the_driver_does(worker_process: WorkerProcess) -> None:
+    environment = Path(f"/proc/{worker_process.pid}/environ").read_bytes().split(b"\0")
+    assert {b"CUDA_DEVICE_ORDER=PCI_BUS_ID", b"CUDA_VISIBLE_DEVICES=GPU-77"} <= set(environment)
+
+
+def test_a_process_has_a_group_of_its_own_which_ctrl_c_does_not_reach(worker_process: WorkerProcess) -> None:
+    """A terminal sends it to the pool's group."""
+    assert os.getpgid(worker_process.pid) == worker_process.pid != os.getpgrp()
+
+
 def test_the_device_is_in_the_environment_before_anything_is_imported() -> None:
     said: list[object] = []
     process = WorkerProcess(Device("gpu", "GPU-77"), EngineSpec("engines:tones"), 0.1, said.append)
