@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from syncs import watch_syncs
 
 from voxyard.service.auth.api_keys import Client, Keys, add_key, hashed, new_key, read_keys, revoke_key, write_keys
 from voxyard.service.errors import ServiceError
@@ -175,6 +176,16 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(path: Path, mon
         add_key(path, "other")
     assert Keys(path).client(key) == Client("reader")
     assert [entry.name for entry in path.parent.iterdir()] == ["keys.yaml"]
+
+
+def test_the_file_is_on_the_disk_before_it_has_its_name_and_its_name_afterwards(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_key(path, "reader")
+    synced = watch_syncs(monkeypatch)
+    revoke_key(path, "reader")
+    file, folder = synced
+    assert (file.parent, file.name.startswith(".keys.yaml."), folder) == (path.parent, True, path.parent)
 
 
 def test_keys_that_are_added_at_the_same_time_are_all_there(path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from voxyard.service.documents.audio_store import AudioStore
+from voxyard.service.documents.audio_store import SECOND, AudioStore
 from voxyard.service.documents.chunk_times import Span, with_spans
 from voxyard.service.documents.records import StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
@@ -228,6 +228,15 @@ def test_the_quota_and_the_reserve_refuse_what_does_not_fit(audio_store: AudioSt
     careful = AudioStore(tmp_path / "audio", quota=10**15, reserve=free + 10**12)
     with pytest.raises(NoRoomError, match="are reserved: delete documents, or free space"):
         careful.check_room(0.1)
+
+
+def test_a_new_document_needs_room_for_its_chunks_and_for_the_joined_file(tmp_path: Path) -> None:
+    roomy = AudioStore(tmp_path / "audio", quota=10**18)
+    free = roomy.free_bytes() / SECOND  # seconds of audio
+    roomy.check_room(0.4 * free)
+    roomy.check_room(0.1 * free, waiting_seconds=0.7 * free)  # documents are joined one at a time
+    with pytest.raises(NoRoomError, match="not enough disk space"):
+        roomy.check_room(0.6 * free)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])

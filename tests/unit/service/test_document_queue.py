@@ -44,12 +44,12 @@ class Service:
         self.events: list[str] = []
         self.start()
 
-    def start(self, *, silent: bool = False, quota: int = 10**9) -> None:
+    def start(self, *, silent: bool = False, quota: int = 10**9, pauses: Pauses = PAUSES) -> None:
         self.store = Store(self.folder / "store.sqlite")
         self.audio_store = AudioStore(self.folder / "audio", quota=quota)
         self.pool = ThreadPool(silent=silent)
         self.queue = DocumentQueue(
-            self.store, self.audio_store, self.pool, self.section, PAUSES, self.events.append, poll_seconds=0.05,
+            self.store, self.audio_store, self.pool, self.section, pauses, self.events.append, poll_seconds=0.05,
             cleanup_seconds=0.05,
         )  # fmt: skip
         self.queue.start()
@@ -87,10 +87,10 @@ def start_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
         each.stop()
 
 
-def whole(new: NewDocument) -> bytes:
+def whole(new: NewDocument, pauses: Pauses = PAUSES) -> bytes:
     """The samples of the joined sound."""
     spoken = ((Result(chunk.index, audio_of(new, chunk.index)), chunk.ending) for chunk in new.chunks)
-    return b"".join(to_bytes(piece.audio) for piece in join(_as_kept(spoken), PAUSES))
+    return b"".join(to_bytes(piece.audio) for piece in join(_as_kept(spoken), pauses))
 
 
 def _as_kept(spoken: Iterator[tuple[Result, Any]]) -> Iterator[tuple[Result, Any]]:
@@ -260,6 +260,28 @@ def test_a_kill_between_the_whole_file_and_its_row_speaks_nothing_again(start_se
     assert service.state(new).state == "completed"
     assert service.pool.submitted == []
     assert samples(service.audio_store.wav(new.id)) == whole(new)
+
+
+def test_chunks_stay_until_their_document_is_completed_so_that_other_pauses_speak_nothing_again(
+    start_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = start_service()
+    new, longer = new_document(1, chunks=4), Pauses(sentence=0.5)
+
+    def failing(*_: object) -> None:
+        raise StoreError("the store is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "completed", failing)
+        service.queue.accept(new)
+        service.when(lambda: service.store.document(new.id).parked, bool)
+        service.stop()
+
+    service.start(pauses=longer)
+
+    assert service.state(new).state == "completed"
+    assert service.pool.submitted == []
+    assert samples(service.audio_store.wav(new.id)) == whole(new, longer)
 
 
 def test_files_of_deleted_documents_are_removed_at_the_start(start_service: Callable[..., Service]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -180,8 +181,6 @@ def test_paths_similar_to_a_public_path_are_not_public(setting: Setting, path: s
             request = client.build_request("GET", LOCAL)
             request.url = request.url.copy_with(raw_path=path.encode())
             return await client.send(request)
-
-    import asyncio
 
     assert asyncio.run(ask()).status_code in (401, 404)
 
@@ -366,6 +365,34 @@ def test_too_many_requests_at_a_time_are_refused_and_health_is_not(
     response = setting.client().get("/v1/documents/7")
     assert (response.status_code, response.headers["retry-after"]) == (503, "1")
     assert setting.client().get("/healthz").status_code == 200
+
+
+def test_a_thousand_requests_are_in_flight_at_a_time_and_no_more(tmp_path: Path) -> None:
+    setting, waiting, over = Setting(tmp_path, rate_limit=0), [], asyncio.Event()
+
+    @setting.app.get("/v1/long")
+    async def long() -> None:
+        waiting.append(1)
+        await over.wait()
+
+    async def ask() -> tuple[list[int], httpx.Response, int]:
+        headers = {"Authorization": f"Bearer {setting.key}"}
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(setting.app), base_url=LOCAL, headers=headers
+        ) as client:
+            asked = [asyncio.create_task(client.get("/v1/long")) for _ in range(1000)]
+            while len(waiting) < 1000 and not any(task.done() for task in asked):
+                await asyncio.sleep(0.01)
+            refused = await client.get("/v1/documents/7")
+            over.set()
+            answers = await asyncio.gather(*asked)
+            afterwards = await client.get("/v1/documents/7")
+        return [answer.status_code for answer in answers], refused, afterwards.status_code
+
+    statuses, refused, afterwards = asyncio.run(ask())
+    assert statuses == [200] * 1000
+    assert (refused.status_code, afterwards) == (503, 200)
+    assert error_of(refused)["message"] == "1000 of 1000 requests in flight: retry in 1 s"
 
 
 def test_an_upload_may_be_as_large_as_the_setting_says_and_no_larger(tmp_path: Path) -> None:

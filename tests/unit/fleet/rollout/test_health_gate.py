@@ -153,6 +153,15 @@ def test_what_is_not_the_same_container_in_health_fails_at_once(after: dict[str,
     assert host.time.now() == 6
 
 
+@pytest.mark.parametrize(("config", "image"), [("b-0", BARK.image), (BARK.config, "voxyard-bark:0")])
+def test_a_healthy_container_of_another_configuration_or_image_does_not_pass(config: str, image: str) -> None:
+    old = container()
+    old["Config"] = {"Image": image, "Labels": {"voxyard.role": "bark", "voxyard.config": config}}
+    host = Host(LeapingCancellation(), lambda _: old)
+    assert f"runs configuration {config} of {image}, is running, health: healthy" in refused(host)
+    assert host.time.now() == BARK.healthy_seconds
+
+
 def test_what_is_not_well_in_its_time_fails_with_what_it_lacks() -> None:
     host = Host(LeapingCancellation(), lambda _: container(), lambda _: False)
     assert "bark (b-1) is running, health: healthy; /readyz: answers 503: no model. Last log lines" in refused(host)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,11 @@ from local_session import LocalSession
 
 from fleet.audit import AuditEntry, record
 from fleet.errors import HostFailedError
+from fleet.inventory.hosts import Host
 from fleet.lock import Lock, break_lock, locked, operator, read_lock
+from fleet.rollout.fleet import all_locked
+from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.connection_pool import Connections
 
 
 def hold(session: LocalSession, reason: str = "deploy") -> None:
@@ -63,6 +69,62 @@ def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(attempt, contexts)) == 1
+
+
+class RolloutOperator:
+    """One of two operators who roll out to the same hosts; the host `near` answers this one first."""
+
+    def __init__(self, folder: Path, near: str) -> None:
+        self.folder, self.near = folder, near
+        self.tried_or_ended = threading.Event()  # to lock the near host; the rollout
+        self.other = self
+
+    @contextmanager
+    def connect(self, host: Host) -> Iterator[LocalSession]:
+        """Connection to the host, which is a directory."""
+        home = self.folder / host.name
+        home.mkdir(exist_ok=True)
+        yield NearOrFar(home, self, near=host.name == self.near)
+
+    def rolls_out(self, hosts: Sequence[Host], both_done: threading.Barrier) -> bool:
+        """True where the locks of all hosts were taken."""
+        try:
+            with Connections(self.connect) as connections, all_locked(hosts, connections, "deploy"):
+                self.tried_or_ended.set()
+                both_done.wait(60)
+                return True
+        except HostFailedError:
+            self.tried_or_ended.set()
+            both_done.wait(60)
+            return False
+
+
+class NearOrFar(LocalSession):
+    """Connection that takes a lock at once, or only after the other operator has tried to lock the near host."""
+
+    def __init__(self, home: Path, operator: RolloutOperator, *, near: bool) -> None:
+        super().__init__(home)
+        self._operator, self._near = operator, near
+
+    def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
+        takes = any(command.name == "lock" for command in commands)
+        if takes and not self._near:
+            assert self._operator.other.tried_or_ended.wait(60)
+        answers = super().run(commands)
+        if takes and self._near:
+            self._operator.tried_or_ended.set()
+        return answers
+
+
+def test_of_two_rollouts_to_the_same_hosts_at_once_one_gets_all_locks(tmp_path: Path) -> None:
+    hosts = [Host(name, "192.0.2.1", "voxyard") for name in ("gpu-01", "gpu-02")]
+    first, second = (RolloutOperator(tmp_path, host.name) for host in hosts)
+    first.other, second.other = second, first
+    both_done = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        got = list(pool.map(lambda each: each.rolls_out(hosts, both_done), (first, second)))
+    assert got == [True, False]
+    assert [read_lock(LocalSession(tmp_path / host.name)) for host in hosts] == [None, None]
 
 
 def test_only_its_holder_gives_it_back(tmp_path: Path) -> None:
