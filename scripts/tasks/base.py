@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -36,8 +37,26 @@ HELP = {
 }
 
 
+_MISSING = re.compile(r"'(?P<task>[\w-]+)' did not receive required positional arguments: (?P<names>.+)")
+_EXAMPLES = {"host": "gpu-01", "run": "RUN", "out": "DIR"}
+_MAKE_TASKS = ("drain", "logs", "unlock")  # tasks of the Makefile that need a host
+
+
 def _wrong_use(_: ParseMachine, message: str) -> NoReturn:
+    found = _MISSING.fullmatch(message)
+    if found is not None:
+        message = missing_options(found["task"], re.findall(r"[\w-]+", found["names"]))
     raise Exit(message, code=WRONG_USE)
+
+
+def missing_options(task: str, names: Sequence[str]) -> str:
+    """Message for required options that were left out, with a complete command for `make` where it has the task."""
+    missing = " and ".join(f"--{name}" for name in names)
+    example = f"fab {task} {' '.join(f'--{name} {_EXAMPLES.get(name, name.upper())}' for name in names)}"
+    if task in _MAKE_TASKS and "host" in names:
+        example = f"make {task} HOST={_EXAMPLES['host']}, or {example}"
+        missing = missing.replace("--host", "HOST (--host)")
+    return f"{missing} {'is' if len(names) == 1 else 'are'} missing; for example: {example}"
 
 
 # invoke exits with 1 for an unknown option; here 1 means that a host failed.

@@ -46,6 +46,7 @@ from tasks.base import (
     fail,
     graceful_stop,
     load_inventory,
+    missing_options,
     print_json,
     reporting_errors,
     say,
@@ -160,9 +161,10 @@ def rollback(
 def drain(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: bool = False) -> None:
     """Drain hosts: stop training runs with a checkpoint, stop services gracefully; undo with `deploy --drain`."""
     with reporting_errors(), Connections() as connections:
-        fleet, names = load_inventory(inventory), split_names(host)
+        names = split_names(host)
         if not names:
-            raise FleetError("--host is missing: name the hosts to drain: fab drain --host H")
+            raise FleetError(missing_options("drain", ["host"]))
+        fleet = load_inventory(inventory)
         context = _context(fleet, connections, drain=True)
         with graceful_stop(context.cancellation):
             hosts = fleet.select(names)
@@ -191,7 +193,7 @@ def unlock(_: Any, host: Sequence[str] | None = None, inventory: str = "", json:
     with reporting_errors(), Connections() as connections:
         names = split_names(host)
         if not names:
-            raise FleetError("--host is missing: name the hosts to unlock: fab unlock --host H")
+            raise FleetError(missing_options("unlock", ["host"]))
         hosts = select_hosts(inventory, names)
         _report(_outcomes(hosts, on_every_host(hosts, lambda each: _unlock(connections.to(each), each))), json=json)
 

@@ -33,7 +33,17 @@ from fleet.runs.runs import (
 from fleet.runs.state import TrainingRun, read_runs
 from fleet.ssh.connection_pool import connected, on_every_host
 from fleet.ssh.interrupt import reading
-from tasks.base import HELP, absolute_path, exit_with, fail, print_json, reporting_errors, say, select_hosts
+from tasks.base import (
+    HELP,
+    absolute_path,
+    exit_with,
+    fail,
+    print_json,
+    reporting_errors,
+    say,
+    select_hosts,
+    split_names,
+)
 
 ONE_HOST = "host of the run"
 RUN = "run id, as printed by `fab runs`"
@@ -131,7 +141,10 @@ def logs(
     """Show the log of a service or a training run on a host."""
     with reporting_errors(), reading():
         if bool(service) == bool(run):
-            raise FleetError("expected one of --service bark, --service exporter or --run ID")
+            raise FleetError(
+                "expected one of --service bark, --service exporter or --run ID; with make: "
+                f'make logs HOST={host} ARGS="--service bark"'
+            )
         where = _one(inventory, host)
         labels = run_labels(run) if run else service_labels(service)
         with connected(where) as session:
@@ -183,6 +196,9 @@ def fetch(_: Any, host: str, run: str, out: str, inventory: str = "", json: bool
 
 
 def _one(inventory: str, host: str) -> Host:
+    """The only host of this name. Raises FleetError for none or several names."""
+    if len(split_names([host])) != 1:
+        raise FleetError(f"found {host!r} as host, expected the name of one host")
     (found,) = select_hosts(inventory, [host])
     return found
 
