@@ -21,6 +21,16 @@ SOURCES = ("runtime", "images", "constraints.txt", "constraints-tf217.txt", "pyp
 """Paths of the repository that are part of images."""
 STAGED_WHEELS = Path("build/images/wheels")  # .dockerignore lets it through
 NO_DOCKER = "docker is not installed on this machine: install Docker Engine, it builds and stores the images"
+NO_ENGINE = (
+    "no Docker engine answers on this machine, which stores the images: start it (systemctl start docker), or set "
+    "DOCKER_HOST to the engine that has them"
+)
+_UNREACHABLE = (
+    "cannot connect to the docker daemon",
+    "is the docker daemon running",
+    "error during connect",
+    "failed to connect to the docker api",
+)
 _CHUNK = 1 << 20
 
 
@@ -178,9 +188,11 @@ def docker(*arguments: str, missing: str = "no such image on this machine") -> s
         raise FleetError(NO_DOCKER) from None
     if done.returncode != 0:
         said = done.stderr.strip() or f"exit code {done.returncode}"
-        raise FleetError(
-            missing if "no such image" in said.lower() else f"docker {arguments[0]} failed on this machine: {said}"
-        )
+        if "no such image" in said.lower():
+            raise FleetError(missing)
+        if any(text in said.lower() for text in _UNREACHABLE):
+            raise FleetError(f"{NO_ENGINE} (docker {arguments[0]}: {said})")
+        raise FleetError(f"docker {arguments[0]} failed on this machine: {said}")
     return done.stdout
 
 

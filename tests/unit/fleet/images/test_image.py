@@ -114,9 +114,17 @@ def test_an_image_that_a_registry_has_is_named_by_its_digest_there(docker: Path)
     [
         ("Error: No such image: x:1", "no image x:1 on this machine: build it with make images"),
         (
-            "Cannot connect to the Docker daemon",
-            "docker image failed on this machine: Cannot connect to the Docker daemon",
+            "Cannot connect to the Docker daemon at unix:///x.sock. Is the docker daemon running?",
+            "no Docker engine answers on this machine, which stores the images: start it (systemctl start docker), "
+            "or set DOCKER_HOST to the engine that has them (docker image: Cannot connect to the Docker daemon at "
+            "unix:///x.sock. Is the docker daemon running?)",
         ),
+        (
+            "failed to connect to the docker API at unix:///x.sock; check if the path is correct and if the daemon is "
+            "running",
+            "no Docker engine answers on this machine",
+        ),
+        ("permission denied", "docker image failed on this machine: permission denied"),
     ],
 )
 def test_an_image_that_is_not_there_is_an_error_message(docker: Path, said: str, expected: str) -> None:
