@@ -60,6 +60,7 @@ class Setting:
 
     section: str
     name: str
+    group: str  # prefix of the environment variables after VOXYARD_
     flag: str
     variable: str  # of the environment
     description: str
@@ -73,6 +74,11 @@ class Setting:
     def key(self) -> str:
         """Canonical name: section and name, as in `training.batch_size`."""
         return f"{self.section}.{self.name}"
+
+    @property
+    def group_and_flag(self) -> str:
+        """Group and flag as a variable would be named without exceptions: VOXYARD_TRAIN_TRAIN_DATA, which is none."""
+        return variable_of("", f"{self.group}-{self.flag.removeprefix('--')}")
 
     @property
     def off_flag(self) -> str:
@@ -148,6 +154,7 @@ def _read(section: str, name: str, field: FieldInfo, group: str) -> Setting:
     return Setting(
         section=section,
         name=name,
+        group=group,
         flag=flag,
         variable=str(variable) if variable else variable_of(group, flag),
         description=field.description or "",

@@ -105,9 +105,12 @@ def _from_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) 
 
 
 def _meant(name: str, variables: Mapping[str, Setting]) -> str | None:
-    """The variable that an unknown one may stand for: without its group, or misspelt; None for another group's."""
+    """The variable that an unknown one may stand for: its group left out or given twice, or misspelt.
+
+    None for a variable of another group.
+    """
     for variable, setting in variables.items():
-        if name == variable_of("", setting.flag):
+        if name in (variable_of("", setting.flag), setting.group_and_flag):
             return variable
     groups = {group for group in GROUPS if any(each.startswith(f"{PREFIX}{group}_") for each in variables)}
     if any(name.startswith(f"{PREFIX}{group}_") for group in set(GROUPS) - groups):

@@ -72,6 +72,8 @@ def test_compose_files_and_images_set_only_variables_that_somebody_reads() -> No
         (ServeConfig, "VOXYARD_PORT", "VOXYARD_SERVICE_PORT"),
         (ExporterConfig, "VOXYARD_PORT", "VOXYARD_EXPORTER_PORT"),
         (TrainConfig, "VOXYARD_TRAIN_BATCHSIZE", "VOXYARD_TRAIN_BATCH_SIZE"),
+        (TrainConfig, "VOXYARD_TRAIN_TRAIN_DATA", "VOXYARD_TRAIN_DATA"),
+        (SpeakConfig, "VOXYARD_SPEECH_PARALLEL", "ENABLE_PARALLEL_TTS"),
     ],
 )
 def test_a_name_without_its_group_is_answered_with_the_right_one(model: type[Section], name: str, meant: str) -> None:
