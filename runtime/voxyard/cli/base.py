@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+
+log = logging.getLogger("voxyard.cli")
 
 CHECK_FAILED = 1
 WRONG_USE = 2
@@ -99,6 +102,12 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def log_notes(notes: Iterable[str]) -> None:
+    """Writes the notes of loaded settings (old keys, variables without effect) to standard error, a line each."""
+    for note in notes:
+        log.info("%s", note)
 
 
 def refuse(command: str, message: str, code: int) -> NoReturn:

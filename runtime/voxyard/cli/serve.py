@@ -10,7 +10,7 @@ import click
 from pydantic import Field
 
 from voxyard.bark.config import BarkConfig
-from voxyard.cli.base import CONTEXT, PATH, answering
+from voxyard.cli.base import CONTEXT, PATH, answering, log_notes
 from voxyard.cli.speak import FRONTEND
 from voxyard.service.config import ServiceSection
 from voxyard.settings import Section, SettingsCommand, load, options
@@ -44,9 +44,10 @@ def serve(context: click.Context, flags: dict[str, object], config: Path | None)
     in progress are finished, and documents resume at the next start. A second signal stops at once.
     """
     with answering("serve", extra=EXTRA, needs="torch"):
-        settings = load(ServeConfig, flags=flags, file=config).config
+        loaded = load(ServeConfig, flags=flags, file=config)
+        log_notes(loaded.notes)
         root = context.find_root().params
-        return _serve(settings, verbose=bool(root.get("verbose")))
+        return _serve(loaded.config, verbose=bool(root.get("verbose")))
 
 
 def _serve(settings: ServeConfig, *, verbose: bool) -> int:

@@ -17,7 +17,7 @@ import click
 from pydantic import Field
 
 from voxyard.bark.config import BarkConfig
-from voxyard.cli.base import CHECK_FAILED, CONTEXT, INTERRUPTED, JSON, PATH, answering, refuse
+from voxyard.cli.base import CHECK_FAILED, CONTEXT, INTERRUPTED, JSON, PATH, answering, log_notes, refuse
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeakSection, SpeechSection
 
@@ -66,9 +66,10 @@ def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, 
     chunks are still being spoken. Ctrl-C stops cleanly and reports what was written.
     """
     with answering("speak", extra=EXTRA, needs="torch"):
-        settings = load(SpeakConfig, flags=flags, file=config).config
+        loaded = load(SpeakConfig, flags=flags, file=config)
+        log_notes(loaded.notes)
         with _terminable():
-            return _speak(settings, file, out, as_json=as_json)
+            return _speak(loaded.config, file, out, as_json=as_json)
 
 
 def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONTEXT, PATH, answering
+from voxyard.cli.base import CONTEXT, PATH, answering, log_notes
 from voxyard.settings import SettingsCommand, load, options
 from voxyard.telemetry.config import ExporterConfig
 
@@ -38,8 +38,9 @@ def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, o
         from voxyard.telemetry.exporter import Config, exec_exporter
         from voxyard.telemetry.healthcheck import probe
 
-        section = load(ExporterConfig, flags=flags, file=config, host_plan=plan, environ=os.environ).config.exporter
-        settings = Config(**section.model_dump(), plan=plan)
+        loaded = load(ExporterConfig, flags=flags, file=config, host_plan=plan, environ=os.environ)
+        log_notes(loaded.notes)
+        settings = Config(**loaded.config.exporter.model_dump(), plan=plan)
         if only_probe:
             print(probe(settings.host, settings.port))
         else:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering
+from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering, log_notes
 from voxyard.settings import Loaded, SettingsCommand, load, options
 from voxyard.trainer.aliases import ALIASES
 from voxyard.trainer.config import TrainConfig
@@ -66,8 +66,7 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None, as_json
 def load_settings(flags: Mapping[str, object], config: Path | None) -> Loaded[TrainConfig]:
     """The trainer's settings from all their sources; their notes are logged."""
     loaded = apply_host_plan(load(TrainConfig, flags=flags, file=config, aliases=ALIASES))
-    for note in loaded.notes:
-        log.info("%s", note)
+    log_notes(loaded.notes)
     for key, origin in loaded.origins.items():
         if origin != "default":
             section, _, name = key.partition(".")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 import voxyard.trainer.api
 from voxyard import __version__, cli
 from voxyard.cli.base import LazyGroup
+from voxyard.settings import SettingsCommand
 from voxyard.trainer import TrainConfig, TrainerError
 
 
@@ -125,6 +127,57 @@ def test_what_became_of_old_keys_is_told_on_standard_error(
     assert ended.out == "steps 3\n"
     assert ended.err.startswith(f"{file}:2: data.pin_memory has no effect any more")
     assert len(ended.err.splitlines()) == 1
+
+
+SETTINGS_COMMANDS = {
+    "train": ("--describe", "VOXYARD_DEVICE", "VOXYARD_TRAIN_DEVICE"),
+    "profile": ("--strategy multiworker", "VOXYARD_TRAIN_STRATEGIE", "VOXYARD_TRAIN_STRATEGY"),
+    "validate": ("--checklist", "VOXYARD_BATCH_SIZE", "VOXYARD_TRAIN_BATCH_SIZE"),
+    "stress": ("--strategy multiworker", "VOXYARD_BATCH_SIZE", "VOXYARD_TRAIN_BATCH_SIZE"),
+    "diagnose": ("--out a.tar.gz", "VOXYARD_TRAIN_DEVIZE", "VOXYARD_TRAIN_DEVICE"),
+    "speak": ("missing.txt --out a.wav --model none", "VOXYARD_VOICE", "VOXYARD_SPEAK_VOICE"),
+    "serve": ("--port 0 --model none", "VOXYARD_PORT", "VOXYARD_SERVICE_PORT"),
+    "exporter": ("--probe --port 1", "VOXYARD_PORT", "VOXYARD_EXPORTER_PORT"),
+    "corpus check": ("none", "VOXYARD_LANGUAGE", "VOXYARD_TRAIN_LANGUAGE"),
+    "corpus prepare": ("none shards", "VOXYARD_LANGUAGE", "VOXYARD_TRAIN_LANGUAGE"),
+}
+"""Commands that load settings: arguments that end them early, a wrong variable, and the right one."""
+
+
+@pytest.mark.parametrize("command", SETTINGS_COMMANDS)
+def test_every_command_names_a_variable_without_effect(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(voxyard.trainer.api, "describe", lambda: "tiny 6 M")
+    _stop_at_the_work(monkeypatch)
+    arguments, wrong, meant = SETTINGS_COMMANDS[command]
+    monkeypatch.setenv(wrong, "1")
+    ended = voxyard_command(*command.split(), *arguments.split())
+    assert f"{wrong} is no setting and has no effect: did you mean {meant}?" in ended.err.splitlines()
+
+
+def _stop_at_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise TrainerError("no further in this test")
+
+    for function in ("bundle.collect.diagnose", "profile.run.profile", "stress.run.stress"):
+        monkeypatch.setattr(f"voxyard.diagnose.{function}", stop)
+    monkeypatch.setattr("voxyard.diagnose.validate.checklist.checklist", stop)
+
+
+def test_the_commands_with_settings_are_all_tried() -> None:
+    assert set(_settings_commands(cli.voxyard)) == set(SETTINGS_COMMANDS)
+
+
+def _settings_commands(group: click.Group, path: str = "") -> Iterator[str]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from _settings_commands(command, f"{path}{name} ")
+        elif isinstance(command, SettingsCommand):
+            yield f"{path}{name}"
 
 
 def test_a_run_that_fell_short_reports_and_ends_with_its_code(
