@@ -26,8 +26,9 @@ log = logging.getLogger("voxyard.cli")
 def train(flags: dict[str, object], config: Path | None, describe: bool, as_json: bool) -> int:
     """Train a text-to-speech model from recordings.
 
-    A setting comes from its flag, else from its environment variable (VOXYARD_ and the flag's name), else
-    from --config FILE, else from the host's plan (VOXYARD_HOST_PLAN), else it has its default.
+    A setting comes from its flag, else from its environment variable (VOXYARD_TRAIN_ and the flag's name,
+    as in VOXYARD_TRAIN_BATCH_SIZE), else from --config FILE, else from the host's plan (VOXYARD_HOST_PLAN), else it
+    has its default.
     """
     with answering("train"):
         loaded = load_settings(flags, config)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from voxyard.settings.fields import Section, Setting, settings_of
+from voxyard.settings.fields import PREFIX, Section, Setting, settings_of
 
 
 class SettingOption(click.Option):
@@ -40,8 +40,7 @@ class SettingsCommand(click.Command):
             record = parameter.get_help_record(ctx)
             if record is None:
                 continue
-            is_setting = isinstance(parameter, SettingOption)
-            title = f"Section `{parameter.setting.section}`" if is_setting else "Options"  # type: ignore[attr-defined]
+            title = _title(parameter.setting) if isinstance(parameter, SettingOption) else "Options"
             groups.setdefault(title, []).append(record)
         for title, records in groups.items():
             if records:
@@ -76,6 +75,11 @@ def options(
 
 def _parameter(setting: Setting) -> str:
     return f"{setting.section}__{setting.name}"
+
+
+def _title(setting: Setting) -> str:
+    prefix = f", environment variables {PREFIX}{setting.group}_…" if setting.group else ""
+    return f"Section `{setting.section}`{prefix}"
 
 
 def _metavar(setting: Setting) -> str:

@@ -180,6 +180,21 @@ def _settings_commands(group: click.Group, path: str = "") -> Iterator[str]:
             yield f"{path}{name}"
 
 
+@pytest.mark.parametrize(
+    ("command", "prefixes"),
+    [
+        ("train", ["TRAIN"]),
+        ("speak", ["SPEAK", "SPEECH", "BARK"]),
+        ("serve", ["SERVICE", "SPEECH", "BARK"]),
+        ("exporter", ["EXPORTER"]),
+    ],
+)
+def test_help_names_the_prefixes_of_the_variables(voxyard_command: Command, command: str, prefixes: list[str]) -> None:
+    text = " ".join(voxyard_command(command, "--help").out.split())
+    assert [prefix for prefix in prefixes if f"environment variables VOXYARD_{prefix}_…" not in text] == []
+    assert "(VOXYARD_ and" not in text
+
+
 def test_a_run_that_fell_short_reports_and_ends_with_its_code(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
