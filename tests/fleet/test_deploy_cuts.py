@@ -84,7 +84,7 @@ def test_a_cut_in_the_middle_of_a_step_is_healed_by_the_next_deploy(
         broken = fleet.operator.fab("deploy", "--image", image)
         assert cut.happened(), broken.stderr
     assert broken.returncode == 1
-    assert "broke" in broken.stdout + broken.stderr
+    assert "was lost" in broken.stdout + broken.stderr
     assert "could not release the lock" in broken.stderr
     assert current(host) == before
     refused = fleet.operator.fab("deploy", "--image", image)

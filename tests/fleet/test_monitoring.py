@@ -366,7 +366,7 @@ def test_old_ones_are_removed_and_three_stay(said: dict[str, Answer], fleet: Fle
     for number in range(3):
         rules = BROKEN.replace("sum(up", f"sum(up) + {number}")
         with fleet.operator.changed("site/rules/mine.yaml", rules):
-            assert "new prometheus/site/mine.yaml" in fleet.operator.good().stdout or number
+            assert "add prometheus/site/mine.yaml" in fleet.operator.good().stdout or number
     there = fleet.monitoring_host.run("ls ~voxyard/.voxyard/monitoring").stdout.split()
     assert len(there) == 5
     assert {"live", "current", fleet.current()} <= set(there)
