@@ -31,6 +31,7 @@ ANSWER_SECONDS = 20.0  # within which it must have answered, whatever keeps it
 PROGRESS_SECONDS = 5.0
 UNPACKED = 1.75  # installed bytes for a fetched one: 4.7 GB for 2.74 GB of torch 2.13 with CUDA 13
 GB = 1e9
+MB = 1e6
 
 
 class TorchError(Exception):
@@ -216,12 +217,26 @@ def announce(offer: Offer) -> int | None:
         sizes = list(pool.map(size_of, (each.url for each in offer.packages)))
     known = [size for size in sizes if size is not None]
     size = sum(known)
-    unknown = f" and {len(sizes) - len(known)} files whose size the index does not tell" if None in sizes else ""
+    unknown = len(sizes) - len(known)
+    amounts = [amount(size)] if known else []
+    if unknown:
+        amounts.append(f"{counted(unknown, 'file')} whose size the index does not tell")
     cuda = sum(each.is_cuda for each in offer.packages)
-    name, much = offer.requirement.partition(",")[0], f"{size / GB:.2f} GB{unknown} to fetch in {len(sizes)} packages"
+    name = offer.requirement.partition(",")[0]
+    much = f"{' and '.join(amounts)} to fetch in {counted(len(sizes), 'package')}"
     print(f"→ installing {name}: {much}{f', {cuda} of them for CUDA' if cuda else ''}", flush=True)
     require_room(size)
     return size
+
+
+def amount(size: int) -> str:
+    """Bytes as text: in GB, in MB below 0.1 GB."""
+    return f"{size / GB:.2f} GB" if size >= GB / 10 else f"{size / MB:.1f} MB"
+
+
+def counted(number: int, name: str) -> str:
+    """Number with its noun: `1 file`, `2 files`."""
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
 
 
 def size_of(url: str) -> int | None:
@@ -291,7 +306,8 @@ def progress(lines: Iterable[str], size: int | None, now: Callable[[], float] = 
         elif words[:1] == ["Downloading"]:
             fetched, current = fetched + current, 0
         elif line.startswith("Installing collected packages:"):
-            yield f"  fetched {(fetched + current) / GB:.2f} GB; unpacking it takes a while"
+            arrived = fetched + current
+            yield f"  {f'fetched {amount(arrived)}' if arrived else 'nothing to fetch'}; unpacking takes a while"
 
 
 def _existing(path: Path) -> Path:

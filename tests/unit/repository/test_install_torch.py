@@ -295,8 +295,23 @@ def test_progress_is_told_every_few_seconds_over_all_files(script: ModuleType) -
         "  0.90 of 2.00 GB",
         "  1.30 of 2.00 GB",
         "  1.80 of 2.00 GB",
-        "  fetched 2.00 GB; unpacking it takes a while",
+        "  fetched 2.00 GB; unpacking takes a while",
     ]
+
+
+@pytest.mark.parametrize(
+    ("fetched", "told"),
+    [(0, "  nothing to fetch; unpacking takes a while"), (3_210_000, "  fetched 3.2 MB; unpacking takes a while")],
+)
+def test_a_small_amount_is_not_told_as_no_gigabytes(script: ModuleType, fetched: int, told: str) -> None:
+    lines = ["  Downloading six.whl", f"Progress {fetched} of {fetched}", "Installing collected packages: six"]
+    assert list(script.progress(lines, None, lambda: 0.0)) == [told]
+
+
+def test_one_package_is_singular(script: ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "torch.whl").write_bytes(bytes(200_000))
+    script.announce(script.Offer("torch==2", packages=(script.Package("torch", "2", f"file://{tmp_path}/torch.whl"),)))
+    assert capsys.readouterr().out == "→ installing torch==2: 0.2 MB to fetch in 1 package\n"
 
 
 @pytest.fixture
