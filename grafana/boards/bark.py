@@ -18,7 +18,7 @@ def bark() -> models.Dashboard:
     """Bark pools and speech services of the selected hosts."""
     return layout.build_dashboard(
         layout.BARK,
-        "Bark pools and the speech service: how fast text becomes speech, what waits, what fails.",
+        "Bark pools and the speech service: throughput, latency, queue, failures.",
         [_overview(), _speech(), _queue(), _gpus(), _service()],
         {
             "job": "label_values(up, job)",
@@ -46,7 +46,7 @@ def _overview() -> Row:
         ),
         stat_panel("Workers", "Workers that have their model loaded.", "none", Query(f"sum({host('bark_workers')})")),
         stat_panel(
-            "Chunks in 15 minutes", "Chunks that ended, well or not.", "none", Query(total), decimals=0,
+            "Chunks in 15 minutes", "Chunks that ended, successful or not.", "none", Query(total), decimals=0,
         ),
         stat_panel(
             "Given up",
@@ -77,7 +77,7 @@ def _speech() -> Row:
         ),
         time_series(
             "Time at work",
-            "Seconds of synthesis per second, by GPU: 1 is a worker that always works.",
+            "Seconds of synthesis per second, by GPU: 1 is a worker that is never idle.",
             "short", Query(rate(gpu("bark_synthesis_seconds_total")), _GPU),
         ),
         time_series(
@@ -87,8 +87,8 @@ def _speech() -> Row:
             Query(f"sum by (instance, outcome) ({rate(chunks('bark_chunks_total'))})", "{{instance}} {{outcome}}"),
         ),
         time_series(
-            "Trouble by reason",
-            "What went wrong with batches and workers, per second. The chunks are tried again.",
+            "Failures by reason",
+            "Failures of batches and workers, per second. Their chunks are tried again.",
             "ops",
             Query(
                 f"sum by (instance, gpu, reason) ({rate(chunks('bark_chunk_failures_total'))})",
@@ -96,8 +96,8 @@ def _speech() -> Row:
             ),
         ),
         time_series(
-            "Trouble so far",
-            "The same since each pool started: a reason that came up for the first time is seen here at once.",
+            "Failures since start",
+            "Failures since each pool started: shows the first failure of a reason at once.",
             "none",
             Query(f"sum by (instance, gpu, reason) ({chunks('bark_chunk_failures_total')})", f"{_GPU} {{{{reason}}}}"),
         ),
@@ -105,12 +105,12 @@ def _speech() -> Row:
 
 
 def _queue() -> Row:
-    return Row("How long it takes", (
+    return Row("Queue and latency", (
         time_series("Waiting chunks", "Chunks that wait for a worker, by host.", "none",
               Query(host("bark_queue_depth"), _HOST)),
         time_series(
             "Workers",
-            "Workers that the pool may have, that have their model loaded, that speak, and that wait for their GPU.",
+            "Workers that the pool may start, with their model loaded, at work, and waiting for their GPU.",
             "none",
             Query(host("bark_workers_expected"), f"{_HOST} may be"),
             Query(host("bark_workers"), f"{_HOST} loaded"),
@@ -121,10 +121,10 @@ def _queue() -> Row:
             "Time to first sound", "From a job's submission to its first chunk.", "s",
             *_times("bark_time_to_first_audio_seconds"),
         ),
-        time_series("A chunk's wait", "For a worker.", "s", *_times("bark_queue_wait_seconds")),
-        time_series("A chunk's synthesis", "From its worker's getting it to its sound.", "s",
+        time_series("Wait of a chunk", "Time until a worker takes it.", "s", *_times("bark_queue_wait_seconds")),
+        time_series("Synthesis of a chunk", "From its start on a worker to its sound.", "s",
               *_times("bark_chunk_duration_seconds")),
-        time_series("Batch size", "Chunks that a worker has at a time, on average.", "none",
+        time_series("Batch size", "Chunks that a worker decodes together, on average.", "none",
               Query(mean("instance", "bark_batch_size"), _HOST)),
     ))  # fmt: skip
 
@@ -158,7 +158,7 @@ def _gpus() -> Row:
 def _service() -> Row:
     return Row("Speech service", (
         time_series(
-            "Requests by status", "Per second; 499 is a client that went away before it was answered.", "reqps",
+            "Requests by status", "Per second; 499: the client disconnected before the answer.", "reqps",
             Query(
                 f"sum by (instance, status) ({rate(host('service_requests_total'))})", "{{instance}} {{status}}"
             ),
@@ -170,18 +170,18 @@ def _service() -> Row:
             ),
         ),
         time_series(
-            "Duration of requests", "From a request's headers to the end of its answer: a stream's lasts as it does.",
+            "Duration of requests", "From a request's headers to the end of its answer; of a stream, to its end.",
             "s",
             Query(quantile(0.5, "route", "service_request_duration_seconds"), "{{route}} median"),
             Query(quantile(0.95, "route", "service_request_duration_seconds"), "{{route}} 95 %"),
             logarithmic=True,
         ),
-        time_series("Requests in flight", "Requests that are not yet answered in full.", "none",
+        time_series("Requests in flight", "Requests being answered, open streams included.", "none",
               Query(host("service_in_flight"), _HOST)),
         time_series("Documents", "By their state.", "none", Query(host("service_documents"), "{{instance}} {{state}}")),
         time_series(
-            "Disk space of the sound", "That is kept, and the most that it may take.", "bytes",
+            "Disk space of the sound", "Stored sound of documents, and its quota.", "bytes",
             Query(host("service_audio_bytes"), f"{_HOST} kept"),
-            Query(host("service_audio_quota_bytes"), f"{_HOST} at most"),
+            Query(host("service_audio_quota_bytes"), f"{_HOST} quota"),
         ),
     ))  # fmt: skip

@@ -21,7 +21,7 @@ def fleet() -> models.Dashboard:
     """Overview of all hosts; GPU rows link to GPU detail."""
     return layout.build_dashboard(
         layout.FLEET,
-        "Every host, GPU and workload of the fleet: what works, what idles, what is broken.",
+        "Every host, GPU and workload of the fleet: state, utilization, faults.",
         [_overview(), _gpus(), _load(), _workloads(), _hosts(), _measuring()],
         {
             "job": "label_values(up, job)",
@@ -37,23 +37,23 @@ def _overview() -> Row:
     return Row("At a glance", (
         stat_panel(
             "Alerts that fire",
-            "Alerts of these hosts, the Watchdog left out. It is subtracted and not filtered away: without a Watchdog "
-            "alerting is dead, and there is no number here rather than a 0.",
+            "Alerts of these hosts without the Watchdog. It is subtracted and not filtered out: without a Watchdog "
+            "alerting does not work, and the panel shows no data rather than 0.",
             "none",
             Query(f"count({alerts()}) - count({alerts(_WATCHDOG)})"),
             *_BAD_FROM_1,
         ),
         stat_panel(
             "Targets that do not answer",
-            "What Prometheus scrapes without an answer. Trainers are left out: between runs there is nobody at their "
-            "port, and WorkloadDown knows the difference.",
+            "Scrape targets that are down. Trainers are left out: between runs nothing listens on their port; "
+            "WorkloadDown takes that into account.",
             "none",
             Query(f"count({_ALWAYS_UP}) - sum({_ALWAYS_UP})"),
             *_BAD_FROM_1,
         ),
         stat_panel(
             "GPUs lost",
-            "GPUs that an exporter knows and whose driver does not answer for them.",
+            "GPUs that an exporter has seen and for which the driver does not answer.",
             "none",
             Query(f"count({gpus}) - sum({gpus})"),
             *_BAD_FROM_1,
@@ -61,7 +61,7 @@ def _overview() -> Row:
         stat_panel("GPUs up", "GPUs that answer.", "none", Query(f"sum({gpus})")),
         stat_panel(
             "Utilization of GPUs with work",
-            "Mean over the GPUs that a workload holds. GPUs that nobody holds are not in it.",
+            "Mean over the GPUs assigned to a workload; unassigned GPUs are left out.",
             "percentunit",
             Query(f"avg({assigned(gpu('voxyard:gpu_utilization:ratio'))})"),
             Level(float("-inf"), RED), Level(0.4, AMBER), Level(0.7, GREEN),
@@ -69,13 +69,13 @@ def _overview() -> Row:
         ),
         stat_panel(
             "Power",
-            "What all GPUs draw together.",
+            "Power draw of all GPUs.",
             "watt",
             Query(f"sum({gpu('gpu_power_watts')})"),
         ),
         table_panel(
             "Firing alerts",
-            "What fires now, of the chosen hosts; the runbook says what to do. The Watchdog is not shown.",
+            "Firing alerts of the selected hosts, without the Watchdog; the runbook describes the response.",
             "none",
             [Query(f"max by (alertname, severity, job, instance, gpu, run) ({alerts(_NO_WATCHDOG)})")],
             {
@@ -98,7 +98,7 @@ def _gpus() -> Row:
     return Row("GPUs", (
         table_panel(
             "GPUs now",
-            "One row a GPU. A lost GPU keeps its row and has no measurements. The host's name leads to GPU detail.",
+            "One row per GPU. A lost GPU keeps its row without measurements. The host's name links to GPU detail.",
             "short",
             [
                 Query(f"group by (instance, gpu, uuid, name, driver_version, cuda_version) ({info})"),
@@ -173,7 +173,7 @@ def _load() -> Row:
         ),
         time_series(
             "Power by host",
-            "What the host's GPUs draw together.",
+            "Power draw of the host's GPUs.",
             "watt",
             Query(f"sum by (instance) ({gpu('gpu_power_watts')})", "{{instance}}"),
         ),
@@ -190,8 +190,8 @@ def _workloads() -> Row:
     return Row("Workloads", (
         states(
             "Expected workloads",
-            "What a host's plan says should run there, and whether it answers. A trainer answers while it trains: "
-            "silence between runs is no fault, and WorkloadDown knows the difference.",
+            "Workloads that a host's plan expects, and whether they answer. A trainer answers only while it trains: "
+            "no answer between runs is no fault; WorkloadDown takes that into account.",
             "none",
             Query(_ANSWERED, _WORKLOAD),
             {0: ("silent", AMBER), 1: ("answers", GREEN)},
@@ -208,7 +208,7 @@ def _workloads() -> Row:
         ),
         states(
             "Training runs",
-            "1 while a run trains, 0 when it has ended; a run that is killed takes its line along.",
+            "1 while a run trains, 0 when it has ended; the series of a killed run ends.",
             "none",
             Query(f"max by (instance, run) ({run('train_active')})", "{{instance}} {{run}}"),
             {0: ("ended", "blue"), 1: ("trains", GREEN)},
@@ -248,29 +248,29 @@ def _hosts() -> Row:
 
 
 def _measuring() -> Row:
-    return Row("How well this is measured", (
+    return Row("Exporter health", (
         states(
             "Exporters that reach the driver",
-            "1 while the NVIDIA driver answers the exporter and its passes are made. A gap: the exporter is down.",
+            "1 while the NVIDIA driver answers and the exporter collects. A gap: the exporter is down.",
             "none",
             Query(host("exporter_collect_success"), "{{instance}}"),
             {0: ("driver does not answer", RED), 1: ("good", GREEN)},
         ),
         time_series(
-            "Age of the latest good pass",
-            "Time since the exporter last read the GPUs without trouble. It saws at the exporter's own interval.",
+            "Age of the latest successful collection",
+            "Time since the exporter last read all GPUs without an error: a sawtooth at the exporter's interval.",
             "s",
             Query(f"time() - {host('exporter_last_success_timestamp_seconds')}", "{{instance}}"),
         ),
         time_series(
-            "Duration of a pass",
-            "How long the exporter's latest pass over the GPUs took.",
+            "Collection duration",
+            "Duration of the exporter's latest collection from all GPUs.",
             "s",
             Query(host("exporter_collect_duration_seconds"), "{{instance}}"),
         ),
         time_series(
-            "Calls that NVML refused",
-            "By function and return code. A card that does not support something refuses it now and then for ever.",
+            "NVML errors",
+            "By function and return code. A call that a card does not support keeps returning an error.",
             "cps",
             Query(rate(host("exporter_nvml_errors_total")), "{{instance}} {{function}} {{code}}"),
         ),

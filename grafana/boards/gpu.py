@@ -10,7 +10,7 @@ from boards.panels import GREEN, Column, Query, Row, states, table_panel, time_s
 from boards.queries import assigned, gpu, host, increase, rate
 
 _GPU = "{{instance}} GPU {{gpu}}"
-_HELD_DOWN = {0: ("free", GREEN), 1: ("held down", "orange")}
+_LIMITED = {0: ("not limited", GREEN), 1: ("limited", "orange")}
 
 
 def gpu_detail() -> models.Dashboard:
@@ -45,8 +45,8 @@ def _identity() -> Row:
             height=6,
         ),
         table_panel(
-            "Held by",
-            "The workloads that hold these GPUs now. A GPU that nobody holds has no row.",
+            "Workloads on these GPUs",
+            "Workloads that these GPUs are assigned to now. An unassigned GPU has no row.",
             "short",
             [Query(
                 f"group by (instance, gpu, workload, role) ({gpu('workload_gpu_assigned')} == 1)",
@@ -73,7 +73,7 @@ def _load() -> Row:
             top=1,
         ),
         time_series(
-            "Utilization, as fine as it is scraped",
+            "Utilization, at the scrape interval",
             "Share of time in which a kernel ran, from the same counter over the shortest window that the scrape "
             "interval allows (busy), and over the last second before each scrape (last second), which misses what "
             "happens between scrapes.",
@@ -84,7 +84,7 @@ def _load() -> Row:
         ),
         time_series(
             "Utilization and its target",
-            "GPUs that a workload holds, and the least utilization that is expected in their role.",
+            "GPUs assigned to a workload, and the lowest utilization expected in their role.",
             "percentunit",
             Query(assigned(gpu("voxyard:gpu_utilization:ratio")), f"{_GPU} {{{{workload}}}} {{{{role}}}}"),
             Query(gpu("workload_gpu_utilization_target_ratio"), f"{_GPU} {{{{workload}}}} {{{{role}}}} target"),
@@ -99,7 +99,7 @@ def _load() -> Row:
         ),
         time_series(
             "Video encoder and decoder",
-            "Use of the card's video units. voxyard does not use them: what is here is somebody else's.",
+            "Use of the card's video units. voxyard does not use them: any load is from other programs.",
             "percentunit",
             Query(gpu("gpu_encoder_utilization_ratio"), f"{_GPU} encoder"),
             Query(gpu("gpu_decoder_utilization_ratio"), f"{_GPU} decoder"),
@@ -120,7 +120,7 @@ def _memory() -> Row:
         ),
         time_series(
             "Memory free and reserved",
-            "What is free, and what driver and firmware keep for themselves.",
+            "Free memory, and memory reserved by driver and firmware.",
             "bytes",
             Query(gpu("gpu_memory_free_bytes"), f"{_GPU} free"),
             Query(gpu("gpu_memory_reserved_bytes"), f"{_GPU} reserved"),
@@ -167,7 +167,7 @@ def _power() -> Row:
         ),
         time_series(
             "Fan speed",
-            "As a share of its most. Cards that the host's fans cool have none.",
+            "Share of the maximum speed. Cards cooled by the host's fans have none.",
             "percentunit",
             Query(gpu("gpu_fan_speed_ratio"), _GPU),
             top=1,
@@ -193,12 +193,12 @@ def _clocks() -> Row:
             ),
         ),
         states(
-            "What holds the clocks down",
-            "Reasons that the driver names. gpu_idle and sw_power_cap are harmless; thermal slowdowns and "
-            "hw_power_brake have alerts.",
+            "Clock throttle reasons",
+            "Reasons reported by the driver for lower clocks. gpu_idle and sw_power_cap are harmless; thermal "
+            "slowdowns and hw_power_brake have alerts.",
             "none",
             Query(f"max by (instance, gpu, reason) ({gpu('gpu_clock_event_active')})", f"{_GPU} {{{{reason}}}}"),
-            _HELD_DOWN,
+            _LIMITED,
             width=24,
             height=12,
         ),

@@ -16,7 +16,7 @@ def training() -> models.Dashboard:
     """Speed, waits, losses and GPUs of the selected runs."""
     return layout.build_dashboard(
         layout.TRAINING,
-        "Training runs: how fast they are, what they wait for, what they learn, and how busy their GPUs are.",
+        "Training runs: throughput, waits for data, losses, utilization of their GPUs.",
         [_overview(), _speed(), _learning(), _gpus()],
         {
             "job": "label_values(up, job)",
@@ -33,7 +33,7 @@ _TRAINER = 'workload="trainer"'
 def _overview() -> Row:
     return Row("At a glance", (
         stat_panel(
-            "Runs that train", "Runs that say of themselves that they train now.", "none",
+            "Runs that train", "Runs that report that they train now.", "none",
             Query(f"sum({run('train_active')})"),
         ),
         stat_panel(
@@ -65,7 +65,7 @@ def _overview() -> Row:
                Query(f"max({run('train_epoch')})")),
         states(
             "Runs",
-            "1 while a run trains, 0 when it has ended. A run that was killed takes its line along.",
+            "1 while a run trains, 0 when it has ended. The series of a killed run ends.",
             "none",
             Query(f"max by (instance, run) ({run('train_active')})", "{{instance}} {{run}}"),
             {0: ("ended", "blue"), 1: ("trains", GREEN)},
@@ -76,7 +76,7 @@ def _overview() -> Row:
 
 
 def _speed() -> Row:
-    return Row("Speed, and what it waits for", (
+    return Row("Throughput and waits", (
         time_series(
             "Steps per second", "Optimizer updates.", "ops",
             Query(rate(run("train_steps_total")), _RUN),
@@ -87,7 +87,8 @@ def _speed() -> Row:
         ),
         time_series(
             "Waiting for data",
-            "Share of the steps' time that waiting for a batch takes. At 0 the model GPU is fed, near 1 it starves.",
+            "Share of the steps' time that waiting for a batch takes. At 0 the model GPU never waits, "
+            "near 1 it waits most of the time.",
             "percentunit", Query(run("voxyard:train_data_stall:ratio"), _RUN), top=1,
         ),
         time_series(
@@ -126,7 +127,7 @@ def _speed() -> Row:
 
 
 def _learning() -> Row:
-    return Row("What it learns", (
+    return Row("Losses", (
         time_series(
             "Training loss",
             "By component, of the step before each scrape. A loss that is not finite is a gap here; it ends the run.",
