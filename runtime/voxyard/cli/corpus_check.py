@@ -19,7 +19,10 @@ from voxyard.trainer.config import TrainConfig
 @JSON
 @options(TrainConfig, only=("model.text_units", "model.language", "data.max_dropped_text"))
 def check(flags: dict[str, object], directory: Path, config: Path | None, as_json: bool) -> None:
-    """Read a whole corpus and list what is wrong with it; exit code 1 where clips are broken or text is lost."""
+    """Read a whole corpus and list what is wrong with it; exit code 1 where clips are broken or text is lost.
+
+    DIRECTORY is a corpus in LJSpeech's layout, or shards that `voxyard corpus prepare` wrote.
+    """
     with answering("corpus check"):
         from voxyard.corpus import check as check_corpus
 

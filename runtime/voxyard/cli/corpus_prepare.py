@@ -22,7 +22,10 @@ log = logging.getLogger("voxyard.cli")
 @CONFIG
 @options(TrainConfig, only=("model", "data.max_bad_share", "data.max_dropped_text", "data.pre_emphasis"))
 def prepare(flags: dict[str, object], source: Path, destination: Path, features: bool, config: Path | None) -> None:
-    """Write a corpus as shards, the fast way to train from."""
+    """Write a corpus as shards, the fast way to train from.
+
+    SOURCE is a corpus in LJSpeech's layout, DESTINATION a new directory for the shards.
+    """
     with answering("corpus prepare"):
         from voxyard.corpus import prepare as write_shards
         from voxyard.trainer.api import prepare_features

@@ -24,7 +24,7 @@ log = logging.getLogger("voxyard.cli")
 @click.option("--steps", type=click.IntRange(min=5), default=100, show_default=True, metavar="N",
               help="Training steps, and batches of each measurement of the profile.")  # fmt: skip
 @click.option("--part-timeout", type=click.FloatRange(min=1), default=1800.0, show_default=True, metavar="SECONDS",
-              help="After which the profile, or the training, is stopped and left out.")  # fmt: skip
+              help="Time limit of the profile, and of the training; a part over it is left out.")  # fmt: skip
 @JSON
 @options(TrainConfig, only=PROFILED)
 def diagnose(

@@ -68,7 +68,10 @@ def list_(path: Path, as_json: bool) -> None:
 @click.argument("name")
 @_FILE
 def revoke(name: str, path: Path) -> None:
-    """Revoke the key of NAME; a running service refuses it from the next request on."""
+    """Revoke the key of NAME.
+
+    A running service refuses it from the next request on.
+    """
     with answering("keys revoke", extra=_EXTRA):
         from voxyard.service.auth.api_keys import revoke_key
 

@@ -31,8 +31,9 @@ _EXTRA = "exporter"
 def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, only_probe: bool) -> None:
     """Export GPU metrics to Prometheus.
 
-    /metrics has the latest pass over the GPUs; /healthz fails where no pass ends, /readyz where the driver does not
-    answer. Without a driver the exporter stays up and reports it in voxyard_exporter_collect_success.
+    /metrics has the latest pass over the GPUs; /healthz fails while the driver hangs and no pass finishes, /readyz
+    also while the driver reports an error. Without a driver the exporter stays up and reports it in
+    voxyard_exporter_collect_success.
     """
     with answering("exporter", extra=_EXTRA):
         from voxyard.telemetry.exporter import Config, exec_exporter
@@ -54,10 +55,13 @@ def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, o
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Between passes.",
+    help="Time between two passes over the GPUs.",
 )
 @click.option(
-    "--duration", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="[default: until Ctrl-C]"
+    "--duration",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="How long to watch.  [default: until Ctrl-C]",
 )
 @click.option("--log-file", type=PATH, metavar="FILE", help="Also write every reading to this CSV file.")
 def monitor(interval: float, duration: float | None, log_file: Path | None) -> None:

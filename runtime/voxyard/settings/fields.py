@@ -173,7 +173,7 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def _default_words(value: Any) -> str:
-    if value is None:
+    if value is None or value == "":
         return "none"
     if isinstance(value, bool):
         return "on" if value else "off"

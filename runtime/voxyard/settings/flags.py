@@ -38,7 +38,7 @@ class SettingsCommand(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {"Options": []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is None:
+            if record is None or isinstance(parameter, click.Argument):  # the command's sentences say what these are
                 continue
             title = _title(parameter.setting) if isinstance(parameter, SettingOption) else "Options"
             groups.setdefault(title, []).append(record)

@@ -31,7 +31,7 @@ class ExporterSection(Section):
         "TLS and passwords: a web configuration file as Prometheus's exporters read it.",
         flag="--web-config",
     )
-    processes: bool = setting(False, "Tell the device memory of each process too: a series a process.")
+    processes: bool = setting(False, "Also export the device memory of each process, as one time series per process.")
     state: Path | None = setting(
         None,
         "Directory in which a deployment leaves what should run here: expected.json.",

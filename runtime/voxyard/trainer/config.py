@@ -126,7 +126,7 @@ class TrainingConfig(Section):
     )
     strategy: Strategy | None = setting(
         None,
-        "single, split, mirrored, or auto: times them and keeps the fastest (multiworker comes later).",
+        "single, split, mirrored, or auto, which times them and keeps the fastest; multiworker is not implemented.",
         default_text="split with both GPU ids, else single",
     )
     strategy_steps: int = setting(

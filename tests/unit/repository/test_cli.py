@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -193,6 +194,25 @@ def test_help_names_the_prefixes_of_the_variables(voxyard_command: Command, comm
     text = " ".join(voxyard_command(command, "--help").out.split())
     assert [prefix for prefix in prefixes if f"environment variables VOXYARD_{prefix}_…" not in text] == []
     assert "(VOXYARD_ and" not in text
+
+
+def _every_help(group: click.Group, path: str = "voxyard") -> Iterator[tuple[str, str]]:
+    context = click.Context(group, info_name=path)
+    yield path, group.get_help(context)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from _every_help(command, f"{path} {name}")
+        elif command is not None:
+            yield f"{path} {name}", command.get_help(click.Context(command, info_name=name, parent=context))
+
+
+def test_help_has_no_row_without_text_no_empty_default_and_no_sentence_cut_off() -> None:
+    helps = dict(_every_help(cli.voxyard))
+    assert len(helps) > 20
+    assert [path for path, text in helps.items() if "default: ]" in " ".join(text.split())] == []
+    assert [path for path, text in helps.items() if "..." in text.replace("[ARGS]...", "")] == []
+    assert [path for path, text in helps.items() if re.search(r"^  [A-Z]+$", text, re.MULTILINE)] == []
 
 
 def test_a_run_that_fell_short_reports_and_ends_with_its_code(
