@@ -234,8 +234,8 @@ def refuse_bad(bad: Sequence[BadClip], clips: int, share: float, directory: Path
     allowed = allowed_bad(clips, share)
     if len(bad) > allowed:
         what = (
-            f"{len(bad)} of {clips} clips of {directory} cannot be used, more than the {allowed} that "
-            f"--max-bad-share {share:g} allows; mend them or allow more:"
+            f"{len(bad)} of {clips} clips of {directory} cannot be used, and "
+            f"--max-bad-share {share:g} allows {allowed or 'none'}: repair these clips, or raise --max-bad-share:"
         )
         raise CorpusError("\n".join([what, *listed(bad), *more]))
 

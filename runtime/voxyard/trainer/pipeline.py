@@ -92,7 +92,7 @@ class Pipeline:
         if late:
             what = f"the first batch was ready after {waited:.2f} s, later than the delay of {delay:g} s ({filled})"
         elif self.full:
-            what = f"everything that can be ready was after {waited:.2f} s ({filled})"
+            what = f"all buffers were full after {waited:.2f} s ({filled})"
         else:
             what = f"the delay of {delay:g} s was over ({filled})"
         log.info("Model training starting now: %s", what)

@@ -194,7 +194,7 @@ class Report:
         """The figures of T19 with their verdicts."""
         d, m = self.data_stage_seconds, self.train_stage_seconds
         ceiling = self.data_device_ceiling
-        beside = f"it can reach {ceiling:.0%} at most: D/max(D, M)" if ceiling is not None else ""
+        beside = f"{ceiling:.0%} is the most possible here (data stage ÷ longer stage)" if ceiling is not None else ""
         return [
             Target("data device use", self.device_use.get("data"), (0.40, 0.50, 0.60), note=beside, ceiling=ceiling),
             Target("model device use", self.device_use.get("model"), (0.70, 0.80, 0.90), note=self.device_use_source),
@@ -203,7 +203,7 @@ class Report:
                 self.step_time_variation,
                 (0.40, 0.30, 0.20),
                 higher_is_better=False,
-                note=f"{self.step_time_variation_within_buckets:.0%} within a length bucket",
+                note=f"{self.step_time_variation_within_buckets:.0%} among steps of one length bucket",
             ),
             Target(
                 "data time ÷ compute time",

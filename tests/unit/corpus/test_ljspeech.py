@@ -176,6 +176,12 @@ def test_one_bad_clip_more_than_the_share_ends_it(corpus: Corpus) -> None:
         _broken(corpus, 50, 5).open(max_bad_share=0.08)
 
 
+def test_too_many_broken_clips_are_answered_with_the_number_allowed_and_the_remedy(corpus: Corpus) -> None:
+    with pytest.raises(CorpusError) as found:
+        _broken(corpus, 12, 1).open(max_bad_share=0.01)
+    assert "cannot be used, and --max-bad-share 0.01 allows none: repair these clips, or raise" in str(found.value)
+
+
 def test_a_share_that_is_a_whole_number_of_clips_allows_so_many(corpus: Corpus) -> None:
     """T7: 0.29 × 100 is 28.999… for a computer."""
     assert len(_broken(corpus, 100, 29).open(max_bad_share=0.29)) == 71

@@ -52,7 +52,7 @@ def test_what_no_gpu_measured_is_not_made_up() -> None:
     found = rows(replace(GOOD, kind="cpu", memory_of_limit={}))
     assert found["data GPU"][0] == found["model GPU"][0] == found["GPU memory of its limit"][0] == NO_GPU
     assert found["CPU use"] == ("50%", "for GPU hosts")
-    assert "it can reach 40% at most" in found["data GPU"][1]
+    assert "40% is the most possible here" in found["data GPU"][1]
 
 
 def test_the_other_targets_are_reported_with_their_standing() -> None:

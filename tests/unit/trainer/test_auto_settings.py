@@ -171,9 +171,9 @@ def test_a_split_that_is_asked_for_never_becomes_single_mode() -> None:
     assert "GPUs of this host:\n  0: NVIDIA A10" in str(caught.value)
 
 
-def test_a_later_strategy_stays_refused() -> None:
+def test_a_strategy_that_is_not_implemented_is_refused() -> None:
     """T11."""
-    with pytest.raises(TrainerError, match="comes with a later release"):
+    with pytest.raises(TrainerError, match="--strategy multiworker is not implemented: use --strategy single"):
         settled(THREE, strategy="multiworker")
 
 

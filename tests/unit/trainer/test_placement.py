@@ -168,10 +168,10 @@ def test_gpu_without_a_gpu_is_refused() -> None:
 # -- strategies ----------------------------------------------------------------------------------------------
 
 
-def test_a_later_strategy_is_refused_with_what_works_now() -> None:
+def test_a_strategy_that_is_not_implemented_is_refused_with_what_works() -> None:
     """T11."""
     message = refusal(TWO, strategy="multiworker")
-    assert "later release" in message
+    assert "multiworker is not implemented" in message
     assert "single, mirrored" in message
 
 

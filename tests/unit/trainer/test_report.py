@@ -47,7 +47,7 @@ def test_the_data_device_is_held_against_what_it_can_reach():
     made = report()
     assert made.data_device_ceiling == pytest.approx(0.25)
     assert made.split_bound == pytest.approx(1.25)
-    assert "it can reach 25% at most" in made.render()
+    assert "25% is the most possible here" in made.render()
     verdicts = [report(device_use={"data": use}).targets()[0].verdict for use in (0.24, 0.10)]
     assert verdicts == ["at its ceiling", "missed"]
 

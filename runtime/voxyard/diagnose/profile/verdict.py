@@ -134,7 +134,7 @@ def _of_use(use: Mapping[str, DeviceUse], costs: Costs) -> Iterator[Annotation]:
         yield Annotation("model use", model.value, MODEL_USE, said)
     if data.value is not None and data.value > DATA_USE:
         longest = max(costs.data, costs.train)
-        most = f"; it can reach {costs.data / longest:.0%} at most, D/max(D, M)" if longest else ""
+        most = f"; {costs.data / longest:.0%} is the most possible here (data stage ÷ longer stage)" if longest else ""
         yield Annotation("data use", data.value, DATA_USE, f"data GPU is the limit ({data.source}{most})")
 
 

@@ -90,7 +90,7 @@ class TargetReport:
     def lines(self) -> list[str]:
         """The table for a terminal, with the verdict."""
         rows = [
-            ("target", "measured", "wanted", ""),
+            ("target", "measured", "wanted", "grade"),
             *((r.name, r.measured, r.wanted, r.standing) for r in self.targets),
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -128,9 +128,10 @@ def _graded(target: Target, wanted: str, result: StressResult) -> TargetRow:
     measured = missing if target.value is None else f"{target.value:.0%}"
     standing = "" if target.value is None else target.verdict
     if target.name == "data GPU" and result.data_ceiling is not None:
-        standing = f"{standing}; it can reach {result.data_ceiling:.0%} at most: D/max(D, M)".removeprefix("; ")
+        most = f"{result.data_ceiling:.0%} is the most possible here (data stage ÷ longer stage)"
+        standing = f"{standing}; {most}" if standing else most
     if target.name == "step-time variation":
-        standing += f"; {result.variation_within_buckets:.0%} within a length bucket"
+        standing += f"; {result.variation_within_buckets:.0%} among steps of one length bucket"
     return TargetRow(target.name, measured, wanted, standing, counts=target.value is not None)
 
 

@@ -79,8 +79,8 @@ def requested_strategy(config: TrainConfig) -> Placement:
     asked = config.training.strategy
     if asked == "multiworker":
         raise TrainerError(
-            "--strategy multiworker comes with a later release; use --strategy single, mirrored, auto, "
-            "or split (--data-gpu ID --model-gpu ID) now"
+            "--strategy multiworker is not implemented: use --strategy single, mirrored, auto, "
+            "or split (--data-gpu ID --model-gpu ID)"
         )
     if asked == "auto":
         raise TrainerError(
