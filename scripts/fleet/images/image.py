@@ -125,6 +125,8 @@ def build_image(root: Path, build: Build) -> LocalImage:
     except FileNotFoundError:
         raise FleetError(NO_DOCKER) from None
     if done.returncode != 0:
+        if _unreachable(subprocess.run(["docker", "version"], capture_output=True, text=True, check=False).stderr):
+            raise FleetError(f"the image {build.role} was not built: {NO_ENGINE}")
         raise FleetError(
             f"the image {build.role} was not built (docker build exited with {done.returncode}), see above. "
             "With a mirror give --base, --pip-config and --ca-bundle"
@@ -190,10 +192,15 @@ def docker(*arguments: str, missing: str = "no such image on this machine") -> s
         said = done.stderr.strip() or f"exit code {done.returncode}"
         if "no such image" in said.lower():
             raise FleetError(missing)
-        if any(text in said.lower() for text in _UNREACHABLE):
+        if _unreachable(said):
             raise FleetError(f"{NO_ENGINE} (docker {arguments[0]}: {said})")
         raise FleetError(f"docker {arguments[0]} failed on this machine: {said}")
     return done.stdout
+
+
+def _unreachable(said: str) -> bool:
+    """True where docker's standard error says that no engine answers."""
+    return any(text in said.lower() for text in _UNREACHABLE)
 
 
 def _version(root: Path) -> str:

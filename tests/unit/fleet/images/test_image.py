@@ -145,6 +145,12 @@ def test_a_build_that_fails_is_an_error_message_with_what_helps_behind_a_mirror(
         build_image(ROOT, Build())
 
 
+def test_a_build_without_an_engine_names_it_and_the_remedy(docker: Path) -> None:
+    docker.write_text("import sys\nsys.exit('Cannot connect to the Docker daemon.' if 'version' in sys.argv else 1)")
+    with pytest.raises(FleetError, match=r"exporter was not built: no Docker engine answers .*start it .*DOCKER_HOST"):
+        build_image(ROOT, Build())
+
+
 def test_an_image_is_saved_in_pieces_under_its_release_tag(docker: Path) -> None:
     docker.write_text(
         "import sys\nif sys.argv[1] == 'save':\n    assert sys.argv[2] == 'voxyard-exporter:abababababab'\n"
