@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import signal
@@ -19,6 +20,9 @@ from typing import Self, TextIO
 LAST_LINES = 15
 STOP_SECONDS = 10.0
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_prctl = ctypes.CDLL(None, use_errno=True).prctl  # looked up before any fork
 
 
 class DemoError(Exception):
@@ -50,6 +54,7 @@ class Record:
     log: Path
     seconds: float | None = None
     served: bool = False  # ran beside the others until the demo ended it
+    failed: bool = False
 
 
 class Child:
@@ -59,6 +64,7 @@ class Child:
         self.name, self.record = name, record
         self._begun = time.monotonic()
         self._last: deque[str] = deque(maxlen=LAST_LINES)
+        parent = os.getpid()
         to_file = None if command.stdout is None else command.stdout.open("wb")
         try:
             self._process = subprocess.Popen(
@@ -70,6 +76,7 @@ class Child:
                 text=True,
                 errors="replace",
                 start_new_session=True,
+                preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 (it takes no lock)
             )
         except OSError as error:
             raise DemoError(f"{command.arguments[0]} cannot be started: {error.strerror}") from error
@@ -91,6 +98,13 @@ class Child:
         if self._process.returncode is not None:
             return True
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def has_failed(self) -> bool:
+        """True where it has ended by a signal or with an exit code other than 0."""
+        if self._process.returncode is not None:
+            return self._process.returncode != 0
+        end = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return end is not None and (end.si_code != os.CLD_EXITED or end.si_status != 0)
 
     def ask_to_end(self) -> None:
         """Sends SIGTERM to its group, where it still runs."""
@@ -116,6 +130,7 @@ class Child:
     def failure(self) -> DemoError:
         """The error for a child that has ended and should not have, or not so, with its last lines."""
         code = self.close()
+        self.record.failed = True
         said = "\n".join(f"  {line}" for line in self._last) or "  (it printed nothing)"
         how = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
         return DemoError(f"{self.name} {how}; its last lines were:\n{said}\nall of them: {self.record.log}")
@@ -138,7 +153,6 @@ class Children:
         self.records: list[Record] = []
         self._logs, self._say = logs, say
         self._running: list[Child] = []
-        self._servers: list[Child] = []
 
     def __enter__(self) -> Self:
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -162,7 +176,6 @@ class Children:
         """Starts a program that is to run until the demo ends it; its output goes to its log alone."""
         child = self.start(name, purpose, command, quiet=True)
         child.record.served = True
-        self._servers.append(child)
         return child
 
     def run(self, name: str, purpose: str, command: ChildCommand, *, quiet: bool = False) -> float:
@@ -170,9 +183,9 @@ class Children:
         return self.finish(self.start(name, purpose, command, quiet=quiet))
 
     def finish(self, child: Child) -> float:
-        """Waits for a command that was started: seconds. Raises DemoError where it, or a server, fails."""
+        """Waits for a command that was started: seconds. Raises DemoError where it, or another program, fails."""
         self.until(child.ended)
-        self._running.remove(child)
+        self._forget(child)
         if child.close() != 0:
             raise child.failure()
         return child.record.seconds or 0.0
@@ -180,15 +193,22 @@ class Children:
     def until(
         self, holds: Callable[[], bool], *, seconds: float | None = None, pause: float = 0.1, say: str = ""
     ) -> None:
-        """Waits until something holds. Raises DemoError where a server ends meanwhile, or the time is up."""
+        """Waits until something holds. Raises DemoError where a program that runs fails, or the time is up.
+
+        A server fails by ending; a program that has failed is reported once.
+        """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not holds():
-            for server in self._servers:
-                if server.ended():
-                    raise server.failure()
+            for child in self._running:
+                if child.has_failed() or (child.record.served and child.ended()):
+                    self._forget(child)
+                    raise child.failure()
             if deadline is not None and time.monotonic() > deadline:
                 raise DemoError(f"after {seconds:.0f} s still not: {say}")
             time.sleep(pause)
+
+    def _forget(self, child: Child) -> None:
+        self._running = [each for each in self._running if each is not child]
 
     def stop_all(self) -> None:
         """Ends all that still run; a second Ctrl-C does not keep it from that."""
@@ -197,7 +217,7 @@ class Children:
                 child.ask_to_end()
             for child in self._running:
                 child.close_within(STOP_SECONDS)
-        self._running, self._servers = [], []
+        self._running = []
 
 
 def command(*arguments: object, stdout: Path | None = None) -> ChildCommand:
@@ -222,6 +242,13 @@ def _deaf() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _end_with(parent: int) -> None:
+    """Asks the kernel, in a child before its exec, for SIGTERM at the parent's death, whatever that dies of."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os._exit(1)  # it died before
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

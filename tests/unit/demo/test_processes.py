@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 from demo import processes
 from demo.processes import ChildCommand, Children, DemoError, command, with_variables
+from demo.sound import Sound
 
 ROOT = Path(__file__).resolve().parents[3]
 FAMILY = (
@@ -146,11 +148,65 @@ def test_an_interrupted_demo_ends_every_program_and_says_so(tmp_path: Path, numb
     assert not (tmp_path / "demo/index.html").exists()
 
 
-def test_a_part_that_fails_is_the_end_of_the_demo(tmp_path: Path) -> None:
-    (tmp_path / "none").mkdir()
-    asked = [sys.executable, "scripts/demo", "--out", str(tmp_path / "demo"), "--corpus", str(tmp_path / "none")]
+def test_a_failure_beside_a_wait_ends_the_wait(children: Children) -> None:
+    with children:
+        children.start("train", "training", python("print('port taken'); raise SystemExit(3)"))
+        with pytest.raises(DemoError, match=r"(?s)train ended with exit code 3.*port taken"):
+            children.until(lambda: False, seconds=60, say="the service has its model")
+        children.until(lambda: True)
+    assert children.records[0].failed
+
+
+def test_a_command_that_ends_well_beside_a_wait_is_no_failure(children: Children) -> None:
+    with children:
+        child = children.start("train", "training", python("pass"))
+        until(child.ended)
+        children.run("client", "asking", python("import time; time.sleep(0.3)"))
+        children.finish(child)
+    assert not any(record.failed for record in children.records)
+
+
+def test_a_demo_that_is_killed_takes_its_programs_with_it(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom demo.processes import Children, command\n"
+        f"with Children(Path({str(tmp_path)!r}), print) as children:\n"
+        "    child = children.serve('service', 'serving', command('sleep', 600))\n"
+        "    print(child.group, flush=True)\n    time.sleep(600)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment
+    ) as demo:  # fmt: skip
+        assert demo.stdout is not None
+        served = int([demo.stdout.readline() for _ in range(2)][1])
+        assert psutil.pid_exists(served)
+        demo.kill()
+    until(lambda: not psutil.pid_exists(served) or psutil.Process(served).status() == psutil.STATUS_ZOMBIE, 10)
+
+
+def test_a_demo_that_is_interrupted_at_once_says_so_in_one_line(tmp_path: Path) -> None:
+    asked = [sys.executable, "scripts/demo", "--out", str(tmp_path / "demo")]
+    with subprocess.Popen(asked, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+        until(lambda: _catches(demo.pid, signal.SIGHUP))
+        demo.send_signal(signal.SIGINT)
+        said, errors = demo.communicate(timeout=60)
+    assert (demo.returncode, said, errors) == (130, "", "interrupted: the demo had not begun\n")
+
+
+def test_a_part_that_the_rest_needs_ends_the_demo_with_a_page(tmp_path: Path) -> None:
+    (tmp_path / "corpus/wavs").mkdir(parents=True)
+    (tmp_path / "corpus/metadata.csv").write_text("one|A text.|A text.\n")
+    (tmp_path / "corpus/wavs/one.wav").write_bytes(Sound(np.zeros(50), 22050).wav())
+    asked = [sys.executable, "scripts/demo", "--out", str(tmp_path / "demo"), "--corpus", str(tmp_path / "corpus")]
     done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert done.stderr.startswith("the demo failed: prepare ended with exit code ")
-    assert "holds nothing" in done.stderr
-    assert not (tmp_path / "demo/index.html").exists()
+    assert done.stdout.splitlines()[-1] == f"{tmp_path}/demo/index.html"
+    assert "prepare ended with exit code" in (tmp_path / "demo/index.html").read_text(encoding="utf-8")
+
+
+def _catches(number: int, caught: signal.Signals) -> bool:
+    """True where a process has a handler for a signal."""
+    status = Path(f"/proc/{number}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(mask, 16) >> (caught - 1) & 1)

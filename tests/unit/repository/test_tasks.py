@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
