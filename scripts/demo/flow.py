@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
+import math
 import os
 import shutil
 import signal
@@ -10,6 +12,8 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,11 +22,15 @@ from demo import monitoring, speech, training
 from demo.page import Results, write
 from demo.processes import INTERRUPTS, ChildCommand, Children, DemoError
 from demo.sound import read
+from voxyard.corpus import CorpusError
+from voxyard.corpus.coverage import MAX_DROPPED_TEXT, ONE_TEXT, coverage_of, refuse_dropped
+from voxyard.corpus.text import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCE = "The baker sings about the heavy door before the storm."
 LOOK_EVERY = 2.0  # seconds
 LOSE_GPU_AFTER = 8.0  # seconds of the training
+PAGE = ("index.html", "profile.html", "dashboards.html", "logs")  # the page and what it links to
 STEPS_A_MINUTE = 200  # more than two idle cores make
 
 _print = threading.Lock()
@@ -49,28 +57,44 @@ class Asked:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the demo: 0, 1 where a part fails, 130 after Ctrl-C."""
-    asked = _asked(arguments)
-    os.chdir(ROOT)
-    for number in INTERRUPTS:
-        signal.signal(number, _interrupt)
+    """Runs the demo: 0, 1 where a part fails, 2 where it cannot begin, 130 after Ctrl-C."""
+    try:
+        asked = _asked(arguments)
+        os.chdir(ROOT)
+        with only_one(asked.out):
+            check(asked)
+            return _run_all(asked)
+    except DemoError as error:
+        sys.stderr.write(f"the demo cannot begin: {error}\n")
+        return 2
+
+
+def _run_all(asked: Asked) -> int:
+    """Runs the demo, whose input is checked, and writes its page, also where a part failed."""
     results, begun = Results(), time.monotonic()
     children = Children(asked.out / "logs", say)
     try:
+        for number in INTERRUPTS:
+            signal.signal(number, _interrupt)
         clear(asked.out)
         with children:
-            run(Demo(asked, children, results))
-    except DemoError as error:
-        sys.stderr.write(f"the demo failed: {error}\n")
-        return 1
+            demo = Demo(asked, children, results)
+            with demo.part():
+                run(demo)
+        results.records, results.seconds, results.finished = children.records, time.monotonic() - begun, time.time()
+        write(results, asked.out / "index.html")
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: every program that the demo had started was ended\n")
         return 130
-    results.records, results.seconds = children.records, time.monotonic() - begun
-    write(results, asked.out / "index.html")
-    say(f"→ done in {results.seconds:.0f} s; open this page in a browser:")
+    except OSError as error:
+        sys.stderr.write(f"the demo failed: {error.filename} cannot be written: {error.strerror}\n")
+        return 1
+    for failure in results.failures:
+        sys.stderr.write(f"the demo failed: {failure}\n")
+    ended = "ended with a failure" if results.failures else "done"
+    say(f"→ {ended} in {results.seconds:.0f} s; open this page in a browser:")
     say(f"{asked.out}/index.html")
-    return 0
+    return 1 if results.failures else 0
 
 
 @dataclass
@@ -97,6 +121,16 @@ class Demo:
         seconds = self.children.run(name, purpose, command, quiet=quiet)
         say(f"  {seconds:.1f} s")
 
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """A part whose failure is noted once, for the terminal's end and the page; what comes after it still runs."""
+        try:
+            yield
+        except (DemoError, OSError, RuntimeError, ValueError) as error:  # soundfile's own is a RuntimeError
+            if str(error) not in self.results.failures:
+                self.results.failures.append(str(error))
+                say(f"→ failed: {str(error).partition(chr(10))[0]}")
+
     def leave_out(self, sentence: str) -> None:
         """A part is missing: said here and on the page."""
         self.results.left_out.append(sentence)
@@ -104,7 +138,7 @@ class Demo:
 
 
 def run(demo: Demo) -> None:
-    """All parts. What needs the running training runs beside it. Raises DemoError where one fails."""
+    """All parts; what needs the running training runs beside it. Raises DemoError where a needed one fails."""
     asked, results, places = demo.asked, demo.results, demo.places
     voxyard = _near(Path(sys.executable).parent / "voxyard")
     python = _near(Path(sys.executable))
@@ -115,16 +149,20 @@ def run(demo: Demo) -> None:
     results.corpus, results.own_corpus = str(demo.corpus), asked.corpus is not None
     results.recording = training.first_recording(demo.corpus)
     purpose = f"profiling the training: {asked.profile_steps} batches of each stage"
-    demo.run("profile", purpose, training.profile(voxyard, places, asked.profile_steps))
-    results.profile, results.profile_page = training.profiled(places), places.profile.read_text(encoding="utf-8")
+    with demo.part():
+        demo.run("profile", purpose, training.profile(voxyard, places, asked.profile_steps))
+        results.profile, results.profile_page = training.profiled(places), places.profile.read_text(encoding="utf-8")
 
     no_bark = speech.left_out()
     ports = {"exporter": free_port(), "trainer": asked.metrics or free_port(), "bark": free_port()}
-    driver = _exporter(demo, voxyard, ports["exporter"])
+    driver, prometheus = None, None
+    with demo.part():
+        driver = _exporter(demo, voxyard, ports["exporter"])
     if no_bark is not None:
         demo.leave_out(no_bark)
     missing = [job for job, there in (("exporter", driver is not None), ("bark", no_bark is None)) if not there]
-    prometheus = _prometheus(demo, {job: port for job, port in ports.items() if job not in missing})
+    with demo.part():
+        prometheus = _prometheus(demo, {job: port for job, port in ports.items() if job not in missing})
 
     purpose = f"training for at most {asked.minutes:g} minutes: one CPU device prepares batches while the other learns"
     say(f"→ {purpose}")
@@ -136,8 +174,11 @@ def run(demo: Demo) -> None:
     watch = monitoring.Watch(prometheus, None if driver is None else ports["exporter"])
     beside = Beside(watch, driver)
     if no_bark is None:
-        _speak(demo, voxyard, python, ports["bark"], beside)
-    demo.children.until(lambda: beside.look() or trainer.ended())
+        with demo.part():
+            _speak(demo, voxyard, python, ports["bark"], beside)
+    while not trainer.ended():
+        with demo.part():
+            demo.children.until(lambda: beside.look() or trainer.ended())
     say(f"  the training took {demo.children.finish(trainer):.1f} s")
     results.seen = watch.seen
     results.report = training.report(places)
@@ -147,8 +188,9 @@ def run(demo: Demo) -> None:
         minutes = max(1.0, (watch.seen.at - started) / 60)
         out = asked.out / "dashboards.html"
         command = monitoring.preview(python, prometheus, watch.seen.at, minutes, out)
-        demo.run("dashboards", "drawing the dashboards from this Prometheus", command)
-        results.dashboards = out.name
+        with demo.part():
+            demo.run("dashboards", "drawing the dashboards from this Prometheus", command)
+            results.dashboards = out.name
     demo.children.stop_all()
     demo.run(
         "speak", "speaking with the model that was just trained", training.synthesize(voxyard, places, asked.sentence)
@@ -171,8 +213,11 @@ class Beside:
             self._driver = None
             say("  exporter  scripted: GPU 3 falls off the bus (Xid 79)")
         if time.monotonic() > self._next:
-            for name in self._watch.look():
-                say(f"  alert     {name} fires")
+            try:
+                for name in self._watch.look():
+                    say(f"  alert     {name} fires")
+            except DemoError as error:  # one that is busy answers later; one that has ended is noticed as a process
+                say(f"  {error}")
             self._next = time.monotonic() + LOOK_EVERY
         return False
 
@@ -227,16 +272,62 @@ def _speak(demo: Demo, voxyard: str, python: str, port: int, beside: Beside) -> 
     demo.results.bark = speech.TEXT, read(out / "bark.wav")
 
 
-def clear(out: Path) -> None:
-    """Removes what an earlier demo left in its folder, and nothing else. Raises DemoError where that fails."""
-    out.mkdir(parents=True, exist_ok=True)
+@contextmanager
+def only_one(out: Path) -> Iterator[None]:
+    """Holds the demo's folder, which it makes. Raises DemoError where another demo has it, or it cannot be made."""
     try:
-        for name in ("shards", "run", "driver", "prometheus", "bark", "service", "logs"):
-            shutil.rmtree(out / name, ignore_errors=False) if (out / name).exists() else None
-        for name in ("index.html", "profile.html", "profile.json", "dashboards.html", "spoken.wav", "bark.wav"):
-            (out / name).unlink(missing_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
+        lock = (out / ".lock").open("w")
     except OSError as error:
-        raise DemoError(f"{error.filename} cannot be removed: {error.strerror}") from error
+        raise DemoError(
+            f"{out} cannot be written: {error.strerror}; make it a folder of yours or give --out"
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DemoError(f"another demo runs in {out}: wait for its end or give another folder (--out)") from error
+        yield
+
+
+def check(asked: Asked) -> None:
+    """Reads what was given, before anything of an earlier demo is touched. Raises DemoError."""
+    encoded = Tokenizer().read(asked.sentence)
+    if not encoded.lettered:
+        raise DemoError(f"the sentence {asked.sentence!r} has no letter or digit that the model knows")
+    advice = "give another sentence (SENTENCE=TEXT), of the letters a to z"
+    try:  # the limit of the trainer's own check
+        refuse_dropped(coverage_of(encoded), ONE_TEXT * MAX_DROPPED_TEXT, f"the sentence {asked.sentence!r}", advice)
+    except CorpusError as error:
+        raise DemoError(str(error)) from error
+    if asked.corpus is not None:
+        training.first_recording(asked.corpus)
+    if asked.metrics:
+        try:
+            socket.create_server(("", asked.metrics)).close()
+        except OSError as error:
+            raise DemoError(
+                f"port {asked.metrics} cannot be used for the trainer's metrics: {error.strerror}; give another "
+                "(METRICS=PORT) or none"
+            ) from error
+
+
+def clear(out: Path) -> None:
+    """Moves an earlier page with its files to `before` and removes what else an earlier demo left in its folder.
+
+    Raises OSError where that fails.
+    """
+    if (out / "index.html").exists():
+        shutil.rmtree(out / "before", ignore_errors=True)
+        (out / "before").mkdir()
+        for name in PAGE:
+            if (out / name).exists():
+                (out / name).rename(out / "before" / name)
+    for name in ("shards", "run", "driver", "prometheus", "bark", "service", "logs"):
+        if (out / name).exists():
+            shutil.rmtree(out / name)
+    for name in ("profile.html", "profile.json", "dashboards.html", "spoken.wav", "spoken.npy", "bark.wav"):
+        (out / name).unlink(missing_ok=True)
 
 
 def free_port() -> int:
@@ -248,20 +339,57 @@ def free_port() -> int:
 def _asked(arguments: list[str] | None) -> Asked:
     parser = argparse.ArgumentParser(prog="python scripts/demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder of all that it makes")
-    parser.add_argument("--corpus", type=Path, metavar="DIR", help="recordings of your own, in LJSpeech's layout")
-    parser.add_argument("--minutes", type=float, default=2.0, help="longest time of the training (2)")
-    parser.add_argument("--steps", type=int, help=f"most steps of the training ({STEPS_A_MINUTE} a minute)")
-    parser.add_argument("--metrics", type=int, default=0, metavar="PORT", help="of the trainer's metrics (a free one)")
-    parser.add_argument("--sentence", default=SENTENCE, help="what the trained model says")
-    parser.add_argument("--clips", type=int, help="sentences of the demo corpus (all)")
-    parser.add_argument("--profile-steps", type=int, default=15, metavar="N", help="batches of each measurement (15)")
+    parser.add_argument("--corpus", type=_folder, metavar="DIR", help="recordings of your own, in LJSpeech's layout")
+    parser.add_argument("--minutes", type=_minutes, default=2.0, help="longest time of the training (2)")
+    parser.add_argument("--steps", type=_count, help=f"most steps of the training ({STEPS_A_MINUTE} a minute)")
+    parser.add_argument(
+        "--metrics", type=_port, default=0, metavar="PORT", help="of the trainer's metrics (a free one)"
+    )
+    parser.add_argument("--sentence", type=_text, default=SENTENCE, help="what the trained model says")
+    parser.add_argument("--clips", type=_count, help="sentences of the demo corpus (all)")
+    parser.add_argument(
+        "--profile-steps", type=_count, default=15, metavar="N", help="batches of each measurement (15)"
+    )
     found = parser.parse_args(arguments)
     corpus = None if found.corpus is None else found.corpus.resolve()
     out = found.out.resolve() if found.out.is_absolute() else found.out
-    steps = round(STEPS_A_MINUTE * found.minutes) if found.steps is None else found.steps
+    steps = max(1, round(STEPS_A_MINUTE * found.minutes)) if found.steps is None else found.steps
     return Asked(
         out, corpus, found.minutes, steps, found.metrics, found.sentence, found.clips, found.profile_steps
     )  # fmt: skip
+
+
+def _minutes(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"{text} is no time: expected a number of minutes above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is too few: expected 1 or more")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port: expected 1 to 65535, or 0 for a free one")
+    return value
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the sentence is empty: expected what the model is to say")
+    return text
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty: expected a folder of recordings")
+    return Path(text)
 
 
 def _near(path: Path) -> str:

@@ -45,9 +45,10 @@ class Results:
     dashboards: str | None = None  # file name beside the page
     seen: Seen = field(default_factory=Seen)
     left_out: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # messages, with the last lines of what failed
     records: Sequence[Record] = ()
     seconds: float = 0.0
-    finished: float = field(default_factory=time.time)
+    finished: float = 0.0  # Unix time
 
 
 def page(results: Results) -> str:
@@ -64,7 +65,10 @@ def page(results: Results) -> str:
 
 
 def _opening(results: Results) -> str:
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(results.finished))
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(results.finished))
+    failed = "".join(f"<pre>{escape(each)}</pre>" for each in results.failures)
+    if failed:
+        failed = f'<div class="note failed"><b>Failed; the page has what was made without it</b>{failed}</div>'
     left_out = ""
     if results.left_out:
         items = "".join(f"<li>{escape(sentence)}</li>" for sentence in results.left_out)
@@ -77,7 +81,7 @@ def _opening(results: Results) -> str:
         "service, OpenAI's client, exporter, Prometheus, rules</dd>"
         f"<dt>{SCRIPTED}</dt><dd>the exporter is real, the GPUs are not: a driver library of the tests plays four of "
         f"them by a script</dd><dt>{RANDOM}</dt><dd>the Bark model is tiny and untrained: what it speaks is noise</dd>"
-        f"</dl>{left_out}"
+        f"</dl>{failed}{left_out}"
     )
 
 
@@ -225,7 +229,7 @@ def _prometheus(results: Results) -> str:
     seen = results.seen
     if not seen.at:
         return "<h3>Prometheus</h3><p>The training ended before Prometheus had scraped it.</p>"
-    at = time.strftime("%H:%M:%S", time.localtime(seen.at))
+    at = time.strftime("%H:%M:%S UTC", time.gmtime(seen.at))
     targets = [(each.job, each.address, each.health, f"{1000 * each.seconds:.0f} ms") for each in seen.targets]
     firing = [
         (each.name, each.severity, each.state, _clock(each.since), each.summary, each.runbook) for each in seen.alerts
@@ -255,9 +259,10 @@ def _commands(results: Results) -> str:
     for record in results.records:
         took = "" if record.seconds is None else f"{record.seconds:.1f} s"
         took += ", beside the others" if record.served else ""
+        took = f'{escape(took)} <b class="firing">failed</b>' if record.failed else escape(took)
         log = f"{record.log.parent.name}/{record.log.name}"
         rows.append(
-            f"<tr><td>{escape(record.purpose)}<pre>{escape(record.command)}</pre></td><td>{escape(took)}</td>"
+            f"<tr><td>{escape(record.purpose)}<pre>{escape(record.command)}</pre></td><td>{took}</td>"
             f'<td><a href="{escape(log)}">{escape(record.log.name)}</a></td></tr>'
         )
     head = "<thead><tr><th>command</th><th>time</th><th>output</th></tr></thead>"

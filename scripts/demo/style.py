@@ -22,6 +22,7 @@ a { color: var(--accent); } :focus-visible { outline: 3px solid var(--accent); o
 .key dd { margin: 0; }
 .note { border: 1px solid var(--line); border-left: 6px solid var(--scripted); background: var(--raised);
   border-radius: 0.4rem; padding: 0.7rem 1rem; }
+.note.failed { border-left-color: var(--bad); margin-bottom: 1rem; }
 .note ul { margin: 0.2rem 0 0; padding-left: 1.2rem; }
 .sounds { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(21rem, 100%), 1fr)); gap: 1rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 1rem; }

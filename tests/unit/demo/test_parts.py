@@ -154,5 +154,7 @@ def test_an_earlier_demo_is_cleared_and_nothing_else(tmp_path: Path) -> None:
         (tmp_path / folder / "file").touch()
     for file in ("index.html", "notes.txt"):
         (tmp_path / file).touch()
-    flow.clear(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"my recordings", "corpus", "notes.txt"}
+    for _ in range(2):  # a demo that was interrupted leaves no page of its own
+        flow.clear(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {"my recordings", "corpus", "notes.txt", "before"}
+        assert {path.name for path in (tmp_path / "before").iterdir()} == {"index.html", "logs"}

@@ -1,0 +1,122 @@
+"""Beginning and end of the demo: input is checked first, one demo has a folder, a failed part leaves a page."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo import flow
+from demo.processes import INTERRUPTS, ChildCommand, command
+
+
+@pytest.fixture(autouse=True)
+def as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The working directory and the handlers of signals, which the demo sets."""
+    monkeypatch.chdir(tmp_path)
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTS}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Folder of a demo that has a page."""
+    folder = tmp_path / "demo"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "index.html").write_text("the last good page")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "said"),
+    [
+        ("--minutes", "nan", "expected a number of minutes above 0"),
+        ("--minutes", "inf", "expected a number of minutes above 0"),
+        ("--minutes", "0", "expected a number of minutes above 0"),
+        ("--minutes", "", "invalid"),
+        ("--metrics", "70000", "70000 is no port"),
+        ("--steps", "0", "expected 1 or more"),
+        ("--sentence", "", "the sentence is empty"),
+        ("--sentence", " ", "the sentence is empty"),
+        ("--corpus", "", "the name is empty"),
+        ("--sentence", "?!", "has no letter or digit"),
+        ("--sentence", "Добрый день and a good morning", "is lost"),
+        ("--corpus", "/no/such/folder", "expected metadata.csv and wavs/"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_the_last_page_is_touched(
+    out: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str, said: str
+) -> None:
+    try:
+        code: object = flow.main(["--out", str(out), flag, value])
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    assert said in capsys.readouterr().err
+    assert (out / "index.html").read_text() == "the last good page"
+    assert (out / "logs").is_dir()
+
+
+def test_a_port_that_is_taken_is_named(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert flow.main(["--out", str(out), "--metrics", str(port)]) == 2
+    assert f"port {port} cannot be used for the trainer's metrics: Address already in use" in capsys.readouterr().err
+    assert (out / "index.html").exists()
+
+
+def test_one_demo_at_a_time_has_a_folder(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with flow.only_one(out):
+        assert flow.main(["--out", str(out)]) == 2
+    assert capsys.readouterr().err.startswith(f"the demo cannot begin: another demo runs in {out}: wait for its end")
+    assert (out / "index.html").exists()
+    with flow.only_one(out):
+        pass
+
+
+@pytest.mark.parametrize("name", ["file", "file/demo"])
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    (tmp_path / "file").touch()
+    assert flow.main(["--out", str(tmp_path / name)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"the demo cannot begin: {tmp_path / name} cannot be written: ")
+    assert said.count("\n") == 1
+
+
+def test_a_late_part_that_fails_leaves_a_page_with_the_others(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def python(code: str) -> ChildCommand:
+        return command(sys.executable, "-c", code)
+
+    def run(demo: flow.Demo) -> None:
+        demo.run("train", "training", python("pass"))
+        demo.results.report = {"last_step": 40}
+        for _ in range(2):
+            with demo.part():
+                demo.run("dashboards", "drawing", python("print('no module'); raise SystemExit(3)"))
+        demo.run("speak", "speaking", python("pass"))
+
+    monkeypatch.setattr(flow, "run", run)
+    assert flow.main(["--out", str(out)]) == 1
+    written = (out / "index.html").read_text(encoding="utf-8")
+    assert "0 → 40" in written
+    assert "dashboards ended with exit code 3; its last lines were:\n  no module" in written
+    assert written.count('<b class="firing">failed</b>') == 2
+    assert "logs/04-speak.log" in written
+    said = capsys.readouterr()
+    assert said.err.startswith("the demo failed: dashboards ended with exit code 3")
+    assert said.out.splitlines()[-1] == f"{out}/index.html"
+    assert (out / "before/index.html").read_text() == "the last good page"
+
+
+def test_the_page_has_the_time_of_its_end(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "run", lambda _: monkeypatch.setattr("time.time", lambda: 1_800_000_000.0))
+    assert flow.main(["--out", str(out)]) == 0
+    assert "finished 2027-01-15 08:00 UTC" in (out / "index.html").read_text(encoding="utf-8")
