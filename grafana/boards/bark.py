@@ -34,7 +34,7 @@ def _overview() -> Row:
         stat_panel(
             "Real-time factor",
             "Seconds of work for a second of sound, over 5 minutes, of the slowest GPU: below 1 is faster than real "
-            "time. Nothing is shown while no sound is made.",
+            "time. No data while no sound is made.",
             "none", Query(f"max({gpu('voxyard:bark_real_time_factor:ratio5m')})"), Level(1, RED), decimals=2,
         ),
         stat_panel(
@@ -49,7 +49,7 @@ def _overview() -> Row:
             "Chunks in 15 minutes", "Chunks that ended, successful or not.", "none", Query(total), decimals=0,
         ),
         stat_panel(
-            "Given up",
+            "Failed chunks",
             "Share of the last 15 minutes' chunks that failed on every worker or became silence; of the worst host.",
             "percentunit", Query(_given_up()),
             Level(0.01, AMBER), Level(0.05, RED), decimals=1,
@@ -76,7 +76,7 @@ def _speech() -> Row:
             Query(rate(gpu("bark_audio_seconds_total")), _GPU),
         ),
         time_series(
-            "Time at work",
+            "Busy time",
             "Seconds of synthesis per second, by GPU: 1 is a worker that is never idle.",
             "short", Query(rate(gpu("bark_synthesis_seconds_total")), _GPU),
         ),
@@ -141,7 +141,7 @@ def _gpus() -> Row:
     return Row("GPUs of the pools", (
         time_series(
             "Utilization",
-            "Of the GPUs that a pool holds, over 5 minutes, with the least that is expected while chunks wait. A pool "
+            "Of the GPUs assigned to a pool, over 5 minutes, with the lowest expected while chunks wait. A pool "
             "on CPUs has none.",
             "percentunit",
             Query(assigned(gpu("voxyard:gpu_utilization:ratio"), _BARK), _GPU),
@@ -149,7 +149,7 @@ def _gpus() -> Row:
             top=1,
         ),
         time_series(
-            "Memory used", "Of the GPUs that a pool holds.", "percentunit",
+            "Memory used", "Of the GPUs assigned to a pool.", "percentunit",
             Query(assigned(gpu("voxyard:gpu_memory_used:ratio"), _BARK), _GPU), top=1,
         ),
     ))  # fmt: skip

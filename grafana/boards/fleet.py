@@ -150,7 +150,7 @@ def _load() -> Row:
         ),
         time_series(
             "Utilization of GPUs with work",
-            "Each GPU that a workload holds, by the workload and its role.",
+            "Each assigned GPU, by workload and role.",
             "percentunit",
             Query(
                 assigned(gpu("voxyard:gpu_utilization:ratio")),

@@ -136,7 +136,7 @@ def _memory() -> Row:
         ),
         time_series(
             "Memory by process",
-            "Only where the exporter was asked for processes (`voxyard exporter --processes`).",
+            "Only where the exporter runs with `voxyard exporter --processes`.",
             "bytes",
             Query(gpu("gpu_process_memory_bytes"), f"{_GPU} {{{{process}}}} {{{{pid}}}}"),
         ),
@@ -237,7 +237,7 @@ def _links() -> Row:
         ),
         table_panel(
             "Links between GPUs",
-            "As `nvidia-smi topo -m` shows them. The higher the rank the nearer: SYS 1 … PIX 5, NVLink 10 + its lanes.",
+            "As `nvidia-smi topo -m` shows them. A higher rank is a closer link: SYS 1 … PIX 5, NVLink 10 + its lanes.",
             "none",
             [Query(f"max by (instance, gpu, peer, link) ({gpu('gpu_link_rank')})", "rank")],
             {
@@ -292,8 +292,8 @@ def _health() -> Row:
         ),
         table_panel(
             "ECC errors and remapped rows",
-            "Volatile: since the driver was loaded. Aggregate: in the card's life. Rows of memory that were remapped, "
-            "or are to be (pending), or cannot be (failure).",
+            "Volatile: since the driver was loaded. Aggregate: over the card's lifetime. Rows of memory that were "
+            "remapped, or are to be (pending), or cannot be (failure).",
             "none",
             [
                 Query(f"max by (instance, gpu, uuid, kind) ({gpu('gpu_ecc_errors_total')})", "errors"),

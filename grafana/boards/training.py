@@ -37,16 +37,16 @@ def _overview() -> Row:
             Query(f"sum({run('train_active')})"),
         ),
         stat_panel(
-            "Speed", "Optimizer updates per second of all chosen runs, over 5 minutes.", "ops",
+            "Speed", "Optimizer updates per second of all selected runs, over 5 minutes.", "ops",
             Query(f"sum({run('voxyard:train_steps:rate5m')})"), decimals=2,
         ),
         stat_panel(
-            "Clips", "Clips trained on per second, of all chosen runs.", "ops",
+            "Clips", "Clips trained on per second, of all selected runs.", "ops",
             Query(f"sum({run('voxyard:train_samples:rate5m')})"), decimals=1,
         ),
         stat_panel(
             "Waiting for data",
-            "Share of a step's time that goes into waiting for its batch; of the run that waits most. "
+            "Share of a step's time that goes into waiting for its batch; of the run with the longest waits. "
             "TrainingInputBound fires above a half.",
             "percentunit", Query(f"max({run('voxyard:train_data_stall:ratio')})"),
             Level(0.2, AMBER), Level(0.5, RED), decimals=1,
@@ -61,7 +61,7 @@ def _overview() -> Row:
             ),
             Level(60, AMBER), Level(600, RED),
         ),
-        stat_panel("Epoch", "Pass over the corpus, from 0; of the run that is farthest.", "none",
+        stat_panel("Epoch", "Pass over the corpus, from 0; of the most advanced run.", "none",
                Query(f"max({run('train_epoch')})")),
         states(
             "Runs",
@@ -100,7 +100,7 @@ def _speed() -> Row:
         ),
         time_series(
             "Duration of a step",
-            "Its wait for data included. Quantiles are read from buckets, the mean is exact.",
+            "Including the wait for data. Quantiles are read from buckets, the mean is exact.",
             "s",
             Query(quantile(0.5, "run", "train_step_duration_seconds", RUN), f"{_RUN} median"),
             Query(quantile(0.95, "run", "train_step_duration_seconds", RUN), f"{_RUN} 95 %"),
@@ -108,14 +108,14 @@ def _speed() -> Row:
         ),
         time_series(
             "Wait for data",
-            "Of a step. Quantiles are read from buckets, the mean is exact.",
+            "Per step. Quantiles are read from buckets, the mean is exact.",
             "s",
             Query(quantile(0.5, "run", "train_data_wait_seconds", RUN), f"{_RUN} median"),
             Query(quantile(0.95, "run", "train_data_wait_seconds", RUN), f"{_RUN} 95 %"),
             Query(mean("run", "train_data_wait_seconds", RUN), f"{_RUN} mean"),
         ),
         time_series(
-            "Unevenness of steps",
+            "Variation of step duration",
             "Standard deviation ÷ mean of the last 200 steps' durations. TrainingStepTimeUnstable fires above 0.4.",
             "percentunit", Query(run("train_step_time_variation_ratio"), _RUN),
         ),
@@ -149,7 +149,7 @@ def _gpus() -> Row:
     return Row("GPUs of the runs", (
         time_series(
             "Utilization of the pair",
-            "Data GPU and model GPU over 5 minutes, with the least that is expected of each. Which run holds a GPU is "
+            "Data GPU and model GPU over 5 minutes, with the lowest expected of each. Which run holds a GPU is "
             "not measured: a trainer holds its GPUs as a host's workload.",
             "percentunit",
             Query(
