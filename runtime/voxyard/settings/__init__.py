@@ -5,7 +5,7 @@ from __future__ import annotations
 from voxyard.settings.aliases import Alias
 from voxyard.settings.document import markdown
 from voxyard.settings.errors import SettingsError
-from voxyard.settings.fields import Section, Setting, setting, settings_of
+from voxyard.settings.fields import Section, Setting, flags_of, setting, settings_of
 from voxyard.settings.flags import SettingOption, SettingsCommand, options
 from voxyard.settings.load import CONFIG_VARIABLE, HOST_PLAN_VARIABLE, Loaded, load
 
@@ -19,6 +19,7 @@ __all__ = [
     "SettingOption",
     "SettingsCommand",
     "SettingsError",
+    "flags_of",
     "load",
     "markdown",
     "options",

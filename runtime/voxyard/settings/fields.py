@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
@@ -127,6 +127,20 @@ def settings_of(model: type[Section]) -> tuple[Setting, ...]:
     if twice:
         raise TypeError(f"{model.__name__}: more than one setting has the flag {', '.join(twice)}")
     return tuple(found)
+
+
+def flags_of(config: Section, *, leave_out: Collection[str] = ()) -> tuple[str, ...]:
+    """Command line flags for every setting of `config` that differs from its default, but the keys in `leave_out`."""
+    words: list[str] = []
+    for each in settings_of(type(config)):
+        value: Any = getattr(getattr(config, each.section), each.name)
+        if value is None or value == each.default() or each.key in leave_out:
+            continue
+        if each.is_switch:
+            words.append(each.flag if value else each.off_flag)
+        else:
+            words += [each.flag, str(value)]
+    return tuple(words)
 
 
 def section_type(model: type[Section], section: str, field: FieldInfo | None = None) -> type[Section]:

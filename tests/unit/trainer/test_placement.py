@@ -108,6 +108,20 @@ def test_ids_without_any_gpu_name_the_way_on_a_cpu(device: str) -> None:
     assert "--device cpu --data-gpu 0 --model-gpu 1" in message
 
 
+def test_the_command_to_use_instead_keeps_the_users_settings() -> None:
+    data = pair(0, 1) | {"train_data": "/my corpus", "num_workers": 3}
+    message = refusal(NONE, data=data, device="gpu", checkpoint_dir="runs/a", max_steps=50, resume=False)
+    kept = "voxyard train --train-data '/my corpus' --num-workers 3 --max-steps 50"
+    single, split = (line for line in message.splitlines() if "instead: " in line or "logical CPU" in line)
+    for line in (single, split):
+        assert kept in line
+        assert "--checkpoint-dir runs/a" in line
+        assert "--no-resume" in line
+    assert single.endswith(" --device cpu")
+    assert split.endswith(" --device cpu --data-gpu 0 --model-gpu 1")
+    assert "--device gpu" not in message
+
+
 # -- CPU devices ---------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from voxyard.host.limits import recommend
 from voxyard.host.memory import available_bytes
 from voxyard.host.nvml import every_gpu
 from voxyard.host.plan import plan_trainer, read_links
-from voxyard.settings import settings_of
+from voxyard.settings import flags_of
 from voxyard.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def advice_facts_of(
         recompute=training.recompute,
         static_shapes=data.static_shapes,
         buffer=benchmark.buffer,
-        words=("train", *flags_of(config)),
+        words=("train", *flags_of(config, leave_out=_NOT_TRAINED_WITH)),
     )
 
 
@@ -90,21 +90,6 @@ def setup_of(run: Run, benchmark: StageBenchmark, facts: AdviceFacts, overlapped
         left_out_seconds=benchmark.left_out_seconds,
         notes=tuple(notes),
     )
-
-
-def flags_of(config: TrainConfig) -> tuple[str, ...]:
-    """Command line flags for every setting of `config` that differs from its default."""
-    words: list[str] = []
-    for each in settings_of(TrainConfig):
-        section, _, name = each.key.partition(".")
-        value: Any = getattr(getattr(config, section), name)
-        if value is None or value == each.default() or each.key in _NOT_TRAINED_WITH:
-            continue
-        if each.is_switch:
-            words.append(each.flag if value else each.off_flag)
-        else:
-            words += [each.flag, str(value)]
-    return tuple(words)
 
 
 def _load(benchmark: StageBenchmark, loading: LoadTiming, probed: Probed | None) -> LoadFacts:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 from voxyard.host.nvml import Gpu
+from voxyard.settings import flags_of
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
 
@@ -116,9 +118,19 @@ def listing(host: HostDevices) -> str:
 
 
 def command(config: TrainConfig, flags: str) -> str:
-    """A command to use instead, for the same corpus."""
+    """A command to use instead: the settings of the run with other devices, which `flags` names."""
     data = config.data.train_data
-    return f"voxyard train --train-data {'DIR' if data is None else data} {flags}".rstrip()
+    kept = flags_of(config, leave_out=_REPLACED)
+    words = ("voxyard", "train", "--train-data", "DIR" if data is None else str(data), *kept)
+    return f"{shlex.join(words)} {flags}".rstrip()
+
+
+_REPLACED = frozenset(
+    {
+        "data.train_data", "data.data_gpu", "data.model_gpu", "training.device", "training.strategy", "training.auto",
+        "training.enable_memory_isolation", "training.data_gpu_memory", "training.model_gpu_memory",
+    }
+)  # fmt: skip
 
 
 def _named(flag: str, asked: int | str, candidates: Sequence[AvailableDevice], words: RefusalText) -> AvailableDevice:
