@@ -122,6 +122,11 @@ def test_the_command_to_use_instead_keeps_the_users_settings() -> None:
     assert "--device gpu" not in message
 
 
+def test_mirrored_stays_mirrored_on_logical_cpu_devices() -> None:
+    message = refusal(NONE, device="gpu", strategy="mirrored")
+    assert "The same on logical CPU devices: voxyard train --train-data DIR --device cpu --strategy mirrored" in message
+
+
 # -- CPU devices ---------------------------------------------------------------------------------------------
 
 

@@ -171,13 +171,15 @@ def _refuse_without_gpus(config: TrainConfig, host: HostDevices) -> NoReturn:
         if host.gpus
         else "no NVIDIA GPU was found (is the driver installed and, in a container, passed through?)"
     )
-    if requested_strategy(config) == "single":
+    strategy = requested_strategy(config)
+    if strategy == "single":
         raise TrainerError(f"{what}\n{listing(host)}\nOn the CPU instead: {command(config, '--device cpu')}")
+    both = "--strategy mirrored" if strategy == "mirrored" else "--data-gpu 0 --model-gpu 1"
     raise TrainerError(
         f"{INSUFFICIENT}: Multi-GPU requires at least 2 GPUs, found {len(host.gpus)}; {what}\n"
         f"{listing(host)}\n"
         f"On a single device instead: {command(config, '--device cpu')}\n"
-        f"The same on logical CPU devices: {command(config, '--device cpu --data-gpu 0 --model-gpu 1')}"
+        f"The same on logical CPU devices: {command(config, f'--device cpu {both}')}"
     )
 
 
