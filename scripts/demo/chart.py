@@ -13,11 +13,18 @@ Points = Sequence[tuple[float, float]]
 
 
 def lines(name: str, title: str, curves: Sequence[tuple[str, Points]], unit: str) -> str:
-    """Curves (name, points) over the steps of a run, with a legend below; a curve without points is left out."""
+    """Curves (name, points) over the steps of a run, with their title above and a legend below.
+
+    A curve without points is left out; of one with a single point the legend gives its value.
+    """
+    heading = f'<h3 id="{name}-t">{escape(title)}</h3>'
     drawn = [(label, [point for point in points if all(map(math.isfinite, point))]) for label, points in curves]
     drawn = [(label, points) for label, points in drawn if points]
     if not drawn:
-        return '<p class="none">No figures yet: the training was too short for its first ones.</p>'
+        return f'{heading}<p class="none">No figures yet: the training was too short for its first ones.</p>'
+    if all(len(points) == 1 for _, points in drawn):
+        values = "; ".join(f"{escape(label)}: {_value(points[0])}" for label, points in drawn)
+        return f'{heading}<p class="none">One value, too few for a curve: {values}.</p>'
     right = max(x for _, points in drawn for x, _ in points)
     x_ticks, y_ticks = ticks(right), ticks(max(y for _, points in drawn for _, y in points))
     x_scale = (WIDTH - _LEFT - _RIGHT) / max(right, 1e-9)
@@ -37,6 +44,9 @@ def lines(name: str, title: str, curves: Sequence[tuple[str, Points]], unit: str
     parts.append(f'<text class="tick" x="{WIDTH - _RIGHT}" y="{HEIGHT - 2}" text-anchor="end">{escape(unit)}</text>')
     legend = []
     for number, (label, points) in enumerate(drawn):
+        if len(points) == 1:
+            legend.append(f"<li>{escape(label)}: one value, {_value(points[0])}, too few for a curve</li>")
+            continue
         places = [place(x, y) for x, y in points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(f'<polyline class="curve c{number}" points="{path}"/>')
@@ -45,11 +55,15 @@ def lines(name: str, title: str, curves: Sequence[tuple[str, Points]], unit: str
             f"{value:.4g}</title></circle>"
             for (x, y), (step, value) in zip(places, points, strict=True)
         ]
-        legend.append(f'<li class="c{number}">{escape(label)}: {points[-1][1]:.3g} at step {points[-1][0]:g}</li>')
+        legend.append(f'<li class="c{number}">{escape(label)}: {_value(points[-1])}</li>')
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-t"><title id="{name}-t">'
-        f'{escape(title)}</title>{"".join(parts)}</svg><ul class="legend">{"".join(legend)}</ul>'
+        f'{heading}<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-t"><title>{escape(title)}'
+        f'</title>{"".join(parts)}</svg><ul class="legend">{"".join(legend)}</ul>'
     )  # fmt: skip
+
+
+def _value(point: tuple[float, float]) -> str:
+    return f"{point[1]:.3g} at step {point[0]:g}"
 
 
 def ticks(top: float) -> list[float]:

@@ -17,10 +17,11 @@ from demo.sound import Mel, Sound, picture
 from demo.style import STYLE
 from demo.training import Curve, Reading
 
-REAL, SCRIPTED, RANDOM = (
+REAL, SCRIPTED, RANDOM, SYNTHETIC = (
     '<span class="badge real">real</span>',
     '<span class="badge scripted">scripted GPUs</span>',
     '<span class="badge random">random weights</span>',
+    '<span class="badge synthetic">synthetic voice (espeak-ng)</span>',
 )
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:"
 
@@ -69,19 +70,24 @@ def _opening(results: Results) -> str:
     failed = "".join(f"<pre>{escape(each)}</pre>" for each in results.failures)
     if failed:
         failed = f'<div class="note failed"><b>Failed; the page has what was made without it</b>{failed}</div>'
+    synthetic = ""
+    if not results.own_corpus:
+        synthetic = f"<dt>{SYNTHETIC}</dt><dd>no person speaks: a speech synthesiser made the recordings</dd>"
     left_out = ""
     if results.left_out:
         items = "".join(f"<li>{escape(sentence)}</li>" for sentence in results.left_out)
         left_out = f'<div class="note"><b>Left out on this machine</b><ul>{items}</ul></div>'
     return (
         "<header><h1>voxyard: what the demo made</h1>"
+        "<p>voxyard runs speech models on a company's own GPU hosts: it trains them, serves them over HTTP and "
+        "monitors the GPUs.</p>"
         f"<p>{escape(_length(results.seconds))} on this machine, without a GPU, finished {when}. Every command is at "
         "the end of the page, as it was run.</p></header>"
         f"<dl class='key'><dt>{REAL}</dt><dd>the program that users run, on this machine: corpus, training, profile, "
         "service, OpenAI's client, exporter, Prometheus, rules</dd>"
         f"<dt>{SCRIPTED}</dt><dd>the exporter is real, the GPUs are not: a driver library of the tests plays four of "
         f"them by a script</dd><dt>{RANDOM}</dt><dd>the Bark model is tiny and untrained: what it speaks is noise</dd>"
-        f"</dl>{failed}{left_out}"
+        f"{synthetic}</dl>{failed}{left_out}"
     )
 
 
@@ -94,7 +100,8 @@ def _speech(results: Results) -> str:
     if results.recording is not None:
         text, sound = results.recording
         voice = "a recording of your corpus" if results.own_corpus else "a recording of the corpus: espeak-ng's voice"
-        figures.append(_sound("A recording", REAL, text, voice, sound, sound.mel()))
+        badge = REAL if results.own_corpus else SYNTHETIC
+        figures.append(_sound("A recording", badge, text, voice, sound, sound.mel()))
     reading = results.reading
     if reading is not None:
         seen = "not among the training texts" if reading.held_out else "one of the training texts"
@@ -104,7 +111,9 @@ def _speech(results: Results) -> str:
         if reading.reference is not None:
             said = "espeak-ng reads the same sentence: what the model should come near to"
             figures.append(
-                _sound("The same, by espeak-ng", REAL, reading.text, said, reading.reference, reading.reference.mel())
+                _sound(
+                    "The same, by espeak-ng", SYNTHETIC, reading.text, said, reading.reference, reading.reference.mel()
+                )
             )
     if results.bark is not None:
         text, sound = results.bark
@@ -249,7 +258,8 @@ def _prometheus(results: Results) -> str:
         f"<h3>Alerts {badge}</h3>"
         f"{_table(('alert', 'severity', 'state', 'since', 'what it says', 'runbook'), firing)}"
         f'<p class="small">{len(quiet)} further alerts are defined and are quiet: {escape(", ".join(quiet))}. '
-        "Watchdog always fires: it shows that alerts arrive. Many rules wait longer than this demo runs.</p>"
+        "Watchdog always fires: it shows that alerts arrive. Many rules wait longer than this demo runs. A "
+        "runbook is a file of the repository and a heading in it.</p>"
         f"{dashboards}"
     )
 

@@ -18,6 +18,7 @@ a { color: var(--accent); } :focus-visible { outline: 3px solid var(--accent); o
 .badge { display: inline-block; font: 600 0.78rem/1.5 system-ui, sans-serif; padding: 0 0.55rem; border: 1.5px solid;
   border-radius: 1rem; vertical-align: 0.12em; white-space: nowrap; }
 .real { color: var(--real); } .scripted { color: var(--scripted); } .random { color: var(--random); }
+.synthetic { color: var(--scripted); }
 .key { display: grid; grid-template-columns: max-content 1fr; gap: 0.35rem 1rem; margin: 1rem 0; }
 .key dd { margin: 0; }
 .note { border: 1px solid var(--line); border-left: 6px solid var(--scripted); background: var(--raised);
@@ -39,7 +40,7 @@ svg .curve { fill: none; stroke: var(--of); stroke-width: 2; } svg .dot { fill: 
 .c0 { --of: var(--c0); } .c1 { --of: var(--c1); }
 .legend { list-style: none; margin: 0.3rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0 1.4rem;
   font-size: 0.9rem; }
-.legend li::before { content: ""; display: inline-block; width: 0.9rem; height: 0.22rem; margin-right: 0.45rem;
+.legend li[class]::before { content: ""; display: inline-block; width: 0.9rem; height: 0.22rem; margin-right: 0.45rem;
   vertical-align: 0.22rem; background: var(--of); }
 .pairs { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: 0.2rem 1.4rem; margin: 1rem 0; }
 .pairs dt { color: var(--soft); } .pairs dd { margin: 0; font-variant-numeric: tabular-nums; }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from demo_results import NOISE, whole
 
-from demo.chart import lines, ticks
+from demo.chart import Points, lines, ticks
 from demo.monitoring import NO_PROMETHEUS, Seen
 from demo.page import Results, page, write
 from demo.training import Reading
@@ -53,6 +53,30 @@ def test_what_is_not_real_is_labelled() -> None:
     assert re.search(r"Exporter <span[^>]*>scripted GPUs<", monitoring)
     assert re.search(r"Alerts <span[^>]*>scripted GPUs<", monitoring)
     assert re.search(r"Alerts <span[^>]*>real<", section(page(replace(whole(), scripted=False)), "monitoring"))
+
+
+def test_a_recording_is_labelled_with_the_voice_that_made_it() -> None:
+    def badge(written: str, title: str) -> str:
+        found = re.search(rf"<h3>{title} <span[^>]*>([^<]*)<", written)
+        assert found is not None
+        return found[1]
+
+    written = page(whole())
+    assert badge(written, "A recording") == badge(written, "The same, by espeak-ng") == "synthetic voice (espeak-ng)"
+    assert badge(written, "The trained model") == "real"
+    assert badge(page(replace(whole(), own_corpus=True)), "A recording") == "real"
+
+
+def test_the_page_says_what_voxyard_is_and_what_a_runbook_is() -> None:
+    written = page(whole())
+    assert "voxyard runs speech models on a company's own GPU hosts" in written
+    assert "runbook is a file of the repository" in section(written, "monitoring")
+
+
+def test_a_failure_is_shown_with_its_last_lines() -> None:
+    written = page(replace(whole(), failures=["train ended with exit code 1; its last lines were:\n  <none>"]))
+    assert "<pre>train ended with exit code 1; its last lines were:\n  &lt;none&gt;</pre>" in written
+    assert "Failed;" not in page(whole())
 
 
 def test_parts_that_were_left_out_are_named_and_have_no_place() -> None:
@@ -132,6 +156,22 @@ def test_a_curve_is_as_high_as_its_value() -> None:
 
 def test_a_curve_without_points_is_said() -> None:
     assert "too short" in lines("x", "Losses", [("loss", ())], "steps")
+
+
+def test_a_curve_of_one_point_is_a_sentence_and_no_dot() -> None:
+    one, two = ("mel <error>", ((20.0, 0.5),)), ("loss", ((1.0, 9.0), (20.0, 4.0)))
+    alone = lines("x", "Errors", [one], "steps")
+    assert "One value, too few for a curve: mel &lt;error&gt;: 0.5 at step 20." in alone
+    assert "<svg" not in alone
+    beside = lines("x", "Errors", [two, one], "steps")
+    assert "mel &lt;error&gt;: one value, 0.5 at step 20, too few for a curve" in beside
+    assert beside.count("<circle") == 2
+    assert beside.count("<polyline") == 1
+
+
+@pytest.mark.parametrize("points", [(), ((20.0, 0.5),), ((1.0, 9.0), (20.0, 4.0))])
+def test_a_chart_has_its_title_above_it(points: Points) -> None:
+    assert ">Errors &amp; losses</h3>" in lines("x", "Errors & losses", [("loss", points)], "steps")
 
 
 @pytest.mark.parametrize(
