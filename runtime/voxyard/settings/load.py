@@ -99,9 +99,16 @@ def _from_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) 
         if name in variables:
             if text:
                 _take(source, variables[name], text, name)
-        elif name.startswith(PREFIX) and name not in shared and (meant := _meant(name, variables)):
-            source.notes.append(f"{name} is no setting and has no effect: did you mean {meant}?")
+        elif name.startswith(PREFIX) and name not in shared:
+            if meant := _meant(name, variables):
+                source.notes.append(f"{name} is no setting and has no effect: did you mean {meant}?")
+            elif name.startswith(_group_prefixes(variables)):
+                source.notes.append(f"{name} is no setting and has no effect: --help lists the settings")
     return source
+
+
+def _group_prefixes(variables: Mapping[str, Setting]) -> tuple[str, ...]:
+    return tuple({f"{PREFIX}{setting.group}_" for setting in variables.values() if setting.group})
 
 
 def _meant(name: str, variables: Mapping[str, Setting]) -> str | None:
@@ -112,8 +119,8 @@ def _meant(name: str, variables: Mapping[str, Setting]) -> str | None:
     for variable, setting in variables.items():
         if name in (variable_of("", setting.flag), setting.group_and_flag):
             return variable
-    groups = {group for group in GROUPS if any(each.startswith(f"{PREFIX}{group}_") for each in variables)}
-    if any(name.startswith(f"{PREFIX}{group}_") for group in set(GROUPS) - groups):
+    others = {f"{PREFIX}{group}_" for group in GROUPS} - set(_group_prefixes(variables))
+    if name.startswith(tuple(others)):
         return None
     near = difflib.get_close_matches(name, [*variables, CONFIG_VARIABLE, HOST_PLAN_VARIABLE], 1, cutoff=0.85)
     return near[0] if near else None

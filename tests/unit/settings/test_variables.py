@@ -80,6 +80,20 @@ def test_a_name_without_its_group_is_answered_with_the_right_one(model: type[Sec
     assert load(model, environ={name: "1"}).notes == (f"{name} is no setting and has no effect: did you mean {meant}?",)
 
 
+@pytest.mark.parametrize(
+    ("model", "name"), [(TrainConfig, "VOXYARD_TRAIN_COLOUR"), (ServeConfig, "VOXYARD_SPEECH_FREQUENCY_BANDS")]
+)
+def test_a_name_of_the_group_that_is_like_no_setting_has_no_effect_either(model: type[Section], name: str) -> None:
+    told = f"{name} is no setting and has no effect: --help lists the settings"
+    assert load(model, environ={name: "1"}).notes == (told,)
+
+
+@pytest.mark.parametrize("name", ["VOXYARD_RELEASE", "VOXYARD_CONFIG_HASH", "VOXYARD_CONFIG"])
+@pytest.mark.parametrize("model", MODELS)
+def test_what_a_container_is_given_beside_settings_is_nobodys_mistake(model: type[Section], name: str) -> None:
+    assert load(model, environ={name: "1"}).notes == ()
+
+
 @pytest.mark.parametrize("name", ["VOXYARD_BARK_DEVICE", "VOXYARD_SERVICE_PORT", "VOXYARD_EXPORTER_HOST"])
 def test_another_groups_variable_is_nobodys_mistake(name: str) -> None:
     assert load(TrainConfig, environ={name: "nonsense"}).notes == ()
