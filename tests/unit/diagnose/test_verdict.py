@@ -84,7 +84,7 @@ def test_devices_annotate_by_their_use_and_the_data_gpu_beside_what_it_can_reach
     found = {each.rule: each.sentence for each in verdict.annotations}
     assert set(found) == {"model use", "data use"}
     assert found["data use"].startswith("data GPU is the limit")
-    assert "50% at most, D/max(D, M)" in found["data use"]
+    assert "50% is the most possible here" in found["data use"]
     assert _rules(_judge(0, 2, 0, 4, wait=0.0, model=0.70, data=0.80)) == set()
 
 
