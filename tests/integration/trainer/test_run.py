@@ -145,7 +145,7 @@ def test_a_taken_metrics_port_is_a_clear_error(toy, voxyard):
         (["--model-module", "toy:broken"], ["without sample_rate", "Trainable"]),
         (["--model-module", "nosuchmodule:make"], ["nosuchmodule", "PYTHONPATH"]),
         (["--model-module", "toy"], ["package.module:factory"]),
-        (["--strategy", "multiworker"], ["later release"]),
+        (["--strategy", "multiworker"], ["not implemented"]),
         (["--auto"], ["no effect with --device cpu"]),
         (["--model-gpu", 0], ["one device"]),
         (["--model-gpu", 7], ["Insufficient", "found 2", "--cpu-devices"]),
