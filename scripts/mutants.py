@@ -66,7 +66,7 @@ def faults(file: str, source: str) -> Iterator[Fault]:
 
 
 def _changed(node: ast.AST) -> ast.expr | str | None:
-    """What stands in the place of a node; None for a node that is left alone."""
+    """Replacement of a node; None for a node that is left alone."""
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=comparators) if type(operator) in _COMPARISONS:
             return ast.Compare(left, [_COMPARISONS[type(operator)]()], comparators)

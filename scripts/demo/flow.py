@@ -199,7 +199,7 @@ def run(demo: Demo) -> None:
 
 
 class Beside:
-    """What happens while the training runs: a look at Prometheus now and then, and a GPU that is lost."""
+    """Activity beside the training: regular queries to Prometheus, and a GPU that is lost."""
 
     def __init__(self, watch: monitoring.Watch, driver: monitoring.ScriptedDriver | None) -> None:
         self._watch, self._driver = watch, driver

@@ -1,4 +1,4 @@
-"""Which files and directories were synced to the disk, in order: what a power cut cannot take back."""
+"""Record of the files and directories that were synced to the disk, in order."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def plain(name: str) -> str:
 
 
 def requirements(name: str, extras: frozenset[str]) -> list[Requirement]:
-    """What a distribution with these extras requires here; for voxyard, what pyproject.toml says now."""
+    """Requirements of a distribution with these extras; for voxyard those of pyproject.toml."""
     if name == "voxyard":
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         optional = [line for extra in extras for line in project["optional-dependencies"][extra]]

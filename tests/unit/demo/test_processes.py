@@ -44,7 +44,7 @@ def until(holds: Callable[[], object], seconds: float = 60) -> None:
 
 @pytest.fixture
 def lines() -> list[str]:
-    """What the demo has printed."""
+    """Output of the demo so far."""
     return []
 
 

@@ -168,7 +168,7 @@ def test_a_circle_is_found_wherever_its_imports_stand(tmp_path: Path, body: str)
 
 
 def public_classes(base: Path) -> dict[str, list[str]]:
-    """Where each public class stands; a protocol may have the name of the class that follows it."""
+    """Files of each public class; a protocol may have the name of the class that follows it."""
     found: dict[str, list[str]] = {}
     for path in sorted(base.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:

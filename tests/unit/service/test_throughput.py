@@ -17,7 +17,7 @@ def recorded(*chunks: tuple[float, float]) -> Throughput:
 
 
 def test_the_rate_is_the_audio_made_since_the_first_chunk_was_done() -> None:
-    """What the first one took began before: its audio does not count."""
+    """Audio of the first chunk does not count: its synthesis began before the window."""
     assert recorded((10, 99.0), (12, 3.0), (14, 5.0)).rate() == (3.0 + 5.0) / (14 - 10)
 
 
