@@ -1,4 +1,4 @@
-"""Memory this process may still take: the machine's, or its control group's where that is less."""
+"""Main memory: what this process may still take of it, and how often the kernel killed for want of it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ def available_bytes(root: Path = Path("/")) -> int:
     if limit is not None and used is not None:
         left.append(max(0, limit - used))
     return min(left)
+
+
+def memory_kills(root: Path = Path("/")) -> int | None:
+    """Processes that the kernel has killed for want of memory since it started, on the whole machine.
+
+    None where it does not count them (Linux before 4.13). `root` stands in for / in tests.
+    """
+    try:
+        lines = (root / "proc/vmstat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
 def _meminfo_available(meminfo: Path) -> int:

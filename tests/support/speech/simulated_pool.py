@@ -14,6 +14,7 @@ from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.queue import ChunkKey
 from voxyard.speech.pool.scheduler import BeginWork, FailChunk, KillWorker, Scheduler, SendChunk, StartWorker
 from voxyard.speech.pool.worker import PoolChunkSource
+from voxyard.speech.pool.worker_process import EndCause
 from voxyard.speech.requests import Request
 
 BEAT = 5.0
@@ -27,8 +28,11 @@ class Fate:
     poison: frozenset[ChunkKey] = frozenset()  # the engine refuses
     deranging: frozenset[ChunkKey] = frozenset()  # the engine raises
     deadly: frozenset[ChunkKey] = frozenset()  # the process ends
+    ending: EndCause = "died"  # of the process of a deadly chunk, or with more rows than live
     rows_that_fit: Mapping[int, int] = field(default_factory=dict)  # by slot: more is out of memory
+    rows_that_live: Mapping[int, int] = field(default_factory=dict)  # by slot: more of them with chunks end the process
     death_share: float = 0.0  # of chunks during which the process is killed
+    with_mates: bool = False  # it is killed only while it has others too
     hang_share: float = 0.0  # of chunks during which it is stopped
 
 
@@ -116,6 +120,7 @@ class SimulatedPool:
         self.rows: list[tuple[int, int]] = []  # slot, rows that it begins with
         self.given_up: dict[ChunkKey, str] = {}
         self.kills: list[tuple[int, str]] = []
+        self.deaths: list[tuple[int, tuple[ChunkKey, ...]]] = []  # slot, chunks that it had
         self.refusals: list[tuple[float, int]] = []
         self._rows, self._start = rows, start
         self._engine = servers(duration) if engine is None else engine
@@ -209,8 +214,11 @@ class SimulatedPool:
             return
         spell = next(process.engine)
         fits = self._fate.rows_that_fit.get(process.slot)
+        lives = self._fate.rows_that_live.get(process.slot)
         if spell is None:
             process.waits = True
+        elif lives is not None and len(self.scheduler.slots[process.slot].leases) > lives:
+            self.at(self.now + spell[0] / 2, lambda: self._die(process, self._fate.ending))
         elif fits is not None and self.rows_of(process.slot) > fits:
             self.at(self.now + spell[0] / 2, lambda: self._raise(process, number, "device is full", memory=True))
         else:
@@ -229,7 +237,7 @@ class SimulatedPool:
                 self._raise(process, number, f"chunk {key.index} upsets it")
                 return
             if key in self._fate.deadly:
-                self._die(process)
+                self._die(process, self._fate.ending)
                 return
             lease = process.intake.complete(request)
             if key in self._fate.poison:
@@ -255,7 +263,10 @@ class SimulatedPool:
     def _stop(self, process: _Process) -> None:
         process.alive = False
 
-    def _die(self, process: _Process) -> None:
-        if process.alive:
-            process.alive = False
-            self.scheduler.process_ended(process.slot, process.generation, "killed by signal 9", self.now)
+    def _die(self, process: _Process, cause: EndCause = "died") -> None:
+        held = self.scheduler.slots[process.slot].leases.values()
+        if not process.alive or (cause == "died" and self._fate.with_mates and len(held) < 2):
+            return
+        process.alive = False
+        self.deaths.append((process.slot, tuple(sorted(lease.chunk.key for lease in held))))
+        self.scheduler.process_ended(process.slot, process.generation, "killed by signal 9", self.now, cause=cause)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from voxyard.host.memory import available_bytes
+from voxyard.host.memory import available_bytes, memory_kills
 
 
 def host(root: Path, available_kib: int, limit: str | None = None, used: int = 0) -> Path:
@@ -32,3 +32,12 @@ def host(root: Path, available_kib: int, limit: str | None = None, used: int = 0
 )
 def test_the_least_of_host_and_cgroup_counts(tmp_path: Path, limit: str | None, used: int, available: int) -> None:
     assert available_bytes(host(tmp_path, 8000, limit, used)) == available
+
+
+def test_kills_for_want_of_memory_are_the_kernels_count(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    assert memory_kills(tmp_path) is None
+    (tmp_path / "proc/vmstat").write_text("nr_free_pages 1\noom_kill_like 9\n")
+    assert memory_kills(tmp_path) is None  # kernels before 4.13 do not count them
+    (tmp_path / "proc/vmstat").write_text("nr_free_pages 1\noom_kill 3\nzone_reclaim 0\n")
+    assert memory_kills(tmp_path) == 3

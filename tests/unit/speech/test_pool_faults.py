@@ -155,6 +155,40 @@ def test_an_error_that_sticks_to_the_process_ends_it(pool: MakePool, fault: str)
     assert [state.processes for state in speaking.workers()] == [2]
 
 
+def test_a_crash_with_several_chunks_halves_the_rows_of_the_next_process(pool: MakePool) -> None:
+    asked = requests(9)
+
+    got = outcomes(pool(1, rows=8, faults={"between": ["cuda", 1]}), asked)
+
+    assert_spoken(got, asked)
+    assert {outcome.result.facts["rows"] for outcome in got if outcome.result} == {8, 4}
+    assert all(outcome.reduced == (outcome.result.facts["rows"] == 4) for outcome in got if outcome.result)
+
+
+def test_a_kill_for_want_of_memory_halves_the_rows_and_suspects_no_chunk(
+    pool: MakePool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def memory_kills() -> int:
+        return int((tmp_path / "between-0").exists())  # the kernel counts the kill that the engine plays
+
+    monkeypatch.setattr("voxyard.speech.pool.worker_process.memory_kills", memory_kills)
+    asked = requests(9)
+
+    got = outcomes(pool(1, rows=8, faults={"between": ["kill", 1]}), asked)
+
+    assert_spoken(got, asked)
+    assert {outcome.result.facts["rows"] for outcome in got if outcome.result} == {8, 4}
+
+
+def test_a_kill_from_outside_leaves_the_rows_as_they_are(pool: MakePool) -> None:
+    asked = requests(9)
+
+    got = outcomes(pool(1, rows=8, faults={"between": ["kill", 1]}), asked)
+
+    assert_spoken(got, asked)
+    assert {outcome.result.facts["rows"] for outcome in got if outcome.result} == {8}
+
+
 def test_an_engine_that_raises_keeps_its_process(pool: MakePool) -> None:
     speaking, asked = pool(1, faults={"speak": ["a stumble", 1]}), requests(3)
 
@@ -177,7 +211,7 @@ def test_a_poison_chunk_fails_alone_with_its_index_text_and_reason(pool: MakePoo
     assert (failed.failure.index, failed.failure.text) == (13, asked[13].text)
     said = {"poison": "'en_1' cannot say chunk 13", "deranging": "chunk 13 upsets", "deadly": "SIGKILL"}
     assert said[kind] in failed.failure.reason
-    assert {"worker 0", "worker 1"} <= {part.split(":")[0] for part in failed.failure.reason.split("; ")}
+    assert sorted(part.split(":")[0] for part in failed.failure.reason.split("; ")) == ["worker 0", "worker 1"]
 
 
 def test_the_stream_ends_with_an_error_at_the_chunk_that_failed(pool: MakePool) -> None:

@@ -17,7 +17,7 @@ class PoolLimits:
     start_timeout: float = 900.0  # until a worker has loaded its engine
     heartbeat_timeout: float = 30.0  # without a heartbeat a worker counts as hung
     max_failures: int = 2  # of a chunk that ran alone, each on another worker where there is one
-    max_deaths: int = 3  # of worker processes over one chunk alone: they end for other causes too
+    max_deaths: int = 2  # of workers with this chunk alone; one more where workers have died of something else
     max_failed_starts: int = 3  # in a row, after which a worker is off
     backoff: float = 1.0  # before a worker is started again, doubled each time
     max_backoff: float = 60.0

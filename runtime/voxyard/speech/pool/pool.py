@@ -277,12 +277,12 @@ class Pool:
                     worker.sent.clear()
                 self._observer.failure(worker.device.name, "out of memory" if out_of_memory else "raised")
                 self._scheduler.engine_raised(slot, generation, reason, now, out_of_memory=out_of_memory)
-            case ProcessEnded(reason):
+            case ProcessEnded(reason, cause):
                 if current and worker.process is not None:
                     _log.warning("worker %s: %s", worker.device.name, reason)
-                    self._observer.failure(worker.device.name, "died")
+                    self._observer.failure(worker.device.name, "out of memory" if cause == "out of memory" else "died")
                     self._without_process(worker)
-                self._scheduler.process_ended(slot, generation, reason, now)
+                self._scheduler.process_ended(slot, generation, reason, now, cause=cause)
             case ipc.EngineFailed():
                 pass  # ProcessEnded follows, with this reason
 

@@ -17,7 +17,7 @@ from voxyard.speech.pool.worker_slot import Lease, WorkerSlot
 
 _log = logging.getLogger(__name__)
 
-FailureCause = Literal["raised", "out of memory", "died", "hung", "late", "no worker"]
+FailureCause = Literal["raised", "out of memory", "died", "crashed", "hung", "late", "no worker"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ class Scheduler:
         self._actions: list[Action] = []
         self._jobs: set[int] = set()
         self._draining = False
+        self._acquitted_deaths = 0  # of workers with one chunk alone that was spoken later: something else ended them
 
     # Reports of the owner.
 
@@ -144,6 +145,7 @@ class Scheduler:
         if worker is None or done is None:
             return False
         worker.chunk_spoken()
+        self._acquitted_deaths += done.chunk.deaths
         return done.chunk.key.job in self._jobs
 
     def chunk_unspeakable(self, slot: int, generation: int, lease: int, reason: str, now: float) -> None:
@@ -163,9 +165,7 @@ class Scheduler:
         worker.last_seen = now
         leases = worker.release()
         if out_of_memory and worker.rows > 1:
-            tried = worker.rows
-            worker.halve_batch()
-            _log.warning("worker %d: out of memory with %d rows, continuing with %d", slot, tried, worker.rows)
+            self._halve_batch(worker, "out of memory")
             for lease in leases:
                 self._queue.put(lease.chunk)
         else:
@@ -177,15 +177,28 @@ class Scheduler:
     def process_ended(
         self, slot: int, generation: int, reason: str, now: float, *, cause: FailureCause = "died"
     ) -> None:
-        """The process has ended, for any reason."""
+        """The process has ended, for any reason.
+
+        Killed for want of memory, it begins with fewer rows. One that crashed with several chunks does too, until one
+        of these is found to crash it alone.
+        """
         worker = self._current(slot, generation)
         if worker is None:
             return
         if worker.state == "starting":
             worker.start_failed(reason, now, self.limits)
-        else:
-            worker.process_ended(now, self.limits)
-        self._requeue(worker.release(), worker, cause, reason)
+            return
+        worker.process_ended(now, self.limits)
+        leases = worker.release()
+        if cause == "out of memory" and leases and worker.rows > 1:
+            self._halve_batch(worker, "its process was killed for want of memory")
+            for lease in leases:
+                self._queue.put(lease.chunk)
+            return
+        if cause == "crashed" and len(leases) > 1:
+            self._halve_batch(worker, "its process crashed")
+            worker.crashed_batches.append(frozenset(lease.chunk.key for lease in leases))
+        self._requeue(leases, worker, cause, reason)
 
     def start_refused(self, slot: int, generation: int, now: float) -> None:
         """The process was not started: its device has not enough free memory yet."""
@@ -323,6 +336,11 @@ class Scheduler:
     def _failed_before(self) -> list[QueuedChunk]:
         return [chunk for chunk in self._queue if chunk.failed_on and not self._queue.holds(chunk.key.job)]
 
+    def _halve_batch(self, worker: WorkerSlot, why: str) -> None:
+        tried = worker.rows
+        worker.halve_batch()
+        _log.warning("worker %d: %s with %d rows, continuing with %d", worker.number, why, tried, worker.rows)
+
     def _requeue(self, leases: Sequence[Lease], worker: WorkerSlot, cause: FailureCause, reason: str) -> None:
         """Requeue the leases of a failed worker: several chunks run again one by one, a single one has failed once."""
         for lease in leases:
@@ -338,10 +356,14 @@ class Scheduler:
     def _record_failure(self, chunk: QueuedChunk, worker: WorkerSlot, cause: FailureCause, reason: str) -> None:
         chunk.failed_on.add(worker.number)
         chunk.failures.append(f"worker {worker.number}: {reason}")
-        if cause in ("died", "hung"):
+        if cause in ("died", "crashed", "hung"):
             chunk.deaths += 1
         failed = len(chunk.failures) - chunk.deaths
-        if failed >= self.limits.max_failures or chunk.deaths >= self.limits.max_deaths:
+        deadly = chunk.deaths >= self.limits.max_deaths + (self._acquitted_deaths > 0)
+        if failed >= self.limits.max_failures or deadly:
+            if deadly:
+                for each in self.slots:
+                    each.acquit_batches(chunk.key)
             self._actions.append(FailChunk(chunk.key, cause, "; ".join(chunk.failures)))
         else:
             _log.warning("chunk %d of job %d is retried: %s", chunk.key.index, chunk.key.job, reason)

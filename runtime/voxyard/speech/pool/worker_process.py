@@ -10,15 +10,20 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pickle import UnpicklingError
+from typing import Literal
 
+from voxyard.host.memory import memory_kills
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.pool.ipc import EngineFailed, FromWorker, OpenEngine, ToWorker
+from voxyard.speech.pool.ipc import EngineFailed, FromWorker, Heartbeat, OpenEngine, ToWorker
 
 _log = logging.getLogger(__name__)
+
+_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 @dataclass(frozen=True)
@@ -29,11 +34,19 @@ class Device:
     visible: str = ""
 
 
+EndCause = Literal["died", "crashed", "out of memory"]
+
+
 @dataclass(frozen=True)
 class ProcessEnded:
-    """A worker process has ended."""
+    """A worker process has ended.
+
+    Causes: "died" by a signal from outside, as far as anybody can tell; "out of memory" by the kernel's out-of-memory
+    killer; else "crashed".
+    """
 
     reason: str
+    cause: EndCause = "crashed"
 
 
 class WorkerProcess:
@@ -67,6 +80,7 @@ class WorkerProcess:
             theirs.close()
         self._connection = Connection(ours.detach())
         self._report = report
+        self._memory_kills = deque([memory_kills()], maxlen=2)  # as of the last two heartbeats: one may be read late
         self._outgoing: queue.SimpleQueue[ToWorker | None] = queue.SimpleQueue()
         self._outgoing.put(OpenEngine(engine, heartbeat_seconds))
         self._reader = threading.Thread(target=self._read, name=f"reader of {self.pid}", daemon=True)
@@ -100,6 +114,8 @@ class WorkerProcess:
                 message = self._connection.recv()
                 if isinstance(message, EngineFailed):
                     last = message.reason
+                elif isinstance(message, Heartbeat):
+                    self._memory_kills.append(memory_kills())
                 self._report(message)
         except (EOFError, OSError):
             pass  # it has ended, or is about to: the exit status tells the cause
@@ -109,7 +125,7 @@ class WorkerProcess:
         self._outgoing.put(None)
         self._writer.join()
         self._connection.close()
-        self._report(ProcessEnded(last or _cause(status)))
+        self._report(_ended(status, last, memory_kills() != self._memory_kills[0]))
 
     def _end(self) -> int:
         """Its exit status; a process that closed its pipe without ending is killed."""
@@ -142,10 +158,19 @@ def _environment(device: Device) -> dict[str, str]:
     }
 
 
-def _cause(status: int) -> str:
+def _ended(status: int, said: str | None, memory_kill: bool) -> ProcessEnded:
+    """Cause of an end; `said`: the process's own reason, `memory_kill`: the kernel has killed for want of memory."""
+    if said is not None:
+        return ProcessEnded(said)
     if status >= 0:
-        return f"its process ended with status {status}"
+        return ProcessEnded(f"its process ended with status {status}")
     try:
-        return f"its process was killed by {signal.Signals(-status).name}"
+        name = signal.Signals(-status).name
     except ValueError:
-        return f"its process was killed by signal {-status}"
+        name = f"signal {-status}"
+    reason = f"its process was killed by {name}"
+    if -status == signal.SIGKILL and memory_kill:
+        return ProcessEnded(
+            f"{reason}, as the kernel's out-of-memory killer does it: main memory ran out", "out of memory"
+        )
+    return ProcessEnded(reason, "died" if -status in _FROM_OUTSIDE else "crashed")

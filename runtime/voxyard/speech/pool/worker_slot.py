@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from voxyard.speech.pool.limits import PoolLimits
-from voxyard.speech.pool.queue import QueuedChunk
+from voxyard.speech.pool.queue import ChunkKey, QueuedChunk
 
 # Values of /v1/workers; "resting": stopped for a while, as its device had no memory
 State = Literal["down", "waiting", "starting", "ready", "busy", "resting", "off"]
@@ -32,7 +32,8 @@ class WorkerSlot:
     requested: int = 0  # further chunks that it has asked for
     has_requested: bool = False  # since its engine last began
     batch_limit: int = 1  # rows, of its engine
-    batch_cap: int | None = None  # rows after out-of-memory errors; holds for later processes too
+    batch_cap: int | None = None  # rows after out-of-memory errors and crashes; holds for later processes too
+    crashed_batches: list[frozenset[ChunkKey]] = field(default_factory=list)  # each has halved the rows
     last_seen: float = 0.0
     last_progress: float = 0.0  # when it last answered a chunk, or got one after having none
     not_before: float = 0.0  # earliest next start
@@ -82,7 +83,7 @@ class WorkerSlot:
     def start(self, now: float, limits: PoolLimits) -> None:
         """Record that a new process is started."""
         if self.phase == "resting":
-            self.batch_cap, self.memory_failures = None, 0
+            self.batch_cap, self.memory_failures, self.crashed_batches = None, 0, []
         self.phase = "starting"
         self.generation += 1
         self.last_seen, self.start_deadline = now, now + limits.start_timeout
@@ -122,8 +123,15 @@ class WorkerSlot:
         return leases
 
     def halve_batch(self) -> None:
-        """Halve the batch: the device had no memory for so many rows."""
+        """Halve the batch: there was no memory for so many rows, or its process crashed with them."""
         self.batch_cap = max(1, self.rows // 2)
+
+    def acquit_batches(self, culprit: ChunkKey) -> None:
+        """Take back the halving after each crash with a chunk that crashes alone too, for the processes to come."""
+        for batch in [each for each in self.crashed_batches if culprit in each]:
+            self.crashed_batches.remove(batch)
+            doubled = 2 * (self.batch_cap or self.batch_limit)
+            self.batch_cap = doubled if doubled < self.batch_limit else None
 
     def start_refused(self, now: float, limits: PoolLimits) -> None:
         """Record that its device has no memory for a process yet: no failed start, retried without a limit."""
