@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+WORD_CHECK_SECONDS = 300.0  # that a recogniser may take for a chunk, as it reports no progress
+
 
 class BarkEngine:
     """The pool's engine protocol on Bark. One engine a process: torch's number of threads belongs to the process."""
@@ -88,18 +90,21 @@ class BarkEngine:
         checkpoint, stages = self._require_model()
         retry = self.config.quality == "retry" or (self.config.quality == "auto" and not checkpoint.random)
         chunks = ChunksInFlight(source, self._accept, 1 + (self.config.retries if retry else 0))
-        steps = pipeline.run_causal_stages(checkpoint, stages, self.config, chunks.take)
+        steps = pipeline.run_causal_stages(checkpoint, stages, self.config, chunks.take, source.progress)
         while True:
             with torch.inference_mode(), memory_errors():
                 outcomes = next(steps, None)
-                attempts = self._decode_audio([(chunks[each.number], each) for each in outcomes or ()])
             yield from chunks.take_refused()
             if outcomes is None:
                 return
-            for outcome, attempt in zip(outcomes, attempts, strict=True):
-                answer = chunks.complete(outcome.number, attempt, checkpoint.layout.sample_rate)
-                if answer is not None:
-                    yield answer
+            # With offloading a stage is loaded for all of them; otherwise the first leaves before the next is decoded.
+            for some in [outcomes] if self.config.offload else [[each] for each in outcomes]:
+                with torch.inference_mode(), memory_errors():
+                    attempts = self._decode_audio([(chunks[each.number], each) for each in some], source)
+                for outcome, attempt in zip(some, attempts, strict=True):
+                    answer = chunks.complete(outcome.number, attempt, checkpoint.layout.sample_rate)
+                    if answer is not None:
+                        yield answer
 
     def shrink(self, rows: int) -> None:
         """Decode in batches of so many rows from here on; the facts of each result name the number.
@@ -137,7 +142,9 @@ class BarkEngine:
             _check_voice(request.chunk, voice, checkpoint.layout)
         return ChunkInFlight(request, voice, tokens)
 
-    def _decode_audio(self, decoded: Sequence[tuple[ChunkInFlight, CausalOutcome]]) -> list[Attempt]:
+    def _decode_audio(
+        self, decoded: Sequence[tuple[ChunkInFlight, CausalOutcome]], source: ChunkSource
+    ) -> list[Attempt]:
         """Fine stage and codec, one chunk after the other."""
         if not decoded:
             return []
@@ -152,15 +159,18 @@ class BarkEngine:
                     chunk.voice,
                     pipeline.noise_key(chunk.next_request(), "fine"),
                     temperature,
+                    source.progress,
                 )
                 for chunk, outcome in decoded
             ]
         with stages.codec() as decoder:
-            audios = [codec.decode(decoder, codes) for codes, _ in complete]
-        return [
-            self._attempt(chunk, outcome, finite and outcome.semantic.finite and outcome.coarse.finite, audio)
-            for (chunk, outcome), (_, finite), audio in zip(decoded, complete, audios, strict=True)
-        ]
+            audios = [codec.decode(decoder, codes, source.progress) for codes, _ in complete]
+        attempts = []
+        for (chunk, outcome), (_, finite), audio in zip(decoded, complete, audios, strict=True):
+            source.progress(0.0 if self._words is None else WORD_CHECK_SECONDS)
+            all_finite = finite and outcome.semantic.finite and outcome.coarse.finite
+            attempts.append(self._attempt(chunk, outcome, all_finite, audio))
+        return attempts
 
     def _attempt(self, chunk: ChunkInFlight, outcome: CausalOutcome, finite: bool, audio: Audio) -> Attempt:
         """Check the audio of one attempt."""

@@ -28,6 +28,7 @@ from voxyard.bark.config import BarkConfig
 from voxyard.bark.model import coarse, semantic
 from voxyard.bark.model.coarse import CoarseOutcome, CoarseRows, CoarseWork
 from voxyard.bark.model.noise import Stage, key
+from voxyard.bark.model.progress import Report, unwatched
 from voxyard.bark.model.semantic import SemanticOptions, SemanticOutcome, SemanticRows, SemanticWork
 from voxyard.bark.stages import Stages
 from voxyard.bark.voices import VoicePrompt
@@ -109,9 +110,16 @@ def step_refilled(
 
 
 def run_causal_stages(
-    checkpoint: BarkCheckpoint, stages: Stages, config: BarkConfig, take: Take[ChunkWork]
+    checkpoint: BarkCheckpoint,
+    stages: Stages,
+    config: BarkConfig,
+    take: Take[ChunkWork],
+    report: Report = unwatched,
 ) -> Iterator[list[CausalOutcome]]:
-    """Run chunks through the causal stages; yields after each step those that are done."""
+    """Run chunks through the causal stages; yields after each step those that are done.
+
+    `report` is called by the decode loops: before each token of the batch, and each layer of a prefill.
+    """
     layout = checkpoint.layout
     options = SemanticOptions(
         temperature=config.semantic_temperature, end_share=config.min_eos_p, check_every=config.check_every
@@ -137,6 +145,7 @@ def run_causal_stages(
 
     if not config.offload:
         with stages.semantic() as first, stages.coarse() as second:
+            first.report = second.report = report
             first_rows = SemanticRows(first, layout.semantic, options)
             second_rows = CoarseRows(second, layout.coarse, config.coarse_temperature, skip=config.skip_prefill)
             for done in step_refilled(first_rows, second_rows, entering, onward):
@@ -149,8 +158,10 @@ def run_causal_stages(
         outcomes: list[SemanticOutcome] = []
         coarse_outcomes: list[CoarseOutcome] = []
         with stages.semantic() as decoder:
+            decoder.report = report
             semantic.speak(decoder, layout.semantic, works, options, outcomes.append)
         with stages.coarse() as decoder:
+            decoder.report = report
             coarse.speak(
                 decoder,
                 layout.coarse,

@@ -54,10 +54,12 @@ class SpeechSection(Section):
     worker_memory_mib: int = setting(
         6144, "Free GPU memory that a worker needs to start.", flag="--worker-memory", unit="MiB", ge=0
     )
-    chunk_timeout: float = setting(600.0, "Timeout for the next chunk of a busy worker.", unit="s", gt=0)
+    progress_timeout: float = setting(
+        20.0, "Time without progress on its chunks after which a worker counts as hung.", unit="s", ge=5
+    )
     start_timeout: float = setting(900.0, "Timeout for a worker to load its model.", unit="s", gt=0)
     heartbeat_timeout: float = setting(
-        30.0, "Time without a heartbeat after which a worker counts as hung.", unit="s", ge=5
+        30.0, "Time without a heartbeat of its process after which a worker counts as hung.", unit="s", ge=5
     )
     sentence_pause: float = setting(0.25, "Silence between two sentences.", unit="s", ge=0, le=10)
     paragraph_pause: float = setting(0.6, "Silence between two paragraphs.", unit="s", ge=0, le=10)
@@ -66,7 +68,7 @@ class SpeechSection(Section):
         """Limits of the scheduler."""
         return PoolLimits(
             max_chunks=None if self.enable_parallel_tts else 1,
-            chunk_timeout=self.chunk_timeout,
+            progress_timeout=self.progress_timeout,
             start_timeout=self.start_timeout,
             heartbeat_timeout=self.heartbeat_timeout,
         )

@@ -27,12 +27,20 @@ class ChunkSource(Protocol):
     def take(self, room: int, *, wait: bool) -> Sequence[Request]:
         """Up to `room` chunks that are there now; with `wait` at least one, or none when no more will come."""
 
+    def progress(self, pause: float = 0.0) -> None:
+        """Report that the work on the chunks goes on; costs next to nothing.
+
+        An engine calls it from the loop that does the work, several times in the pool's `progress_timeout` also on a
+        slow device; a worker with chunks that does not report for so long counts as hung and is ended. `pause` is the
+        time in seconds that the next piece of work may take beyond that, where it cannot report, as in a library.
+        """
+
 
 Answer = tuple[Request, Result | Unspeakable]
 
 
 class Engine(Protocol):
-    """Speaks chunks in one process; knows the model and nothing of processes.
+    """Speaks chunks in one process; knows the model and nothing of processes. It reports its progress to the source.
 
     An exception fails all chunks that it has, and the worker continues, with two exceptions: after MemoryError the
     worker continues with fewer rows, and EngineLostError or a CUDA error that is fatal for the process ends the worker.

@@ -86,6 +86,9 @@ class Trickle:
             return []
         return [self.left.pop(0)]
 
+    def progress(self, pause: float = 0.0) -> None:
+        """Nobody watches."""
+
 
 @pytest.fixture
 def refills(monkeypatch: pytest.MonkeyPatch) -> list[str]:

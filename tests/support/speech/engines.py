@@ -39,6 +39,7 @@ class TonesEngine:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._rows = int(settings.get("rows", 4))
         self._seconds = float(settings.get("seconds", 0.0))  # that as many chunks as there are rows take
+        self._pause = settings.get("pause")  # it asks for so many seconds, and reports nothing while it speaks
         self._opening = float(settings.get("opening", 0.0))
         self._samples = int(settings.get("samples", 240))  # a character of the text
         self._poison = set(settings.get("poison", ()))  # chunks that it refuses
@@ -69,7 +70,7 @@ class TonesEngine:
             if begun:
                 self.fault("between")
             begun = True
-            time.sleep(self._seconds / self._rows)
+            self._spend(self._seconds / self._rows, source)
             request = running.popleft()
             if request.chunk in self._deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -86,6 +87,17 @@ class TonesEngine:
 
     def close(self) -> None:
         self.fault("close")
+
+    def _spend(self, seconds: float, source: ChunkSource) -> None:
+        """Take so long, as an engine that reports its progress or has asked for a pause."""
+        if self._pause is not None:
+            source.progress(float(self._pause))
+            time.sleep(seconds)
+            return
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            source.progress()
+            time.sleep(min(left, 0.1))
 
     def _cannot_say(self, text: str) -> bool:
         cured = self._marks is not None and (self._marks / "cured").exists()

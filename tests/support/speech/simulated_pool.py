@@ -34,6 +34,7 @@ class Fate:
     death_share: float = 0.0  # of chunks during which the process is killed
     with_mates: bool = False  # it is killed only while it has others too
     hang_share: float = 0.0  # of chunks during which it is stopped
+    stuck: frozenset[ChunkKey] = frozenset()  # the engine hangs while heartbeats go on
 
 
 Spell = tuple[float, Sequence[Request]]  # seconds, and the chunks that are done after them
@@ -94,6 +95,8 @@ class _Process:
     tries: int = 0  # how often its engine began
     waits: bool = False
     alive: bool = True
+    stuck: bool = False
+    reports: int = 0  # of progress
 
 
 class SimulatedPool:
@@ -180,6 +183,7 @@ class SimulatedPool:
                 self.held.append((slot, held))
                 process = self._processes[slot]
                 process.wire.inbox.append(SpeakChunk(lease, Request(chunk.index, "", seed=chunk.job)))
+                process.stuck |= chunk in self._fate.stuck
                 self._strike(process)
                 if process.waits:
                     process.waits = False
@@ -197,7 +201,8 @@ class SimulatedPool:
 
     def _beat(self, process: _Process) -> None:
         if process.alive:
-            self.scheduler.heartbeat(process.slot, process.generation, self.now)
+            process.reports += not process.stuck
+            self.scheduler.heartbeat(process.slot, process.generation, self.now, process.reports)
             census = self.scheduler.stats()
             if census.waiting + census.leased:
                 self.at(self.now + BEAT, lambda: self._beat(process))
@@ -210,7 +215,7 @@ class SimulatedPool:
 
     def _step(self, process: _Process, number: int) -> None:
         """Let the engine work for a spell; what it finishes is handed in at the end of it."""
-        if not process.alive or process.tries != number or process.engine is None:
+        if not process.alive or process.stuck or process.tries != number or process.engine is None:
             return
         spell = next(process.engine)
         fits = self._fate.rows_that_fit.get(process.slot)
@@ -229,7 +234,7 @@ class SimulatedPool:
         return next(rows for number, rows in reversed(self.rows) if number == slot)
 
     def _hand_in(self, process: _Process, number: int, done: Sequence[Request]) -> None:
-        if not process.alive or process.tries != number:
+        if not process.alive or process.stuck or process.tries != number:
             return
         for request in done:
             key = key_of(request)

@@ -22,6 +22,9 @@ class ListSource(Generic[Chunk]):
         """The next ones."""
         return [self._left.popleft() for _ in range(min(room, len(self._left)))]
 
+    def progress(self, pause: float = 0.0) -> None:
+        """Nobody watches."""
+
 
 def answers(engine: Engine, requests: Sequence[Request]) -> list[Result | Unspeakable]:
     """The engine's answer to each request, in their order."""

@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 from engines import sound
+from prometheus_client import CollectorRegistry
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.commands import Command, SubmitJob
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, Outcome
 from voxyard.speech.pool.limits import PoolLimits
+from voxyard.speech.pool.metrics import PoolMetrics
+from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
@@ -35,10 +38,17 @@ def pool(tmp_path: Path) -> Iterator[MakePool]:
     """Makes pools of fake engines; closes them."""
     made: list[Pool] = []
 
-    def make(workers: int = 2, *, limits: PoolLimits = QUICK, factory: str = "tones", **settings: Any) -> Pool:
+    def make(
+        workers: int = 2,
+        *,
+        limits: PoolLimits = QUICK,
+        factory: str = "tones",
+        observer: PoolObserver | None = None,
+        **settings: Any,
+    ) -> Pool:
         devices = [Device(f"gpu {number}", str(number)) for number in range(workers)]
         engine = EngineSpec(f"engines:{factory}", {"marks": str(tmp_path), **settings})
-        made.append(Pool(engine, devices, limits=limits, heartbeat_seconds=0.2))
+        made.append(Pool(engine, devices, limits=limits, heartbeat_seconds=0.2, observer=observer))
         return made[-1]
 
     yield make
@@ -124,10 +134,32 @@ def test_a_worker_stopped_in_the_middle_of_a_result_does_not_stop_the_others(poo
     assert_spoken([first, *job.outcomes(1)], asked, samples=samples)
 
 
-def test_an_engine_that_hangs_with_a_beating_heart_is_ended_at_its_deadline(pool: MakePool) -> None:
-    limits = PoolLimits(backoff=0.01, chunk_timeout=2.0)
-    asked = requests(12)
-    assert_spoken(outcomes(pool(2, limits=limits, rows=1, faults={"speak": ["hang", 1]}), asked), asked)
+@pytest.mark.parametrize(
+    ("fault", "reason"), [("hang", "made no progress on its chunks for 2 s"), ("stop", "sent no heartbeat for 2 s")]
+)
+def test_an_engine_that_hangs_in_mid_batch_is_ended_and_the_log_and_a_metric_say_so(
+    pool: MakePool, fault: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = PoolLimits(backoff=0.01, progress_timeout=2.0)
+    asked, registry = requests(12), CollectorRegistry()
+    speaking = pool(2, limits=limits, rows=2, faults={"between": [fault, 1]}, observer=PoolMetrics(registry))
+
+    assert_spoken(outcomes(speaking, asked), asked)
+
+    assert f"is killed (hung): {reason}" in caplog.text
+    failures = [registry.get_sample_value("voxyard_bark_chunk_failures_total", {"reason": "hung", "gpu": f"gpu {n}"})
+                for n in range(2)]  # fmt: skip
+    assert sorted(found or 0 for found in failures) == [0, 1]
+
+
+@pytest.mark.parametrize("settings", [{"seconds": 8.0}, {"seconds": 8.0, "pause": 30.0}])
+def test_a_slow_engine_that_reports_or_has_asked_for_a_pause_is_not_ended(
+    pool: MakePool, settings: dict[str, Any]
+) -> None:
+    speaking = pool(1, limits=PoolLimits(progress_timeout=1.5), rows=2, **settings)
+    asked = requests(1)
+    assert_spoken(outcomes(speaking, asked), asked)
+    assert [state.processes for state in speaking.workers()] == [1]
 
 
 def test_out_of_memory_makes_the_batch_smaller_and_says_so_in_the_outcome(pool: MakePool) -> None:

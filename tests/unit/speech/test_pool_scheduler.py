@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from simulated_pool import LOOK, Fate, SimulatedPool
 
+from voxyard.speech.config import SpeechSection
 from voxyard.speech.pool.limits import PoolLimits, workers_wanted
 from voxyard.speech.pool.queue import ChunkKey
-from voxyard.speech.pool.scheduler import BeginWork, FailChunk, Scheduler, SendChunk, StartWorker
+from voxyard.speech.pool.scheduler import BeginWork, FailChunk, KillWorker, Scheduler, SendChunk, StartWorker
 
 
 def keys(count: int, job: int = 0) -> list[ChunkKey]:
@@ -111,24 +113,62 @@ def test_a_hung_worker_is_killed_and_its_batch_spoken_elsewhere() -> None:
     assert all("no heartbeat" in reason for _, reason in pool.kills)
 
 
-def test_a_chunk_that_takes_too_long_costs_the_worker_its_process() -> None:
-    pool = SimulatedPool(1, limits=PoolLimits(chunk_timeout=50), duration=lambda _: 60.0)
-    pool.scheduler.submit(0, [1.0], 0.0)
+def test_an_engine_that_hangs_while_heartbeats_go_on_is_found_in_half_a_minute_as_shipped() -> None:
+    pool = SimulatedPool(2, rows=4, limits=SpeechSection().limits(), fate=Fate(stuck=frozenset({ChunkKey(0, 7)})))
+    pool.scheduler.submit(0, [1.0] * 12, 0.0)
+    killed: list[float] = []
+    carry_out = pool._carry_out
+    pool._carry_out = lambda action: (isinstance(action, KillWorker) and killed.append(pool.now), carry_out(action))  # type: ignore[assignment, func-returns-value]
 
     pool.run()
 
-    assert "longer than 50 s" in pool.given_up[ChunkKey(0, 0)]
-    assert len(pool.kills) == 2
+    hung = [when for when, _, key in pool.sent if key == ChunkKey(0, 7)]
+    assert killed
+    assert all(0 < kill - sent < 30 for kill, sent in zip(killed, hung, strict=True))
+    assert all("made no progress on its chunks for 20 s" in reason for _, reason in pool.kills)
+    assert list(pool.given_up) == [ChunkKey(0, 7)]
+    assert spoken(pool) == [key for key in keys(12) if key.index != 7]
 
 
-def test_a_worker_that_hands_in_chunk_after_chunk_is_not_late() -> None:
-    pool = SimulatedPool(1, rows=2, limits=PoolLimits(chunk_timeout=50), duration=lambda key: 45.0 + key.index)
-    pool.scheduler.submit(0, [1.0] * 6, 0.0, listening=True)
+def test_a_worker_that_reports_progress_may_take_an_hour_for_a_chunk() -> None:
+    pool = SimulatedPool(1, rows=4, limits=SpeechSection().limits(), duration=lambda _: 3600.0)
+    pool.scheduler.submit(0, [1.0] * 4, 0.0)
 
     pool.run()
 
-    assert spoken(pool) == keys(6)
+    assert spoken(pool) == keys(4)
     assert not pool.kills
+
+
+def beating(progress: Callable[[int], int], pause: float = 0.0) -> Scheduler:
+    """A worker with a chunk, whose heartbeats have come every second for 40 s."""
+    scheduler = Scheduler(1)
+    scheduler.submit(0, [1.0], 0.0)
+    scheduler.actions(0.0)
+    scheduler.engine_ready(0, 1, 1, 0.0)
+    assert asking(scheduler, 0, 1)
+    for second in range(1, 41):
+        scheduler.heartbeat(0, 1, float(second), progress(second), pause)
+    return scheduler
+
+
+def test_heartbeats_without_another_report_of_progress_are_none() -> None:
+    (killed, *_) = beating(lambda _: 7).actions(40.0)
+    assert isinstance(killed, KillWorker)
+    assert killed.cause == "hung"
+
+
+def test_one_report_a_few_seconds_is_progress_enough() -> None:
+    assert beating(lambda second: second // 15).actions(40.0) == ()
+
+
+def test_a_pause_that_the_engine_has_asked_for_is_added_to_its_time() -> None:
+    scheduler = beating(lambda _: 7, pause=30.0)
+    assert scheduler.actions(40.0) == ()
+    assert scheduler.next_deadline(50.0) == pytest.approx(1.0)
+    scheduler.heartbeat(0, 1, 51.0, 7, 30.0)
+    (killed, *_) = scheduler.actions(51.0)
+    assert isinstance(killed, KillWorker)
 
 
 def asking(scheduler: Scheduler, slot: int, times: int) -> tuple[SendChunk, ...]:
@@ -327,6 +367,7 @@ def test_a_pause_of_the_owner_is_nobodys_silence() -> None:
     pool.scheduler.resumed(200.0)
 
     assert pool.scheduler.actions(200.0) == ()
+    assert [type(action) for action in pool.scheduler.actions(230.0)] == [KillWorker]  # nothing came afterwards either
 
 
 @pytest.mark.parametrize("seed", range(100))

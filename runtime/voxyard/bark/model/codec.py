@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from voxyard.bark.model.progress import Report, unwatched
 from voxyard.bark.voices import Codes
 
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio
 
 
-def decode(codec: Any, codes: Codes) -> Audio:
-    """Mono float32 audio of codes (codebooks, frames): 320 samples a frame at 24 kHz."""
+def decode(codec: Any, codes: Codes, report: Report = unwatched) -> Audio:
+    """Mono float32 audio of codes (codebooks, frames): 320 samples a frame at 24 kHz. Reports before each layer."""
     if not codes.shape[1]:
         return np.zeros(0, dtype=np.float32)
     device = codec.quantizer.layers[0].codebook.embed.device
-    embedded = codec.quantizer.decode(torch.as_tensor(codes, device=device)[:, None])  # (1, hidden, frames)
-    audio: Audio = codec.decoder(embedded)[0, 0].float().cpu().numpy()
+    x = codec.quantizer.decode(torch.as_tensor(codes, device=device)[:, None])  # (1, hidden, frames)
+    for layer in codec.decoder.layers:
+        report()
+        x = layer(x)
+    audio: Audio = x[0, 0].float().cpu().numpy()
     return audio

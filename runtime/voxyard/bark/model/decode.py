@@ -10,6 +10,7 @@ import torch
 
 from voxyard.bark.model.gpt import Cache, CausalGPT, padded_length
 from voxyard.bark.model.noise import gumbel
+from voxyard.bark.model.progress import Report, unwatched
 
 Tensor = Any
 
@@ -66,15 +67,16 @@ def sample(logits: Tensor, sampling: TokenSampling, noise: Tensor) -> tuple[Tens
 
 
 class Decoder:
-    """Runs one causal stage for a fixed number of rows."""
+    """Runs one causal stage for a fixed number of rows; calls `report` before each step and each layer of a prefill."""
 
     def __init__(self, gpt: CausalGPT, cache: Cache, launch: Launch | None = None) -> None:
         self.gpt, self.cache = gpt, cache
+        self.report: Report = unwatched
         self._step = (launch or eager)(gpt, cache)
 
     def prefill(self, row: int, embedded: Tensor) -> None:
         """Fill a row's cache from position 0 with embeddings, (time, hidden); other rows are not touched."""
-        self.gpt.prefill(embedded, self.cache, row)
+        self.gpt.prefill(embedded, self.cache, row, self.report)
 
     def run(self, rows: Rows, samplings: Sequence[TokenSampling]) -> tuple[list[list[int]], list[bool]]:
         """Sample a token for every row and each of the samplings; the host synchronizes once, at the end.
@@ -90,6 +92,7 @@ class Decoder:
         noise = gumbel(keys, start[2].int()[:, None] + steps, max(each.last - each.first for each in samplings))
         token, chosen, scores = start[0], [], []
         for number, sampling in enumerate(samplings):
+            self.report()
             at = (start[1] + number).clamp_max_(last)
             length = padded_length(min(max(rows.positions) + number, last) + 1, self.gpt.block)
             token, score = self._step(token, at, length, sampling, noise[number, :, : sampling.last - sampling.first])

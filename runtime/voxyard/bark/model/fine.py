@@ -16,6 +16,7 @@ from voxyard.bark.model.dimensions import FineLayout
 from voxyard.bark.model.gpt import Layer, Norm, block_of, norm_of
 from voxyard.bark.model.int8 import Linear, dense
 from voxyard.bark.model.noise import gumbel
+from voxyard.bark.model.progress import Report, unwatched
 from voxyard.bark.voices import Codes, VoicePrompt
 
 Tensor = Any
@@ -33,11 +34,15 @@ class FineGPT:
     given: int
     heads: int
 
-    def logits(self, window: Tensor, codebook: int, first: int, width: int) -> Tensor:
-        """Logits for one codebook of the frames from `first` on, for codes (codebooks, time): (frames, width)."""
+    def logits(self, window: Tensor, codebook: int, first: int, width: int, report: Report = unwatched) -> Tensor:
+        """Logits for one codebook of the frames from `first` on, for codes (codebooks, time): (frames, width).
+
+        Reports before each layer.
+        """
         T = window.shape[1]
         x = self.positions[:T] + sum(self.codes[each, window[each]] for each in range(codebook + 1))  # (time, hidden)
         for layer in self.layers:
+            report()
             qkv = layer.qkv(layer.norm_attention(x)).view(T, 3, self.heads, -1)
             q, k, v = qkv.permute(1, 2, 0, 3)[:, None]  # each (1, heads, time, width)
             y = F.scaled_dot_product_attention(q, k, v)
@@ -60,7 +65,13 @@ def fine_gpt(module: Any, linear: Callable[[Any], Linear] = dense) -> FineGPT:
 
 
 def speak(
-    gpt: FineGPT, layout: FineLayout, coarse: Codes, voice: VoicePrompt | None, key: tuple[int, int], temperature: float
+    gpt: FineGPT,
+    layout: FineLayout,
+    coarse: Codes,
+    voice: VoicePrompt | None,
+    key: tuple[int, int],
+    temperature: float,
+    report: Report = unwatched,
 ) -> tuple[Codes, bool]:
     """All codebooks of one chunk, (given, frames) → (codebooks, frames); and True if all scores were finite.
 
@@ -79,7 +90,7 @@ def speak(
         window = codes[:, start : start + layout.window]  # a view: the next codebook reads the codes written here
         first = fill - start
         for codebook in range(layout.given, layout.codebooks):
-            logits = gpt.logits(window, codebook, first, layout.codebook)  # (filled frames, codebook)
+            logits = gpt.logits(window, codebook, first, layout.codebook, report)  # (filled, codebook)
             noise = _noise(keys, (number * layout.codebooks + codebook) * layout.window, len(logits), layout.codebook)
             found, scores = sample(logits, TokenSampling(0, layout.codebook, temperature), noise)
             window[codebook, first:] = found

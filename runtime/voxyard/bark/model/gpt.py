@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 
 from voxyard.bark.model.int8 import Linear, dense
+from voxyard.bark.model.progress import Report, unwatched
 
 Tensor = Any
 LENGTHS = 64  # the cache is read in multiples of this: longer reads add exact zeros and change no bit
@@ -81,11 +82,12 @@ class CausalGPT:
         shape = (batch, self.block, 2, self.heads, hidden // self.heads)
         return Cache(tuple(self.positions.new_zeros(shape) for _ in self.layers))
 
-    def prefill(self, x: Tensor, cache: Cache, row: int) -> None:
-        """Fill a row's cache from position 0 with embedded tokens, (time, hidden)."""
+    def prefill(self, x: Tensor, cache: Cache, row: int, report: Report = unwatched) -> None:
+        """Fill a row's cache from position 0 with embedded tokens, (time, hidden); reports before each layer."""
         T, D = x.shape
         x = x + self.positions[:T]
         for layer, kv in zip(self.layers, cache.layers, strict=True):
+            report()
             qkv = layer.qkv(layer.norm_attention(x)).view(T, 3, self.heads, -1)
             kv[row, :T] = qkv[:, 1:]
             if layer is self.layers[-1]:

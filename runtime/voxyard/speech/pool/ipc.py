@@ -38,7 +38,10 @@ class StopWorker:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """From the worker: its process is alive."""
+    """From the worker: its process is alive, and so often its engine has reported progress."""
+
+    progress: int = 0
+    pause: float = 0.0  # seconds beyond the timeout that the engine may take until its next report
 
 
 @dataclass(frozen=True)

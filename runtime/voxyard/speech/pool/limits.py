@@ -13,7 +13,7 @@ class PoolLimits:
     """Timeouts, retries and backoff of the scheduler; times in seconds."""
 
     max_chunks: int | None = None  # of a worker at a time; None: as many as its engine asks for
-    chunk_timeout: float = 600.0  # until a worker with chunks answers its next one
+    progress_timeout: float = 20.0  # without progress on its chunks a worker counts as hung
     start_timeout: float = 900.0  # until a worker has loaded its engine
     heartbeat_timeout: float = 30.0  # without a heartbeat a worker counts as hung
     max_failures: int = 2  # of a chunk that ran alone, each on another worker where there is one

@@ -77,7 +77,8 @@ class Pool:
             raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
         self._engine, self._heartbeat_seconds, self._admit = engine, heartbeat_seconds, admit
         self._observer = PoolObserver() if observer is None else observer
-        self._scheduler = Scheduler(len(devices), limits)
+        self._scheduler = scheduler = Scheduler(len(devices), limits)
+        self._patience = min(scheduler.limits.heartbeat_timeout, scheduler.limits.progress_timeout) / 2
         self._workers = [_Worker(device) for device in devices]
         self._jobs: dict[int, Job] = {}
         self._submitted: dict[int, float] = {}
@@ -214,7 +215,7 @@ class Pool:
             received = [self._commands.get(timeout=timeout)]
         except queue.Empty:
             received = []
-        paused = time.monotonic() - before > timeout + self._scheduler.limits.heartbeat_timeout / 2
+        paused = time.monotonic() - before > timeout + self._patience
         while not self._commands.empty():
             received.append(self._commands.get())
         for each in received:
@@ -261,8 +262,8 @@ class Pool:
         slot, generation, worker = report.slot, report.generation, self._workers[report.slot]
         current = worker.generation == generation
         match report.message:
-            case ipc.Heartbeat():
-                self._scheduler.heartbeat(slot, generation, now)
+            case ipc.Heartbeat(progress, pause):
+                self._scheduler.heartbeat(slot, generation, now, progress, pause)
             case ipc.EngineReady(ready):
                 if current:
                     worker.ready = ready
@@ -311,8 +312,8 @@ class Pool:
                         self._send(action, now)
                     case BeginWork(slot, _, rows):
                         self._message(self._workers[slot], ipc.BeginDecoding(rows))
-                    case KillWorker(slot, _, reason):
-                        self._kill(self._workers[slot], reason)
+                    case KillWorker(slot, _, reason, cause):
+                        self._kill(self._workers[slot], cause, reason)
                     case FailChunk():
                         self._fail_chunk(action)
         return acted
@@ -321,10 +322,12 @@ class Pool:
         worker = self._workers[slot]
         worker.generation, worker.ready = generation, None
         worker.refusal = refusal = self._admit(worker.device)
+        if time.monotonic() - now > self._patience:  # a driver may take its time to answer
+            self._scheduler.resumed(time.monotonic())
         self._observer.device_waits(worker.device.name, None if refusal is None else refusal.cause)
         if refusal is not None:
             _log.warning("worker %s waits for its device: %s", worker.device.name, refusal.message)
-            self._scheduler.start_refused(slot, generation, time.monotonic())  # a driver may take its time to answer
+            self._scheduler.start_refused(slot, generation, time.monotonic())
             return
         try:
             worker.process = WorkerProcess(
@@ -350,9 +353,9 @@ class Pool:
         if worker.process is not None:
             worker.process.send(message)
 
-    def _kill(self, worker: _Worker, reason: str) -> None:
-        _log.warning("worker %s is killed: %s", worker.device.name, reason)
-        self._observer.failure(worker.device.name, "killed")
+    def _kill(self, worker: _Worker, cause: str, reason: str) -> None:
+        _log.warning("worker %s is killed (%s): %s", worker.device.name, cause, reason)
+        self._observer.failure(worker.device.name, cause)
         if worker.process is not None:
             worker.process.kill()
         self._without_process(worker)

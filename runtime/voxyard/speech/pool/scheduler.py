@@ -56,6 +56,7 @@ class KillWorker:
     slot: int
     generation: int
     reason: str
+    cause: Literal["hung", "late", "cooling down"]
 
 
 @dataclass(frozen=True)
@@ -126,11 +127,11 @@ class Scheduler:
             worker.engine_ready(batch_limit, now)
             self._actions.append(BeginWork(slot, generation, worker.rows))
 
-    def heartbeat(self, slot: int, generation: int, now: float) -> None:
-        """The process is alive."""
+    def heartbeat(self, slot: int, generation: int, now: float, progress: int = 0, pause: float = 0.0) -> None:
+        """The process is alive, and its engine has reported progress so often, the last time with this pause."""
         worker = self._current(slot, generation)
         if worker is not None:
-            worker.last_seen = now
+            worker.heartbeat(now, progress, pause)
 
     def chunk_wanted(self, slot: int, generation: int, now: float) -> None:
         """The worker has room for one more chunk."""
@@ -207,9 +208,9 @@ class Scheduler:
             worker.start_refused(now, self.limits)
 
     def resumed(self, now: float) -> None:
-        """The owner itself was suspended: missed heartbeats do not count."""
+        """The owner itself was suspended: missed heartbeats and progress do not count."""
         for worker in self.slots:
-            worker.last_seen = now
+            worker.resumed(now)
 
     # Actions of the owner.
 
@@ -262,7 +263,7 @@ class Scheduler:
             found = worker.overdue(now, self.limits)
             if found is not None:
                 cause, reason = found
-                self._actions.append(KillWorker(worker.number, worker.generation, reason))
+                self._actions.append(KillWorker(worker.number, worker.generation, reason, cause))
                 self.process_ended(worker.number, worker.generation, reason, now, cause=cause)
 
     def _start_workers(self, now: float) -> None:
@@ -384,7 +385,7 @@ class Scheduler:
                 self.limits.cool_down_seconds,
                 reason,
             )
-            self._actions.append(KillWorker(worker.number, worker.generation, "out of memory"))
+            self._actions.append(KillWorker(worker.number, worker.generation, "out of memory", "cooling down"))
             worker.cool_down(now, self.limits)
         return cools_down
 

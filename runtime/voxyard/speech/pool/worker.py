@@ -1,4 +1,4 @@
-"""Worker process: one engine, one pipe, regular heartbeats. Run as `python -m voxyard.speech.pool.worker FD`.
+"""Worker process: one engine, one pipe, heartbeats with its progress. Run as `python -m voxyard.speech.pool.worker FD`.
 
 CUDA_VISIBLE_DEVICES is in its environment before the interpreter starts, so before anything can import torch.
 """
@@ -77,6 +77,7 @@ class PoolChunkSource:
         self._requested = 0
         self._stopped = False
         self.leases: dict[Request, deque[int]] = {}  # of taken chunks; equal requests have equal answers
+        self._reported = (0, 0.0)  # reports of progress, and the pause of the last one; read by the heartbeat's thread
 
     def take(self, room: int, *, wait: bool) -> Sequence[Request]:
         """Up to `room` chunks, as an engine takes them."""
@@ -89,6 +90,14 @@ class PoolChunkSource:
         for speak in taken:
             self.leases.setdefault(speak.request, deque()).append(speak.lease)
         return [speak.request for speak in taken]
+
+    def progress(self, pause: float = 0.0) -> None:
+        """Record progress, which leaves with the next heartbeat."""
+        self._reported = self._reported[0] + 1, pause
+
+    def heartbeat(self) -> Heartbeat:
+        """Heartbeat with the progress up to now."""
+        return Heartbeat(*self._reported)
 
     def complete(self, request: Request) -> int:
         """Lease of a chunk that the engine has answered; it is returned.
@@ -133,8 +142,9 @@ def serve(connection: PoolConnection) -> int:
     first = connection.receive()
     if not isinstance(first, OpenEngine):
         raise TypeError(f"the pool's first message is {first!r}, expected OpenEngine")
+    source = PoolChunkSource(connection)
     threading.Thread(
-        target=_send_heartbeats, args=(connection, first.heartbeat_seconds), name="heartbeat", daemon=True
+        target=_send_heartbeats, args=(connection, source, first.heartbeat_seconds), name="heartbeat", daemon=True
     ).start()
     try:
         engine = first.engine.create()
@@ -143,7 +153,6 @@ def serve(connection: PoolConnection) -> int:
         connection.send(EngineFailed(f"the engine cannot be opened: {_described(error)}"))
         return ENGINE_FAILED
     connection.send(EngineReady(ready))
-    source = PoolChunkSource(connection)
     while (rows := source.begin()) is not None:
         failure = _speak(engine, source, connection, rows if rows < ready.batch_limit else None)
         if failure is None:
@@ -195,10 +204,10 @@ def _check(result: Result, request: Request) -> None:
         raise ValueError(f"the audio of chunk {request.chunk} has samples that are NaN or infinite")
 
 
-def _send_heartbeats(connection: PoolConnection, every: float) -> None:
+def _send_heartbeats(connection: PoolConnection, source: PoolChunkSource, every: float) -> None:
     pause = threading.Event()
     while not pause.wait(every):
-        connection.send(Heartbeat())
+        connection.send(source.heartbeat())
 
 
 def _described(error: BaseException) -> str:

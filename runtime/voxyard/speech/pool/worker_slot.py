@@ -35,7 +35,9 @@ class WorkerSlot:
     batch_cap: int | None = None  # rows after out-of-memory errors and crashes; holds for later processes too
     crashed_batches: list[frozenset[ChunkKey]] = field(default_factory=list)  # each has halved the rows
     last_seen: float = 0.0
-    last_progress: float = 0.0  # when it last answered a chunk, or got one after having none
+    last_progress: float = 0.0  # when its engine last reported progress, or it answered a chunk or got its first
+    progress: int = 0  # reports of its engine
+    pause: float = 0.0  # seconds beyond the timeout that the engine has asked for
     not_before: float = 0.0  # earliest next start
     start_deadline: float = 0.0
     failed_starts: int = 0  # in a row
@@ -87,6 +89,17 @@ class WorkerSlot:
         self.phase = "starting"
         self.generation += 1
         self.last_seen, self.start_deadline = now, now + limits.start_timeout
+        self.progress, self.pause = 0, 0.0
+
+    def heartbeat(self, now: float, progress: int, pause: float) -> None:
+        """Record a heartbeat; another number of reports than before is progress."""
+        self.last_seen = now
+        if progress != self.progress:
+            self.progress, self.pause, self.last_progress = progress, pause, now
+
+    def resumed(self, now: float) -> None:
+        """Record that the pool itself was suspended: it has missed what the worker reported."""
+        self.last_seen = self.last_progress = now
 
     def engine_ready(self, batch_limit: int, now: float) -> None:
         """Record that the process has loaded its engine."""
@@ -105,7 +118,7 @@ class WorkerSlot:
     def lease_chunk(self, lease: Lease, now: float) -> None:
         """Record a chunk that it gets, as it has asked for one."""
         if not self.leases:
-            self.last_progress = now
+            self.last_progress, self.pause = now, 0.0
         self.leases[lease.number] = lease
         self.requested -= 1
 
@@ -158,12 +171,14 @@ class WorkerSlot:
         """Cause and reason why its process has to be killed; None where it need not be."""
         if not self.has_process:
             return None
-        if now - self.last_seen >= limits.heartbeat_timeout:
-            return "hung", f"sent no heartbeat for {now - self.last_seen:.0f} s"
+        hangs = bool(self.leases) and now >= self._progress_deadline(limits)
+        silent = now - self.last_seen
+        if silent >= limits.heartbeat_timeout or (hangs and silent >= limits.progress_timeout / 2):
+            return "hung", f"sent no heartbeat for {silent:.0f} s"
         if self.phase == "starting" and now >= self.start_deadline:
             return "late", f"did not load its engine within {limits.start_timeout:.0f} s"
-        if self.leases and now >= self.last_progress + limits.chunk_timeout:
-            return "late", f"took longer than {limits.chunk_timeout:.0f} s for a chunk"
+        if hangs:
+            return "hung", f"made no progress on its chunks for {now - self.last_progress:.0f} s: its device hangs"
         return None
 
     def next_deadline(self, now: float, limits: PoolLimits, *, waiting: bool) -> float | None:
@@ -176,5 +191,8 @@ class WorkerSlot:
         if self.phase == "starting":
             deadlines.append(self.start_deadline)
         if self.leases:
-            deadlines.append(self.last_progress + limits.chunk_timeout)
+            deadlines.append(self._progress_deadline(limits))
         return min(deadlines)
+
+    def _progress_deadline(self, limits: PoolLimits) -> float:
+        return self.last_progress + limits.progress_timeout + self.pause

@@ -1,0 +1,11 @@
+"""Progress reports of the model's loops: a device that hangs is known by their absence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Report = Callable[[], None]
+
+
+def unwatched() -> None:
+    """Report to nobody."""
