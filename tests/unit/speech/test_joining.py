@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxyard.speech.audio.joining import Pauses, Piece, join
+from voxyard.speech.audio.wav import from_bytes, rounded, to_bytes
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Boundary, Result
 
@@ -52,7 +53,7 @@ def test_each_chunk_stands_exactly_where_its_piece_says(parts: list[tuple[int, B
     for piece, (samples, _) in zip(pieces, parts, strict=True):
         assert piece.end - piece.start == samples
         inside[piece.start : piece.end] = True
-    np.testing.assert_array_equal(whole, np.where(inside, 0.5, 0))
+    np.testing.assert_array_equal(whole, np.where(inside, rounded(np.array([0.5], np.float32)), 0))
 
 
 def test_no_edge_jumps() -> None:
@@ -61,10 +62,27 @@ def test_no_edge_jumps() -> None:
     assert np.abs(np.diff(whole)).max() < 0.02
 
 
-def test_the_middle_of_a_chunk_is_left_as_it_was() -> None:
+def test_the_middle_of_a_chunk_is_left_as_it_was_but_for_its_rounding_to_16_bits() -> None:
     result = Result(0, np.random.default_rng(1).uniform(-1, 1, RATE).astype(np.float32))
     (piece,) = join([(result, "sentence")])
-    np.testing.assert_array_equal(piece.audio[120:-120], result.audio[120:-120])
+    np.testing.assert_array_equal(piece.audio[120:-120], rounded(result.audio)[120:-120])
+    np.testing.assert_allclose(piece.audio[120:-120], result.audio[120:-120], atol=0.51 / 32_767)
+
+
+def test_a_chunk_that_was_stored_in_16_bits_gives_the_same_samples() -> None:
+    result = Result(0, np.random.default_rng(2).uniform(-1.1, 1.1, RATE).astype(np.float32))
+    stored = Result(0, from_bytes(to_bytes(result.audio)))
+
+    (piece,), (again,) = join([(result, "sentence")]), join([(stored, "sentence")])
+
+    np.testing.assert_array_equal(piece.audio, again.audio)
+    np.testing.assert_array_equal(piece.audio, rounded(piece.audio))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_samples_that_are_no_numbers_are_refused_and_not_rounded(value: float) -> None:
+    with pytest.raises(SpeechError, match="1 of 3 samples are NaN or infinite"):
+        list(join([(Result(0, np.array([0, value, 0], np.float32)), "sentence")]))
 
 
 def test_the_chunks_own_sound_is_not_changed() -> None:

@@ -1,4 +1,8 @@
-"""Joins chunks to one audio stream: pauses between them, short fades at their edges, exact positions."""
+"""Joins chunks to one audio stream: pauses between them, short fades at their edges, exact positions, rounding.
+
+The only place that rounds to 16 bits: a chunk before its fades, as a store keeps it, and after them. So the samples
+are the same whether a chunk was stored in between or not, and every reader of the joined audio gets equal values.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from voxyard.speech.audio.codecs import check
+from voxyard.speech.audio.wav import rounded
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import SAMPLE_RATE, Boundary, Result
 
@@ -42,7 +48,7 @@ class Piece:
     """
 
     chunk: int
-    audio: Audio  # (samples,), the pause included
+    audio: Audio  # (samples,), the pause included; values of 16 bits
     start: int
     end: int
     sample_rate: int
@@ -68,6 +74,7 @@ def join(
 
     Raises:
         SpeechError: a chunk has another sample rate.
+        EncodeError: a chunk has samples that are no numbers.
     """
     import numpy as np
 
@@ -84,7 +91,8 @@ def join(
             yield Piece(result.chunk, np.zeros(0, np.float32), position, position, sample_rate)
             continue
         pause = round(pending * sample_rate)
-        sound = _faded(result.audio, round(pauses.fade * sample_rate))
+        check(result.audio)
+        sound = rounded(_faded(rounded(result.audio), round(pauses.fade * sample_rate)))
         audio = np.concatenate([np.zeros(pause, np.float32), sound]) if pause else sound
         start = position + pause
         position = start + len(sound)

@@ -40,7 +40,18 @@ def from_bytes(content: bytes) -> Audio:
     """Back to floats (n,); `to_bytes` gives the same bytes again."""
     import numpy as np
 
-    return np.frombuffer(content, "<i2").astype(np.float32) / np.float32(_SCALE)
+    return _floats(np.frombuffer(content, "<i2"))
+
+
+def rounded(audio: Audio) -> Audio:
+    """Float samples (n,) rounded to the values that `pcm16` can hold; rounding them again changes nothing."""
+    return _floats(pcm16(audio))
+
+
+def _floats(pcm: Pcm) -> Audio:
+    import numpy as np
+
+    return pcm.astype(np.float32) / np.float32(_SCALE)
 
 
 def header(samples: int | None, sample_rate: int = SAMPLE_RATE) -> bytes:
