@@ -18,6 +18,10 @@ from hypothesis import settings
 settings.register_profile("shared-machine", deadline=None)  # no test asserts an absolute time
 settings.load_profile("shared-machine")
 
+# Of the make that runs the tests: a make that a test starts would take over its jobs and variables.
+for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM", "TESTS", "TIER"):
+    os.environ.pop(name, None)
+
 pytest_plugins = ["driver_fixture"]  # tests/nvml
 
 _NO_GPU = "needs an NVIDIA GPU"

@@ -76,6 +76,19 @@ def test_what_is_slow_is_there_and_left_out_of_the_quick_tier(tmp_path: Path) ->
     assert "test_quick" not in slow
 
 
+def test_a_make_that_a_test_starts_knows_nothing_of_the_one_that_runs_the_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(CONFTEST, tmp_path / "conftest.py")
+    (tmp_path / "Makefile").write_text("all:\n\t@echo $(MAKELEVEL) '$(ROOM)'\n")
+    (tmp_path / "test_make.py").write_text(
+        "import subprocess\n\n\ndef test_it():\n    assert subprocess.check_output(['make'], text=True) == '0 \\n'\n"
+    )
+    for name, value in {"MAKEFLAGS": "-j2 --jobserver-auth=3,4 -- ROOM=speech", "MAKELEVEL": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert "PASSED test_make.py" in _run(tmp_path, ci=True)
+
+
 def test_the_table_of_promises_names_the_tier_of_each_test() -> None:
     slow = _slow()
     table = (ROOT / "tests/README.md").read_text(encoding="utf-8").partition("## Promises")[2].partition("\n## ")[0]
