@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -58,8 +59,13 @@ class ModelHub:
 
 def files_of(directory: Path) -> dict[str, bytes]:
     """A model's files, and two that are none of it."""
-    files = {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.is_file()}
+    files = {path.name: _content_of(path) for path in sorted(directory.iterdir()) if path.is_file()}
     return {**files, "README.md": b"# A model", "speaker_embeddings/voice.npy": b"\x93NUMPY"}
+
+
+@functools.cache  # a hub lives until the garbage collector comes: many of them share these bytes
+def _content_of(path: Path) -> bytes:
+    return path.read_bytes()
 
 
 @contextmanager
