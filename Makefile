@@ -78,7 +78,7 @@ else ifeq ($(TESTS_OF_ROOM),)
 	@echo "ROOM=$(ROOM): no such package; there are $(sort $(filter-out support,$(notdir $(patsubst %/,%,$(wildcard tests/unit/*/ tests/integration/*/ tests/browser/ tests/monitoring/)))))" >&2; exit 2
 else
 	$(SAY) "tests of $(ROOM)"
-	@$(BIN)/python -m pytest $(TESTS_OF_ROOM) -q -n 2 --dist loadfile $(or $(PICK),-m "not slow")
+	@$(BIN)/python -m pytest $(TESTS_OF_ROOM) -q -n 3 --dist loadfile $(or $(PICK),-m "not slow")
 endif
 
 prove: setup  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, TensorFlow 2.17, the demo (half an hour)
@@ -86,7 +86,7 @@ prove: setup  ## the slow proofs: hosts in containers, kills, faults, Prometheus
 
 test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch (some minutes)
 	$(SAY) "unit tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q -n 2 --dist loadfile $(PICK) $(OR_NONE)
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q -n 4 --dist loadfile $(PICK) $(OR_NONE)
 
 # TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it. Exit code 5: torch was declined.
 test-integration: $(VENV)/stamps/dev  ## run the TensorFlow and torch tests, one process each (under fifteen minutes)
@@ -100,7 +100,7 @@ endif
 
 test-browser: $(VENV)/stamps/dev  ## run the web page tests in headless Chromium (needs Debian's chromium)
 	$(SAY) "browser tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q $(PICK) $(OR_NONE)
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q -n 2 --dist loadfile $(PICK) $(OR_NONE)
 
 test-monitoring: $(VENV)/stamps/dev  ## test rules, alerts and dashboards with a real Prometheus and Alertmanager (Debian's packages)
 	$(SAY) "monitoring tests"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from served_bark import ServedBark
 
 from voxyard.bark.voices import VoicePrompt
 from voxyard.bark.weights import tiny
@@ -68,3 +70,18 @@ def one_thread() -> Iterator[None]:
     with torch.inference_mode():
         yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def start(tiny_model: Path, tmp_path: Path) -> Iterator[Callable[[], ServedBark]]:
+    """Starts the service on one data directory, again and again."""
+    started: list[ServedBark] = []
+
+    def run() -> ServedBark:
+        started.append(ServedBark(tiny_model, tmp_path / "data"))
+        return started[-1]
+
+    yield run
+    for each in started:
+        if each.process.poll() is None:
+            each.end(signal.SIGKILL)

@@ -1,0 +1,71 @@
+"""`voxyard serve` with the real engine on a tiny model, as a process."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import httpx
+import psutil
+
+STORY = "\n\n".join(
+    f"This is paragraph number {number}. It says little, but it says it in two sentences." for number in range(1, 13)
+)
+PATIENCE = 120.0  # seconds
+
+
+class ServedBark:
+    """One process of the service."""
+
+    def __init__(self, model: Path, data: Path) -> None:
+        flags = ["--model", str(model), "--device", "cpu", "--workers", "2", "--batch-size", "2", "--port", "0"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "voxyard", "serve", *flags, "--data-dir", str(data)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.noted: list[str] = []
+        self._address: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, args=(self.process.stderr, self.noted.append), daemon=True).start()
+        threading.Thread(target=self._read, args=(self.process.stdout, self._address.put), daemon=True).start()
+        self.address = self._address.get(timeout=PATIENCE).split()[0]
+        self.client = httpx.Client(base_url=self.address, timeout=PATIENCE)
+        until(lambda: self.client.get("/readyz").status_code == 200)
+
+    def end(self, how: signal.Signals) -> int:
+        """Its exit code; its workers end too."""
+        workers = psutil.Process(self.process.pid).children(recursive=True)
+        self.client.close()
+        self.process.send_signal(how)
+        code = self.process.wait(PATIENCE)
+        _, alive = psutil.wait_procs(workers, timeout=PATIENCE)
+        assert not alive
+        return code
+
+    @staticmethod
+    def _read(stream: IO[str], take: Callable[[str], None]) -> None:
+        for line in stream:
+            take(line)
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.05)
+
+
+def finished(client: httpx.Client, document: str) -> bytes:
+    """The sound of a document, once it is whole."""
+    until(lambda: client.get(f"/v1/documents/{document}").json()["state"] == "completed")
+    return client.get(f"/v1/documents/{document}/audio", params={"format": "wav"}).content
