@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from scenario import GIB, GpuState, Process, Scenario
-from tests.fleet.bed import leftovers
+from tests.fleet.bed import images, leftovers
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.errors import BedError
 from tests.fleet.bed.gpus import Failure
@@ -362,3 +363,9 @@ def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.Monk
     assert any("dockerd (docker.io)" in line for line in programs.missing())
     with pytest.raises(BedError, match=r"debootstrap is missing: apt-get install debootstrap"):
         programs.find("debootstrap")
+
+
+def test_the_images_of_the_bed_are_made_anew_every_month() -> None:
+    november = {images.key(dt.date(2026, 11, day)) for day in (1, 17, 30)}
+    assert len(november) == 1
+    assert images.key(dt.date(2026, 12, 1)) not in november

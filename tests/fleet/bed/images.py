@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import fcntl
 import hashlib
 import shutil
@@ -26,11 +27,11 @@ BASE, HOST = f"voxyard-test/base:{RELEASE}", f"voxyard-test/host:{RELEASE}"
 _LEFT_OUT = ("var/cache/apt/*", "var/lib/apt/lists/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*")
 
 
-def key() -> str:
-    """Changes with everything that goes into the images."""
-    recipe = repr(
-        (RELEASE, NEXT_RELEASE, ROOT_PACKAGES, PLUGINS, _LEFT_OUT, run(["dpkg", "--print-architecture"]).stdout)
-    )
+def key(today: dt.date | None = None) -> str:
+    """Changes with everything that goes into the images, and every month: Debian's packages get updates."""
+    month = f"{today or dt.datetime.now(tz=dt.UTC):%Y-%m}"
+    architecture = run(["dpkg", "--print-architecture"]).stdout
+    recipe = repr((month, RELEASE, NEXT_RELEASE, ROOT_PACKAGES, PLUGINS, _LEFT_OUT, architecture))
     parts = [recipe, *(((HERE / name).read_text(encoding="utf-8")) for name in ("host.Dockerfile", "sshd.conf"))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
