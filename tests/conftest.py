@@ -40,6 +40,7 @@ _SLOW = (  # below tests/: what `make prove` runs and `make test` leaves out
     "integration/telemetry/test_prometheus.py",
     "integration/trainer/test_strategy_auto.py",
     "monitoring/proof/",
+    "unit/repository/test_python_versions.py",
     "unit/service/test_kill.py",
 )
 _SYSTEM = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
