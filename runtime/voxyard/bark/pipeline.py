@@ -13,6 +13,9 @@ semantic stage does, its own rows filled first, until it has a chunk for it. So 
 there are chunks, and fewer than twice the rows are in flight when the next is requested. Each stage keeps its own
 cache.
 
+First sound: while an urgent chunk is in flight, its stage steps and no other chunk enters a row of either. It takes the
+steps that it would take alone: it waits neither for full batches nor for the prefills of chunks that come after it.
+
 With one stage at a time on the device (`offload`), a batch of chunks goes through all stages together.
 """
 
@@ -89,24 +92,36 @@ def step_refilled(
     second: Batch[Onward, Done],
     take: Take[Entering],
     onward: Callable[[Leaving], Onward],
+    urgent: Callable[[Entering | Onward | Done], bool] = lambda _: False,
 ) -> Iterator[list[Done]]:
     """Step the two stages until no more chunks come; yields after each step the chunks that are done in both."""
     ready: deque[Onward] = deque()
+    hurried = urgent_first = 0  # urgent chunks in flight; those of them in the first stage
     while True:
-        while ready and second.free:
+        while ready and second.free and (urgent(ready[0]) or not hurried):
             second.enter(ready.popleft())
-        if second.free and first.free:
+        if second.free and first.free and not hurried:
             idle = not first and not second
             entering = take(first.free, idle)
             if entering is None and idle:
                 return
             for work in entering or ():
                 first.enter(work)
-        if first and second.free:
-            ready.extend(onward(each) for each in first.step())
+                hurried += urgent(work)
+            urgent_first = hurried
+        if urgent_first or (first and second.free and not hurried):
+            for each in first.step():
+                left = onward(each)
+                if urgent(left):
+                    urgent_first -= 1
+                    ready.appendleft(left)
+                else:
+                    ready.append(left)
             yield []
         else:
-            yield second.step()
+            done = second.step()
+            hurried -= sum(map(urgent, done))
+            yield sorted(done, key=urgent, reverse=True)
 
 
 def run_causal_stages(
@@ -139,6 +154,9 @@ def run_causal_stages(
         semantic_outcomes[outcome.number] = outcome
         return CoarseWork(outcome.number, outcome.tokens, work.voice, noise_key(work.request, "coarse"))
 
+    def urgent(each: SemanticWork | CoarseWork | CoarseOutcome) -> bool:
+        return in_flight[each.number].request.urgent
+
     def complete(outcome: CoarseOutcome) -> CausalOutcome:
         del in_flight[outcome.number]
         return CausalOutcome(outcome.number, semantic_outcomes.pop(outcome.number), outcome)
@@ -148,7 +166,7 @@ def run_causal_stages(
             first.report = second.report = report
             first_rows = SemanticRows(first, layout.semantic, options)
             second_rows = CoarseRows(second, layout.coarse, config.coarse_temperature, skip=config.skip_prefill)
-            for done in step_refilled(first_rows, second_rows, entering, onward):
+            for done in step_refilled(first_rows, second_rows, entering, onward, urgent):
                 yield [complete(each) for each in done]
         return
     while (works := entering(config.batch_size, True)) is not None:

@@ -50,7 +50,7 @@ class Engine(Protocol):
         """Load the model and make room for a batch."""
 
     def speak(self, source: ChunkSource) -> Iterator[Answer]:
-        """Answer every chunk of the source as soon as it is done, until no more come."""
+        """Answer every chunk of the source as soon as it is done, until no more come; urgent ones before the others."""
 
     def shrink(self, rows: int) -> None:
         """Use the memory of batches of so many rows from here on: the device has no memory for more."""

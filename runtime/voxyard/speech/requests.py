@@ -22,7 +22,8 @@ class Request:
     """One chunk to speak.
 
     Equal requests give equal audio, so a chunk that runs again because its worker died keeps all fields; `attempt`
-    counts the engine's attempts for quality. `seconds` is an estimate of the audio's length.
+    counts the engine's attempts for quality. `seconds` is an estimate of the audio's length. Neither that nor `urgent`
+    changes the audio.
     """
 
     chunk: int
@@ -31,6 +32,7 @@ class Request:
     seed: int = 0
     attempt: int = 0
     seconds: float = 1.0
+    urgent: bool = False  # set by the pool: a listener waits for this chunk, the others of its batch can wait
 
 
 @dataclass(frozen=True, eq=False)

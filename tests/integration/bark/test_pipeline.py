@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from spoken import ListSource
@@ -43,12 +44,18 @@ class CountedRows:
         return done
 
 
-def run(chunks: Sequence[tuple[int, int, int]]) -> tuple[CountedRows, CountedRows, list[int]]:
-    """The stages after all chunks, and the order in which chunks came out."""
+def run(
+    chunks: Sequence[tuple[int, int, int]], urgent: int | None = None
+) -> tuple[CountedRows, CountedRows, list[int]]:
+    """The stages after all chunks, and the order in which chunks came out; `urgent` is a chunk's number."""
     first, second, source = CountedRows(1), CountedRows(2), ListSource(chunks)
     out: list[int] = []
     for done in step_refilled(
-        first, second, lambda room, wait: source.take(room, wait=wait) or None, lambda work: work
+        first,
+        second,
+        lambda room, wait: source.take(room, wait=wait) or None,
+        lambda work: work,
+        lambda work: work[0] == urgent,
     ):
         out += [number for number, _, _ in done]
     return first, second, out
@@ -85,3 +92,59 @@ def test_a_chunk_that_comes_while_others_are_under_way_enters_a_free_row() -> No
     assert out == [0, 1]
     assert first.most == second.most == 2
     assert first.steps + second.steps < 2 * 20
+
+
+def steps_until(urgent: int, busy: Sequence[tuple[int, int, int]], then: Sequence[tuple[int, int, int]]) -> list[str]:
+    """Steps and entries from the moment an urgent chunk is taken beside busy rows until it is done."""
+    first, second = CountedRows(1), CountedRows(2)
+    found: list[str] = []
+    coming, taken, done = [list(busy), list(then)], False, False
+
+    def take(room: int, wait: bool) -> list[tuple[int, int, int]] | None:
+        nonlocal taken
+        if coming and not (len(coming) == 1 and second.steps < 3):  # the urgent one comes while the coarse rows step
+            works = coming[0][:room]
+            del coming[0][: len(works)]
+            if not coming[0]:
+                coming.pop(0)
+            taken |= any(work[0] == urgent for work in works)
+            return works
+        return None if wait and not coming else []
+
+    for name, stage in (("first", first), ("second", second)):
+        enter, step = stage.enter, stage.step
+
+        def entering(work: tuple[int, int, int], name: str = name, enter: Any = enter) -> None:
+            if taken and not done:
+                found.append(f"{work[0]} enters {name}")
+            enter(work)
+
+        def stepping(name: str = name, step: Any = step) -> Any:
+            if taken and not done:
+                found.append(name)
+            return step()
+
+        stage.enter, stage.step = entering, stepping  # type: ignore[method-assign]
+    for answers in step_refilled(first, second, take, lambda work: work, lambda work: work[0] == urgent):
+        done |= any(work[0] == urgent for work in answers)
+    assert done
+    assert not first
+    assert not second
+    return found
+
+
+def test_an_urgent_chunk_takes_the_steps_that_it_takes_alone_also_beside_busy_rows() -> None:
+    busy = [(number, 3, 20) for number in range(3)]
+
+    found = steps_until(9, busy, [(9, 4, 6), (10, 2, 5)])
+
+    others = [each for each in found if each.startswith(("9 ", "10 "))]
+    assert others == ["9 enters first", "10 enters first", "9 enters second"]  # those that came with it, no later one
+    assert [each for each in found if "enters" not in each] == ["first"] * 4 + ["second"] * 6
+
+
+def test_urgent_chunks_come_out_first_and_every_chunk_once() -> None:
+    for number in range(6):
+        _, _, out = run([(each, 3 + each % 2, 5) for each in range(6)], urgent=number)
+        assert sorted(out) == list(range(6))
+    assert run([(0, 9, 9), (1, 1, 1), (2, 1, 1), (3, 1, 1)], urgent=0)[2][0] == 0

@@ -60,7 +60,7 @@ def test_a_worker_gets_a_chunk_for_each_row_and_for_each_row_that_is_free() -> N
 def test_a_row_that_is_free_gets_the_next_chunk_while_its_mates_speak_on() -> None:
     seconds = [9.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     pool = SimulatedPool(1, rows=2, duration=lambda key: seconds[key.index])
-    pool.scheduler.submit(0, seconds, 0.0, listening=True)
+    pool.scheduler.submit(0, seconds, 0.0)
 
     pool.run()
 
@@ -268,7 +268,7 @@ def test_a_worker_without_room_for_one_chunk_rests_and_the_others_go_on() -> Non
 
 def test_what_a_worker_had_when_its_engine_raised_runs_one_by_one() -> None:
     pool = SimulatedPool(1, rows=3, fate=Fate(deranging=frozenset({ChunkKey(0, 0)})))
-    pool.scheduler.submit(0, [1.0] * 4, 0.0, listening=True)
+    pool.scheduler.submit(0, [1.0] * 4, 0.0)
 
     pool.run()
 

@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from voxyard.speech.engine import EngineSpec, Ready
@@ -345,7 +345,8 @@ class Pool:
         worker, chunk = self._workers[send.slot], send.chunk
         self._worked(worker, now)
         worker.sent[send.lease] = send, now
-        self._message(worker, ipc.SpeakChunk(send.lease, self._jobs[chunk.job].requests[chunk.index]))
+        request = replace(self._jobs[chunk.job].requests[chunk.index], urgent=send.urgent)
+        self._message(worker, ipc.SpeakChunk(send.lease, request))
         self._observer.chunk_sent(worker.device.name, send.held)
         self._observer.chunk_waited(now - self._submitted[chunk.job])
 

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+FIRST = 0  # index of a job's first chunk
+
 
 @dataclass(frozen=True, order=True, slots=True)
 class ChunkKey:
@@ -40,8 +42,13 @@ class _Waiting:
     longest: list[tuple[float, int]] = field(default_factory=list)
     earliest: list[int] = field(default_factory=list)
 
-    def rank(self) -> tuple[int, bool, int]:
-        return -self.priority, not self.listening, self.number
+    @property
+    def urgent(self) -> bool:
+        """True where a listener waits for the first chunk, and it is still here."""
+        return self.listening and FIRST in self.chunks
+
+    def rank(self) -> tuple[int, bool, bool, int]:
+        return -self.priority, not self.listening, not self.urgent, self.number
 
     def put(self, chunk: QueuedChunk) -> None:
         index = chunk.key.index
@@ -74,8 +81,8 @@ class _Waiting:
 class ChunkQueue:
     """Chunks that wait for a worker.
 
-    Order of jobs: priority, then those with a listener, then age. Order inside a job: the longest chunk first, or
-    text order where there is a listener.
+    Order of jobs: priority, then those with a listener (first those whose listener has heard nothing yet), then age.
+    Order inside a job: the longest chunk first, or text order where there is a listener.
     """
 
     def __init__(self) -> None:
@@ -114,6 +121,11 @@ class ChunkQueue:
         """Set whether the job's audio has a listener: its chunks then leave in text order."""
         if job in self._jobs:
             self._jobs[job].listening = listening
+
+    def urgent(self, chunk: ChunkKey) -> bool:
+        """True where a listener waits for this chunk to hear anything at all."""
+        job = self._jobs.get(chunk.job)
+        return job is not None and job.listening and chunk.index == FIRST
 
     def put(self, chunk: QueuedChunk) -> None:
         """A chunk waits (again); a chunk of a job that was removed is dropped."""

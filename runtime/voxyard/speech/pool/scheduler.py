@@ -47,6 +47,7 @@ class SendChunk:
     rows: int  # that the worker decodes together now
     chunk: ChunkKey
     held: int  # chunks that the worker has with it
+    urgent: bool = False  # a listener waits for it
 
 
 @dataclass(frozen=True)
@@ -291,10 +292,11 @@ class Scheduler:
             if chunk is None:
                 asking.remove(worker)
                 continue
-            lease = Lease(next(self._numbers), chunk, now)
+            lease = Lease(next(self._numbers), chunk, now, self._queue.urgent(chunk.key))
             worker.lease_chunk(lease, now)
+            held, rows = len(worker.leases), worker.rows
             self._actions.append(
-                SendChunk(worker.number, worker.generation, lease.number, worker.rows, chunk.key, len(worker.leases))
+                SendChunk(worker.number, worker.generation, lease.number, rows, chunk.key, held, lease.urgent)
             )
             if not worker.requested:
                 asking.remove(worker)
@@ -309,12 +311,15 @@ class Scheduler:
         return min(most, -(-unfinished // max(1, processes)))
 
     def _next_chunk(self, worker: WorkerSlot, reserved: set[int]) -> QueuedChunk | None:
-        """Next chunk for the worker, or None. A chunk that has to run alone waits until a worker has nothing else."""
+        """Next chunk for the worker, or None. A chunk that has to run alone waits until a worker has nothing else.
+
+        A worker with an urgent chunk gets no more until that is done: their prefills would delay it.
+        """
         if not worker.leases:
             alone = worker.number in reserved
             found = self._queue.take(lambda chunk: chunk.alone == alone and self._may_run(chunk, worker))
             return found or self._queue.take(lambda chunk: self._may_run(chunk, worker))
-        if worker.number in reserved or worker.alone:
+        if worker.number in reserved or worker.alone or worker.urgent:
             return None
         return self._queue.take(lambda chunk: not chunk.alone and self._may_run(chunk, worker))
 

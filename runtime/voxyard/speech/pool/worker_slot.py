@@ -19,6 +19,7 @@ class Lease:
     number: int
     chunk: QueuedChunk
     since: float  # seconds of the scheduler's clock
+    urgent: bool = False  # a listener waited for it when the worker got it
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +73,11 @@ class WorkerSlot:
     def alone(self) -> bool:
         """True where it has a chunk that has to run alone."""
         return any(lease.chunk.alone for lease in self.leases.values())
+
+    @property
+    def urgent(self) -> bool:
+        """True where it has a chunk that a listener waits for."""
+        return any(lease.urgent for lease in self.leases.values())
 
     @property
     def rows(self) -> int:
