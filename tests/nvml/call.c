@@ -102,10 +102,29 @@ int session_code(void) {
     return session_lost && world->init != SUCCESS ? world->init : UNINITIALIZED;
 }
 
-int device_index(const void *device) {
+/* The GPU of a handle, -1: it is none. `instance` becomes the MIG instance's number, -1: the whole GPU. */
+int device_index(const void *device, int *instance) {
     long offset = (long)((const char *)device - (const char *)devices);
-    if (offset < 0 || offset >= (long)sizeof devices || offset % (long)sizeof devices[0]) return -1;
-    return (int)(offset / (long)sizeof devices[0]);
+    *instance = -1;
+    if (offset < 0 || offset >= (long)sizeof devices) return -1;
+    int index = (int)(offset / (long)sizeof devices[0]);
+    if (device == &devices[index]) return index;
+    for (int i = 0; i < MOST_INSTANCES; i++)
+        if (device == &devices[index].instances[i]) *instance = i;
+    return *instance < 0 ? -1 : index;
+}
+
+/* What NVML answers for an instance too; of the rest it only knows the whole GPU. */
+static int answers_instances(enum symbol symbol) {
+    switch (symbol) {
+    case SYMBOL_nvmlDeviceGetUUID:
+    case SYMBOL_nvmlDeviceGetName:
+    case SYMBOL_nvmlDeviceGetMemoryInfo:
+    case SYMBOL_nvmlDeviceGetMemoryInfo_v2:
+    case SYMBOL_nvmlDeviceGetComputeRunningProcesses_v3:
+    case SYMBOL_nvmlDeviceGetGraphicsRunningProcesses_v3: return 1;
+    default: return 0;
+    }
 }
 
 int device_code(int index) {
@@ -163,7 +182,8 @@ Call begin_system(enum symbol symbol) {
 }
 
 Call begin_blocking(enum symbol symbol, void *device, long at_least_us) {
-    Call call = begin(symbol, device_index(device), at_least_us);
+    int instance;
+    Call call = begin(symbol, device_index(device, &instance), at_least_us);
     call.code = session_code();
     if (call.code != SUCCESS) return call;
     if (call.index >= 0) devices[call.index].calls++;
@@ -171,6 +191,10 @@ Call begin_blocking(enum symbol symbol, void *device, long at_least_us) {
     if (call.code != SUCCESS) return call;
     call.gpu = &world->gpus[call.index];
     call.code = call.gpu->code[symbol] ? call.gpu->code[symbol] : world->code[symbol];
+    if (call.code != SUCCESS || instance < 0) return call;
+    call.instance = &call.gpu->instances[instance];
+    if (!call.instance->uuid[0]) call.code = INVALID_ARGUMENT; /* it was destroyed */
+    else if (!answers_instances(symbol)) call.code = NOT_SUPPORTED;
     return call;
 }
 

@@ -55,13 +55,14 @@ EXPORT int nvmlDeviceGetIndex(void *device, unsigned *out) {
 
 EXPORT int nvmlDeviceGetUUID(void *device, char *out, unsigned length) {
     Call call = begin_device(SYMBOL_nvmlDeviceGetUUID, device);
-    if (call.code == SUCCESS) call.code = copy_text(out, length, call.gpu->uuid);
+    if (call.code == SUCCESS) call.code = copy_text(out, length, call.instance ? call.instance->uuid : call.gpu->uuid);
     return end(&call);
 }
 
 EXPORT int nvmlDeviceGetName(void *device, char *out, unsigned length) {
     Call call = begin_device(SYMBOL_nvmlDeviceGetName, device);
-    if (call.code == SUCCESS) call.code = call.gpu->name[0] ? copy_text(out, length, call.gpu->name) : NOT_SUPPORTED;
+    const char *name = call.instance ? call.instance->name : call.code == SUCCESS ? call.gpu->name : "";
+    if (call.code == SUCCESS) call.code = name[0] ? copy_text(out, length, name) : NOT_SUPPORTED;
     return end(&call);
 }
 
@@ -79,7 +80,13 @@ EXPORT int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *min
     return end(&call);
 }
 
-static int read_memory(const Gpu *gpu, MemoryV2 *out) {
+static int read_memory(const Call *call, MemoryV2 *out) {
+    const Gpu *gpu = call->gpu;
+    if (call->instance) {
+        const Instance *own = call->instance;
+        *out = (MemoryV2){.total = own->total, .used = own->used, .free = own->total - own->used};
+        return SUCCESS;
+    }
     int code = read_long(gpu, VALUE_MEMORY_TOTAL, &out->total);
     if (code == SUCCESS) code = read_long(gpu, VALUE_MEMORY_USED, &out->used);
     if (code != SUCCESS) return code;
@@ -92,7 +99,7 @@ static int read_memory(const Gpu *gpu, MemoryV2 *out) {
 EXPORT int nvmlDeviceGetMemoryInfo(void *device, Memory *out) {
     MemoryV2 memory;
     Call call = begin_device(SYMBOL_nvmlDeviceGetMemoryInfo, device);
-    if (call.code == SUCCESS) call.code = out ? read_memory(call.gpu, &memory) : (int)INVALID_ARGUMENT;
+    if (call.code == SUCCESS) call.code = out ? read_memory(&call, &memory) : (int)INVALID_ARGUMENT;
     if (call.code == SUCCESS) *out = (Memory){memory.total, memory.free, memory.used + memory.reserved};
     return end(&call);
 }
@@ -102,7 +109,7 @@ EXPORT int nvmlDeviceGetMemoryInfo_v2(void *device, MemoryV2 *out) {
     Call call = begin_device(SYMBOL_nvmlDeviceGetMemoryInfo_v2, device);
     if (call.code == SUCCESS && !out) call.code = INVALID_ARGUMENT;
     if (call.code == SUCCESS && out->version != MEMORY_VERSION) call.code = ARGUMENT_VERSION_MISMATCH;
-    if (call.code == SUCCESS) call.code = read_memory(call.gpu, &memory);
+    if (call.code == SUCCESS) call.code = read_memory(&call, &memory);
     if (call.code == SUCCESS) *out = (MemoryV2){MEMORY_VERSION, memory.total, memory.reserved, memory.free, memory.used};
     return end(&call);
 }
@@ -180,6 +187,27 @@ EXPORT int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pendi
     if (call.code == SUCCESS && !pending) call.code = INVALID_ARGUMENT;
     if (call.code == SUCCESS) call.code = read_unsigned(call.gpu, VALUE_MIG, current);
     if (call.code == SUCCESS) *pending = *current;
+    return end(&call);
+}
+
+static int mig_is_on(const Gpu *gpu) {
+    double mig = 0;
+    return read_number(gpu, VALUE_MIG, &mig) == SUCCESS && mig > 0;
+}
+
+EXPORT int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *out) {
+    Call call = begin_device(SYMBOL_nvmlDeviceGetMaxMigDeviceCount, device);
+    if (call.code == SUCCESS && !out) call.code = INVALID_ARGUMENT;
+    if (call.code == SUCCESS) *out = mig_is_on(call.gpu) ? MOST_INSTANCES : 0;
+    return end(&call);
+}
+
+EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned number, void **out) {
+    Call call = begin_device(SYMBOL_nvmlDeviceGetMigDeviceHandleByIndex, device);
+    if (call.code == SUCCESS && (!out || number >= MOST_INSTANCES)) call.code = INVALID_ARGUMENT;
+    if (call.code == SUCCESS && !mig_is_on(call.gpu)) call.code = NOT_SUPPORTED;
+    if (call.code == SUCCESS && !call.gpu->instances[number].uuid[0]) call.code = NOT_FOUND;
+    if (call.code == SUCCESS) *out = &devices[call.index].instances[number];
     return end(&call);
 }
 

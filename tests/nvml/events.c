@@ -75,11 +75,11 @@ static int wait_for_event(Call *call, void *handle, Event *out, unsigned timeout
     long long until_us = monotonic_us() + timeout_ms * 1000LL;
     for (;;) {
         EventSet *set = known_set(handle);
-        int code = session_code();
+        int whole, code = session_code();
         if (code != SUCCESS) return code;
         if (!set || !out) return INVALID_ARGUMENT;
         code = take_event(set, out);
-        if (code == SUCCESS) call->index = device_index(out->device);
+        if (code == SUCCESS) call->index = device_index(out->device, &whole);
         long long left_us = until_us - monotonic_us();
         if (code == SUCCESS || left_us <= 0) return code;
         pause_call(left_us < LOOK_AGAIN_US ? left_us : LOOK_AGAIN_US);

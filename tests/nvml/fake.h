@@ -10,7 +10,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { MOST_GPUS = 16, MOST_LINKS = 36, MOST_PROCESSES = 32, MOST_XIDS = 256, MOST_FIELDS = 512, MOST_STEPS = 8192 };
-enum { MOST_XID_SEQUENCE = 4096 };
+enum { MOST_XID_SEQUENCE = 4096, MOST_INSTANCES = 7 };
 
 typedef struct {
     double value, seconds;
@@ -35,6 +35,12 @@ typedef struct {
     char bus_id[32];
 } Link;
 
+/* A MIG instance of a GPU; without a UUID there is none of this number. */
+typedef struct {
+    char uuid[96], name[96];
+    unsigned long long total, used;
+} Instance;
+
 typedef struct {
     char uuid[96], name[96], bus_id[32], capability[16], device_id[16], subsystem_id[16];
     long latency_us, symbol_latency_us[SYMBOL_COUNT]; /* -1: as on every GPU */
@@ -45,6 +51,7 @@ typedef struct {
     unsigned process_count;
     Link links[MOST_LINKS];
     unsigned link_count;
+    Instance instances[MOST_INSTANCES];
 } Gpu;
 
 typedef struct {
@@ -72,6 +79,7 @@ typedef struct {
 typedef struct {
     long long calls;
     int lost;
+    char instances[MOST_INSTANCES]; /* their addresses are the handles of MIG instances */
 } Device;
 
 typedef struct {
@@ -79,6 +87,7 @@ typedef struct {
     int index;
     int code;
     const Gpu *gpu;
+    const Instance *instance; /* NULL: the whole GPU */
     long long begun_us;
 } Call;
 
@@ -105,7 +114,7 @@ int end(Call *call);
 int open_session(void);
 int close_session(void);
 int session_code(void);
-int device_index(const void *device);
+int device_index(const void *device, int *instance);
 int device_code(int index);
 void pause_call(long long microseconds);
 int copy_text(char *out, unsigned length, const char *text);

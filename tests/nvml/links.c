@@ -18,7 +18,7 @@ void fill_pci_info(const char *bus_id, const Gpu *gpu, PciInfo *out) {
 
 EXPORT int nvmlDeviceGetTopologyCommonAncestor(void *device, void *other, int *out) {
     Call call = begin_device(SYMBOL_nvmlDeviceGetTopologyCommonAncestor, device);
-    int second = device_index(other);
+    int whole, second = device_index(other, &whole);
     if (call.code == SUCCESS && !out) call.code = INVALID_ARGUMENT;
     if (call.code == SUCCESS) call.code = device_code(second);
     if (call.code == SUCCESS) {

@@ -108,10 +108,12 @@ EXPORT int nvmlDeviceGetFieldValues(void *device, int count, FieldValue *out) {
     return end(&call);
 }
 
-static int list_processes(const Gpu *gpu, int graphics, unsigned *count, ProcessInfo *out) {
-    unsigned found = 0;
+/* A scenario's processes hold memory of a whole GPU: its MIG instances have none. */
+static int list_processes(const Call *call, int graphics, unsigned *count, ProcessInfo *out) {
+    const Gpu *gpu = call->gpu;
+    unsigned found = 0, total = call->instance ? 0 : gpu->process_count;
     if (!count) return INVALID_ARGUMENT;
-    for (unsigned i = 0; i < gpu->process_count; i++) {
+    for (unsigned i = 0; i < total; i++) {
         const Process *process = &gpu->processes[i];
         if (process->graphics != graphics) continue;
         if (out && found < *count) out[found] = (ProcessInfo){process->pid, process->memory, NO_INSTANCE, NO_INSTANCE};
@@ -125,7 +127,7 @@ static int list_processes(const Gpu *gpu, int graphics, unsigned *count, Process
 
 static int answer_processes(enum symbol symbol, void *device, int graphics, unsigned *count, ProcessInfo *out) {
     Call call = begin_device(symbol, device);
-    if (call.code == SUCCESS) call.code = list_processes(call.gpu, graphics, count, out);
+    if (call.code == SUCCESS) call.code = list_processes(&call, graphics, count, out);
     return end(&call);
 }
 

@@ -8,6 +8,7 @@
  *   gpu.N.{uuid,name,pci_bus_id,pci_device_id,pci_subsystem_id,compute_capability} = TEXT
  *   gpu.N.latency_us[.FUNCTION] = N
  *   gpu.N.code.FUNCTION = CODE, gpu.N.field_code.ID = CODE, gpu.N.every_code = CODE (of all of them; the next may differ)
+ *   gpu.N.mig_instance.NUMBER = UUID TOTAL USED NAME     in bytes; they are there while gpu.N.mig = 1
  *   gpu.N.[graphics_]process.PID = BYTES|- NAME, gpu.N.nvlink.LANE = down | BUS_ID | switch [BUS_ID]
  */
 #include <stdarg.h>
@@ -95,6 +96,17 @@ static const char *add_process(Gpu *gpu, int graphics, const char *pid_text, con
     return set_text(process->name, sizeof process->name, rest + strspn(rest, " "));
 }
 
+static const char *set_instance(Gpu *gpu, const char *number, const char *text) {
+    long which;
+    int read = 0;
+    const char *fault = read_whole(number, 0, MOST_INSTANCES - 1, &which);
+    if (fault) return fault;
+    Instance *instance = &gpu->instances[which];
+    if (sscanf(text, "%95s %llu %llu %n", instance->uuid, &instance->total, &instance->used, &read) != 3 || !read)
+        return "expected UUID TOTAL USED NAME";
+    return set_text(instance->name, sizeof instance->name, text + read);
+}
+
 static const char *set_link(Gpu *gpu, const char *number, const char *text) {
     long lane;
     const char *fault = read_whole(number, 0, MOST_LINKS - 1, &lane);
@@ -137,6 +149,7 @@ static const char *set_gpu(World *in, Gpu *gpu, const char *key, const char *tex
     if ((rest = behind(key, "field_code."))) return set_field_code(gpu, rest, text);
     if ((rest = behind(key, "process."))) return add_process(gpu, 0, rest, text);
     if ((rest = behind(key, "graphics_process."))) return add_process(gpu, 1, rest, text);
+    if ((rest = behind(key, "mig_instance."))) return set_instance(gpu, rest, text);
     if ((rest = behind(key, "nvlink."))) return set_link(gpu, rest, text);
     return "no such key of a GPU";
 }

@@ -17,7 +17,7 @@ NODE, SYSTEM = 40, 50  # nvmlGpuTopologyLevel_t: one socket, several
 Series = int | float | str | None
 """A number, what `wave` or `counter` makes, or None: the card does not support it."""
 
-_LISTS = {"processes", "graphics_processes", "nvlinks", "codes", "field_codes", "latencies_us"}
+_LISTS = {"mig_instances", "processes", "graphics_processes", "nvlinks", "codes", "field_codes", "latencies_us"}
 
 
 def wave(*steps: tuple[float, float]) -> str:
@@ -40,6 +40,19 @@ class Process:
 
     def __str__(self) -> str:
         return f"{'-' if self.memory is None else self.memory} {self.name}"
+
+
+@dataclass(frozen=True)
+class MigInstance:
+    """A MIG instance of a GPU; memory in bytes."""
+
+    uuid: str
+    total: int = 10 * GIB
+    used: int = 0
+    name: str = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+
+    def __str__(self) -> str:
+        return f"{self.uuid} {self.total} {self.used} {self.name}"
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,7 @@ class GpuState:
     every_code: int | None = None
     processes: Sequence[Process] = ()
     graphics_processes: Sequence[Process] = ()
+    mig_instances: Mapping[int, MigInstance] = field(default_factory=dict)
     nvlinks: Sequence[str] = ()
     codes: Mapping[str, int] = field(default_factory=dict)
     field_codes: Mapping[int, int] = field(default_factory=dict)
@@ -136,6 +150,7 @@ class GpuState:
                 pairs.append((_key(each.name), int(value) if isinstance(value, bool) else value))
         pairs += [(f"process.{each.pid}", each) for each in self.processes]
         pairs += [(f"graphics_process.{each.pid}", each) for each in self.graphics_processes]
+        pairs += [(f"mig_instance.{number}", each) for number, each in self.mig_instances.items()]
         pairs += [(f"nvlink.{lane}", end) for lane, end in enumerate(self.nvlinks)]
         pairs += [(f"code.{function}", code) for function, code in self.codes.items()]
         pairs += [(f"latency_us.{function}", value) for function, value in self.latencies_us.items()]

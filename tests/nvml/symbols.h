@@ -44,6 +44,8 @@
     X(nvmlDeviceGetFieldValues) \
     X(nvmlDeviceGetRemappedRows) \
     X(nvmlDeviceGetMigMode) \
+    X(nvmlDeviceGetMaxMigDeviceCount) \
+    X(nvmlDeviceGetMigDeviceHandleByIndex) \
     X(nvmlDeviceGetPersistenceMode) \
     X(nvmlDeviceGetComputeMode) \
     X(nvmlDeviceGetDisplayActive) \

@@ -9,7 +9,7 @@ from typing import Any
 from voxyard.bark.errors import BarkError
 
 MIB = 2**20
-_EXPECTED = "expected MiB as a number, or GPU-…=MiB with commas between"
+_EXPECTED = "expected MiB as a number, or UUID=MiB (GPU-… or MIG-…) with commas between"
 
 
 def cap_mib(asked: str | None, visible: str) -> int | None:

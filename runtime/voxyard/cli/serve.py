@@ -70,7 +70,6 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
         configure_json_logging(verbose=verbose)
         registry = Registry()
         ProcessCollector(registry=registry)
-        worker_count = settings.speech.max_parallel_tts_workers
         with (
             open_pool(
                 frontend.engine,
@@ -78,7 +77,7 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
                 settings.bark.device,
                 workload="bark",
                 registry=registry,
-                warm=worker_count,
+                warm="all",
             ) as pool,
             running_app(section, pauses, frontend, pool, registry, every_gpu) as app,
         ):

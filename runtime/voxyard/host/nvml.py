@@ -6,7 +6,7 @@ import ctypes
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -44,9 +44,9 @@ class SessionLostError(NvmlError):
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU of this host. A value that the card or its driver does not report is None."""
+    """One GPU of this host, or one MIG instance. A value that the card or its driver does not report is None."""
 
-    index: int  # nvidia-smi's
+    index: int  # nvidia-smi's; an instance has its GPU's
     uuid: str  # empty where the GPU does not even say who it is
     name: str
     pci_bus_id: str  # domain:bus:device.function, as NVML writes it
@@ -57,10 +57,17 @@ class Gpu:
     display_active: bool | None = None
     numa_node: int | None = None
     problem: str | None = None  # why it cannot be used, in the driver's words
+    mig_instance: int | None = None  # number of a MIG instance on its GPU
+    mig_gpu: str = ""  # UUID of the GPU that a MIG instance is part of
+
+    @property
+    def number(self) -> str:
+        """The index; of a MIG instance `1:0`, the index and its number there, as NVIDIA's container toolkit has it."""
+        return f"{self.index}" if self.mig_instance is None else f"{self.index}:{self.mig_instance}"
 
     def __str__(self) -> str:
         memory = "memory unknown" if self.memory_total_mib is None else f"{self.memory_total_mib} MiB"
-        return f"{self.index}: {self.name}, {memory}, {self.uuid}" + (f" ({self.problem})" if self.problem else "")
+        return f"{self.number}: {self.name}, {memory}, {self.uuid}" + (f" ({self.problem})" if self.problem else "")
 
 
 class Session:
@@ -163,6 +170,31 @@ class Session:
             problem=None if uuid else f"does not say its UUID ({self.refusal('nvmlDeviceGetUUID', code)})",
         )
 
+    def mig_handles(self, handle: Any) -> tuple[tuple[int, Any], ...]:
+        """Number and handle of each MIG instance of a GPU, as far as this process may see them. Raises GpuLostError."""
+        most = self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0
+        found = ((number, self.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)) for number in range(most))
+        return tuple((number, instance) for number, instance in found if instance is not None)
+
+    def mig_instances(self, gpu: Gpu, handle: Any) -> tuple[Gpu, ...]:
+        """Facts about each MIG instance of a GPU; its UUID and memory are its own. Raises GpuLostError."""
+        return tuple(self._mig_instance(gpu, number, each) for number, each in self.mig_handles(handle))
+
+    def _mig_instance(self, gpu: Gpu, number: int, handle: Any) -> Gpu:
+        memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
+        code, uuid = self.attempt("nvmlDeviceGetUUID", handle)
+        return replace(
+            gpu,
+            uuid=uuid or "",
+            name=self.ask("nvmlDeviceGetName", handle) or f"{gpu.name} MIG",
+            memory_total_mib=None if memory is None else memory.total // _MIB,
+            memory_free_mib=None if memory is None else memory.free // _MIB,
+            mig=None,
+            problem=None if uuid else f"does not say its UUID ({self.refusal('nvmlDeviceGetUUID', code)})",
+            mig_instance=number,
+            mig_gpu=gpu.uuid,
+        )
+
     def _refused(self, function: str, error: Any) -> None:
         code: int = error.value
         if not refuses(function, code):
@@ -201,6 +233,21 @@ def every_gpu() -> tuple[Gpu, ...]:
         raise
 
 
+def every_device() -> tuple[Gpu, ...]:
+    """What CUDA can use of this host: `every_gpu`, but in place of a GPU whose MIG mode is on, its instances.
+
+    A GPU in MIG mode without an instance has that as its problem. Raises HostError as `every_gpu` does.
+    """
+    try:
+        with Session() as session:
+            found = [_devices(session, index, handle) for index, handle in session.handles()]
+            return tuple(device for devices in found for device in devices)
+    except SessionLostError as error:
+        if error.code in (_NO_LIBRARY, _NO_DRIVER):
+            return ()
+        raise
+
+
 def gpus() -> tuple[Gpu, ...]:
     """`every_gpu`, for callers that will use them: raises HostError where one of them is lost."""
     found = every_gpu()
@@ -230,6 +277,21 @@ def _gpu(session: Session, index: int, handle: Any) -> Gpu:
     except GpuLostError as error:
         return lost_gpu(index, str(error))
     return lost_gpu(index, "GPU is lost")
+
+
+def _devices(session: Session, index: int, handle: Any) -> tuple[Gpu, ...]:
+    gpu = _gpu(session, index, handle)
+    if not gpu.mig or gpu.problem is not None:
+        return (gpu,)
+    try:
+        instances = session.mig_instances(gpu, handle)
+    except GpuLostError as error:
+        return (lost_gpu(index, str(error)),)
+    without = (
+        "MIG is on and there is no instance: make one with "
+        f"`nvidia-smi mig -i {index} -cgi PROFILE -C`, or turn MIG off with `nvidia-smi -i {index} -mig 0`"
+    )
+    return instances or (replace(gpu, problem=without),)
 
 
 def lost_gpu(index: int, problem: str) -> Gpu:

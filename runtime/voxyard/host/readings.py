@@ -242,13 +242,15 @@ class GpuReader:
         return tuple(found[pid] for pid in sorted(found))
 
 
-def processes_on(index: int) -> tuple[Process, ...]:
-    """The processes that hold memory of the GPU with nvidia-smi's `index`, as far as the driver tells.
+def processes_on(index: int, mig_instance: int | None = None) -> tuple[Process, ...]:
+    """The processes that hold memory of the GPU with nvidia-smi's `index`, or of its instance, as the driver tells.
 
     Raises HostError where the driver or the GPU does not answer.
     """
     with Session() as session:
         handle = dict(session.handles()).get(index)
+        if handle is not None and mig_instance is not None:
+            handle = dict(session.mig_handles(handle)).get(mig_instance)
         return () if handle is None else GpuReader(session, handle).processes()
 
 

@@ -51,6 +51,11 @@ class SpeechSection(Section):
         variable="MAX_PARALLEL_TTS_WORKERS",
         ge=1,
     )
+    gpus: str | int | None = setting(
+        None,
+        "GPUs to use, with commas between: numbers of nvidia-smi, or UUIDs (GPU-…, MIG-…); a worker on each.",
+        default_text="those that CUDA_VISIBLE_DEVICES leaves, or all",
+    )
     worker_memory_mib: int = setting(
         6144, "Free GPU memory that a worker needs to start.", flag="--worker-memory", unit="MiB", ge=0
     )

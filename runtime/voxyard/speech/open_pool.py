@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from voxyard.host import Gpu
-from voxyard.host.nvml import every_gpu
+from voxyard.host.gpu_choice import VISIBLE
+from voxyard.host.nvml import every_device
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.placement import Refusal, admission, choose_devices
@@ -28,20 +30,21 @@ def open_pool(
     *,
     workload: str,
     registry: CollectorRegistry | None = None,
-    warm: int = 0,
-    gpus: Callable[[], Sequence[Gpu]] = every_gpu,
+    warm: int | Literal["all"] = 0,
+    gpus: Callable[[], Sequence[Gpu]] = every_device,
 ) -> Iterator[Pool]:
     """The pool of this host on `device` (cpu, cuda or auto); its workers end with the block.
 
     With a registry it exports metrics `voxyard_<workload>_*` there, and the GPUs that it uses, each from its first
-    worker on. `warm` workers keep the model loaded even without work.
+    worker on. `warm` workers keep the model loaded even without work. Of the GPUs,
+    those are used that `--gpus` and CUDA_VISIBLE_DEVICES of this process leave.
 
     Raises:
         SpeechError: no device can ever take a worker.
-        HostError: the GPUs cannot be read.
+        HostError: the GPUs cannot be read, or one that is named is not there.
     """
-    chosen = choose_devices(device, gpus, section)
-    limits = replace(section.limits(), warm_workers=min(warm, len(chosen)))
+    chosen = choose_devices(device, gpus, section, os.environ.get(VISIBLE))
+    limits = replace(section.limits(), warm_workers=len(chosen) if warm == "all" else min(warm, len(chosen)))
     admit = admission(gpus, section)
     with _observed(workload, chosen, gpus, registry) as (observer, claim):
 
@@ -71,7 +74,7 @@ def _observed(
 
     held = WorkloadGpus(registry, workload)
     cards = (
-        {name: gpu for gpu in gpus() for name in (gpu.uuid, str(gpu.index))}
+        {name: gpu for gpu in gpus() for name in (gpu.uuid, gpu.number)}
         if any(device.visible for device in chosen)
         else {}
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,15 @@ from typing import Literal
 
 from voxyard.host import Gpu
 from voxyard.host.errors import HostError
+from voxyard.host.gpu_choice import choose_gpus
 from voxyard.host.readings import Process, processes_on
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.worker_process import Device
+
+_log = logging.getLogger(__name__)
+
+NO_GPU = "there is no GPU; take --device cpu"
 
 RefusalCause = Literal["memory", "fault", "missing", "driver"]
 
@@ -25,40 +31,57 @@ class Refusal:
     message: str
 
 
-def choose_devices(wanted: str, gpus: Callable[[], Sequence[Gpu]], section: SpeechSection) -> tuple[Device, ...]:
+def choose_devices(
+    wanted: str, gpus: Callable[[], Sequence[Gpu]], section: SpeechSection, visible: str | None = None
+) -> tuple[Device, ...]:
     """The devices for `--device`: cpu, cuda, or auto, which takes the GPUs of a host that has any.
 
+    `gpus` gives the host's devices, of which `--gpus` and `visible` (CUDA_VISIBLE_DEVICES, None: not set) choose some.
     On CPUs there are as many workers as the user asks for; by default no more than cores.
 
     Raises:
-        SpeechError: no GPU can take a worker.
+        SpeechError: no GPU can take a worker, or GPUs are named for the CPU.
+        HostError: a GPU that is named is not there, or hidden.
     """
-    found = () if wanted == "cpu" else gpus()
-    if wanted == "cuda" or found:
-        return gpu_devices(found, section)
-    chosen = "max_parallel_tts_workers" in section.model_fields_set
-    workers = cpu_devices(section)
-    return workers if chosen else workers[: os.cpu_count() or 1]
+    if wanted == "cpu":
+        if section.gpus is not None:
+            raise SpeechError(f"--gpus {section.gpus} names GPUs and --device cpu takes none: leave one of them out")
+        return _cpu_workers(section)
+    found = gpus()
+    named = None if section.gpus is None else str(section.gpus)
+    chosen = choose_gpus(found, named, visible) if found or named is not None else ()
+    if wanted == "cuda" or chosen:
+        hidden = f"CUDA_VISIBLE_DEVICES={visible} hides every GPU of this host; unset it, or take --device cpu"
+        return gpu_devices(chosen, section, hidden if found else NO_GPU)
+    if found:
+        _log.info("CUDA_VISIBLE_DEVICES=%s hides every GPU of this host: the CPU speaks", visible)
+    return _cpu_workers(section)
 
 
-def gpu_devices(gpus: Sequence[Gpu], section: SpeechSection) -> tuple[Device, ...]:
+def gpu_devices(gpus: Sequence[Gpu], section: SpeechSection, none: str = NO_GPU) -> tuple[Device, ...]:
     """A device for each worker, on GPUs that work: first those that have the worker's memory free at this moment.
 
-    The others come after them, each in the order of its index: their workers start when the memory is free.
+    The others come after them, each in the order given: their workers start when the memory is free. `none` is the
+    reason where there are no GPUs.
 
     Raises:
         SpeechError: no GPU can ever take a worker.
     """
     if not gpus:
-        raise SpeechError("no GPU can take a worker: there is no GPU; take --device cpu")
+        raise SpeechError(f"no GPU can take a worker: {none}")
     needed = section.worker_memory_mib
-    refusals = {gpu.index: _permanent_refusal(gpu, needed) for gpu in gpus}
-    usable = [gpu for gpu in gpus if refusals[gpu.index] is None]
+    refusals = [(gpu, _permanent_refusal(gpu, needed)) for gpu in gpus]
+    usable = [gpu for gpu, why in refusals if why is None]
     if not usable:
-        found = "; ".join(f"GPU {index}: {why}" for index, why in refusals.items())
+        found = "; ".join(f"GPU {gpu.number}: {why}" for gpu, why in refusals)
         raise SpeechError(f"no GPU can take a worker: {found}; lower --worker-memory, or take --device cpu")
+    for gpu, why in refusals:
+        if why is not None:
+            _log.warning("GPU %s takes no worker: %s", gpu.number, why)
     usable.sort(key=lambda gpu: refusal(gpu, needed) is not None)
-    return tuple(Device(f"{gpu.index}", gpu.uuid or str(gpu.index)) for gpu in usable[: _max_workers(section)])
+    named = section.gpus is not None and "max_parallel_tts_workers" not in section.model_fields_set
+    most = len(usable) if named and section.enable_parallel_tts else _max_workers(section)
+    return tuple(Device(gpu.number, gpu.uuid or gpu.number) for gpu in usable[:most])
 
 
 def cpu_devices(section: SpeechSection) -> tuple[Device, ...]:
@@ -66,20 +89,18 @@ def cpu_devices(section: SpeechSection) -> tuple[Device, ...]:
     return tuple(Device(f"cpu{number}") for number in range(_max_workers(section)))
 
 
-def refusal(gpu: Gpu, needed_mib: int, holders: Callable[[int], Sequence[Process]] = lambda _: ()) -> Refusal | None:
+def refusal(gpu: Gpu, needed_mib: int, holders: Callable[[Gpu], Sequence[Process]] = lambda _: ()) -> Refusal | None:
     """Reason why a GPU cannot take a worker now. A card that does not report its free memory is tried.
 
-    `holders` gives the processes that hold memory of a GPU, by its index.
+    `holders` gives the processes that hold memory of a GPU.
     """
     if gpu.problem is not None:
-        return Refusal("fault", f"GPU {gpu.index}: {gpu.problem}")
+        return Refusal("fault", f"GPU {gpu.number}: {gpu.problem}")
     if gpu.memory_free_mib is not None and gpu.memory_free_mib < needed_mib:
-        held = ", ".join(
-            f"{each.name} (process {each.pid}) {each.memory_bytes >> 20} MiB" for each in holders(gpu.index)
-        )
+        held = ", ".join(f"{each.name} (process {each.pid}) {each.memory_bytes >> 20} MiB" for each in holders(gpu))
         return Refusal(
             "memory",
-            f"GPU {gpu.index}: {gpu.memory_free_mib} MiB are free, a worker needs {needed_mib} MiB"
+            f"GPU {gpu.number}: {gpu.memory_free_mib} MiB are free, a worker needs {needed_mib} MiB"
             + (f"; held by {held}" if held else ""),
         )
     return None
@@ -88,7 +109,7 @@ def refusal(gpu: Gpu, needed_mib: int, holders: Callable[[int], Sequence[Process
 def admission(
     read: Callable[[], Sequence[Gpu]],
     section: SpeechSection,
-    holders: Callable[[int], Sequence[Process]] = processes_on,
+    holders: Callable[[Gpu], Sequence[Process]] = lambda gpu: processes_on(gpu.index, gpu.mig_instance),
 ) -> Callable[[Device], Refusal | None]:
     """Admission check before each start of a worker: the device has the worker's memory free at that moment."""
 
@@ -97,7 +118,7 @@ def admission(
             return None
         try:
             for gpu in read():
-                if device.visible in (gpu.uuid, str(gpu.index)):
+                if device.visible in (gpu.uuid, gpu.number):
                     return refusal(gpu, section.worker_memory_mib, holders)
         except HostError as error:
             return Refusal("driver", f"GPU {device.name}: {error}")
@@ -113,6 +134,11 @@ def _permanent_refusal(gpu: Gpu, needed_mib: int) -> str | None:
     if gpu.memory_total_mib is not None and gpu.memory_total_mib < needed_mib:
         return f"it has {gpu.memory_total_mib} MiB in all, a worker needs {needed_mib} MiB"
     return None
+
+
+def _cpu_workers(section: SpeechSection) -> tuple[Device, ...]:
+    workers = cpu_devices(section)
+    return workers if "max_parallel_tts_workers" in section.model_fields_set else workers[: os.cpu_count() or 1]
 
 
 def _max_workers(section: SpeechSection) -> int:

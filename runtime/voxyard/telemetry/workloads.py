@@ -98,7 +98,7 @@ class WorkloadGpus:
 
     def assign(self, role: str, gpu: Gpu, limit_mib: int | None = None) -> None:
         """The workload holds this GPU from here on, with an allocator limit or without one."""
-        labels = (self._workload, role, str(gpu.index), gpu.uuid)
+        labels = (self._workload, role, gpu.number, gpu.uuid)
         self._held.append(labels)
         self._assigned.labels(*labels).set(1)
         self._target.labels(*labels).set(UTILIZATION_TARGETS[role])
@@ -112,7 +112,7 @@ class WorkloadGpus:
 
     def overhead(self, role: str, gpu: Gpu, size: float) -> None:
         """Bytes measured beside the allocator's on a GPU: context and libraries."""
-        self._overhead.labels(self._workload, role, str(gpu.index), gpu.uuid).set(size)
+        self._overhead.labels(self._workload, role, gpu.number, gpu.uuid).set(size)
 
 
 class TrainMetrics:

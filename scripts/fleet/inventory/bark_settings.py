@@ -34,6 +34,7 @@ _DEPLOYED = {
     "service.voices": f"add {VOICE_NAMES} to the directory of bark.voices",
     "service.stop_seconds": "use bark.stop_seconds",
     "service.drain_seconds": "use bark.stop_seconds",
+    "speech.gpus": "it is the GPUs of the host plan",
     "bark.model": "use bark.weights",
     "bark.device": "it is the GPUs of the host plan, or the CPU",
     "bark.gpu_memory": "use memory_policy",

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from fake_driver import FakeDriver
+from scenario import GpuState, MigInstance, Scenario
 
 STORY = """The lighthouse keeper counted the steps every evening, and every evening there were two hundred and nine. \
 One night there were two hundred and ten. He stood still on the last one for a while.
@@ -161,4 +163,41 @@ def test_text_from_standard_input_in_an_unknown_voice_ends_with_the_nearest_name
 
     assert done.returncode == 2
     assert "v2/en_speaker_6" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["speak", "serve"])
+@pytest.mark.parametrize(
+    ("flags", "visible", "says"),
+    [
+        (["--gpus", "0,7"], None, "--gpus 0,7: this host has no GPU 7; it has 0:3: "),
+        (
+            ["--gpus", "1"],
+            "MIG-5555",
+            "--gpus 1: CUDA_VISIBLE_DEVICES=MIG-5555 hides 1; name a GPU that it leaves (0:3: ",
+        ),
+        (["--device", "cuda"], "-1", "CUDA_VISIBLE_DEVICES=-1 hides every GPU of this host"),
+        (["--device", "cpu", "--gpus", "1"], None, "--gpus 1 names GPUs and --device cpu takes none"),
+    ],
+)
+def test_gpus_that_cannot_be_meant_end_the_command_with_what_there_is(
+    driver: FakeDriver, tiny_model: Path, tmp_path: Path, command: str, flags: list[str], visible: str | None, says: str
+) -> None:
+    host = Scenario([GpuState.default(0, mig=1, mig_instances={3: MigInstance("MIG-5555")}), GpuState.default(1)])
+    (tmp_path / "book.txt").write_text("Good morning.")
+    own = {
+        "speak": [str(tmp_path / "book.txt"), "--out", str(tmp_path / "a.wav")],
+        "serve": ["--port", "0", "--data-dir", str(tmp_path / "data")],
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "voxyard", command, *own[command], "--model", str(tiny_model), *flags],
+        env=driver.environment_of(host) | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+    assert done.returncode == 2
+    assert f"voxyard {command}: " in done.stderr
+    assert says in done.stderr
     assert "Traceback" not in done.stderr

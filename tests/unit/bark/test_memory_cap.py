@@ -42,6 +42,8 @@ class FakeCuda:
         (f"{ONE}=6000,{OTHER}=7000", OTHER, 7000),
         (f" {OTHER}=7000 , {ONE}=6000", f"{ONE} ", 6000),
         (f"{ONE.lower()}=6000", ONE, 6000),
+        (f"{ONE}=6000,MIG-1=4000", "MIG-1", 4000),
+        ("MIG-GPU-1/2/0=4000", "MIG-GPU-1/2/0", 4000),  # drivers before 470
     ],
 )
 def test_the_workers_own_gpu_decides_which_cap_is_meant(asked: str | None, visible: str, cap: int | None) -> None:

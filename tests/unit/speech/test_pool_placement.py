@@ -6,13 +6,15 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from voxyard.host import Gpu, HostError
 from voxyard.host.readings import Process
-from voxyard.settings import Section, load
+from voxyard.settings import Section, SettingsError, load
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
@@ -35,7 +37,7 @@ def gpu(index: int, free: int | None = 80_000, problem: str | None = None) -> Gp
     return Gpu(index, f"GPU-{index}", "H200", f"00000000:0{index}:00.0", 140_000, free, (9, 0), problem=problem)
 
 
-def nobody(index: int) -> list[Process]:
+def nobody(_: Gpu) -> list[Process]:
     return []
 
 
@@ -101,7 +103,7 @@ def test_a_gpu_that_has_gone_takes_no_worker() -> None:
 
 def test_a_refusal_names_the_gpu_what_it_has_what_is_needed_and_who_holds_it() -> None:
     held = {0: [Process(4711, "python3", 130_000 << 20)]}
-    admit = admission(lambda: [gpu(0, free=100), gpu(1)], SpeechSection(), held.__getitem__)
+    admit = admission(lambda: [gpu(0, free=100), gpu(1)], SpeechSection(), lambda gpu: held[gpu.index])
 
     assert admit(Device("1", "GPU-1")) is None
     assert admit(Device("0", "GPU-0")) == Refusal(
@@ -168,6 +170,88 @@ def test_auto_takes_the_gpus_of_a_host_that_has_any_and_cpu_never_asks_for_them(
     assert [each.name for each in choose_devices("cpu", none_asked, section)] == ["cpu0", "cpu1", "cpu2"]
     with pytest.raises(SpeechError, match=r"there is no GPU; take --device cpu$"):
         choose_devices("cuda", list, section)
+
+
+def named(gpus: str, **settings: Any) -> SpeechSection:
+    return SpeechSection(gpus=gpus, **settings)
+
+
+def test_workers_go_to_the_gpus_that_are_named_and_to_no_others() -> None:
+    host = [gpu(number) for number in range(8)]
+
+    def workers(section: SpeechSection, visible: str | None = None) -> list[str]:
+        return [each.visible for each in choose_devices("auto", lambda: host, section, visible)]
+
+    assert workers(SpeechSection(), "1") == ["GPU-1"]
+    assert workers(SpeechSection(), "5,GPU-3") == ["GPU-5", "GPU-3"]
+    assert workers(named("0,2")) == ["GPU-0", "GPU-2"]
+    assert workers(named("6,2"), "0,2,6") == ["GPU-6", "GPU-2"]
+    assert len(workers(named("0,1,2,3,4,5"))) == 6  # each that is named, without --workers
+    assert workers(named("0,1,2,3,4,5", max_parallel_tts_workers=2)) == ["GPU-0", "GPU-1"]
+    assert workers(named("4,5", enable_parallel_tts=False)) == ["GPU-4"]
+
+
+def test_gpus_are_named_in_a_settings_file_too(tmp_path: Path) -> None:
+    for text, meant in (("0", [0]), ("0,2", [0, 2]), ("[0, 2]", None), ("GPU-2", [2])):
+        (tmp_path / "serve.yaml").write_text(f"speech:\n  gpus: {text}\n")
+        if meant is None:
+            with pytest.raises(SettingsError, match=r"speech.gpus: found a list, expected text or a whole number"):
+                load(Everything, file=tmp_path / "serve.yaml", environ={})
+            continue
+        section = load(Everything, file=tmp_path / "serve.yaml", environ={}).config.speech
+        chosen = choose_devices("auto", lambda: [gpu(number) for number in range(3)], section)
+        assert [each.name for each in chosen] == [str(number) for number in meant]
+
+
+def test_a_variable_that_hides_every_gpu_leaves_the_cpu_or_is_an_error() -> None:
+    section = SpeechSection(max_parallel_tts_workers=1)
+    assert [each.name for each in choose_devices("auto", lambda: [gpu(0)], section, "-1")] == ["cpu0"]
+    with pytest.raises(SpeechError, match="CUDA_VISIBLE_DEVICES=-1 hides every GPU of this host; unset it"):
+        choose_devices("cuda", lambda: [gpu(0)], section, "-1")
+    assert [each.name for each in choose_devices("auto", list, section, "0")] == ["cpu0"]  # a host without GPUs
+
+
+def test_named_gpus_are_never_replaced_by_the_cpu() -> None:
+    with pytest.raises(HostError, match="this host has no GPU 0; it has none"):
+        choose_devices("auto", list, named("0"))
+    with pytest.raises(SpeechError, match="--gpus 0 names GPUs and --device cpu takes none: leave one of them out"):
+        choose_devices("cpu", lambda: [gpu(0)], named("0"))
+
+
+def test_a_mig_instance_has_a_worker_of_its_own_and_its_gpu_none() -> None:
+    instances = [
+        replace(gpu(0), uuid=f"MIG-{n}", mig_instance=n, mig_gpu="GPU-0", memory_free_mib=9000) for n in (0, 3)
+    ]
+    full = replace(gpu(1), problem="MIG is on and there is no instance")
+
+    chosen = choose_devices("cuda", lambda: [*instances, full, gpu(2)], SpeechSection())
+
+    assert chosen == (Device("0:0", "MIG-0"), Device("0:3", "MIG-3"), Device("2", "GPU-2"))
+
+
+def test_the_memory_of_a_mig_instance_admits_its_worker() -> None:
+    one, other = (replace(gpu(0), uuid=f"MIG-{n}", mig_instance=n, memory_free_mib=5000 * n) for n in (1, 2))
+    asked: list[Gpu] = []
+
+    def holders(of: Gpu) -> list[Process]:
+        asked.append(of)
+        return []
+
+    admit = admission(lambda: [one, other], SpeechSection(), holders)
+
+    assert admit(Device("0:2", "MIG-2")) is None
+    assert admit(Device("0:1", "MIG-1")) == Refusal("memory", "GPU 0:1: 5000 MiB are free, a worker needs 6144 MiB")
+    assert asked == [one]
+
+
+def test_the_variable_of_the_process_decides_about_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    host = [gpu(0), gpu(1), gpu(2)]
+    with open_pool(TONES, SpeechSection(), "auto", workload="bark", warm="all", gpus=lambda: host) as pool:
+        until(lambda: pool.workers()[0].ready)
+        (worker,) = pool.workers()
+        assert worker.ready is not None
+        assert (worker.device, worker.ready.facts["gpus"]) == ("1", "GPU-1")
 
 
 def test_cpus_get_more_workers_than_cores_only_where_the_user_says_so() -> None:
