@@ -114,7 +114,7 @@ test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest sup
 	$(SAY) "trainer tests with TensorFlow 2.17"
 	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q
 
-mutants: $(VENV)/stamps/dev  ## plant small faults in a package (ROOM=speech: the package speech) and name those its tests let pass (ARGS="--count 40 --seed 1")
+mutants: $(VENV)/stamps/dev  ## plant small faults in a package (ROOM=speech; ROOM=all: each) and name those its tests let pass (ARGS="--count 40 --seed 1")
 	@$(BIN)/python scripts/mutants.py $(or $(ROOM),$(error say which package: make mutants ROOM=speech)) $(ARGS)
 
 lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint

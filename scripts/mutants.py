@@ -1,28 +1,61 @@
-"""Mutation testing: plants small faults in a package, one at a time, and names those that its tests let pass.
+"""Mutation testing: plants small faults in packages, one at a time, and names those that their tests let pass.
 
-A fault is one changed comparison, operator, number or condition, or one call or `raise` that is left out. The tests run
-on a copy of the repository; a fault that makes them fail is killed, one that does not survives.
+A fault is one changed comparison, operator, number or condition, or one call or `raise` that is left out. The package's
+quick tests run once without a fault, under coverage, on a copy of the repository. With a fault planted those tests run
+that execute its line; all tests of the package where none does, as for lines that only other processes execute, and
+with --thorough. A fault is killed where a test fails twice or hangs; one that the tests let pass survives.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import hashlib
 import json
 import os
-import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import coverage
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("runtime", "scripts", "grafana", "deploy", "images", "tests", "Makefile", "pyproject.toml", "README.md")
+NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
+PLUGINS = [
+    f"-p{name}" for name in ("pytest_timeout", "pytest_rerunfailures", "pytest_cov.plugin", "_hypothesis_pytestplugin")
+]
 PLACES = ("runtime/voxyard", "scripts", "grafana")
+# Tests of a package, below tests/: each line is a process, as TensorFlow and torch do not share one. Other packages
+# have theirs in unit/ and integration/, in folders of the package's name.
+TESTS: dict[str, tuple[str, ...]] = {
+    "cli": (
+        "unit/repository/test_cli.py unit/repository/test_cli_host.py unit/bark/test_voices_command.py "
+        "unit/diagnose/test_profile_command.py unit/service/test_api_keys_command.py "
+        "unit/speech/test_speak_command.py unit/telemetry/test_exporter.py unit/telemetry/test_monitor.py",
+        "integration/bark/test_weights_commands.py integration/bark/test_speak.py integration/bark/test_serve.py",
+    ),
+    "host": ("unit/host unit/repository/test_cli_host.py",),
+    "speech": ("unit/speech", "integration/bark/test_workers.py integration/bark/test_speak.py"),
+    "telemetry": ("unit/telemetry unit/nvml", "integration/telemetry"),
+    "trainer": ("unit/trainer", "integration/trainer integration/model integration/devices"),
+    "fleet/facts": ("unit/fleet/checks unit/fleet/release",),
+    "tasks": ("unit/fleet unit/repository/test_tasks.py",),
+    "install_torch.py": ("unit/repository/test_install_torch.py",),
+    "leftovers.py": ("unit/repository/test_leftovers.py",),
+    "mutants.py": ("unit/repository/test_mutants.py",),
+    "grafana": ("monitoring/test_dashboards.py monitoring/test_dashboard_rules.py",),
+    "images": ("unit/fleet/images",),
+}
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -30,6 +63,10 @@ _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
 }  # fmt: skip
+# One more second, pixel or digit cannot be told from a slow machine or another layout.
+_DEGREES = re.compile(r"timeout|seconds|interval|patience|delay|width|height|indent|digits")
+_WAITS = {"sleep", "wait", "join", "settimeout", "round"}
+_TEXTS = {"help", "description", "metavar", "epilog", "doc"}
 
 
 @dataclass(frozen=True)
@@ -41,8 +78,12 @@ class Fault:
     column: int
     end_line: int
     end_column: int
+    statement: int
+    """First line of the statement that contains it."""
     old: str
     new: str
+    number: int
+    """Which of the places with this text in the file, from 1."""
 
     def planted(self, source: str) -> str:
         """The file's text with the fault in it."""
@@ -56,17 +97,65 @@ class Fault:
 
 
 def faults(file: str, source: str) -> Iterator[Fault]:
-    """Every fault that can be planted in a file."""
-    for node in ast.walk(ast.parse(source)):
-        changed = _changed(node)
-        if changed is not None and isinstance(node, ast.expr | ast.stmt):
-            old = ast.get_source_segment(source, node) or ""
-            place = (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
-            yield Fault(file, *place, old, changed if isinstance(changed, str) else f"({ast.unparse(changed)})")
+    """Every fault that can be planted in a file, in the order of its text."""
+    seen: Counter[str] = Counter()
+    for node, new, statement in _changes(ast.parse(source), 1, numbers=True):
+        old = ast.get_source_segment(source, node) or ""
+        seen[old] += 1
+        place = (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
+        yield Fault(file, *place, statement, old, new, seen[old])
 
 
-def _changed(node: ast.AST) -> ast.expr | str | None:
-    """Replacement of a node; None for a node that is left alone."""
+def _changes(node: ast.AST, statement: int, *, numbers: bool) -> Iterator[tuple[ast.expr | ast.stmt, str, int]]:
+    """Nodes at and below this one with their replacement and their statement's line; `numbers`: numbers too."""
+    if _left_alone(node):
+        return
+    if isinstance(node, ast.stmt):
+        statement = node.lineno
+    numbers = numbers and not _of_degree(node)
+    if isinstance(node, ast.expr | ast.stmt) and (changed := _changed(node, numbers=numbers)) is not None:
+        yield node, changed if isinstance(changed, str) else f"({ast.unparse(changed)})", statement
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns") and not isinstance(node, ast.AnnAssign):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _changes(child, statement, numbers=numbers)
+
+
+def _left_alone(node: ast.AST) -> bool:
+    """True for code without an effect that a test could see: log lines, texts for people, checks of types."""
+    match node:
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="log" | "_log" | "logging" | "logger")))):
+            return True
+        case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.Assert():
+            return True
+        case ast.Raise(exc=ast.Name(id="NotImplementedError") | ast.Call(func=ast.Name(id="NotImplementedError"))):
+            return True
+        case ast.keyword(arg=str(name)):
+            return name in _TEXTS
+    return False
+
+
+def _of_degree(node: ast.AST) -> bool:
+    """True where a number below is a duration, a size in pixels or a number of digits."""
+    match node:
+        case ast.keyword(arg=str(name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            return bool(_DEGREES.search(name.lower()))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return bool(_DEGREES.search(name.lower()))
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return name in _WAITS
+        case ast.arguments():
+            names = [each.arg for each in (*node.posonlyargs, *node.args, *node.kwonlyargs)]
+            return any(_DEGREES.search(name) for name in names)
+    return False
+
+
+def _changed(node: ast.expr | ast.stmt, *, numbers: bool) -> ast.expr | str | None:
+    """Replacement of a node; None for a node that stays as it is."""
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=comparators) if type(operator) in _COMPARISONS:
             return ast.Compare(left, [_COMPARISONS[type(operator)]()], comparators)
@@ -80,13 +169,16 @@ def _changed(node: ast.AST) -> ast.expr | str | None:
             return operand
         case ast.Constant(value=bool()):
             return None  # most are defaults of settings and arguments
-        case ast.Constant(value=int(number)):
+        case ast.Constant(value=int(number)) if numbers and not _large(number):
             return ast.Constant(number + 1)
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="log" | "logging")))):
-            return None
         case ast.Expr(value=ast.Call()) | ast.Raise():
             return "pass"
     return None
+
+
+def _large(number: int) -> bool:
+    """True for limits and sizes such as 1000 and 8192, of which one more is no fault that anybody meets."""
+    return number >= 64 and (number % 10 == 0 or number & (number - 1) == 0)
 
 
 def _text(*operands: ast.expr) -> bool:
@@ -97,97 +189,268 @@ def _text(*operands: ast.expr) -> bool:
     )
 
 
-def files_of(rooms: Sequence[str], root: Path = ROOT) -> list[Path]:
-    """The modules of packages such as `speech` or `fleet/rollout`, or single files. Raises SystemExit for none."""
-    found: list[Path] = []
-    for room in rooms:
-        places = [root / room, *(root / place / room for place in PLACES)]
-        here = [
-            path for place in places if place.exists() for path in ([place] if place.is_file() else place.rglob("*.py"))
-        ]
-        if not here:
-            raise SystemExit(f"mutants: {room}: no such package or file; expected speech, fleet/rollout or a path")
-        found += here
+def files_of(room: str, root: Path = ROOT) -> list[Path]:
+    """The modules of a package such as `speech` or `fleet/rollout`, or a single file. Raises SystemExit for none."""
+    places = [root / room, *(root / place / room for place in PLACES)]
+    found = [
+        path for place in places if place.exists() for path in ([place] if place.is_file() else place.rglob("*.py"))
+    ]
+    if not found:
+        raise SystemExit(f"mutants: {room}: no such package or file; expected speech, fleet/rollout, a path or all")
     return sorted(set(found))
 
 
-def suite_of(room: str, root: Path = ROOT) -> list[str]:
-    """The unit tests of a package: tests/unit/ROOM, or that of the package above it."""
+def every_room(root: Path = ROOT) -> list[str]:
+    """All packages; those of the fleet and the single scripts with tests one by one."""
+    packages = [path.parent for place in PLACES[:2] for path in (root / place).glob("*/__init__.py")]
+    fleet = [path.parent for path in (root / "scripts/fleet").glob("*/__init__.py")]
+    names = [str(path.relative_to(root / "scripts")) for path in fleet]
+    names += [path.name for path in packages if path.name != "fleet"]
+    return sorted([*names, "fleet/lock.py", "grafana", "images", "install_torch.py", "leftovers.py"])
+
+
+def chosen(room: str, count: int, seed: int, root: Path = ROOT) -> tuple[list[Fault], int]:
+    """So many faults of a room, and the number of all. A seed chooses the same ones after a change elsewhere."""
+    every = [
+        fault for path in files_of(room, root) for fault in faults(str(path.relative_to(root)), path.read_text("utf-8"))
+    ]
+
+    def rank(fault: Fault) -> str:
+        key = f"{seed} {fault.file} {fault.old} {fault.new} {fault.number}"
+        return hashlib.sha256(key.encode()).hexdigest()
+
+    return sorted(every, key=rank)[:count], len(every)
+
+
+def suites_of(room: str, root: Path = ROOT) -> list[list[str]]:
+    """The tests of a room, a list for each process: its own, or those of the package above it."""
     parts = room.removeprefix("runtime/voxyard/").removeprefix("scripts/").split("/")
     for length in range(len(parts), 0, -1):
-        if (folder := root / "tests/unit" / "/".join(parts[:length])).is_dir():
-            return [str(folder.relative_to(root))]
-    raise SystemExit(f"mutants: {room} has no folder in tests/unit: name its tests with --tests")
+        name = "/".join(parts[:length])
+        if name in TESTS:
+            return [[f"tests/{path}" for path in suite.split()] for suite in TESTS[name]]
+        if found := [[path] for path in (f"tests/unit/{name}", f"tests/integration/{name}") if (root / path).is_dir()]:
+            return found
+    raise SystemExit(f"mutants: {room} has no folder in tests/unit or tests/integration: name its tests with --tests")
 
 
-def survives(copy: Path, fault: Fault, tests: Sequence[str], seconds: float) -> bool:
-    """True where the tests pass with the fault in the copy; one that hangs counts as noticed."""
-    path = copy / fault.file
-    source = path.read_text(encoding="utf-8")
-    path.write_text(fault.planted(source), encoding="utf-8")
-    try:
-        return passes(copy, tests, seconds)
-    finally:
-        path.write_text(source, encoding="utf-8")
+@dataclass(frozen=True)
+class Suite:
+    """Tests of one process, as they ran without a fault."""
+
+    paths: Sequence[str]
+    seconds: Mapping[str, float]
+    """By the test's id."""
+    lines: Mapping[str, Mapping[int, set[str]]]
+    """By file and line: ids of the tests that execute it."""
+    overhead: float
+    """Seconds of the process that are no test's: start, imports, collection."""
+
+    def covering(self, fault: Fault) -> list[str]:
+        """Tests that execute the fault's line, quickest file first."""
+        lines = self.lines.get(fault.file, {})
+        return self._quickest(set().union(*(lines.get(at, ()) for at in range(fault.statement, fault.end_line + 1))))
+
+    def others(self, fault: Fault) -> list[str]:
+        """All other tests, those first that execute the fault's file."""
+        rest = set(self.seconds) - set(self.covering(fault))
+        near = rest & set().union(*self.lines.get(fault.file, {}).values())
+        return self._quickest(near) + self._quickest(rest - near)
+
+    def limit(self, tests: Sequence[str]) -> float:
+        """Seconds after which these tests hang."""
+        return 30 + 5 * (self.overhead + sum(self.seconds[test] for test in tests))
+
+    def _quickest(self, tests: set[str]) -> list[str]:
+        files: defaultdict[str, float] = defaultdict(float)
+        for test in tests:
+            files[_file(test)] += self.seconds[test]
+        return sorted(tests, key=lambda test: (files[_file(test)], test))
 
 
-def passes(copy: Path, tests: Sequence[str], seconds: float) -> bool:
-    """True where the tests pass on the copy within so many seconds."""
-    environment = os.environ | {"PYTHONPATH": str(copy / "runtime"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *tests]
-    process = subprocess.Popen(
-        command, cwd=copy, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        return process.wait(seconds) == 0
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, 9)
-            process.wait()
+class Copy:
+    """A copy of the repository, in which faults are planted and tests run."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self._folder = folder
+        self._clock = time.time()
+        shutil.copytree(root, folder, ignore=shutil.ignore_patterns(*NOT_COPIED), symlinks=True, dirs_exist_ok=True)
+
+    def measured(self, paths: Sequence[str], source: Path) -> Suite:
+        """Run tests without a fault, noting the lines of `source` that each executes. Raises SystemExit."""
+        begin = time.monotonic()
+        data = self._folder / ".coverage"
+        data.unlink(missing_ok=True)
+        cover = [f"--cov={self._folder / source}", "--cov-context=test", "--cov-report="]
+        code, output = self._pytest(["--durations=0", "--durations-min=0", *cover, *paths], 3600)
+        if code != 0:
+            print(output[-4000:], file=sys.stderr)
+            print(f"mutants: {' '.join(paths)} fail without any fault: mend that first", file=sys.stderr)
+            raise SystemExit(2)
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for took, test in re.findall(r"^(\d+\.\d+)s (?:setup|call|teardown) +(\S.*)$", output, re.MULTILINE):
+            seconds[test] += float(took)
+        return Suite(paths, seconds, self._lines(data), max(time.monotonic() - begin - sum(seconds.values()), 0))
+
+    def _lines(self, data: Path) -> dict[str, dict[int, set[str]]]:
+        found = coverage.CoverageData(str(data))
+        found.read()
+        return {
+            str(Path(file).relative_to(self._folder)): {
+                line: {context.rpartition("|")[0] for context in contexts if context}
+                for line, contexts in found.contexts_by_lineno(file).items()
+            }
+            for file in found.measured_files()
+        }
+
+    def killed_by(self, fault: Fault, suites: Sequence[Suite], *, thorough: bool = False) -> str | None:
+        """The test that fails with the fault planted, "a hang" for tests that do not end; None where all pass."""
+        path = self._folder / fault.file
+        source = path.read_text(encoding="utf-8")
+        turns = [(suite, tests) for suite in suites if (tests := suite.covering(fault))]
+        if thorough or not turns:
+            turns += [(suite, tests) for suite in suites if (tests := suite.others(fault))]
+        self._write(path, fault.planted(source))
+        try:
+            return next((killer for suite, tests in turns if (killer := self._failing(suite, tests))), None)
+        finally:
+            self._write(path, source)
+
+    def _failing(self, suite: Suite, tests: Sequence[str]) -> str | None:
+        limit = suite.limit(tests)
+        code, output = self._pytest(["-x", "--reruns=1", *tests], limit)
+        if code == pytest.ExitCode.USAGE_ERROR:  # ids that a fault in a table of cases has changed
+            limit = suite.limit(list(suite.seconds))
+            code, output = self._pytest(["-x", "--reruns=1", *suite.paths], limit)
+        if code is None:
+            return f"a hang of {limit:.0f} s"
+        if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            return None
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+        return failed[1] if failed else f"exit code {code}"
+
+    def _write(self, path: Path, text: str) -> None:
+        """Write a file whose time is its own, so that no other state's bytecode is taken for it."""
+        path.write_text(text, encoding="utf-8")
+        self._clock += 2
+        os.utime(path, (self._clock, self._clock))
+
+    def _pytest(self, arguments: Sequence[str], seconds: float) -> tuple[int | None, str]:
+        """Exit code and output of quick tests; None for the code where they take longer than `seconds`."""
+        own = {
+            name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+        }  # a copy is quick
+        environment = own | {
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": str(self._folder / "runtime"),
+            "COVERAGE_FILE": str(self._folder / ".coverage"),
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *PLUGINS,
+            "-m",
+            "not slow",
+            *arguments,
+        ]
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(
+                command, cwd=self._folder, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            code = None
+            try:
+                code = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGINT)  # fixtures end what they have started
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(20)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            output.seek(0)
+            return code, output.read()
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Faults of one room, those that survived among them."""
+
+    room: str
+    planted: int
+    survivors: Sequence[Fault]
+
+    @property
+    def killed(self) -> int:
+        """Faults that did not survive."""
+        return self.planted - len(self.survivors)
+
+
+def tally(room: str, asked: argparse.Namespace, root: Path) -> Tally:
+    """Plant the faults of a room one by one, and print and store what became of them."""
+    out = root / "build/mutants" / f"{room.replace('/', '-')}.json"
+    picked, possible = chosen(room, asked.count, asked.seed, root)
+    if asked.again:
+        last = json.loads(out.read_text(encoding="utf-8"))["survivors"] if out.is_file() else []
+        places = {(each["file"], each["old"], each["new"], each["number"]) for each in last}
+        picked = [fault for fault in picked if (fault.file, fault.old, fault.new, fault.number) in places]
+    suites = [asked.tests] if asked.tests else suites_of(room, root)
+    survivors = []
+    if picked:
+        with tempfile.TemporaryDirectory(prefix="voxyard-mutants-") as folder:
+            copy = Copy(Path(folder), root)
+            source = Path(os.path.commonpath([Path(fault.file).parent for fault in picked]))
+            print(
+                f"→ {room}: the tests without a fault: {' '.join(path for suite in suites for path in suite)}",
+                flush=True,
+            )
+            measured = [copy.measured(paths, source) for paths in suites]
+            for number, fault in enumerate(picked, 1):
+                killer = copy.killed_by(fault, measured, thorough=asked.thorough)
+                survivors += [] if killer else [fault]
+                said = f"{'killed  ' if killer else 'SURVIVED'} {fault}{f'  ({killer})' if killer else ''}"
+                print(f"{number:3}/{len(picked)} {said}", flush=True)
+    found = Tally(room, len(picked), survivors)
+    print(f"→ {room}: {found.killed} of {found.planted} killed, of {possible} that can be planted", flush=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"seed": asked.seed, **asdict(found)}, indent=1, ensure_ascii=False)
+    out.write_text(text + "\n", encoding="utf-8")
+    return found
 
 
 def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
     """Exit code 0: nine of ten faults or more are killed; 1: fewer; 2: wrong use, or the tests fail without a fault."""
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
-    parser.add_argument("rooms", nargs="+", metavar="PACKAGE|FILE", help="speech, fleet/rollout, runtime/…/limits.py")
+    parser.add_argument("rooms", nargs="+", metavar="PACKAGE|FILE", help="speech, fleet/rollout, a path, or all")
     parser.add_argument("--tests", nargs="*", help="tests to run instead of the package's own")
-    parser.add_argument("--count", type=int, default=20, help="faults to plant (default: 20)")
+    parser.add_argument("--count", type=int, default=20, help="faults to plant in each package (default: 20)")
     parser.add_argument("--seed", type=int, default=0, help="which of all faults (default: 0)")
+    parser.add_argument("--again", action="store_true", help="only those of the faults that survived the last time")
+    parser.add_argument("--thorough", action="store_true", help="all tests of the package where those of the line pass")
     asked = parser.parse_args(arguments)
-    every = [fault for path in files_of(asked.rooms, root) for fault in _of_file(path, root)]
-    chosen = random.Random(asked.seed).sample(every, min(asked.count, len(every)))
-    tests = asked.tests or sorted({test for room in asked.rooms for test in suite_of(room, root)})
-    survivors = []
-    with tempfile.TemporaryDirectory(prefix="voxyard-mutants-") as folder:
-        copy = Path(folder)
-        for name in COPIED:
-            if (root / name).is_dir():
-                shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "build"))
-            elif (root / name).exists():
-                shutil.copy(root / name, copy / name)
-        begin = time.monotonic()
-        print(f"→ the tests without a fault: {' '.join(tests)}", flush=True)
-        if not passes(copy, tests, 1800):
-            print("mutants: the tests fail without any fault: mend that first", file=sys.stderr)
-            return 2
-        limit = 30 + 3 * (time.monotonic() - begin)
-        for number, fault in enumerate(chosen, 1):
-            survived = survives(copy, fault, tests, limit)
-            survivors += [fault] if survived else []
-            print(f"{number:3}/{len(chosen)} {'SURVIVED' if survived else 'killed  '} {fault}", flush=True)
-    rate = 1 - len(survivors) / len(chosen) if chosen else 1.0
-    print(f"→ {len(chosen) - len(survivors)} of {len(chosen)} killed ({rate:.0%}), of {len(every)} that can be planted")
-    out = root / "build/mutants.json"
-    out.parent.mkdir(exist_ok=True)
-    found = {"packages": asked.rooms, "planted": len(chosen), "survivors": [asdict(each) for each in survivors]}
-    out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    rooms = every_room(root) if asked.rooms == ["all"] else asked.rooms
+    try:
+        done = [tally(room, asked, root) for room in rooms]
+    except KeyboardInterrupt:
+        print("mutants: interrupted", file=sys.stderr)
+        return 130
+    planted = sum(each.planted for each in done)
+    killed = sum(each.killed for each in done)
+    print("\n| package | planted | killed |\n|---|---|---|")
+    for each in [*done, *([Tally("all", planted, [])] if len(done) > 1 else [])]:
+        print(f"| {each.room} | {each.planted} | {killed if each.room == 'all' else each.killed} |")
+    rate = killed / planted if planted else 1.0
+    print(f"→ {killed} of {planted} killed ({rate:.0%})")
     return 0 if rate >= 0.9 else 1
 
 
-def _of_file(path: Path, root: Path) -> Iterator[Fault]:
-    yield from faults(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
+def _file(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _short(text: str) -> str:

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import json
 import sys
+import tempfile
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +23,22 @@ def limit(size: int, most: int) -> int:
     note(size)
     return size + 1
 '''
+LEFT_ALONE = """
+__all__ = ["a" + "b"]
+if TYPE_CHECKING:
+    assert 1 < 2
+
+def wait(kind: Literal[3], seconds: int = 30) -> Literal[4]:
+    log.info("taken", 3 + 4)
+    assert kind > 2
+    time.sleep(2)
+    most = 8192
+    ask("--wait", timeout=5, help=f"at most {3 * 4}")
+    raise NotImplementedError
+
+if __name__ == "__main__":
+    sys.exit(wait(1))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +68,21 @@ def test_each_fault_changes_one_place(mutants: ModuleType) -> None:
         assert len(set(planted.splitlines()) ^ set(SOURCE.splitlines())) == 2, str(fault)
 
 
+def test_what_no_test_can_see_is_left_alone(mutants: ModuleType) -> None:
+    assert [fault.old.partition("(")[0] for fault in mutants.faults("m.py", LEFT_ALONE)] == ["time.sleep", "ask"]
+
+
+def test_a_change_elsewhere_does_not_change_which_faults_a_seed_chooses(mutants: ModuleType, project: Path) -> None:
+    path = project / "runtime/voxyard/yard/sums.py"
+    path.write_text(path.read_text() + "".join(f"\n\ndef sum_{n}(a):\n    return a + {n}\n" for n in range(20)))
+    before, possible = mutants.chosen("yard", 12, 1, project)
+    assert (len(before), possible) == (12, 42)
+    path.write_text(path.read_text().replace("def unseen(a, b):", "def more(a):\n    return a\n\n\ndef unseen(a, b):"))
+    after, _ = mutants.chosen("yard", 12, 1, project)
+    assert [(fault.old, fault.new) for fault in after] == [(fault.old, fault.new) for fault in before]
+    assert mutants.chosen("yard", 12, 2, project)[0] != after
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A package with a test that looks at half of it."""
@@ -73,21 +105,90 @@ def test_a_survivor_is_named_and_the_files_are_as_they_were(
     before = (project / "runtime/voxyard/yard/sums.py").read_text()
     assert mutants.main(["yard"], root=project) == 1
     said = capsys.readouterr().out
-    assert "killed   runtime/voxyard/yard/sums.py:2: a + b  →  (a - b)" in said
-    assert "SURVIVED runtime/voxyard/yard/sums.py:6: a + b  →  (a - b)" in said
-    assert "1 of 2 killed (50%), of 2 that can be planted" in said
-    assert [each["line"] for each in json.loads((project / "build/mutants.json").read_text())["survivors"]] == [6]
+    killer = "tests/unit/yard/test_sums.py::test_sum"
+    assert f"killed   runtime/voxyard/yard/sums.py:2: a + b  →  (a - b)  ({killer})" in said
+    assert "SURVIVED runtime/voxyard/yard/sums.py:6: a + b  →  (a - b)\n" in said
+    assert "yard: 1 of 2 killed, of 2 that can be planted" in said
+    assert "| yard | 2 | 1 |" in said
+    survivors = json.loads((project / "build/mutants/yard.json").read_text())["survivors"]
+    assert [each["line"] for each in survivors] == [6]
     assert (project / "runtime/voxyard/yard/sums.py").read_text() == before
+
+
+def test_only_survivors_are_planted_again(
+    mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "build/mutants").mkdir(parents=True)
+    survivor = {"file": "runtime/voxyard/yard/sums.py", "old": "a + b", "new": "(a - b)", "number": 2}
+    (project / "build/mutants/yard.json").write_text(json.dumps({"survivors": [survivor]}))
+    assert mutants.main(["yard", "--again"], root=project) == 1
+    said = capsys.readouterr().out
+    assert "0 of 1 killed" in said
+    assert "sums.py:2" not in said
+
+
+def test_the_tests_that_execute_the_line_run_and_all_where_none_does(
+    mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tests = project / "tests/unit/yard"
+    (tests / "test_first.py").write_text(
+        "from voxyard.yard import sums\n\n\ndef test_else():\n    open('ran', 'a').write('else ')\n"
+    )
+    (tests / "test_script.py").write_text(
+        "import subprocess, sys\n\nCODE = 'from voxyard.yard.sums import unseen; print(unseen(2, 3))'\n\n\n"
+        "def test_in_a_process():\n    assert subprocess.check_output([sys.executable, '-c', CODE]) == b'5\\n'\n"
+    )
+    (tests / "test_sums.py").write_text(
+        "from voxyard.yard.sums import summed\n\n\ndef test_sum():\n    open('ran', 'a').write('sum ')\n"
+        "    assert summed(2, 3) == 5\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        copy = mutants.Copy(Path(folder), project)
+        suite = copy.measured(["tests/unit/yard"], Path("runtime/voxyard/yard"))
+        first, second = mutants.chosen("yard", 2, 0, project)[0]
+        seen, unseen = (first, second) if first.line == 2 else (second, first)
+        (Path(folder) / "ran").unlink()
+        assert copy.killed_by(seen, [suite]) == "tests/unit/yard/test_sums.py::test_sum"
+        assert set((Path(folder) / "ran").read_text().split()) == {"sum"}
+        assert copy.killed_by(unseen, [suite]) == "tests/unit/yard/test_script.py::test_in_a_process"
+
+
+def test_a_hang_and_changed_ids_are_told_from_a_failure(
+    mutants: ModuleType, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = project / "runtime/voxyard/yard/sums.py"
+    sums.write_text("CASES = [1 + 1]\n\n\ndef down(n):\n    while n > 0:\n        n = n - 1\n    return n\n")
+    (project / "tests/unit/yard/test_sums.py").write_text(
+        "import pytest\nfrom voxyard.yard.sums import CASES, down\n\n\n"
+        "@pytest.mark.parametrize('n', CASES)\ndef test_down(n):\n    assert down(n) == 0\n"
+    )
+    monkeypatch.setattr(mutants.Suite, "limit", lambda *_: 3)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = mutants.Copy(Path(folder), project)
+        suite = copy.measured(["tests/unit/yard"], Path("runtime/voxyard/yard"))
+        by_text = {(fault.old, fault.new): fault for fault in mutants.chosen("yard", 99, 0, project)[0]}
+        assert copy.killed_by(by_text["n - 1", "(n + 1)"], [suite]) == "a hang of 3 s"
+        assert copy.killed_by(by_text["1 + 1", "(1 - 1)"], [suite]) is None
 
 
 def test_tests_that_fail_by_themselves_prove_nothing(
     mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "tests/unit/yard/test_sums.py").write_text("def test_sum():\n    assert False\n")
-    assert mutants.main(["yard"], root=project) == 2
-    assert "the tests fail without any fault" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        mutants.main(["yard"], root=project)
+    assert "tests/unit/yard fail without any fault" in capsys.readouterr().err
 
 
 def test_a_package_that_is_not_there_is_named(mutants: ModuleType, project: Path) -> None:
     with pytest.raises(SystemExit, match="yrd: no such package"):
         mutants.main(["yrd"], root=project)
+
+
+def test_every_room_has_files_and_tests(mutants: ModuleType) -> None:
+    rooms = mutants.every_room()
+    assert {"speech", "trainer", "demo", "tasks", "fleet/rollout", "grafana"} <= set(rooms)
+    for room in rooms:
+        assert mutants.files_of(room), room
+        paths = [path for suite in mutants.suites_of(room) for path in suite]
+        assert [path for path in paths if not (ROOT / path).exists()] == [], room
