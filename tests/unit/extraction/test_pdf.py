@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pypdf import PdfReader, PdfWriter
+from pypdf.errors import DependencyError, LimitReachedError, PyPdfError
 
 from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError
 from voxyard.extraction.extract import ExtractedText, extract
@@ -53,6 +54,7 @@ def test_a_files_own_title_counts(packed: bool) -> None:
 def test_a_paragraph_ends_at_a_larger_distance_an_indent_or_a_short_last_line() -> None:
     assert paragraphs_of([FULL, FULL, "", FULL, FULL]) == [f"{FULL} {FULL}", f"{FULL} {FULL}"]
     assert paragraphs_of([f"{FULL}.", f"    {FULL}", FULL]) == [f"{FULL}.", f"{FULL} {FULL}"]
+    assert paragraphs_of([f"{FULL}.", f" {FULL}", FULL]) == [f"{FULL}. {FULL} {FULL}"]
     assert paragraphs_of([FULL, "ended.", FULL, FULL]) == [f"{FULL} ended.", f"{FULL} {FULL}"]
     assert paragraphs_of([f"{FULL}:", "• one thing.", "• another."]) == [f"{FULL}:", "• one thing.", "• another."]
 
@@ -180,6 +182,32 @@ def packed_a_thousand_times() -> bytes:
 def test_a_file_that_is_made_to_cost_without_end_is_refused(make: Callable[[], bytes]) -> None:
     with pytest.raises(UnreadableFileError, match=r"story\.pdf: .*(send that)$"):
         read(make())
+
+
+def test_a_text_that_is_far_too_long_is_refused_before_the_last_page_is_read() -> None:
+    with pytest.raises(TextTooLongError, match="more than 30 characters: split the document"):
+        read_pdf(io.BytesIO(pdfs.written([[FULL]])), max_characters=30)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (DependencyError("AES"), "encryption cannot be read here: AES"),
+        (NotImplementedError("filter"), r"unsupported PDF feature \(filter\)"),
+        (LimitReachedError("depth"), r"exceeds a limit \(depth\)"),
+        (RecursionError(), "cyclic references"),
+        (PyPdfError("xref"), r"broken PDF structure \(xref\)"),
+    ],
+)
+def test_each_way_in_which_a_file_cannot_be_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("voxyard.extraction.pdf.PdfReader", fail)
+    with pytest.raises(ExtractionError, match=said):
+        read_pdf(io.BytesIO(WHOLE), max_characters=1000)
 
 
 WHOLE = pdfs.written([["It was dark."], ["It was light."]])

@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from pydantic import Field, ValidationError
 
 from voxyard.settings import Section, SettingsCommand, SettingsError, load, markdown, options, setting, settings_of
+from voxyard.settings.fields import flags_of
+from voxyard.settings.values import found_words
 from voxyard.trainer.config import DataConfig, TrainConfig, TrainingConfig
 
 
@@ -86,6 +88,19 @@ def test_settings_are_frozen_and_refuse_unknown_names() -> None:
         TrainingConfig(learning_rate=float("inf"))
     with pytest.raises(ValidationError):
         DataConfig(pipeline_bufer_size=75)  # type: ignore[call-arg]
+
+
+def test_what_differs_from_its_default_can_be_written_as_flags() -> None:
+    config = CakeConfig(oven=OvenConfig(heat=200, fan=True, mode="top"))
+    assert flags_of(config) == ("--heat", "200", "--enable-fan", "--mode", "top")
+    assert flags_of(config, leave_out={"oven.mode", "oven.heat"}) == ("--enable-fan",)
+
+
+def test_a_value_in_a_message_is_short_and_printable() -> None:
+    assert found_words("hot") == "the text 'hot'"
+    assert found_words("hot\u202e") == r"the text 'hot\u202e'"
+    assert found_words("é" * 58) == f"the text {'é' * 58!r}"
+    assert found_words("é" * 59) == f"the text '{'é' * 56}…"
 
 
 def test_two_settings_with_one_flag_are_a_mistake_of_ours() -> None:

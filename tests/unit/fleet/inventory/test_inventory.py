@@ -76,7 +76,7 @@ def test_a_host_wins_key_by_key_below_bark_and_trainer(read: Read) -> None:
     assert host.bark == Bark(
         port=81, stop_seconds=9, settings={"bark": {"batch_size": 3, "retries": 1}, "service": {"rate_limit": 5}}
     )
-    assert host.trainer == Trainer(stop_seconds=7)
+    assert host.trainer == Trainer(metrics_port=9411, stop_seconds=7)
 
 
 def test_paths_are_meant_from_the_inventory(read: Read, tmp_path: Path) -> None:
@@ -257,6 +257,11 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"hosts:\n  \xff\n")
     with pytest.raises(FleetError, match="2: not UTF-8"):
         load(path)
+
+
+def test_a_folder_is_no_inventory(tmp_path: Path) -> None:
+    with pytest.raises(FleetError, match="cannot be read: Is a directory"):
+        load(tmp_path)
 
 
 def test_hosts_are_selected_by_name_in_the_inventorys_order(read: Read) -> None:

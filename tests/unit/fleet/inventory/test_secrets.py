@@ -116,6 +116,13 @@ def test_a_wrong_file_is_named_by_line_and_without_a_piece_of_it(write: Write, t
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
+def test_the_line_that_is_no_text_is_named(write: Write) -> None:
+    path = write("")
+    path.write_bytes(b"bark-webhook-secret: " + PLANTED.encode() + b"\ngrafana-admin-password: \xff\n")
+    with pytest.raises(FleetError, match=r":2: not UTF-8 text$"):
+        read(path)
+
+
 def test_a_missing_file_says_who_names_it(tmp_path: Path) -> None:
     with pytest.raises(FleetError, match="no such file, named as secrets in the inventory"):
         read(tmp_path / "none")
