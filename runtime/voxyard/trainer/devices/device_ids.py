@@ -10,6 +10,7 @@ from typing import Literal, NoReturn
 from voxyard.host.nvml import Gpu
 from voxyard.settings import flags_of
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.cuda_kernels import UNKNOWN_KERNELS, CudaKernels
 from voxyard.trainer.errors import TrainerError
 
 Placement = Literal["single", "split", "mirrored"]
@@ -27,6 +28,7 @@ class HostDevices:
     cuda_build: bool  # whether the installed TensorFlow can use GPUs at all
     cores: int  # that this process may use
     cuda_visible_devices: str | None = None
+    kernels: CudaKernels = UNKNOWN_KERNELS  # of the installed TensorFlow
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Literal, NoReturn
 from voxyard.host.limits import recommend
 from voxyard.host.nvml import Gpu, same_bus
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.cuda_kernels import CudaKernels
 from voxyard.trainer.devices.device_ids import (
     INSUFFICIENT,
     AvailableDevice,
@@ -237,9 +238,10 @@ def _on_gpus(config: TrainConfig, host: HostDevices) -> DevicePlan:
     # TensorFlow numbers the visible GPUs anew, in the order of their old numbers.
     logical = {number: rank for rank, number in enumerate(sorted(one.number for _, one in taken))}
     assigned = tuple(Assigned(role, one.number, logical[one.number], one.gpu) for role, one in taken)
-    notes: tuple[str, ...] = ()
+    notes = _check_kernels(host.kernels, assigned)
     if config.training.enable_memory_isolation:
-        assigned, notes = _limited(config, assigned)
+        assigned, reduced = _limited(config, assigned)
+        notes += reduced
     threads = config.training.device_threads
     return DevicePlan(
         kind="gpu",
@@ -250,6 +252,20 @@ def _on_gpus(config: TrainConfig, host: HostDevices) -> DevicePlan:
         threads=None if threads is None else Threads(intra_op=threads, inter_op=0),
         notes=notes,
     )
+
+
+def _check_kernels(kernels: CudaKernels, assigned: Sequence[Assigned]) -> tuple[str, ...]:
+    """Notes on GPUs whose kernels are compiled at the start. Raises TrainerError for a GPU that cannot run any."""
+    notes = []
+    for gpu in {one.physical: _card(one) for one in assigned}.values():
+        if (fault := kernels.fault(gpu.compute_capability)) is not None:
+            raise TrainerError(f"GPU {gpu.index} ({gpu.name}) cannot train with this TensorFlow: {fault}")
+        if kernels.compiled_at_start(gpu.compute_capability):
+            notes.append(
+                f"GPU {gpu.index}: the driver compiles TensorFlow's kernels for it, which takes minutes at the first "
+                "start (CUDA_CACHE_PATH keeps them)"
+            )
+    return tuple(notes)
 
 
 def _recommended_batch(assigned: Sequence[Assigned]) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from voxyard.host import Gpu, HostError, cuda_bus_ids, gpus
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.cuda_kernels import CudaKernels
 from voxyard.trainer.devices.device_ids import HostDevices, Placement, Role
 from voxyard.trainer.devices.placement import (
     Assigned,
@@ -70,13 +71,15 @@ def inspect_host(config: TrainConfig) -> HostDevices:
     """
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     found = () if config.training.device == "cpu" else _ask_host(gpus)
-    cuda_build = bool(import_tensorflow().test.is_built_with_cuda())
+    tensorflow = import_tensorflow()
+    cuda_build = bool(tensorflow.test.is_built_with_cuda())
     return HostDevices(
         gpus=found,
         cuda_bus_ids=_ask_host(cuda_bus_ids) if found and cuda_build else (),
         cuda_build=cuda_build,
         cores=len(os.sched_getaffinity(0)),
         cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        kernels=CudaKernels.of_build(tensorflow.__version__, tensorflow.sysconfig.get_build_info()),
     )
 
 
