@@ -1,271 +1,215 @@
-"""make bench-bark: our decode loop beside transformers' own, in turns: same random weights and counts, no voice."""
+"""make bench-bark: Bark end to end with a preset voice, beside transformers, Suno's own code and the machine's floor.
+
+Parts: `preset` (CPU, bark-small's size, random weights), `floor` (a decode step beside the core's memory), `loops`
+(per-token cost, narrow models, no voice), `first-sound` (a ten-page text through the pool), `gpu` (where there is one:
+batch 1 to 64, with published weights where a directory has them). One JSON file holds the result of a run.
+"""
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import os
 import platform
-import statistics
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import torch
-from transformers.models.bark import generation_configuration_bark
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/support/benchmarks"), str(ROOT / "tests/support/speech")]
 
-from voxyard.bark.model import coarse, semantic
-from voxyard.bark.model.decode import Decoder
-from voxyard.bark.model.dimensions import Layout, layout_of
-from voxyard.bark.model.gpt import causal_gpt
-from voxyard.bark.model.int8 import Linear, dense, int8
-from voxyard.bark.model.noise import key
+import bench_table
+import torch
+from bench_checkpoint import published, random_checkpoint
+from bench_decode import decode_vs_floor, logit_error, loops_vs_transformers
+from bench_end_to_end import VOICE, figures, in_turns, makers, ratios, texts
+from bench_first_sound import PAGES, first_sound
+from bench_gpu import on_gpu
+from bench_stages import Timer
+
+from voxyard.bark.config import BarkConfig
 from voxyard.bark.weights import tiny
 
-OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "bark.json"
-TINY = tiny.TinyShape(end_after=0)
+OUTPUT = ROOT / "build/bench/bark.json"
+PARTS = ("preset", "floor", "loops", "first-sound", "gpu")
 NARROW = tiny.TinyShape(layers=24, hidden=64, heads=4, end_after=0)
-SMALL = tiny.TinyShape(layers=12, hidden=768, heads=12, end_after=0)
-TEXT = list(range(5, 65))  # tokens of a sentence or two
-PARTS = ["tiny", "narrow", "small", "batch", "large"]
-Figures = dict[str, float]
-_settings: Any = generation_configuration_bark
+SEMANTIC_HZ = 49.9
+Found = tuple[dict[str, float], dict[str, Any]]  # ratios, figures
 
 
-def layout_for(shape: tiny.TinyShape) -> Layout:
-    """The numbers of a random model of this shape."""
-    sizes = SimpleNamespace(
-        semantic_config=SimpleNamespace(block_size=shape.block),
-        codec_config=SimpleNamespace(upsampling_ratios=(8, 5, 4, 2)),
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of a run; those of `--smoke` show that every part works and measure nothing."""
+
+    size: str = "small"
+    chunks: int = 4
+    seconds: float = 2.0  # of audio, of each chunk
+    rounds: int = 2
+    loop_tokens: int = 96
+    pages: int = PAGES
+    first_sound_rounds: int = 5
+    gpu_size: str = "large"
+    gpu_seconds: float = 6.0
+    gpu_batches: tuple[int, ...] = (1, 8, 32, 64)
+
+    @property
+    def tokens(self) -> int:
+        """Semantic tokens of a chunk."""
+        return round(self.seconds * SEMANTIC_HZ)
+
+
+SMOKE = Plan("tiny", 2, 0.3, 1, 16, 1, 1, "tiny", 0.3, (1, 2))
+PRECISIONS = {
+    "voxyard": ("float32", "bfloat16", "int8"),
+    "transformers": ("float32", "bfloat16"),
+    "suno": ("float32", "bfloat16"),
+}
+
+
+def preset(plan: Plan, directory: Path, timer: Timer) -> Found:
+    """Chunks in, audio out, on the CPU."""
+    runs = in_turns(
+        makers(directory, "cpu", BarkConfig().batch_size, PRECISIONS), texts(plan.chunks), timer, plan.rounds
     )
-    generation = SimpleNamespace(**tiny.generation(shape))
-    return layout_of(SimpleNamespace(generation_config=generation, config=sizes))
+    return ratios("preset_end_to_end", runs), figures("preset", runs)
 
 
-def semantic_tokens(rows: int, count: int) -> Any:
-    """Input of the coarse stage, (rows, count)."""
-    return np.random.default_rng(0).integers(0, 10_000, (rows, count))
+def floor(plan: Plan, directory: Path, timer: Timer) -> Found:
+    """A decode step of one row beside the time in which the core reads what it needs; errors of low precisions."""
+    found = decode_vs_floor(directory, VOICE, timer, 2 * plan.rounds + 1)
+    return {"decode_vs_floor": found["decode_float32_vs_floor"]}, {**found, **logit_error(directory)}
 
 
-class Theirs:
-    """The stages of transformers' BarkModel, called as its `generate` calls them."""
-
-    def __init__(self, model: Any, shape: tiny.TinyShape) -> None:
-        given = tiny.generation(shape)
-        self._model, self._given = model, given
-        self._coarse = _settings.BarkCoarseGenerationConfig(**given["coarse_acoustics_config"])
-
-    def semantic(self, rows: int, count: int) -> int:
-        """Text to so many semantic tokens a row; tokens made."""
-        exactly = {"max_new_tokens": count, "min_new_tokens": count}
-        settings = _settings.BarkSemanticGenerationConfig(**{**self._given["semantic_config"], **exactly})
-        ids = torch.zeros(rows, 256, dtype=torch.long)
-        ids[:, : len(TEXT)] = torch.tensor(TEXT)
-        made = self._model.semantic.generate(ids, settings, attention_mask=(ids > 0).long())
-        return int(made.numel())
-
-    def coarse(self, rows: int, count: int) -> int:
-        """So many semantic tokens a row to coarse ones; tokens made."""
-        made = self._model.coarse_acoustics.generate(
-            torch.as_tensor(semantic_tokens(rows, count)),
-            semantic_generation_config=_settings.BarkSemanticGenerationConfig(**self._given["semantic_config"]),
-            coarse_generation_config=self._coarse,
-        )
-        return int(made.numel())
-
-
-class Ours:
-    """The same stages through our loop."""
-
-    def __init__(self, model: Any, layout: Layout, rows: int, linear: Callable[[Any], Linear] = dense) -> None:
-        self.layout = layout
-        first, second = (causal_gpt(each, linear) for each in (model.semantic, model.coarse_acoustics))
-        cache = first.cache(rows)
-        self._semantic, self.coarse_decoder = Decoder(first, cache), Decoder(second, cache)
-
-    def semantic(self, rows: int, count: int) -> int:
-        """Text to so many semantic tokens a row; tokens made."""
-        work = [semantic.SemanticWork(row, TEXT, None, key(0, row, 0, "semantic")) for row in range(rows)]
-        done: list[semantic.SemanticOutcome] = []
-        options = semantic.SemanticOptions(end_share=None, limit=count)
-        semantic.speak(self._semantic, self.layout.semantic, work, options, done.append)
-        return sum(len(each.tokens) for each in done)
-
-    def coarse(self, rows: int, count: int) -> int:
-        """So many semantic tokens a row to coarse ones; tokens made."""
-        tokens = semantic_tokens(rows, count).tolist()
-        work = [coarse.CoarseWork(row, tokens[row], None, key(0, row, 0, "coarse")) for row in range(rows)]
-        done: list[coarse.CoarseOutcome] = []
-        coarse.speak(self.coarse_decoder, self.layout.coarse, work, 0.7, done.append)
-        return sum(each.codes.size for each in done)
-
-
-def logit_error(full: Ours, low: Ours, steps: int = 24) -> dict[str, float]:
-    """Error of the logits of 8-bit weights against those of the full ones, both fed the same tokens."""
-    layout = full.layout.coarse
-    fed = [*semantic_tokens(1, layout.window)[0].tolist(), layout.infer]
-    logits = []
-    for contestant in (full, low):
-        decoder = contestant.coarse_decoder
-        gpt = decoder.gpt
-        decoder.prefill(0, gpt.tokens[torch.tensor(fed)])
-        found, draw = [], np.random.default_rng(1)
-        for step in range(steps):
-            first = layout.first + step % 2 * layout.codebook
-            token, at = torch.tensor([first + int(draw.integers(layout.codebook))]), torch.tensor([len(fed) + step])
-            found.append(gpt.logits(gpt.step(token, at, decoder.cache, gpt.block), first, first + layout.codebook))
-        logits.append(torch.cat(found))
-    exact, near = logits
-    error = ((near - exact).square().mean() / exact.square().mean()).sqrt().item()
-    agree = (near.argmax(-1) == exact.argmax(-1)).float().mean().item()
-    return {"small_coarse_lowbit_logit_rms_error": error, "small_coarse_lowbit_same_argmax": agree}
-
-
-def read_bandwidth(megabytes: int = 400) -> float:
-    """Bytes a second that a matrix-vector product reads from memory."""
-    matrix, vector = torch.rand(megabytes * 250, 1000), torch.rand(1, 1000)
-    best = 0.0
-    for _ in range(3):
-        begin = time.perf_counter()
-        torch.nn.functional.linear(vector, matrix)
-        best = max(best, matrix.numel() * 4 / (time.perf_counter() - begin))
-    return best
-
-
-def in_turns(contestants: dict[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:
-    """Seconds a token of each contestant, a list over the rounds; everyone has a turn in every round."""
-    measured: dict[str, list[float]] = {name: [] for name in contestants}
-    for number in range(rounds):
-        order = list(contestants.items())
-        for name, run in order if number % 2 else order[::-1]:
-            begin = time.perf_counter()
-            tokens = run()
-            measured[name].append((time.perf_counter() - begin) / tokens)
-            print(f"  {name:28} {1 / measured[name][-1]:9.1f} tokens/s", file=sys.stderr, flush=True)
-    return measured
-
-
-def ratio(measured: dict[str, list[float]], slow: str, fast: str) -> float:
-    """Speed-up of one over the other: the median over the rounds."""
-    return statistics.median(a / b for a, b in zip(measured[slow], measured[fast], strict=True))
-
-
-def rates(prefix: str, measured: dict[str, list[float]]) -> Figures:
-    """Tokens a second of each contestant."""
-    return {f"{prefix}_{name}_tokens_per_second": 1 / statistics.median(each) for name, each in measured.items()}
-
-
-def whole_model(name: str, shape: tiny.TinyShape, count: int, rounds: int) -> tuple[float, Figures]:
-    """Semantic and coarse stage of one chunk after the other, as BarkModel.generate runs them."""
-    model, layout = tiny.random_model(shape, 0), layout_for(shape)
-    theirs, ours = Theirs(model, shape), Ours(model, layout, rows=1)
-    contestants = {
-        "transformers": lambda: theirs.semantic(1, count) + theirs.coarse(1, count),
-        "voxyard": lambda: ours.semantic(1, count) + ours.coarse(1, count),
+def loops(plan: Plan, _: Path, timer: Timer) -> Found:
+    """Tokens a second of narrow models, where the cost of a token is not that of its arithmetic."""
+    found: dict[str, float] = {}
+    for name, shape in (("tiny", tiny.TinyShape(end_after=0)), ("narrow24", NARROW)):
+        found |= loops_vs_transformers(name, shape, plan.loop_tokens, timer, plan.rounds)
+    return {name: value for name, value in found.items() if "_vs_" in name}, {
+        name: value for name, value in found.items() if "_vs_" not in name
     }
-    for run in contestants.values():
-        run()
-    measured = in_turns(contestants, rounds)
-    return ratio(measured, "transformers", "voxyard"), rates(name, measured)
 
 
-def small_coarse(count: int, rounds: int) -> tuple[Figures, Figures]:
-    """The coarse stage of bark-small's size, one chunk: float32, and weights in 8 bits."""
-    model, layout = tiny.random_model(SMALL, 0), layout_for(SMALL)
-    theirs, full, low = Theirs(model, SMALL), Ours(model, layout, 1, dense), Ours(model, layout, 1, int8)
-    for run in (theirs.coarse, full.coarse, low.coarse):
-        run(1, 4)
-    contestants = {
-        "transformers": lambda: theirs.coarse(1, count),
-        "voxyard": lambda: full.coarse(1, count),
-        "voxyard_int8": lambda: low.coarse(1, count),
+def listening(plan: Plan, _: Path, __: Timer) -> Found:
+    """Time to the first audible sample, through the pool."""
+    with tempfile.TemporaryDirectory() as folder:
+        tiny.write(Path(folder), tiny.TinyShape(end_after=0))
+        found = first_sound(Path(folder), "cpu", plan.first_sound_rounds, plan.pages)
+    name = "first_sound_vs_first_sentence"
+    return {name: found.pop(name)}, found
+
+
+def gpu(plan: Plan, model: Path | None, *, smoke: bool) -> Found:
+    """The part for a GPU, with published weights where there are some; a smoke test runs it on the CPU."""
+    device = "cpu" if smoke else "cuda"
+    if model is not None:
+        name = {1024: "large", 768: "small"}.get(hidden_size(model), "model")
+        found_ratios, found = on_gpu(name, model, device, plan.gpu_batches, plan.rounds)
+        return found_ratios, {**found, "gpu_weights": f"published: {model}"}
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        random_checkpoint(directory, plan.gpu_size, round(plan.gpu_seconds * SEMANTIC_HZ))
+        name = "stand_in" if smoke else plan.gpu_size
+        found_ratios, found = on_gpu(name, directory, device, plan.gpu_batches, plan.rounds)
+    return found_ratios, {**found, "gpu_weights": "random"}
+
+
+def hidden_size(model: Path) -> int:
+    """Hidden size of a checkpoint's semantic stage."""
+    settings = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    return int(settings.get("semantic_config", {}).get("hidden_size", 768))
+
+
+def published_weights(asked: Path | None) -> Path | None:
+    """The directory that was asked for, else the one of the settings where it has published weights.
+
+    Raises:
+        SystemExit: the directory that was asked for has none.
+    """
+    directory = asked or Path(os.environ.get("VOXYARD_BARK_MODEL") or BarkConfig().model)
+    if published(directory):
+        return directory
+    if asked is not None:
+        raise SystemExit(f"{asked} holds no published Bark weights: run `voxyard weights check {asked}`")
+    return None
+
+
+def measured(plan: Plan, parts: Sequence[str], model: Path | None, *, smoke: bool) -> dict[str, Any]:
+    """The result of a run, as its JSON file holds it."""
+    found_ratios: dict[str, float] = {}
+    found: dict[str, Any] = {"chunks": plan.chunks, "seconds_of_a_chunk": plan.seconds, "voice": VOICE}
+    began, timer = time.perf_counter(), Timer("cpu")
+    cpu_parts: dict[str, Callable[[Plan, Path, Timer], Found]] = {
+        "preset": preset, "floor": floor, "loops": loops, "first-sound": listening,
+    }  # fmt: skip
+    with torch.inference_mode(), tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        if {"preset", "floor"} & set(parts):
+            random_checkpoint(directory, plan.size, plan.tokens)
+        for name in (name for name in PARTS if name in parts):
+            print(name, file=sys.stderr, flush=True)
+            if name != "gpu":
+                part = cpu_parts[name](plan, directory, timer)
+            elif smoke or torch.cuda.is_available():
+                part = gpu(plan, model, smoke=smoke)
+            else:
+                print("  no GPU: this part is left out", file=sys.stderr, flush=True)
+                continue
+            found_ratios |= part[0]
+            found |= part[1]
+    found["wall_clock_seconds"] = time.perf_counter() - began
+    today = dt.datetime.now(tz=dt.UTC).date()
+    return {
+        "name": "bark",
+        "stand_in": smoke,
+        "date": today.isoformat(),
+        "machine": machine(),
+        "ratios": found_ratios,
+        "figures": found,
     }
-    measured = in_turns(contestants, rounds)
-    figures = rates("small_coarse", measured)
-    weights = sum(each.numel() for each in model.coarse_acoustics.layers.parameters()) * 4
-    floor = read_bandwidth() / weights  # tokens a second if a step read each weight once and did nothing else
-    figures["small_coarse_share_of_memory_floor"] = figures["small_coarse_voxyard_tokens_per_second"] / floor
-    figures |= logit_error(full, low)
-    ratios = {
-        "small_coarse_vs_transformers": ratio(measured, "transformers", "voxyard"),
-        "small_coarse_lowbit_vs_transformers": ratio(measured, "transformers", "voxyard_int8"),
-    }
-    return ratios, figures
-
-
-def small_batch(count: int, rounds: int) -> tuple[float, Figures]:
-    """Semantic and coarse stage of bark-small's size, four chunks at a time, float32."""
-    model, layout = tiny.random_model(SMALL, 0), layout_for(SMALL)
-    theirs, ours = Theirs(model, SMALL), Ours(model, layout, 4)
-    contestants = {
-        "transformers": lambda: theirs.semantic(4, count) + theirs.coarse(4, count),
-        "voxyard": lambda: ours.semantic(4, count) + ours.coarse(4, count),
-    }
-    measured = in_turns(contestants, rounds)
-    return ratio(measured, "transformers", "voxyard"), rates("small_batch4", measured)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print the table and write the file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--only", nargs="*", default=["tiny", "narrow", "small", "batch", "large"], help="what to measure"
-    )
-    parser.add_argument("--seconds", type=float, default=6.0, help="length of a chunk of the small model")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    chosen = parser.parse_args(arguments)
-    torch.set_num_threads(chosen.threads)
-    count = round(chosen.seconds * 49.9 / 16) * 16
-    ratios: Figures = {}
-    figures: Figures = {"seconds_of_audio": count / 49.9, "threads": chosen.threads, "rounds": chosen.rounds}
-    with torch.inference_mode():
-        for name, shape, key in (("tiny", TINY, "tiny"), ("narrow", NARROW, "narrow24")):
-            if name in chosen.only:
-                ratios[f"{key}_vs_transformers"], found = whole_model(key, shape, count, chosen.rounds)
-                figures |= found
-        if "small" in chosen.only:
-            found_ratios, found = small_coarse(count, chosen.rounds)
-            ratios |= found_ratios
-            figures |= found
-        if "batch" in chosen.only:
-            ratios["small_batch4_vs_transformers"], found = small_batch(count // 32 * 16, chosen.rounds)
-            figures |= found
-    if torch.cuda.is_available() and "large" in chosen.only:
-        large = on_gpu()
-        ratios |= large["ratios"]
-        figures |= large["figures"]
-    result: dict[str, Any] = {"name": "bark", "machine": machine(), "ratios": ratios, "figures": figures}
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    for title, table in (("ratios", ratios), ("figures", figures)):
-        print(title)
-        for key, value in table.items():
-            print(f"  {key:48} {value:10.3f}")
-
-
-def on_gpu() -> dict[str, Figures]:
-    """The large size on this machine's GPU, in a process of its own; empty-handed it ends the benchmark."""
-    command = [sys.executable, str(Path(__file__).with_name("bark_cuda.py"))]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Figures] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def machine() -> dict[str, Any]:
     """Machine that ran it."""
     return {
         "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "load_average": os.getloadavg()[0],
         "system": platform.platform(),
         "torch": torch.__version__,
         "capability": torch.backends.cpu.get_cpu_capability(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print the table and write the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
+    parser.add_argument("--seconds", type=float, help="audio of each chunk of the CPU's part")
+    parser.add_argument("--rounds", type=int, help="turns of each contestant")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="published weights for the GPU's part")
+    parser.add_argument("--out", type=Path, default=OUTPUT, metavar="FILE", help="JSON file of the result")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes, the GPU's part on the CPU: a stand-in")
+    parser.add_argument("--keep", action="store_true", help="keep the result in the repository: README's table")
+    chosen = parser.parse_args(arguments)
+    if chosen.smoke and chosen.keep:
+        parser.error("--smoke measures nothing: leave --keep out")
+    torch.set_num_threads(1)
+    plan = SMOKE if chosen.smoke else Plan()
+    given = {name: getattr(chosen, name) for name in ("seconds", "rounds") if getattr(chosen, name) is not None}
+    result = measured(replace(plan, **given), chosen.only, published_weights(chosen.model), smoke=chosen.smoke)
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    chosen.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    if chosen.keep:
+        bench_table.keep(result)
+    print(bench_table.render(result))
+    print(f"→ {chosen.out}", file=sys.stderr)
 
 
 if __name__ == "__main__":
