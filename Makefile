@@ -19,8 +19,11 @@ METRICS ?=
 HOST   ?=
 RELEASE ?=
 SENTENCE ?=
+STAND_IN ?=
 
+TENSORFLOW = cpu
 VENV     := .venv
+VENV_GPU := .venv-gpu
 VENV217  := .venv-tf217
 BIN      := $(VENV)/bin
 FAB      := $(BIN)/fab --search-root scripts
@@ -48,7 +51,7 @@ PIP_OUTPUT = $(PIP_ERRORS) | $(DOWNLOADS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo serve test prove test-unit test-integration test-browser test-monitoring test-fleet test-tf217 mutants
+.PHONY: help setup demo serve test prove test-unit test-integration test-browser test-monitoring test-fleet test-tf217 test-gpu mutants
 .PHONY: lint format docs dashboards dashboards-preview lock
 .PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-rollout bench-cli clean
 
@@ -113,6 +116,17 @@ test-fleet: $(VENV)/stamps/dev  ## test check, deploy, runs and monitoring on ho
 test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest supported TensorFlow
 	$(SAY) "trainer tests with TensorFlow 2.17"
 	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q
+
+# What needs a GPU is looked for first: the environment is gigabytes.
+test-gpu:  ## on a GPU host: the tests marked gpu and bench-bark → build/gpu-report (MODEL=DIR: your weights; STAND_IN=1: tiny, on the CPU)
+ifeq ($(STAND_IN),)
+	@$(PYTHON) scripts/gpu_report.py --check
+	@$(MAKE) setup VENV=$(VENV_GPU) TENSORFLOW=gpu TORCH=cuda
+	@$(VENV_GPU)/bin/python scripts/gpu_report.py $(if $(MODEL),--model "$$MODEL") $(ARGS)
+else
+	@$(MAKE) setup
+	@$(BIN)/python scripts/gpu_report.py --stand-in $(ARGS)
+endif
 
 mutants: $(VENV)/stamps/dev  ## plant small faults in a package (ROOM=speech; ROOM=all: each) and name those its tests let pass (ARGS="--count 40 --seed 1")
 	@$(BIN)/python scripts/mutants.py $(or $(ROOM),$(error say which package: make mutants ROOM=speech)) $(ARGS)
@@ -182,8 +196,9 @@ bench-trainer: $(VENV)/stamps/dev  ## benchmark the trainer → build/bench/trai
 bench-exporter: $(VENV)/stamps/dev  ## benchmark the exporter against nvitop-exporter → build/bench/exporter.json
 	@$(BIN)/python tests/bench/exporter.py
 
-bench-bark: $(VENV)/stamps/dev  ## benchmark the Bark engine against transformers' generate → build/bench/bark.json
-	@$(BIN)/python tests/bench/bark.py
+bench-bark:  ## benchmark Bark end to end against transformers and Suno's code → build/bench/bark.json (MODEL=DIR; ARGS=--keep: README's table)
+	@$(MAKE) setup $(if $(TORCH)$(shell command -v nvidia-smi),TORCH=$(or $(TORCH),cuda))
+	@$(BIN)/python tests/bench/bark.py $(if $(MODEL),--model "$$MODEL") $(ARGS)
 
 bench-pool: $(VENV)/stamps/dev  ## benchmark the pool scheduler on 8 simulated GPUs → build/bench/pool.json
 	@$(BIN)/python tests/bench/pool.py
@@ -230,8 +245,8 @@ endef
 
 $(VENV)/stamps/demo: pyproject.toml constraints.txt | $(VENV)/as-asked
 	$(call make_venv,$(VENV))
-	$(SAY) "installing what the demo needs into $(VENV): TensorFlow for CPUs, the speech service, OpenAI's client, once"
-	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,demo]' $(PIP_OUTPUT)
+	$(SAY) "installing what the demo needs into $(VENV): TensorFlow, the speech service, OpenAI's client, once"
+	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,$(TENSORFLOW),demo]' $(PIP_OUTPUT)
 	@touch $@
 
 $(VENV)/stamps/voices: $(VENV)/stamps/demo
@@ -240,7 +255,7 @@ $(VENV)/stamps/voices: $(VENV)/stamps/demo
 
 $(VENV)/stamps/dev: $(VENV)/stamps/voices
 	$(SAY) "installing what the tests need into $(VENV)"
-	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,cpu,dev]' $(PIP_OUTPUT)
+	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,$(TENSORFLOW),dev]' $(PIP_OUTPUT)
 	@touch $@ $(@D)/fleet  # dev contains what the fleet needs
 
 $(VENV)/stamps/fleet: pyproject.toml constraints.txt | $(VENV)/as-asked

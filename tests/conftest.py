@@ -33,6 +33,7 @@ _PACKAGES = {  # Debian's, by the program that a test needs
 _SLOW = (  # below tests/: what `make prove` runs and `make test` leaves out
     "fleet/",
     "integration/bark/test_faults.py",
+    "integration/bark/test_gpu_report.py",
     "integration/bark/test_serve_stops.py",
     "integration/demo/",
     "integration/diagnose/test_profile_cures.py",

@@ -1,0 +1,41 @@
+"""`make test-gpu` with stand-ins: the command of a GPU host, every step of it, on the CPU with tiny models."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.timeout(1800)
+def test_the_stand_in_run_takes_every_step_and_is_labelled(tmp_path: Path) -> None:
+    command = ["make", "MAKE=true", "STAND_IN=1", f"ARGS=--out {tmp_path}", "test-gpu"]  # set up already
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    logs = "\n".join(log.read_text()[-3000:] for log in tmp_path.glob("*.log"))
+    assert done.returncode == 0, done.stdout + done.stderr + logs
+
+    report = json.loads((tmp_path / "report.json").read_text())
+    steps = {step["name"]: step for step in report["steps"]}
+    assert report["stand_in"]
+    assert report["ok"]
+    assert steps["tests"]["result"]["tests"] >= 1
+    assert steps["tests-bark"]["result"]["tests"] >= 5
+    assert steps["tests-bark"]["result"]["failed"] == []
+
+    bark = json.loads((tmp_path / "bark.json").read_text())
+    assert bark["stand_in"]
+    assert set(bark["ratios"]) >= {
+        "preset_end_to_end_vs_transformers", "preset_end_to_end_vs_suno", "decode_vs_floor",
+        "first_sound_vs_first_sentence", "tiny_vs_transformers", "narrow24_vs_transformers",
+        "stand_in_b1_vs_transformers", "stand_in_b1_vs_suno", "stand_in_b1_vs_floor", "stand_in_b2_vs_floor",
+    }  # fmt: skip
+    figures = bark["figures"]
+    assert figures["preset_audio_seconds"] > 0
+    for program in ("voxyard_float32", "transformers_float32", "suno_float32"):
+        shares = [figures[f"preset_{program}_share_{stage}"] for stage in ("semantic", "fine", "codec")]
+        assert all(share > 0 for share in shares), (program, shares)
+        assert figures[f"preset_{program}_tokens_prefilled"] > 0
