@@ -118,8 +118,14 @@ def _queue() -> Row:
             Query(f"sum by (instance, reason) ({host('bark_worker_waiting')})", f"{_HOST} waiting: {{{{reason}}}}"),
         ),
         time_series(
-            "Time to first sound", "From a job's submission to its first chunk.", "s",
+            "Time to first sound",
+            "From a listener's request to the first audible sample; silence at the beginning counts as waiting.", "s",
             *_times("bark_time_to_first_audio_seconds"),
+        ),
+        time_series(
+            "Late first sound",
+            "Share of the listeners of 15 minutes that waited for more than 10 s. BarkFirstAudioLate fires above 10 %.",
+            "percentunit", Query(host("voxyard:bark_first_audio_late:ratio15m"), _HOST), top=1,
         ),
         time_series("Wait of a chunk", "Time until a worker takes it.", "s", *_times("bark_queue_wait_seconds")),
         time_series("Synthesis of a chunk", "From its start on a worker to its sound.", "s",

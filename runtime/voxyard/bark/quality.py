@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from voxyard.speech.audio.silence import silent_frames
+
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio
 
 Fault = Literal["empty", "not finite", "silent", "clipped", "too short", "too long", "no end", "wrong words"]
 
-FRAME_SECONDS = 0.02
-SILENCE = 10 ** (-50 / 20)  # root mean square of a frame that counts as silent
 FULL_SCALE = 0.999
 
 
@@ -73,6 +73,4 @@ def measure(
 
 def silent_share(audio: Audio, sample_rate: int) -> float:
     """Share of the whole frames of 20 ms that are below −50 dB of full scale."""
-    size = min(len(audio), int(FRAME_SECONDS * sample_rate))
-    frames = audio[: len(audio) // size * size].reshape(-1, size)
-    return float((np.sqrt((frames**2).mean(1)) < SILENCE).mean())
+    return float(silent_frames(audio, sample_rate).mean())

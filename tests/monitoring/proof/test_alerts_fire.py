@@ -45,6 +45,7 @@ PLANTED: dict[str, list[Labels]] = {
     "BarkQueueGrowing": [SICK_BARK],
     "BarkChunksFailing": [SICK_BARK],
     "BarkWorkersDown": [SICK_BARK],
+    "BarkFirstAudioLate": [SICK_BARK],
     "BarkSlowerThanRealTime": [SICK_BARK | {"gpu": "2"}],
     "ExporterDown": [{"instance": SILENT, "job": "exporter"}],
     "ExporterCollectFailing": [{"instance": SICK}],
@@ -56,6 +57,7 @@ OF_THIS_MACHINE = {
     "TrainingInputBound",
     "TrainingStepTimeUnstable",
     "BarkSlowerThanRealTime",
+    "BarkFirstAudioLate",
     "HostDiskFilling",
     "HostMemoryLow",
 }

@@ -28,7 +28,7 @@ DEPLOYED, STARTED = "0000deadbeef", "feed00000000"  # the configuration of bark 
 SILENT_SECONDS = 700.0
 DISK_FREE, MEMORY_FREE = 0.05, 0.02
 STEP_SECONDS, WAIT_SECONDS, VARIATION = 0.5, 0.4, 0.6
-CHUNK_SECONDS, GIVEN_UP = 16.0, 5
+CHUNK_SECONDS, GIVEN_UP, FIRST_SOUND_SECONDS = 16.0, 5, 45.0
 
 
 class FaultyHost:
@@ -53,6 +53,7 @@ class FaultyHost:
         with patch.dict(os.environ, {HASH_VARIABLE: STARTED, RELEASE_VARIABLE: "fedcba987654"}):
             pool = self._host.start_pool([2, 3, 4, 5])
         pool.running, pool.waiting, pool.chunk_seconds = 1, 20, CHUNK_SECONDS
+        pool.first_sound_seconds = FIRST_SOUND_SECONDS
         self._lock = threading.Lock()
 
     def tick(self) -> None:

@@ -119,15 +119,18 @@ class SimulatedPool:
     running: int
     waiting: int = 0
     chunk_seconds: float = 4.0
+    first_sound_seconds: float = 3.0
 
     def advance(self, seconds: float, dice: random.Random) -> None:
-        """So many seconds of speaking: a chunk holds 8 s of sound."""
+        """So many seconds of speaking: a chunk holds 8 s of sound; one listener hears something for the first time."""
         busy = min(self.running, self.waiting)
         for gpu in self.gpus[:busy]:
             chunks = max(1, round(seconds / self.chunk_seconds * dice.uniform(0.8, 1.2)))
             self.metrics.worked(gpu, self.chunk_seconds * chunks)
             for _ in range(chunks):
                 self.metrics.chunk_spoken(gpu, 8.0, self.chunk_seconds)
+        if busy:
+            self.metrics.first_audio(self.first_sound_seconds)
         self.metrics.stats(PoolStats(len(self.gpus), self.running, busy, self.waiting, busy))
 
 

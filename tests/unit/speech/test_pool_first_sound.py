@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from simulated_pool import SimulatedPool
 
+from voxyard.speech.engine import EngineSpec
+from voxyard.speech.pool.first_sound import FirstSound
 from voxyard.speech.pool.limits import PoolLimits
+from voxyard.speech.pool.observer import PoolObserver
+from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.queue import ChunkKey
 from voxyard.speech.pool.scheduler import Scheduler, SendChunk
+from voxyard.speech.pool.worker_process import Device
+from voxyard.speech.requests import Request, Result
 
 WARM = PoolLimits(warm_workers=2)
 
@@ -81,3 +88,67 @@ def test_the_first_chunk_is_there_as_soon_as_if_it_were_the_whole_text(rows: int
         heard.append(next(when for when, _, key in pool.spoken if key.index == 0))
 
     assert heard[1] == pytest.approx(heard[0])
+
+
+def chunk(number: int, *parts: tuple[float, float]) -> Result:
+    """A chunk of parts, each (seconds, level)."""
+    audio = np.concatenate([np.full(round(seconds * 24_000), level, np.float32) for seconds, level in parts])
+    return Result(number, audio)
+
+
+def test_silence_before_the_first_audible_sample_counts_as_waiting() -> None:
+    first = FirstSound(100.0)
+    assert first.add(0, chunk(0, (0.5, 1e-4), (2.0, 0.3)), 104.0) == pytest.approx(4.5)
+
+
+def test_a_chunk_that_is_there_too_early_is_not_heard_and_a_silent_one_is_played_to_its_end() -> None:
+    first = FirstSound(0.0)
+    assert first.add(1, chunk(1, (0.1, 0.0), (1.0, 0.3)), 2.0) is None
+    assert first.add(0, chunk(0, (3.0, 0.0)), 4.0) == pytest.approx(4.0 + 3.0 + 0.1)
+
+
+def test_a_silent_beginning_is_over_when_the_next_chunk_is_there() -> None:
+    first = FirstSound(0.0)
+    assert first.add(0, chunk(0, (1.0, 0.0)), 1.0) is None
+    assert first.add(1, chunk(1, (1.0, 0.3)), 9.0) == pytest.approx(9.0)
+
+
+class Heard(PoolObserver):
+    """The times to first sound of a pool."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def first_audio(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def test_the_time_to_first_sound_is_told_for_those_who_listen_and_once_each() -> None:
+    heard = Heard()
+    asked = [Request(number, "text") for number in range(5)]
+    with Pool(EngineSpec("engines:tones", {"rows": 2}), [Device("cpu0")], observer=heard) as pool:
+        assert pool.submit(asked).wait(60)
+        assert heard.seconds == []
+
+        assert pool.submit(asked, listening=True).wait(60)
+        assert len(heard.seconds) == 1
+
+        late = pool.submit(asked)
+        late.listen()  # before anything is spoken of it, or afterwards: then there is nothing to wait for
+        assert late.wait(60)
+        left = pool.submit([Request(0, "text " * 2000)], listening=True)
+        left.listen(False)
+        assert left.wait(60)
+
+    assert 1 <= len(heard.seconds) <= 2
+    assert all(0 < seconds < 60 for seconds in heard.seconds)
+
+
+def test_silence_in_place_of_a_chunk_that_failed_is_not_heard() -> None:
+    heard = Heard()
+    asked = [Request(number, "text", seconds=0.5) for number in range(3)]
+    with Pool(EngineSpec("engines:tones", {"poison": [0]}), [Device("cpu0")], observer=heard) as pool:
+        assert pool.submit(asked, listening=True, on_failure="silence").wait(60)
+
+    assert len(heard.seconds) == 1
+    assert heard.seconds[0] > 0.5

@@ -24,7 +24,7 @@ def registry() -> CollectorRegistry:
 def run(registry: CollectorRegistry, count: int, **settings: object) -> None:
     engine = EngineSpec("engines:tones", settings)
     with Pool(engine, [Device("3", "3")], limits=PoolLimits(backoff=0.01), observer=PoolMetrics(registry)) as pool:
-        job = pool.submit([Request(number, "text") for number in range(count)])
+        job = pool.submit([Request(number, "text") for number in range(count)], listening=True)
         assert job.wait(60)
         list(job.outcomes())
 

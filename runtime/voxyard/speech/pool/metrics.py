@@ -35,7 +35,10 @@ class PoolMetrics(PoolObserver):
         )
         self._wait = _histogram(registry, f"{name}_queue_wait_seconds", "Wait of a chunk in the queue.", SECONDS)
         self._first = _histogram(
-            registry, f"{name}_time_to_first_audio_seconds", "From a job's submission to its first chunk.", SECONDS
+            registry,
+            f"{name}_time_to_first_audio_seconds",
+            "From a listener's request to the first audible sample, leading silence included.",
+            SECONDS,
         )
         self._batch = _histogram(
             registry, f"{name}_batch_size", "Chunks of a worker, observed with each that it gets.", SIZES
@@ -91,7 +94,7 @@ class PoolMetrics(PoolObserver):
         self._chunks.labels("silenced" if silence else "failed", "").inc()
 
     def first_audio(self, seconds: float) -> None:
-        """A job's first chunk is done."""
+        """A listener hears something."""
         self._first.observe(seconds)
 
 

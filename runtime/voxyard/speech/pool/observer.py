@@ -34,4 +34,4 @@ class PoolObserver:
         """A chunk failed for good, or became silence."""
 
     def first_audio(self, seconds: float) -> None:
-        """A job's first chunk was done so long after the job was submitted."""
+        """A listener has the first audible sample of a job so long after the request."""

@@ -17,6 +17,7 @@ from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool import commands, ipc
 from voxyard.speech.pool.drain import Drain, PendingWorker
+from voxyard.speech.pool.first_sound import FirstSound
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, OnFailure, Outcome
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.observer import PoolObserver
@@ -82,6 +83,7 @@ class Pool:
         self._workers = [_Worker(device) for device in devices]
         self._jobs: dict[int, Job] = {}
         self._submitted: dict[int, float] = {}
+        self._first_sounds: dict[int, FirstSound] = {}  # of jobs with a listener who has heard nothing yet
         self._numbers = itertools.count()
         self._commands: queue.SimpleQueue[commands.Command] = queue.SimpleQueue()
         self._ended: SpeechError | None = None
@@ -245,13 +247,13 @@ class Pool:
                 estimates = [request.seconds for request in job.requests]
                 self._jobs[job.number] = job
                 self._submitted[job.number] = now
+                self._listen(job.number, listening, now)
                 self._scheduler.submit(job.number, estimates, now, priority=priority, listening=listening)
                 self._forget_finished(job)
             case commands.CancelJob(number):
-                self._scheduler.cancel(number)
-                self._jobs.pop(number, None)
-                self._submitted.pop(number, None)
+                self._forget(number)
             case commands.SetListening(number, listening):
+                self._listen(number, listening, now)
                 self._scheduler.listen(number, listening)
             case commands.DrainPool(below):
                 self._scheduler.drain(below)
@@ -374,8 +376,7 @@ class Pool:
         chunk, job = sent.chunk, self._jobs[sent.chunk.job]
         reduced = worker.ready is not None and sent.rows < worker.ready.batch_limit
         seconds = now - since
-        if chunk.index == 0:
-            self._observer.first_audio(now - self._submitted[chunk.job])
+        self._hear(job, chunk.index, result, now)
         self._observer.chunk_spoken(worker.device.name, result.seconds, seconds)
         request = job.requests[chunk.index]
         job.add(Outcome(chunk.index, request, result, None, worker.device.name, seconds, reduced))
@@ -390,15 +391,37 @@ class Pool:
         silence = job.on_failure == "silence"
         _log.error("job %d: %s%s", job.number, failure, "; replaced by silence" if silence else "")
         self._observer.chunk_failed(action.cause, silence=silence)
-        job.add(Outcome(action.chunk.index, request, Result.silence(request) if silence else None, failure))
+        result = Result.silence(request) if silence else None
+        if result is not None:
+            self._hear(job, action.chunk.index, result, time.monotonic())
+        job.add(Outcome(action.chunk.index, request, result, failure))
         self._forget_finished(job)
+
+    def _listen(self, number: int, listening: bool, now: float) -> None:
+        """Begin to measure the time to first sound, where nothing of the job is spoken yet; or stop."""
+        job = self._jobs.get(number)
+        if not listening:
+            self._first_sounds.pop(number, None)
+        elif job is not None and not job.progress.done:
+            self._first_sounds.setdefault(number, FirstSound(now))
+
+    def _hear(self, job: Job, index: int, result: Result, now: float) -> None:
+        """Report the time to first sound once it is known."""
+        first = self._first_sounds.get(job.number)
+        seconds = None if first is None else first.add(index, result, now)
+        if seconds is not None:
+            self._observer.first_audio(seconds)
+            del self._first_sounds[job.number]
 
     def _forget_finished(self, job: Job) -> None:
         # A job that its caller has just cancelled stays until CancelJob is read: planned actions may still name it.
         if job.progress.done == len(job.requests):
-            self._scheduler.cancel(job.number)
-            self._jobs.pop(job.number, None)
-            self._submitted.pop(job.number, None)
+            self._forget(job.number)
+
+    def _forget(self, number: int) -> None:
+        self._scheduler.cancel(number)
+        for of_jobs in (self._jobs, self._submitted, self._first_sounds):
+            of_jobs.pop(number, None)
 
 
 def _worker_state(worker: _Worker, slot: WorkerSlot) -> WorkerState:
