@@ -27,10 +27,10 @@ def read(row: str) -> tuple[str, list[tuple[str, str]]]:
 @pytest.mark.parametrize(
     ("most_words", "row"),
     [
-        (20, "He said yes. She said no. They went home in the cold rain."),
-        (7, "He said yes. She said no. ‖They went home in the rain."),
+        (20, "He said yes. ‖She said no. They went home in the cold rain."),
+        (7, "He said yes. ‖She said no. ‖They went home in the rain."),
         (9, "When the rain had stopped, ¦the children ran out of the house, ¦and they played until evening came."),
-        (8, "One two three four five. Six seven. ‖Eight nine ten eleven twelve thirteen; ¦then fourteen and fifteen."),
+        (8, "One two three four five. ‖Six seven. Eight nine ten eleven twelve thirteen; ¦then fourteen and fifteen."),
         (8, "It is (as far as we know today) ¦the only one of its own kind."),
         (6, "He wrote: “We shall come, ¦all of us, before the winter” ¦– and they never came."),
         (6, "“I will not go,” she said, ¦“until you tell me why.” ‖He told her."),
@@ -38,7 +38,7 @@ def read(row: str) -> tuple[str, list[tuple[str, str]]]:
         (6, "The first line is broken here\n¦but the sentence goes on then."),
         (4, "Things to buy:\n‖- milk and butter\n‖- bread and cheese\n‖- eggs"),
         (5, "Things to buy:\n‖1. milk and butter\n‖2. bread and cheese\n‖3. eggs from the farm"),
-        (99, "The first paragraph is here. It is short.¶The second paragraph is here.¶And the third one is the last."),
+        (99, "The first paragraph is here. ‖It is short.¶The second paragraph is here.¶And the third one is the last."),
         (99, "The first page has a line.\f¶The second page has one."),
         (99, "A Heading Without a Stop¶The text begins here and goes on."),
         (99, "THE LONG TITLE OF THIS BOOK¶By An Unknown Author of Books¶It was a dark and stormy night."),
@@ -50,6 +50,35 @@ def test_sentences_are_packed_and_long_ones_cut_at_clauses_then_words(most_words
     chunks = split(text, words, max_tokens=most_words, max_seconds=60, language="en")
 
     assert [(chunk.text, chunk.ending) for chunk in chunks] == expected
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "The harbour lay still at last. ‖Nobody was there to see it. A bell rang. It was late.",
+        "Oh. No. ‖Never. He said that nobody had seen it there. But who knows it now?",
+        "Chapter one.¶The harbour lay still at last. Nobody was there to see it. A bell rang far out.",
+        "The harbour lay still at last. Yes.",
+        "The harbour lay still at last. ‖Nobody was there. Yes.",
+        "The harbour lay still at last and nobody was there to see it.",
+    ],
+)
+def test_the_first_sentence_is_a_chunk_of_its_own_unless_it_is_very_short(row: str) -> None:
+    text, expected = read(row)
+
+    chunks = split(text, words, max_tokens=99, max_seconds=60, language="en")
+
+    assert [(chunk.text, chunk.ending) for chunk in chunks] == expected
+
+
+@pytest.mark.parametrize("before", ["One.", "Yes.\n\nNo."])
+def test_very_short_paragraphs_are_joined_until_they_are_long_enough_to_be_heard_first(before: str) -> None:
+    text = f"{before}\n\nThe harbour lay still at last. Nobody was there to see it."
+
+    first, second = split(text, words, max_tokens=99, max_seconds=60, language="en")
+
+    assert first.text.endswith("The harbour lay still at last." if before == "One." else "No.")
+    assert second.text.endswith("Nobody was there to see it.")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -60,6 +60,10 @@ def split(
     word, else a letter; so is a word of more than `boundaries.LONGEST_WORD` characters. Very short chunks are joined
     with a neighbor.
 
+    The first chunk is the first sentence alone (with those that follow, while that is very short): a listener hears it
+    before anything else is decoded. It is so for every text, listened to or not: the audio of a chunk depends on its
+    text and its number, and one seed gives one sound in files, streams and documents.
+
     Args:
         text: the document; an empty line ends a paragraph, a single line break does not.
         count_tokens: tokens that the engine makes of a text, before any cutting or padding of its own.
@@ -73,7 +77,10 @@ def split(
     """
     _check(text, max_tokens, max_seconds)
     splitter = _Splitter(text, count_tokens, max_tokens, max_seconds, language_code(language))
-    paragraphs = [splitter.pack(*span) for span in _paragraphs(text)]
+    paragraphs, opening = list[list[Span]](), True
+    for start, end in _paragraphs(text):
+        paragraphs.append(splitter.pack(start, end, opening=opening))
+        opening = opening and splitter.length(0, end) < SHORT
     paragraph_ends = {spans[-1][1] for spans in paragraphs if spans}
     joined = splitter.join_short([span for spans in paragraphs for span in spans])
     return tuple(
@@ -159,25 +166,41 @@ class _Splitter:
         at = bisect_right(self._sentence_ends, end) - 1
         return "sentence" if at >= 0 and not self._text[self._sentence_ends[at] : end].strip() else "clause"
 
-    def pack(self, start: int, end: int) -> list[Span]:
-        """Chunks of one paragraph."""
+    def pack(self, start: int, end: int, *, opening: bool) -> list[Span]:
+        """Chunks of one paragraph; with `opening` the first sentences that are not very short are one."""
         ends = sentence_ends(self._text[start:end], self._language)
         sure = [start + at for at in ends.sure]
         doubtful = [start + at for at in ends.doubtful]
-        spans: list[Span] = []
-        for span in self._fill(start, sure, doubtful, 0):
-            if spans and self._fits(spans[-1][0], span[1]):
-                spans[-1] = (spans[-1][0], span[1])  # the tail of a sentence that was too long, and what follows it
-            else:
-                spans.append(span)
+        first = 0  # sentences of the opening
+        if opening:
+            first = next((at for at, each in enumerate(sure, 1) if self.length(0, each) >= SHORT), 0)
+        spans = self._joined_tails(self._fill(start, sure[:first], doubtful, 0))
+        rest = self._joined_tails(self._fill(sure[first - 1] if first else start, sure[first:], doubtful, 0))
+        if len(spans) > 1 and rest:  # the opening was too long for one chunk
+            spans[-1:] = self._joined_tails([spans[-1], rest.pop(0)])
         self._sentence_ends += sure
-        return spans
+        return [*spans, *rest]
+
+    def _joined_tails(self, spans: Iterable[Span]) -> list[Span]:
+        """The spans, the tail of a sentence that was too long joined with what follows it."""
+        joined: list[Span] = []
+        for span in spans:
+            if joined and self._fits(joined[-1][0], span[1]):
+                joined[-1] = (joined[-1][0], span[1])
+            else:
+                joined.append(span)
+        return joined
 
     def join_short(self, spans: Sequence[Span]) -> list[Span]:
-        """Join short chunks with the next one, else with the one before, else with a part of either."""
+        """Join short chunks with the next one, else with the one before, else with a part of either.
+
+        A short second chunk is left to the third where both fit, so that the first stays a sentence.
+        """
         joined: list[Span] = []
-        for start, end in spans:
+        for at, (start, end) in enumerate(spans):
             short = joined and min(self.length(*joined[-1]), self.length(start, end)) < SHORT
+            if short and len(joined) == 1 and self.length(*joined[0]) >= SHORT and at + 1 < len(spans):
+                short = not self._fits(start, spans[at + 1][1])
             if short and self._fits(joined[-1][0], end):
                 joined[-1] = (joined[-1][0], end)
             else:
