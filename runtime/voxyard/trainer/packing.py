@@ -1,0 +1,132 @@
+"""Packing: the arrays of a batch in one buffer of 4-byte words, so that a batch is one copy between devices.
+
+Two properties of TensorFlow make a batch of several tensors wait for the training step, again and again:
+
+- Each copy onto a GPU is ordered behind the work that its compute stream has been given by then, because the memory
+  that it writes may still be in use (`GPUUtil::DeviceToDeviceCopy`, `GPUUtil::CopyCPUTensorToGPU`, both in
+  tensorflow/core/common_runtime/gpu/gpu_util.cc). Tensors that are copied one after another wait for a step each.
+- int32 arguments of a function lie in host memory (`UpdateArgAndRetvalMetadata` in partitioning_utils.cc), and are
+  copied onto the GPU inside the function: every launch of a step with int32 tokens would wait for the step before.
+
+A packed batch is one float32 tensor, and the functions take their arrays out of it where they run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.trainable import Batch
+
+WORD = 4  # bytes
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of a packed batch."""
+
+    name: str
+    dtype: str  # TensorFlow's name, e.g. int16
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Size of the array."""
+        return math.prod(self.shape) * int(tf.as_dtype(self.dtype).size)
+
+    @property
+    def words(self) -> int:
+        """Words that it takes, the last one filled up."""
+        return -(-self.bytes // WORD)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names, types and shapes of the arrays in a packed batch, in the order in which they lie there."""
+
+    fields: tuple[Field, ...]
+
+    @classmethod
+    def of(cls, batch: Mapping[str, Any]) -> Layout:
+        """The layout of these arrays or tensors. Raises TrainerError for what has no fixed size."""
+        return cls(tuple(_field(name, batch[name]) for name in sorted(batch)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the arrays."""
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def words(self) -> int:
+        """Length of the buffer."""
+        return sum(field.words for field in self.fields)
+
+    def unpack(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The tensors of a buffer (words,), bit for bit; graph code for where the buffer lies."""
+        sizes = [field.words for field in self.fields]
+        parts = tf.split(words, sizes) if len(sizes) > 1 else [words]
+        return {field.name: _from_words(part, field) for field, part in zip(self.fields, parts, strict=True)}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A batch in one buffer: float32 (words,), a NumPy array or a tensor, whose bits are the arrays' own."""
+
+    layout: Layout
+    words: Any
+
+    def unpack(self) -> dict[str, tf.Tensor]:
+        """The tensors of the batch."""
+        return self.layout.unpack(self.words)
+
+
+def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> Packed:
+    """Arrays in host memory as one buffer."""
+    layout = Layout.of(arrays)
+    words = np.zeros(layout.words, np.float32)
+    room, begin = words.view(np.uint8), 0
+    for field in layout.fields:
+        array = np.ascontiguousarray(arrays[field.name])
+        room[begin : begin + field.bytes] = array.reshape(-1).view(np.uint8)
+        begin += field.words * WORD
+    return Packed(layout, words)
+
+
+def pack_tensors(batch: Batch) -> Packed:
+    """Tensors of static shapes as one buffer; graph code for where they lie."""
+    layout = Layout.of(batch)
+    return Packed(layout, tf.concat([_to_words(batch[field.name], field) for field in layout.fields], 0))
+
+
+def _field(name: str, value: Any) -> Field:
+    dtype, shape = tf.as_dtype(value.dtype), tuple(value.shape)
+    if not (dtype.is_floating or dtype.is_integer or dtype.is_bool) or None in shape:
+        raise TrainerError(
+            f"{name} of a batch is {dtype.name} of shape {shape}: numbers or booleans of a static shape were expected"
+        )
+    return Field(name, dtype.name, tuple(int(size) for size in shape))
+
+
+def _to_words(tensor: tf.Tensor, field: Field) -> tf.Tensor:
+    flat = tf.reshape(tf.cast(tensor, tf.uint8) if field.dtype == "bool" else tensor, [-1])
+    size = flat.dtype.size
+    if size < WORD:
+        flat = tf.pad(flat, [[0, field.words * WORD // size - flat.shape[0]]])
+        flat = tf.reshape(flat, [field.words, WORD // size])
+    return tf.reshape(tf.bitcast(flat, tf.float32), [field.words])
+
+
+def _from_words(words: tf.Tensor, field: Field) -> tf.Tensor:
+    dtype = tf.uint8 if field.dtype == "bool" else tf.as_dtype(field.dtype)
+    if dtype.size > WORD:
+        words = tf.reshape(words, [-1, dtype.size // WORD])
+    flat = tf.reshape(tf.bitcast(words, dtype), [-1])[: math.prod(field.shape)]
+    shaped = tf.reshape(flat, field.shape)
+    return tf.cast(shaped, tf.bool) if field.dtype == "bool" else shaped
