@@ -17,7 +17,7 @@ from voxyard.corpus.demo import speak_text
 
 OTHERS = 5  # recordings of other sentences that give the distance its scale
 
-_STEP = re.compile(r"^step (\d+)/.*\bloss ([0-9.e+-]+)", re.MULTILINE)
+_STEP = re.compile(r"^step (\d+)/.*\bloss ([0-9.e+-]+)(?: at step (\d+))?", re.MULTILINE)
 _VALIDATION = re.compile(r"^Validation at step (\d+): .*\btotal ([0-9.e+-]+).*\brefined_mel ([0-9.e+-]+)", re.MULTILINE)
 
 
@@ -132,7 +132,7 @@ def synthesize(voxyard: str, places: Places, sentence: str) -> ChildCommand:
 
 def curves(log: str, report: Mapping[str, Any]) -> tuple[Curve, ...]:
     """Training loss, validation loss, and the validation's mel error, from the lines of a run and its report."""
-    losses = [(float(step), float(loss)) for step, loss in _STEP.findall(log)]
+    losses = list({float(of or step): float(loss) for step, loss, of in _STEP.findall(log)}.items())
     if (last := report.get("losses", {}).get("total")) is not None:
         losses = [(step, loss) for step, loss in losses if step < report["last_step"]] + [(report["last_step"], last)]
     validations = [tuple(map(float, found)) for found in _VALIDATION.findall(log)]

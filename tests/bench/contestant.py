@@ -78,31 +78,34 @@ class Voxyard:
 
     def serial(self, steps: int) -> float:
         """One device: features and update one after the other."""
-        step, device = self.run.step, self.run.devices.model
-        from voxyard.trainer.step import to_device
+        step = self.run.step
 
         def both(arrays: Any) -> None:
-            step.train(step.features_on(device, to_device(arrays, device)))
+            step.train(step.features_of(arrays, step.devices.model))
 
         return self._timed(steps, both)
 
     def overlapped(self, steps: int, observed: bool = False) -> dict[str, float]:
         """The pipeline as it trains; with `observed`, metrics, losses and progress too."""
+        from voxyard.trainer.steps_in_flight import StepsInFlight
+
         with contextlib.ExitStack() as stack:
             end = self.next + WARM_STEPS + steps + 200
             pipeline = stack.enter_context(self.run.pipeline(self.next, end))
             pipeline.warm_up()
             tell = self._observer(stack, end) if observed else None
+            in_flight = stack.enter_context(StepsInFlight(asynchronous=self.run.step.asynchronous))
             waited, depth, begin = 0.0, 0, time.perf_counter()
             for number in range(WARM_STEPS + steps):
                 if number == WARM_STEPS:
                     begin, waited, depth = time.perf_counter(), 0.0, pipeline.ring.depth
-                staged, wait = _next(pipeline)
-                waited += wait
-                last = time.perf_counter()
-                means = self.run.step.train(staged.batch)
-                if tell is not None:
-                    tell(number, time.perf_counter() - last, wait, pipeline, means)
+                if self.run.launch(in_flight, pipeline) is None:
+                    raise SystemExit("the pipeline ended before the turn")
+                for ended in in_flight.ended():
+                    waited += ended.wait
+                    if tell is not None:
+                        tell(ended, pipeline)
+            self.run.step.synchronise()
             seconds = time.perf_counter() - begin
             # Batches that passed the whole pipeline: those taken, corrected by half of what the ring gained or lost.
             batches = steps + (pipeline.ring.depth - depth) / 2
@@ -113,6 +116,7 @@ class Voxyard:
         from voxyard.telemetry.workloads import TrainMetrics
         from voxyard.trainer.config import TelemetryConfig
         from voxyard.trainer.observer import Observer
+        from voxyard.trainer.step import RATE
 
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = TelemetryConfig(metrics_port=_free_port())
@@ -120,12 +124,14 @@ class Voxyard:
             Observer(settings, TrainMetrics("bench", devices=self.run.devices), directory, first=0, end=end)
         )
 
-        def tell(number: int, duration: float, wait: float, pipeline: Any, means: Any) -> None:
+        def tell(ended: Any, pipeline: Any) -> None:
             observer.step(
-                number, duration, wait, samples=self.run.rows, ring_depth=pipeline.ring.depth, buffer=pipeline.buffer
-            )
-            if number % settings.log_every == 0:
-                observer.losses(number, {k: float(v.numpy()) for k, v in means.items()}, self.run.step.learning_rate())
+                ended.step, ended.duration, ended.wait,
+                samples=self.run.rows, ring_depth=pipeline.ring.depth, buffer=pipeline.buffer,
+            )  # fmt: skip
+            if ended.step % settings.log_every == 0:
+                values = dict(ended.losses.read())
+                observer.losses(ended.step, values, values.pop(RATE))
 
         return tell
 
@@ -133,9 +139,11 @@ class Voxyard:
         items = self.arrays if items is None else items
         for number in range(2):
             work(items[number % len(items)])
+        self.run.step.synchronise()
         begin = time.perf_counter()
         for number in range(steps):
             work(items[number % len(items)])
+        self.run.step.synchronise()
         return (time.perf_counter() - begin) / steps
 
     def answer(self, request: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -27,7 +27,8 @@ from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, write_report
 from voxyard.trainer.sampler import BatchSampler, plan_buckets
 from voxyard.trainer.samples import write_sample
-from voxyard.trainer.step import TrainStep
+from voxyard.trainer.step import RATE, TrainStep
+from voxyard.trainer.steps_in_flight import Calibration, EndedStep, StepsInFlight
 from voxyard.trainer.validation import HeldOutValidation
 
 log = logging.getLogger("voxyard.trainer")
@@ -174,61 +175,86 @@ class Run:
         """Trains step by step to the end of the run."""
         every, training = self.config.telemetry, self.config.training
         log.info("The first step in each length bucket is slow: its functions are traced and compiled")
-        cpu, memory = CpuClock(), MemoryGrowth(self.first_step, self.end_step)
-        step, saved, before = self.first_step, self.first_step, None
-        last = time.perf_counter()
-        while not self._stopped():
-            staged, wait = pipeline.get(self._stopped)
-            if staged is None:
-                break
-            traces = self.step.traces.total()
-            means = self.step.train(staged.batch)
-            if before is not None and self.devices.kind == "gpu":
-                before["total"].numpy()  # one step behind: the clock sees the device's pace
-            before, step, now = means, staged.plan.step + 1, time.perf_counter()
-            traced = self.step.traces.total() != traces
-            self.clock.step(now - last, wait, staged.plan.bucket, traced=traced)
-            observer.step(
-                step,
-                now - last,
-                wait,
-                samples=self.rows,
-                ring_depth=pipeline.ring.depth,
-                buffer=pipeline.buffer,
-            )
-            last = now
-            at_end = step == self.end_step
-            to_save = step % training.checkpoint_every == 0 and not at_end
-            if step % every.log_every == 0 or at_end or to_save:  # nothing is saved whose loss was not looked at
-                self._fetch_losses(step, means, observer)
-                self.metrics.variation(self.clock.variation)
-                self.metrics.epoch(staged.plan.epoch)
-                memory.sample(step)
-            if held_out is not None and (step % training.validate_every == 0 or at_end):
-                self._validate(step, held_out, observer)
-                last = time.perf_counter()
-            if step % every.image_every == 0 or at_end:
-                self._show(step, held_out, observer)
-                last = time.perf_counter()
-            if to_save:
-                saved = self._save(step) or saved
-                last = time.perf_counter()
-        if before is not None and step > saved:
-            self._fetch_losses(step, before, observer)
+        cpu, self._memory = CpuClock(), MemoryGrowth(self.first_step, self.end_step)
+        step, saved, calibration = self.first_step, self.first_step, Calibration()
+        ended: EndedStep | None = None
+        with StepsInFlight(asynchronous=self.step.asynchronous) as steps:
+            while not self._stopped():
+                launched = self.launch(steps, pipeline, self._stopped)
+                if launched is None:
+                    break
+                step = launched
+                at_end = step == self.end_step
+                validates = held_out is not None and (step % training.validate_every == 0 or at_end)
+                shows = step % every.image_every == 0 or at_end
+                saves = step % training.checkpoint_every == 0 and not at_end
+                calibrates = self.step.asynchronous and calibration.due()
+                alone = validates or shows or saves or calibrates or at_end
+                for ended in steps.drain() if alone else steps.ended():
+                    self._account(ended, observer, pipeline)
+                if held_out is not None and validates:
+                    self._validate(step, held_out, observer)
+                if shows:
+                    self._show(step, held_out, observer)
+                if saves:
+                    saved = self._save(step) or saved
+                if calibrates:
+                    with calibration.paid():
+                        pipeline.time_data_stage()
+                if alone:
+                    steps.restart()
+            for ended in steps.drain():
+                self._account(ended, observer, pipeline)
+        if ended is not None and step > saved:
+            self._fetch_losses(ended, observer)
             self._save(step, must=True)
-        ended = self._stop or ("the end is reached" if step == self.end_step else "the corpus ended early")
-        report = self._report(step, ended, warm_up, cpu_use=cpu.use(), memory_growth=memory.growth)
+        why = self._stop or ("the end is reached" if step == self.end_step else "the corpus ended early")
+        report = self._report(step, why, warm_up, cpu_use=cpu.use(), memory_growth=self._memory.growth)
         write_report(report, training.checkpoint_dir)
         return report
 
-    def _fetch_losses(self, step: int, means: Mapping[str, Any], observer: Observer) -> None:
-        self._losses = {name: float(value.numpy()) for name, value in means.items()}
-        observer.losses(step, self._losses, self.step.learning_rate())
-        if not math.isfinite(self._losses["total"]):
-            parts = ", ".join(f"{name} {value:g}" for name, value in self._losses.items())
+    def launch(
+        self, steps: StepsInFlight, pipeline: Pipeline, interrupted: Callable[[], bool] = lambda: False
+    ) -> int | None:
+        """Hands the next step over to the model device; its number from 1, None where there is no batch for it."""
+        asked = time.perf_counter()
+        staged, _ = pipeline.get(interrupted)
+        if staged is None:
+            return None
+        got, traces = time.perf_counter(), self.step.traces.total()
+        losses = self.step.train(staged.batch)
+        steps.launched(staged.plan, losses, asked=asked, got=got, traced=self.step.traces.total() != traces)
+        return staged.plan.step + 1
+
+    def _account(self, ended: EndedStep, observer: Observer, pipeline: Pipeline) -> None:
+        """Times, metrics and progress of a step that the device has computed."""
+        every, step = self.config.telemetry, ended.step
+        self.clock.step(ended.duration, ended.wait, ended.plan.bucket, traced=ended.traced)
+        observer.step(
+            step,
+            ended.duration,
+            ended.wait,
+            samples=self.rows,
+            ring_depth=pipeline.ring.depth,
+            buffer=pipeline.buffer,
+        )
+        saves = step % self.config.training.checkpoint_every == 0  # nothing is saved whose loss was not looked at
+        if step % every.log_every == 0 or step == self.end_step or saves:
+            self._fetch_losses(ended, observer)
+            self.metrics.variation(self.clock.variation)
+            self.metrics.epoch(ended.plan.epoch)
+            self._memory.sample(step)
+
+    def _fetch_losses(self, ended: EndedStep, observer: Observer) -> None:
+        values = dict(ended.losses.read())
+        rate = values.pop(RATE)
+        self._losses = values
+        observer.losses(ended.step, values, rate)
+        if not math.isfinite(values["total"]):
+            parts = ", ".join(f"{name} {value:g}" for name, value in values.items())
             raise TrainerError(
-                f"the loss is not finite at step {step} ({parts}): lower --learning-rate, or try --precision float32; "
-                f"the checkpoints in {self.config.training.checkpoint_dir} are from before",
+                f"the loss is not finite at step {ended.step} ({parts}): lower --learning-rate, or try "
+                f"--precision float32; the checkpoints in {self.config.training.checkpoint_dir} are from before",
                 exit_code=1,
             )
 
@@ -350,6 +376,10 @@ class Run:
             "device_use_source": "share of the time in which the CPU device's function ran",
         }
 
+    def _data_stage_source(self) -> str:
+        count = self.clock.stage_count("data")
+        return f"{count} batches, alone between barriers" if self.step.asynchronous else f"{count} batches of this run"
+
     def _report(
         self,
         step: int,
@@ -373,6 +403,7 @@ class Run:
             losses=self._losses,
             validation=self._validation,
             data_stage_seconds=clock.stage_mean("data") if self.devices.strategy != "mirrored" else None,
+            data_stage_source=self._data_stage_source(),
             train_stage_seconds=clock.train_mean,
             data_wait_share=clock.wait_share,
             step_time_variation=clock.variation,

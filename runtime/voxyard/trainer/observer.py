@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time
 from collections.abc import Mapping
@@ -79,7 +78,7 @@ class Observer:
         """Every `log_every` steps, with values that were fetched from the device."""
         self.metrics.losses(losses)
         self.metrics.learning_rate(learning_rate)
-        self._progress.loss = losses["total"]
+        self._progress.loss = (step, losses["total"])
         self._scalars(
             step,
             {f"train/{name}": value for name, value in losses.items()} | {"learning_rate": learning_rate},
@@ -110,7 +109,7 @@ class _Progress:
     """A bar on a terminal, a line every few seconds elsewhere."""
 
     def __init__(self, first: int, end: int | None) -> None:
-        self.loss = math.nan
+        self.loss: tuple[int, float] | None = None  # of which step, and the loss
         self._first, self._end = first, end
         self._bar: Progress | None = None
         self._told, self._told_step, self._wait = time.perf_counter(), first, 0.0
@@ -142,7 +141,7 @@ class _Progress:
             return
         rate, share = (step - self._told_step) / since, self._wait / since
         figures = (
-            f"{rate:.2f} steps/s, loss {'–' if math.isnan(self.loss) else f'{self.loss:.4g}'}, data wait {share:.0%}, "
+            f"{rate:.2f} steps/s, {self._loss(step)}, data wait {share:.0%}, "
             f"ring {ring_depth}, "
             f"buffer {buffer[0]}/{buffer[1]}"
         )
@@ -151,3 +150,9 @@ class _Progress:
         else:
             log.info("step %d%s: %s", step, f"/{self._end}" if self._end else "", figures)
         self._told, self._told_step, self._wait = now, step, 0.0
+
+    def _loss(self, step: int) -> str:
+        if self.loss is None:
+            return "loss –"
+        of, loss = self.loss
+        return f"loss {loss:.4g}" if of == step else f"loss {loss:.4g} at step {of}"

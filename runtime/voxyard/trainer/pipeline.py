@@ -11,13 +11,15 @@ from typing import Any, Self
 
 from voxyard.host.memory import available_bytes
 from voxyard.trainer.config import DataConfig
-from voxyard.trainer.input import BatchAssembler, Loader, buffer_that_fits
+from voxyard.trainer.input import BatchAssembler, HostBatch, Loader, buffer_that_fits
 from voxyard.trainer.report import StepClock
 from voxyard.trainer.ring import Ring
-from voxyard.trainer.sampler import BatchPlan
+from voxyard.trainer.sampler import BatchPlan, Bucket
 from voxyard.trainer.step import TrainStep
 
 log = logging.getLogger("voxyard.trainer")
+
+MOST_SHAPES = 8  # host batches that are kept to time the data stage with, one of each shape
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,15 @@ class Pipeline:
         """`batch_bytes` is the size of the largest host batch; `clock` takes the times of the data stage."""
         self._step, self._assemble, self._plans, self._config = step, assemble, plans, config
         self._clock = clock
+        self._timed: dict[Bucket, int] = {}  # samples of the data stage alone
+        self._kept: dict[Bucket, HostBatch] = {}
         self._buffer = _host_buffer(config.pipeline_buffer_size, batch_bytes)
 
     def __enter__(self) -> Self:
         self._loader = Loader(self._assemble, self._plans, workers=self._config.num_workers, buffer=self._buffer)
-        self.ring: Ring[Staged] = Ring(self._produce, self._config.prefetch_buffer_size)
+        slots = self._config.prefetch_buffer_size
+        threads = slots if self._step.asynchronous else 1
+        self.ring: Ring[HostBatch, Staged] = Ring(self._loader.get, self._stage, slots, threads=threads)
         self.ring.start()
         log.info("Smart Prefetching: Enabled")
         device = self._step.devices.model.removeprefix("/device:")
@@ -98,15 +104,34 @@ class Pipeline:
         log.info("Model training starting now: %s", what)
         return what
 
-    def _produce(self) -> Staged | None:
-        """In the ring's thread: the next batch, staged on the model device."""
-        host = self._loader.get()
-        if host is None:
-            return None
+    def time_data_stage(self) -> None:
+        """Times the data stage of one batch alone, the model device having nothing to compute.
+
+        A batch that the ring has made already is made once more, in the place of the one that was trained on, and
+        dropped. Takes the shape that was timed least.
+        """
+        with self.ring.paused():
+            if not self._kept:
+                return
+            shape = min(self._kept, key=lambda each: self._timed.get(each, 0))
+            arrays = self._kept[shape].arrays
+            self._clock.stage("data", self._step.seconds_alone(lambda: self._step.stage(arrays)), shape)
+            self._timed[shape] = self._timed.get(shape, 0) + 1
+
+    def _stage(self, host: HostBatch) -> Staged:
+        """In a thread of the ring: a batch, staged on the model device.
+
+        A CPU has computed it when the call returns, and each batch is timed. On GPUs the call is a launch and waits
+        for others' work: see time_data_stage.
+        """
         begin, traces = time.perf_counter(), self._step.traces["features"]
         staged = Staged(host.plan, self._step.stage(host.arrays))
-        if self._step.traces["features"] == traces:
-            self._clock.stage("data", time.perf_counter() - begin)
+        shape = host.plan.bucket
+        if self._step.asynchronous:
+            if shape in self._kept or len(self._kept) < MOST_SHAPES:
+                self._kept[shape] = host
+        elif self._step.traces["features"] == traces:
+            self._clock.stage("data", time.perf_counter() - begin, shape)
         return staged
 
 

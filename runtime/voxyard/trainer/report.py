@@ -9,7 +9,7 @@ import math
 import os
 import resource
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,7 +31,8 @@ class StepClock:
         self.steps = self.traced = 0
         self.wait = self.duration = 0.0
         self._recent: deque[tuple[object, float]] = deque(maxlen=VARIATION_WINDOW)
-        self._stages: dict[str, tuple[int, float]] = {}
+        self._shapes: Counter[object] = Counter()
+        self._stages: dict[str, dict[object, tuple[int, float]]] = {}
 
     def step(self, duration: float, wait: float, shape: object, *, traced: bool) -> None:
         """One step: its whole duration and the wait for data in it, in seconds; `shape` is its bucket."""
@@ -41,17 +42,31 @@ class StepClock:
         self.steps += 1
         self.duration += duration
         self.wait += wait
+        self._shapes[shape] += 1
         self._recent.append((shape, duration))
 
-    def stage(self, name: str, seconds: float) -> None:
-        """One run of a stage other than the training step."""
-        count, total = self._stages.get(name, (0, 0.0))
-        self._stages[name] = (count + 1, total + seconds)
+    def stage(self, name: str, seconds: float, shape: object = None) -> None:
+        """One run of a stage other than the training step, on a batch of this shape."""
+        shapes = self._stages.setdefault(name, {})
+        count, total = shapes.get(shape, (0, 0.0))
+        shapes[shape] = (count + 1, total + seconds)
 
     def stage_mean(self, name: str) -> float | None:
-        """Mean seconds of a stage, None if it never ran."""
-        count, total = self._stages.get(name, (0, 0.0))
-        return total / count if count else None
+        """Mean seconds of a stage, None if it never ran.
+
+        Each shape weighs as many steps as were made of it, however often the stage was timed on it.
+        """
+        found = self._stages.get(name, {})
+        steps = {shape: self._shapes[shape] for shape in found}
+        weights = steps if any(steps.values()) else {shape: count for shape, (count, _) in found.items()}
+        weight = sum(weights.values())
+        return (
+            sum(weights[shape] * total / count for shape, (count, total) in found.items()) / weight if weight else None
+        )
+
+    def stage_count(self, name: str) -> int:
+        """Batches on which a stage was timed."""
+        return sum(count for count, _ in self._stages.get(name, {}).values())
 
     @property
     def rate(self) -> float:
@@ -169,6 +184,7 @@ class Report:
     memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
     power_watts: float | None = None
     texts: Coverage | None = None  # what became of the training texts' characters
+    data_stage_source: str = "every batch of this run"
 
     @property
     def data_device_ceiling(self) -> float | None:
@@ -240,7 +256,7 @@ class Report:
             (
                 "data stage (D)",
                 _seconds(self.data_stage_seconds),
-                "features and copy, for one batch, in this run",
+                f"features and copy, for one batch: {self.data_stage_source}",
             ),
             (
                 "training stage (M)",

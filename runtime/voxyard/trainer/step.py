@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -13,13 +16,36 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import TrainConfig, TrainingConfig
+from voxyard.trainer.copies import to_device
 from voxyard.trainer.devices.tensorflow_setup import Devices, executor_scope
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.packing import Layout, Packed, pack_arrays, pack_tensors
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.trainable import Batch, Trainable
 
 Means = dict[str, tf.Tensor]
 Arrays = Mapping[str, NDArray[Any]]
+
+HOST = "/device:CPU:0"
+RATE = "learning_rate"  # beside the losses of a step
+
+
+@dataclass(frozen=True)
+class StepLosses:
+    """Mean losses of one step and the learning rate that it took, on the model device: one tensor."""
+
+    names: tuple[str, ...]
+    values: tf.Tensor  # (names,) float32
+
+    def read(self) -> dict[str, float]:
+        """The values by name. Waits for this step, and not for one that is handed over to the device afterwards.
+
+        `EagerTensor.numpy()` would wait for both: `EagerCopyToDevice` (tensor_handle.cc) first waits for all that the
+        compute stream was given. A copy inside a function is ordered behind what the stream was given when the copy
+        was handed over (`GPUUtil::CopyGPUTensorToCPU`).
+        """
+        values = to_device({"values": self.values}, HOST)["values"].numpy()
+        return dict(zip(self.names, map(float, values), strict=True))
 
 
 class TrainStep:
@@ -50,14 +76,16 @@ class TrainStep:
             self.model = trainable.build()
             self.optimizer = self._make_optimizer(config.training)
         self._variables = self.model.trainable_variables
-        self.features = self._compiled("features", self._checked_features, xla)
+        self._made: dict[Layout, Layout] = {}  # layout of the features of each raw batch
+        self._names: tuple[str, ...] = ()  # of the losses and the rate, in the order of StepLosses
+        self._features = self._compiled("features", self._packed_features, xla)
         self._evaluate = self._compiled("evaluate", self._per_clip_losses, xla)
         if self._strategy is None:
             self._update = self._compiled("update", self._update_one, xla)
         else:
             # A function of its own for each replica: what it captures are that replica's variables.
             self._gradients_of = [self._compiled("update", self._gradients, xla) for _ in devices.replicas]
-            self._update = tf.function(self._update_mirrored, autograph=False)
+            self._update = self._compiled_by_layout("update", self._update_mirrored, xla=False)
 
     @property
     def replicas(self) -> int:
@@ -71,50 +99,85 @@ class TrainStep:
 
     # -- a batch --------------------------------------------------------------------------------------------------
 
-    def stage(self, arrays: Arrays) -> Any:
-        """Work of the ring's producer: features on the data device, the result onto the model device.
+    @property
+    def asynchronous(self) -> bool:
+        """True where a function returns before its device has computed it: on GPUs."""
+        return self.devices.kind == "gpu"
 
-        With one device both are the same: the features of a batch are computed there beside the training of another.
-        Mirrored: a raw part for each replica.
+    def stage(self, arrays: Arrays) -> Any:
+        """Data stage of a batch: features on the data device, the result onto the model device, each in one copy.
+
+        Returns when the batch lies there. On GPUs the copies wait for the steps that the model device has been given,
+        so that several threads stage a batch each; a CPU's need one. With one device both are the same: the features
+        of a batch are computed there beside the training of another. Mirrored: a raw part for each replica.
         """
         if self._strategy is None:
-            made = self.features_on(self.devices.data, to_device(arrays, self.devices.data))
-            if self.devices.kind == "gpu" and self.devices.strategy == "split":
-                _wait_until_made(made, self.devices.data)
-            return to_device(made, self.devices.model)
+            return self.transfer(self.features_of(arrays))
         parts = [
-            {name: np.array_split(array, self.replicas)[replica] for name, array in arrays.items()}
+            pack_arrays({name: np.array_split(array, self.replicas)[replica] for name, array in arrays.items()})
             for replica in range(self.replicas)
         ]
-        return [to_device(part, device) for part, device in zip(parts, self.devices.replicas, strict=True)]
+        return [
+            Packed(part.layout, to_device({"words": part.words}, device)["words"])
+            for part, device in zip(parts, self.devices.replicas, strict=True)
+        ]
 
-    def train(self, staged: Any) -> Means:
-        """One update from a staged batch; means of the losses, still on the device."""
+    def features_of(self, arrays: Arrays, device: str | None = None) -> Packed:
+        """First part of the data stage: the features of a raw batch, on the data device or another."""
+        raw, device = pack_arrays(arrays), device or self.devices.data
+        words = to_device({"words": raw.words}, device)["words"]
+        return self._features_on(device, Packed(raw.layout, words))
+
+    def transfer(self, made: Packed) -> Packed:
+        """Second part of the data stage: the features onto the model device."""
+        if self.devices.data == self.devices.model:
+            return made
+        return Packed(made.layout, to_device({"words": made.words}, self.devices.model)["words"])
+
+    def train(self, staged: Any) -> StepLosses:
+        """One update from a staged batch; its losses, still on the device."""
         if self._strategy is None:
             with tf.device(self.devices.model):
-                return self._update(staged)
-        parts = [self.features_on(device, part) for device, part in zip(self.devices.replicas, staged, strict=True)]
-        per_replica = self._strategy.experimental_distribute_values_from_function(
-            lambda context: parts[context.replica_id_in_sync_group]
+                values = self._update(staged)
+            return StepLosses(self._names, values)
+        parts = [self._features_on(device, part) for device, part in zip(self.devices.replicas, staged, strict=True)]
+        words = self._strategy.experimental_distribute_values_from_function(
+            lambda context: parts[context.replica_id_in_sync_group].words
         )
-        with self.scope():
-            return self._update(per_replica)
+        with self.scope(), tf.device(self.devices.model):  # its result stays there
+            values = self._update(Packed(parts[0].layout, words))
+        return StepLosses(self._names, values)
 
     def evaluate(self, arrays: Arrays) -> dict[str, NDArray[np.float32]]:
         """Losses per clip (B,) of a raw batch, without training on it."""
         with tf.device(self.devices.model):
-            losses = self._evaluate(self.features_for_model(arrays))
+            losses = self._evaluate(self._features_for_model(arrays))
         return {name: value.numpy() for name, value in losses.items()}
 
     def features_for_model(self, arrays: Arrays) -> Batch:
         """The feature batch of a raw batch, on the model device."""
-        made = self.features_on(self.devices.data, to_device(arrays, self.devices.data))
-        return to_device(made, self.devices.model)
+        with tf.device(self.devices.model):
+            return self._features_for_model(arrays).unpack()
 
-    def learning_rate(self) -> float:
-        """The rate of the next step."""
-        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+    def synchronise(self) -> None:
+        """Waits until every device has computed all that it was given (`DeviceSync`: sync_ops.cc)."""
+        tf.test.experimental.sync_devices()
+
+    def wait_for(self, made: Packed) -> None:
+        """Waits until a batch is computed, and not for what its device was given afterwards."""
+        with tf.device(made.words.device):
+            first = made.words[:1]
+        to_device({"first": first}, HOST)
+
+    def seconds_alone(self, work: Callable[[], Any]) -> float:
+        """Seconds of `work` on devices that have nothing else to do, from barrier to barrier."""
+        self.synchronise()
+        begin = time.perf_counter()
+        made = work()
+        self.synchronise()
+        seconds = time.perf_counter() - begin
+        del made
+        return seconds
 
     def memory_of_limits(self) -> dict[str, float | None]:
         """Peak of what TensorFlow's allocator held ÷ its limit, by role; only GPUs with a limit."""
@@ -126,15 +189,23 @@ class TrainStep:
             if limit is not None
         }
 
-    def features_on(self, device: str, raw: Batch) -> Batch:
+    def _features_on(self, device: str, raw: Packed) -> Packed:
         """The feature batch, computed on `device`; precomputed features pass through."""
-        if "pcm" not in raw:
+        if "pcm" not in raw.layout.names:
             return raw
         with tf.device(device):
-            made: Batch = self.features(raw)
-            return made
+            words = self._features(raw)
+        return Packed(self._made[raw.layout], words)
+
+    def _features_for_model(self, arrays: Arrays) -> Packed:
+        return self.transfer(self.features_of(arrays))
 
     # -- graph code ------------------------------------------------------------------------------------------------
+
+    def _packed_features(self, raw: Batch) -> tf.Tensor:
+        packed = pack_tensors(self._checked_features(raw))
+        self._made[Layout.of(raw)] = packed.layout
+        return packed.words
 
     def _checked_features(self, raw: Batch) -> Batch:
         """The trainable's features, checked against its own specification while they are traced."""
@@ -156,25 +227,33 @@ class TrainStep:
     def _per_clip_losses(self, batch: Batch) -> Means:
         return self.trainable.losses(self.model, batch, training=False)
 
-    def _update_one(self, batch: Batch) -> Means:
+    def _update_one(self, batch: Batch) -> tf.Tensor:
         gradients, means = self._gradients(batch)
+        values = self._with_rate(means)
         self.optimizer.apply(gradients, self._variables)
-        return means
+        return values
 
-    def _update_mirrored(self, per_replica: Any) -> Means:
-        def of_replica(batch: Batch) -> Means:
+    def _with_rate(self, means: Means) -> tf.Tensor:
+        """The means and the rate of the coming update as one tensor, their names noted."""
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        self._names = (*means, RATE)
+        return tf.stack([tf.cast(value, tf.float32) for value in (*means.values(), optimizer.learning_rate)])
+
+    def _update_mirrored(self, layout: Layout, words: Any) -> tf.Tensor:
+        def of_replica(words: tf.Tensor) -> tf.Tensor:
             context = tf.distribute.get_replica_context()
             replica = int(tf.get_static_value(context.replica_id_in_sync_group))
-            gradients, means = self._gradients_of[replica](batch)
+            gradients, means = self._gradients_of[replica](Packed(layout, words))
+            values = self._with_rate(means)
             gradients = context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
             # Keras sums over the replicas once more when it applies them.
             self.optimizer.apply([gradient / self.replicas for gradient in gradients], self._variables)
-            reduced: Means = context.all_reduce(tf.distribute.ReduceOp.MEAN, means)
+            reduced: tf.Tensor = context.all_reduce(tf.distribute.ReduceOp.MEAN, values)
             return reduced
 
         strategy = tf.distribute.get_strategy()
-        means = strategy.run(of_replica, args=(per_replica,))
-        return {name: strategy.experimental_local_results(value)[0] for name, value in means.items()}
+        values: tf.Tensor = strategy.experimental_local_results(strategy.run(of_replica, args=(words,)))[0]
+        return values
 
     def _gradients(self, batch: Batch) -> tuple[list[tf.Tensor], Means]:
         """Mean gradients and losses over the micro-batches (rows 0…B/N − 1 first), accumulated inside the graph."""
@@ -259,22 +338,38 @@ class TrainStep:
         optimizer.build(self.model.trainable_variables)
         return optimizer
 
-    def _compiled(self, name: str, function: Callable[..., Any], xla: bool) -> Callable[[Batch], Any]:
-        """The function, compiled once for each shape of batch that it meets."""
-        by_shape: dict[object, Callable[[Batch], Any]] = {}
+    def _compiled(self, name: str, function: Callable[[Batch], Any], xla: bool) -> Callable[[Packed], Any]:
+        """The function of a batch, compiled once for each layout of a packed batch that it meets."""
 
-        def traced(batch: Batch) -> Any:
+        def of_layout(layout: Layout, words: tf.Tensor) -> Any:
+            batch = layout.unpack(words)
             self._count_trace(name, batch)
             return function(batch)
 
-        traced.__name__ = name  # how TensorFlow's profiler calls it
+        return self._compiled_by_layout(name, of_layout, xla)
 
-        def call(batch: Batch) -> Any:
-            shape = tuple(sorted((key, tuple(value.shape)) for key, value in batch.items()))
-            if shape not in by_shape:
-                by_shape[shape] = tf.function(traced, jit_compile=xla or None, autograph=False)
+    def _compiled_by_layout(
+        self, name: str, function: Callable[[Layout, Any], Any], xla: bool
+    ) -> Callable[[Packed], Any]:
+        by_layout: dict[Layout, Callable[[Any], Any]] = {}
+        tracing = threading.Lock()  # threads of the ring meet a new layout at the same time
+
+        def made(layout: Layout) -> Callable[[Any], Any]:
+            def traced(words: Any) -> Any:
+                return function(layout, words)
+
+            traced.__name__ = name  # how TensorFlow's profiler calls it
+            return tf.function(traced, jit_compile=xla or None, autograph=False)
+
+        def call(packed: Packed) -> Any:
             with executor_scope(self.devices):
-                return by_shape[shape](batch)
+                if packed.layout in by_layout:
+                    return by_layout[packed.layout](packed.words)
+                with tracing:
+                    compiled = by_layout.get(packed.layout) or made(packed.layout)
+                    values = compiled(packed.words)
+                    by_layout[packed.layout] = compiled
+                    return values
 
         return call
 
@@ -288,22 +383,6 @@ class TrainStep:
                 f"{shapes}: every batch must have the static shape of its bucket",
                 exit_code=1,
             )
-
-
-def to_device(batch: Mapping[str, Any], device: str) -> Batch:
-    """The tensors (or arrays) of a batch on `device`."""
-    with tf.device(device):
-        return {name: tf.identity(value) for name, value in batch.items()}
-
-
-def _wait_until_made(batch: Batch, device: str) -> None:
-    """Holds the ring's thread until a GPU has computed the batch: a slot counts as filled only then.
-
-    Without this the ring would hold promises, and the wait for data would hide inside the training step.
-    """
-    computed = next(value for value in batch.values() if value.dtype.is_floating)
-    with tf.device(device):
-        tf.reshape(computed, [-1])[:1].numpy()
 
 
 def named_weights(model: keras.Model) -> dict[str, keras.Variable]:

@@ -17,7 +17,7 @@ from fleet.ssh.connection_pool import Session
 
 T = TypeVar("T")
 
-_STEP = re.compile(r"^step (\d+)(?:/(\d+))?: .*?\bloss (\S+?),", re.MULTILINE)
+_STEP = re.compile(r"^step (\d+)(?:/(\d+))?: .*?\bloss (\S+?)(?: at step \d+)?,", re.MULTILINE)
 _RESUMED = re.compile(r"^Resuming from \S+ at step (\d+)", re.MULTILINE)
 NOT_ENFORCEABLE = "Memory limits are not enforceable on a CPU device"  # log message of the trainer
 KILLED, TERMINATED = 137, 143

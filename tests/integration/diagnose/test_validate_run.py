@@ -24,9 +24,11 @@ from voxyard.diagnose.validate.checks import ValidationChecks, refuses
 from voxyard.diagnose.validate.result import CheckError
 from voxyard.host import Gpu
 from voxyard.trainer import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
+from voxyard.trainer.copies import to_device
 from voxyard.trainer.devices.device_ids import Placement, Role
 from voxyard.trainer.devices.tensorflow_setup import Devices
-from voxyard.trainer.step import to_device
+from voxyard.trainer.packing import Packed
+from voxyard.trainer.step import StepLosses
 
 DATA, MODEL = "/device:CPU:0", "/device:CPU:1"
 DRIVER = "550.90.07"
@@ -138,7 +140,8 @@ def test_three_batches_walk_through_the_real_pipeline(built: ValidationChecks) -
 
 
 def test_a_loss_that_is_not_finite_fails_the_pipeline(built: ValidationChecks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(built.run.step, "train", lambda _: {"total": tf.constant(float("nan"))})
+    losses = StepLosses(("total",), tf.constant([float("nan")]))
+    monkeypatch.setattr(built.run.step, "train", lambda _: losses)
     with pytest.raises(CheckError, match="the loss is not finite"):
         built.pipeline()
 
@@ -147,8 +150,13 @@ def test_a_batch_that_is_staged_elsewhere_fails_the_pipeline(
     built: ValidationChecks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = built.run.step.stage
-    monkeypatch.setattr(built.run.step, "stage", lambda arrays: to_device(stage(arrays), DATA))
-    with pytest.raises(CheckError, match=r"of a staged batch lies on .*CPU:0, expected /device:CPU:1"):
+
+    def elsewhere(arrays: Any) -> Packed:
+        staged = stage(arrays)
+        return Packed(staged.layout, to_device({"words": staged.words}, DATA)["words"])
+
+    monkeypatch.setattr(built.run.step, "stage", elsewhere)
+    with pytest.raises(CheckError, match=r"the buffer of a staged batch lies on .*CPU:0, expected /device:CPU:1"):
         built.pipeline()
 
 

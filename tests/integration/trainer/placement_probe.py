@@ -19,7 +19,11 @@ from voxyard.trainer.api import open_run
 
 
 def main(corpus: Path, steps: int, out: Path) -> None:
-    """Writes {"features": [[begin, end], …], "update": …} in microseconds of the profiler's clock."""
+    """Writes the times of the compiled functions: {"features": [[begin, end], …], "update": …, "copy": …}.
+
+    Times are microseconds of the profiler's clock. With them the tensors sent between devices ("sent") and the
+    operations outside functions ("alone").
+    """
     config = TrainConfig(
         data=DataConfig(train_data=corpus, data_gpu=0, model_gpu=1, buckets=1, validation_share=0, num_workers=1),
         training=TrainingConfig(device="cpu", batch_size=8, checkpoint_dir=Path(tempfile.mkdtemp())),
@@ -43,14 +47,19 @@ def intervals(directory: Path) -> dict[str, list[list[int]]]:
 
     (file,) = directory.rglob("*.xplane.pb")
     space = xplane_pb2.XSpace.FromString(file.read_bytes())
-    found: dict[str, list[list[int]]] = {"features": [], "update": []}
+    found: dict[str, list[list[int]]] = {"features": [], "update": [], "copy": [], "sent": [], "alone": []}
     for plane in space.planes:
         names = {number: metadata.name for number, metadata in plane.event_metadata.items()}
         for line in plane.lines:
             for event in line.events:
                 begin = line.timestamp_ns // 1000 + event.offset_ps // 10**6
+                name = names[event.metadata_id]
                 for function, times in found.items():
-                    if names[event.metadata_id].startswith(f"EagerLocalExecute: __inference_{function}"):
+                    if (
+                        name.startswith(f"EagerLocalExecute: __inference_{function}")
+                        or (function == "sent" and name.endswith(":_Send"))
+                        or (function == "alone" and name.startswith("EagerLocalExecute: Identity"))
+                    ):
                         times.append([begin, begin + event.duration_ps // 10**6])
     return found
 

@@ -56,3 +56,12 @@ def test_features_and_training_overlap_in_time(probe):
     )
     computing = sum(end - begin for begin, end in times["features"])
     assert together > 0.5 * computing
+
+
+def test_a_batch_goes_to_the_model_device_as_one_tensor_inside_a_compiled_function(probe):
+    """Each copy onto a GPU waits for the steps handed over before it: one a batch, and none outside a function."""
+    times, _ = probe
+    assert len(times["features"]) >= 3
+    assert abs(len(times["sent"]) - len(times["features"])) <= 2  # the first and the last batch of the trace are cut
+    assert abs(len(times["copy"]) - 2 * len(times["features"])) <= 3  # onto the data device, onto the model device
+    assert not times["alone"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 import numpy as np
@@ -19,9 +18,10 @@ import tensorflow as tf
 from voxyard.corpus import Example
 from voxyard.corpus.ljspeech import Recordings
 from voxyard.trainer import TrainConfig
-from voxyard.trainer import step as trainer_step
 from voxyard.trainer.model.features import FeatureExtractor
+from voxyard.trainer.packing import Packed
 from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.step import TrainStep
 
 Tensors = Mapping[str, tf.Tensor]
 
@@ -110,15 +110,14 @@ def _slow_disk() -> None:
 
 
 def _slow_link() -> None:
-    copy = trainer_step.to_device
+    transfer = TrainStep.transfer
 
-    def late(batch: Mapping[str, Any], device: str) -> Any:
-        held = {value.device for value in batch.values() if isinstance(value, tf.Tensor)}
-        if any(not each.endswith(device) for each in held):
+    def late(self: TrainStep, made: Packed) -> Packed:
+        if self.devices.data != self.devices.model:
             time.sleep(_seconds("TRANSFER"))
-        return copy(batch, device)
+        return transfer(self, made)
 
-    trainer_step.to_device = late
+    TrainStep.transfer = late  # type: ignore[method-assign]
 
 
 if _seconds("READ"):

@@ -99,3 +99,14 @@ def test_cpu_use_is_a_share_of_the_cores():
     clock = CpuClock()
     sum(math.sqrt(i) for i in range(2_000_000))
     assert 0 < clock.use() <= 1.05
+
+
+def test_a_stage_that_was_timed_on_few_batches_is_weighed_by_the_steps_of_each_shape():
+    clock = StepClock()
+    for shape, seconds in (("short", 0.1), ("long", 0.5), ("long", 0.7)):
+        clock.stage("data", seconds, shape)
+    assert clock.stage_mean("data") == pytest.approx((0.1 + 0.5 + 0.7) / 3)
+    for shape in ("short", "short", "short", "long"):
+        clock.step(1.0, 0.0, shape, traced=False)
+    assert clock.stage_mean("data") == pytest.approx((3 * 0.1 + 0.6) / 4)
+    assert clock.stage_count("data") == 3

@@ -21,6 +21,10 @@ def counting(limit: int | None = None, made: list[int] | None = None) -> Callabl
     return produce
 
 
+def ring_of(take: Callable[[], int | None], slots: int, threads: int = 1) -> Ring[int, int]:
+    return Ring(take, lambda number: number, slots, threads=threads)
+
+
 def until(condition, seconds: float = 5.0) -> None:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
@@ -29,7 +33,7 @@ def until(condition, seconds: float = 5.0) -> None:
 
 
 def test_batches_come_in_order_and_then_none():
-    ring = Ring(counting(10), slots=3)
+    ring = ring_of(counting(10), slots=3)
     ring.start()
     assert [ring.get()[0] for _ in range(11)] == [*range(10), None]
     ring.close()
@@ -39,7 +43,7 @@ def test_batches_come_in_order_and_then_none():
 def test_never_more_batches_than_slots_exist(slots):
     """T5: --prefetch-buffer-size counts the batch in use as well."""
     made: list[int] = []
-    ring = Ring(counting(made=made), slots)
+    ring = ring_of(counting(made=made), slots)
     ring.start()
     until(lambda: len(made) == slots)
     time.sleep(0.05)
@@ -57,7 +61,7 @@ def test_never_more_batches_than_slots_exist(slots):
 def test_with_one_slot_nothing_is_made_while_a_batch_is_in_use():
     """T5: the knob has an effect: one slot serialises."""
     made: list[int] = []
-    ring = Ring(counting(made=made), slots=1)
+    ring = ring_of(counting(made=made), slots=1)
     ring.start()
     ring.get()
     time.sleep(0.05)
@@ -74,7 +78,7 @@ def test_an_error_of_the_producer_reaches_the_consumer_after_the_good_batches():
             raise OSError("disk gone")
         return number
 
-    ring = Ring(produce, slots=3)
+    ring = ring_of(produce, slots=3)
     ring.start()
     assert [ring.get()[0], ring.get()[0]] == [0, 1]
     with pytest.raises(OSError, match="disk gone") as caught:
@@ -90,7 +94,7 @@ def test_waiting_is_measured_and_can_be_interrupted():
         release.wait(10)
         return 1
 
-    ring = Ring(produce, slots=2)
+    ring = ring_of(produce, slots=2)
     ring.start()
     stop = time.monotonic() + 0.3
     batch, waited = ring.get(interrupted=lambda: time.monotonic() > stop)
@@ -102,9 +106,67 @@ def test_waiting_is_measured_and_can_be_interrupted():
 
 def test_closing_ends_the_thread_whatever_it_waits_for():
     before = threading.active_count()
-    ring = Ring(counting(), slots=2)
+    ring = ring_of(counting(), slots=2)
     ring.start()
     until(lambda: ring.full)
     ring.close()
     assert threading.active_count() == before
     assert ring.get()[0] is None
+
+
+def test_several_threads_make_batches_at_once_and_they_come_in_order():
+    """Copies onto a GPU wait for the step in progress: two that wait for the same one arrive together."""
+    both = threading.Barrier(2)
+
+    def make(number: int) -> int:
+        if number < 2:
+            both.wait(5)  # passes only if both are being made at the same time
+            time.sleep(0.05 * (1 - number))  # and the first is ready last
+        return number
+
+    ring = Ring(counting(10), make, slots=3, threads=3)
+    ring.start()
+    assert [ring.get()[0] for _ in range(11)] == [*range(10), None]
+    ring.close()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_nothing_is_made_while_the_ring_is_paused(threads):
+    making = threading.Event()
+    made: list[int] = []
+
+    def make(number: int) -> int:
+        making.set()
+        time.sleep(0.05)
+        made.append(number)
+        return number
+
+    ring = Ring(counting(), make, slots=3, threads=threads)
+    ring.start()
+    making.wait(5)
+    with ring.paused():
+        before = len(made)
+        assert before >= 1
+        for _ in range(before):
+            ring.get()
+        time.sleep(0.15)
+        assert len(made) == before
+    until(lambda: len(made) > before)
+    ring.close()
+
+
+def test_an_error_in_one_of_several_threads_comes_in_its_turn():
+    def make(number: int) -> int:
+        if number == 2:
+            raise OSError("disk gone")
+        time.sleep(0.02)
+        return number
+
+    ring = Ring(counting(), make, slots=4, threads=4)
+    ring.start()
+    assert [ring.get()[0], ring.get()[0]] == [0, 1]
+    with pytest.raises(OSError, match="disk gone"):
+        ring.get()
+    before = threading.active_count()
+    ring.close()
+    assert threading.active_count() <= before

@@ -20,6 +20,7 @@ from voxyard.host.memory import available_bytes
 from voxyard.host.page_cache import Pages
 from voxyard.trainer.input import MEMORY_SHARE, HostBatch, Loader, batch_bytes, buffer_that_fits, pad
 from voxyard.trainer.report import CpuClock, StepClock
+from voxyard.trainer.steps_in_flight import EndedStep, StepsInFlight
 
 if TYPE_CHECKING:
     from voxyard.trainer.loop import Run
@@ -206,8 +207,7 @@ class StageBenchmark:
                 self._batches[plan.bucket] = self.run.assemble(plan)
         for batch in self._batches.values():
             for _ in range(2):  # the first call compiles, the second finds its memory and its kernels
-                means = self.run.step.train(self.run.step.stage(batch.arrays))
-                means["total"].numpy()
+                self.run.step.train(self.run.step.stage(batch.arrays)).read()
         logger.setLevel(level)
         self.left_out_seconds += time.perf_counter() - begin
 
@@ -228,38 +228,29 @@ class StageBenchmark:
         return [plan.bucket for plan in self._plans if plan.bucket in self._batches] or list(self._batches)
 
     def _each(self, prepare: Callable[[HostBatch], Any], work: Callable[[Any], Any]) -> tuple[float, ...]:
-        """Seconds of `work` for each planned batch, the device having finished both before and after."""
+        """Seconds of `work` for each planned batch, from barrier to barrier: nothing else is on the devices."""
         prepared = {bucket: prepare(batch) for bucket, batch in self._batches.items()}
         work(next(iter(prepared.values())))
-        taken = []
-        for bucket in self._sequence():
-            _finish()
-            begin = time.perf_counter()
-            made = work(prepared[bucket])
-            _finish()
-            taken.append(time.perf_counter() - begin)
-            del made
-        return tuple(taken)
+        return tuple(
+            self.run.step.seconds_alone(lambda item=prepared[bucket]: work(item))  # type: ignore[misc]
+            for bucket in self._sequence()
+        )
 
     def _train(self) -> tuple[float, ...]:
-        """Seconds between the ends of two steps, as the loop sees them: on a GPU it reads the loss one step behind."""
-        step, on_gpu = self.run.step, self.run.devices.kind == "gpu"
+        """Seconds of each step as the loop drives them: the next is handed over while one is computed."""
+        step = self.run.step
         staged = {bucket: step.stage(batch.arrays) for bucket, batch in self._batches.items()}
-        sequence = self._sequence()
-        step.train(staged[sequence[0]])
-        _finish()
-        taken, before, last = [], None, time.perf_counter()
-        for bucket in sequence:
-            means = step.train(staged[bucket])
-            if on_gpu and before is not None:
-                before["total"].numpy()
-            before, now = means, time.perf_counter()
-            taken.append(now - last)
-            last = now
-        _finish()
-        if on_gpu and len(taken) > 1:  # the first was only handed over, and the last is still to be waited for
-            taken[0] = time.perf_counter() - last
-        return tuple(taken)
+        sequence = [plan for plan in self._plans if plan.bucket in staged]
+        step.train(staged[sequence[0].bucket])
+        step.synchronise()
+        ended: list[EndedStep] = []
+        with StepsInFlight(asynchronous=step.asynchronous) as steps:
+            for plan in sequence:
+                now = time.perf_counter()
+                steps.launched(plan, step.train(staged[plan.bucket]), asked=now, got=now, traced=False)
+                ended += steps.ended()
+            ended += steps.drain()
+        return tuple(each.duration for each in ended)
 
     def _host(self, batch: HostBatch) -> Mapping[str, Any]:
         return batch.arrays
@@ -268,18 +259,13 @@ class StageBenchmark:
         return self.run.step.stage(arrays)
 
     def _features(self, arrays: Mapping[str, Any]) -> Any:
-        from voxyard.trainer import step as trainer_step
-
-        data = self.run.devices.data
-        return self.run.step.features_on(data, trainer_step.to_device(arrays, data))
+        return self.run.step.features_of(arrays)
 
     def _made(self, batch: HostBatch) -> Any:
         return self._features(batch.arrays)
 
     def _transfer(self, made: Any) -> Any:
-        from voxyard.trainer import step as trainer_step
-
-        return trainer_step.to_device(made, self.run.devices.model)
+        return self.run.step.transfer(made)
 
     # -- overlapped --------------------------------------------------------------------------------------------
 
@@ -294,35 +280,31 @@ class StageBenchmark:
         first = self._next(total + ahead)
         reads: list[Read] = []
         data: list[Span] = []
-        steps: list[StepSpan] = []
         with (
             self._cold_read(first, total + ahead) as cold,
             recorded(run, reads, data),
             run.pipeline(first, None) as pipeline,
+            StepsInFlight(asynchronous=run.step.asynchronous) as in_flight,
         ):
             pipeline.ring.first_ready.wait()
-            before, log_every, epochs = None, run.config.telemetry.log_every, set()
-            cpu, clock, last = CpuClock(), StepClock(), time.perf_counter()
+            cpu, ended = CpuClock(), list[EndedStep]()
+            in_flight.restart()
             for number in range(total):
                 if number == self.settling:
                     cpu = CpuClock()
-                staged, wait = pipeline.get()
-                if staged is None:
+                if run.launch(in_flight, pipeline) is None:
                     raise DiagnoseError("the pipeline ended before the profile did: this is a bug", exit_code=1)
-                got, traces = time.perf_counter(), run.step.traces.total()
-                means = run.step.train(staged.batch)
-                if before is not None and run.devices.kind == "gpu":
-                    before["total"].numpy()  # one step behind, as the trainer's loop does
-                if number % log_every == 0:
-                    means["total"].numpy()
-                before, now = means, time.perf_counter()
-                epochs.add(staged.plan.epoch)
-                traced = run.step.traces.total() != traces
-                steps.append(StepSpan(last, got, now, traced=traced))
-                if number >= self.settling:
-                    clock.step(now - last, wait, staged.plan.bucket, traced=traced)
-                last = now
+                for each in in_flight.ended():
+                    if each.step % run.config.telemetry.log_every == 0:
+                        each.losses.read()
+                    ended.append(each)
+            ended += in_flight.drain()
             use, buffer, slots = cpu.use(), pipeline.buffer, pipeline.ring.slots
+        clock = StepClock()
+        for each in ended[self.settling :]:
+            clock.step(each.duration, each.wait, each.plan.bucket, traced=each.traced)
+        steps = [StepSpan(each.free, max(each.free, each.got), each.done, traced=each.traced) for each in ended]
+        epochs = {each.plan.epoch for each in ended}
         spans = [(read.begin, read.end) for read in reads]
         return OverlappedRun(
             Recorded(spans, data, steps, slots), self.settling, clock, use, buffer, len(epochs), cold.pages
@@ -346,8 +328,13 @@ def timed_assembly(assemble: Callable[[BatchPlan], HostBatch], reads: list[Read]
 
 @contextmanager
 def recorded(run: Run, reads: list[Read], data: list[Span]) -> Iterator[None]:
-    """Records the times of the run's reading threads and of its data stage within the block."""
-    stage, assemble = run.step.stage, run.assemble
+    """Records the times of the run's reading threads and of its data stage within the block.
+
+    On asynchronous devices (GPUs) a batch's span ends when its features are computed, and begins at the end of the one
+    before where it was handed over earlier; its copy, which waits for the training step, lies outside.
+    """
+    step, assemble = run.step, run.assemble
+    stage, features_of, lock = step.stage, step.features_of, threading.Lock()
 
     def staged(arrays: Mapping[str, Any]) -> Any:
         begin = time.perf_counter()
@@ -355,16 +342,21 @@ def recorded(run: Run, reads: list[Read], data: list[Span]) -> Iterator[None]:
         data.append((begin, time.perf_counter()))
         return made
 
-    run.step.stage = staged  # type: ignore[method-assign]
+    def computed(arrays: Mapping[str, Any], device: str | None = None) -> Any:
+        begin = time.perf_counter()
+        made = features_of(arrays, device)
+        with lock:
+            step.wait_for(made)
+            data.append((max(begin, data[-1][1]) if data else begin, time.perf_counter()))
+        return made
+
+    if step.asynchronous and run.devices.strategy != "mirrored":
+        step.features_of = computed  # type: ignore[method-assign]
+    else:
+        step.stage = staged  # type: ignore[method-assign]
     run.assemble = timed_assembly(assemble, reads)  # type: ignore[assignment]
     try:
         yield
     finally:
-        run.step.stage, run.assemble = stage, assemble  # type: ignore[method-assign]
-
-
-def _finish() -> None:
-    """Waits until every device has done what it was given."""
-    import tensorflow as tf
-
-    tf.test.experimental.sync_devices()
+        step.stage, step.features_of = stage, features_of  # type: ignore[method-assign]
+        run.assemble = assemble

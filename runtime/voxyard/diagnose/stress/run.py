@@ -16,6 +16,7 @@ from voxyard.diagnose.stress.targets import LowUse, StressResult, TargetReport, 
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.report import CpuClock, MemoryGrowth
+from voxyard.trainer.steps_in_flight import Calibration, StepsInFlight
 
 if TYPE_CHECKING:
     from voxyard.trainer.devices.tensorflow_setup import Devices
@@ -153,27 +154,32 @@ def train_under_load(
 
 def train_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
     """The run's pipeline and step for so many seconds, and at least a few steps, as its loop would do it."""
-    on_gpu, fills, number = run.devices.kind == "gpu", 0, 0
+    on_gpu, fills, number, calibration = run.devices.kind == "gpu", 0, 0, Calibration()
     memory = MemoryGrowth(0, 2 * FEWEST_STEPS)
-    with GpuWatch(run.devices.cards, interval=READ_SECONDS) as watch, run.pipeline(0, None) as pipeline:
+    with (
+        GpuWatch(run.devices.cards, interval=READ_SECONDS) as watch,
+        run.pipeline(0, None) as pipeline,
+        StepsInFlight(asynchronous=run.step.asynchronous) as steps,
+    ):
         warm_up = pipeline.warm_up()
-        machine, cpu, before = MachineClock(), CpuClock(), None
+        machine, cpu = MachineClock(), CpuClock()
+        steps.restart()
         begin = last = time.perf_counter()
         while number < FEWEST_STEPS or last - begin < seconds:
-            staged, wait = pipeline.get()
-            if staged is None:
+            if run.launch(steps, pipeline) is None:
                 raise DiagnoseError("the pipeline ended before the time was up: this is a bug", exit_code=1)
-            traces = run.step.traces.total()
-            means = run.step.train(staged.batch)
-            if before is not None and on_gpu:
-                before["total"].numpy()  # one step behind, as the trainer's loop does
-            before, now, number = means, time.perf_counter(), number + 1
-            run.clock.step(now - last, wait, staged.plan.bucket, traced=run.step.traces.total() != traces)
-            last = now
+            calibrates = run.step.asynchronous and calibration.due()
+            for ended in steps.drain() if calibrates else steps.ended():
+                run.clock.step(ended.duration, ended.wait, ended.plan.bucket, traced=ended.traced)
+            if calibrates:
+                with calibration.paid():
+                    pipeline.time_data_stage()
+                steps.restart()
+            number, last = number + 1, time.perf_counter()
             fills += pipeline.buffer[0]
             memory.sample(number)
-        if before is not None:
-            before["total"].numpy()
+        for ended in steps.drain():
+            run.clock.step(ended.duration, ended.wait, ended.plan.bucket, traced=ended.traced)
         used, process, most = machine.use(), cpu.use(), pipeline.buffer[1]
     gpus = gpu_figures(watch)
     clock = run.clock

@@ -184,7 +184,7 @@ class ValidationChecks:
 
     def transfer(self) -> Found:
         """Bytes copied as the trainer copies a batch, compared by checksum; and how fast."""
-        from voxyard.trainer.step import to_device
+        from voxyard.trainer.copies import to_device
 
         split = self.devices.strategy == "split"
         source = self.devices.data if split else "/device:CPU:0"
@@ -237,7 +237,7 @@ class ValidationChecks:
                 if staged is None:
                     raise CheckError(f"the pipeline ended after {len(losses)} of {BATCHES} batches")
                 self._expect_staged(staged.batch)
-                losses.append(float(run.step.train(staged.batch)["total"].numpy()))
+                losses.append(run.step.train(staged.batch).read()["total"])
                 shapes.append(f"{staged.plan.bucket.frames}×{staged.plan.bucket.tokens}")
                 waits.append(wait)
         seconds = time.perf_counter() - begin
@@ -270,9 +270,7 @@ class ValidationChecks:
     def _expect_staged(self, staged: Any) -> None:
         parts = staged if isinstance(staged, list) else [staged]
         for part, device in zip(parts, self.devices.replicas, strict=True):
-            for name, tensor in part.items():
-                if tensor.dtype.is_floating:  # TensorFlow keeps int32 of a GPU on the host
-                    self._expect_on(device, tensor.device, f"{name} of a staged batch")
+            self._expect_on(device, part.words.device, "the buffer of a staged batch")
 
     def _memory(self) -> tuple[GpuMemoryUse, ...]:
         """Memory that the cards hold now; then each limited device is asked for more than its limit."""

@@ -19,7 +19,10 @@ MANIFEST = {
     "address": "192.0.2.11", "port": 9411, "stop_seconds": 120, "inputs": {"train": {"name": "demo", "id": "1" * 12}},
 }  # fmt: skip
 REPORT = {"ended": "the end is reached", "last_step": 20, "losses": {"total": 3.25}}
-LOG = "Model: 1.0 M parameters\nstep 4/20: 0.9 steps/s, loss –, data wait 0%\nstep 8/20: 1.1 steps/s, loss 5.5, data\n"
+LOG = (
+    "Model: 1.0 M parameters\nstep 4/20: 0.9 steps/s, loss –, data wait 0%\n"
+    "step 8/20: 1.1 steps/s, loss 5.5 at step 6, data\n"
+)
 
 
 def encoded(value: object) -> str:

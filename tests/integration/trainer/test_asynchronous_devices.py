@@ -1,0 +1,198 @@
+"""The loop on devices that compute after the call has returned, as GPUs do: it never lets them wait for the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from async_device import AsyncStep, PendingLosses
+
+from voxyard.corpus.cold import ColdSource
+from voxyard.diagnose.profile.measure import StageBenchmark
+from voxyard.trainer import (
+    DataConfig,
+    ModelConfig,
+    TelemetryConfig,
+    TrainConfig,
+    TrainerError,
+    TrainingConfig,
+    loop,
+    pipeline,
+)
+from voxyard.trainer.api import open_run
+from voxyard.trainer.corpora import Corpora, open_corpora
+from voxyard.trainer.devices.tensorflow_setup import Devices
+from voxyard.trainer.ring import Ring
+from voxyard.trainer.step import TrainStep
+from voxyard.trainer.steps_in_flight import StepsInFlight
+
+DATA, MODEL = "/device:CPU:0", "/device:CPU:1"
+DEVICES = Devices(
+    kind="cpu", strategy="split", data=DATA, model=MODEL, replicas=(MODEL,), batch_size=4, description=("one", "two"),
+    limits={}, threads=None,
+)  # fmt: skip
+
+Open = Callable[..., loop.Run]
+
+
+@pytest.fixture
+def opened(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Opens a run of the toy model on such devices."""
+    monkeypatch.setattr(loop, "TrainStep", AsyncStep)
+    runs: list[loop.Run] = []
+
+    def make(*, step: type[AsyncStep] = AsyncStep, every: int = 10**6, log_every: int = 1, **training: Any) -> loop.Run:
+        monkeypatch.setattr(loop, "TrainStep", step)
+        config = TrainConfig(
+            model=ModelConfig(module="toy:make"),
+            data=DataConfig(
+                train_data=tones, data_gpu=0, model_gpu=1, buckets=1, num_workers=1, model_start_delay=0.2,
+                validation_share=0,
+            ),
+            training=TrainingConfig(
+                device="cpu", batch_size=4, checkpoint_dir=tmp_path / "run", checkpoint_every=every, **training
+            ),
+            telemetry=TelemetryConfig(tensorboard=False, log_every=log_every, sample_text=""),
+        )  # fmt: skip
+        corpora = open_corpora(config)
+        cold = Corpora(ColdSource(corpora.training), corpora.validation, corpora.coverage)
+        runs.append(open_run(config, devices=DEVICES, corpora=cold))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        run.step.close()  # type: ignore[attr-defined]
+
+
+def trained(run: loop.Run, steps: int) -> AsyncStep:
+    """The step after so many steps of the pipeline, the first ones (which trace) not counted."""
+    step = run.step
+    assert isinstance(step, AsyncStep)
+    with run.pipeline(0, None) as batches, StepsInFlight(asynchronous=step.asynchronous) as in_flight:
+        for number in range(3 + steps):
+            if number == 3:
+                step.model_stream.ran_dry = 0
+            assert run.launch(in_flight, batches) is not None
+            list(in_flight.ended())
+        list(in_flight.drain())
+    return step
+
+
+def test_copies_that_wait_for_the_step_in_progress_do_not_drain_the_ring(opened):
+    """Each copy waits for the steps handed over before it; while one does, the next batch is made and copied."""
+    assert trained(opened(), 20).model_stream.ran_dry <= 3
+
+
+def test_with_one_thread_the_same_copies_drain_the_ring(opened, monkeypatch):
+    """The check of the check: a producer that waits for its copy makes a batch in two steps."""
+    monkeypatch.setattr(pipeline, "Ring", lambda take, make, slots, **_: Ring(take, make, slots))
+    assert trained(opened(), 20).model_stream.ran_dry >= 7
+
+
+def test_losses_are_read_and_the_device_waits_only_where_something_is_saved(opened):
+    """40 steps, a loss of each of them read: the device runs dry at the start, at each save and at a calibration."""
+    run = opened(every=10, max_steps=40)
+    report = run.execute()
+    assert report.last_step == 40
+    assert run.step.model_stream.ran_dry <= 1 + 3 + 2 + 3
+
+
+def test_reading_the_newest_loss_makes_the_device_wait_at_every_step(opened):
+    """The check of the check: `numpy()` of a tensor waits for all that its device was given."""
+
+    class Draining(AsyncStep):
+        def train(self, staged: Any) -> Any:
+            losses = super().train(staged)
+            losses.read()
+            return losses
+
+    assert trained(opened(step=Draining), 20).model_stream.ran_dry >= 19
+
+
+def test_a_broken_loss_is_seen_before_it_is_saved(opened, tmp_path):
+    class Broken(AsyncStep):
+        made = 0
+
+        def train(self, staged: Any) -> Any:
+            losses = super().train(staged)
+            self.made += 1
+            assert isinstance(losses, PendingLosses)
+            if self.made < 5:
+                return losses
+            return PendingLosses(losses.names, losses.values * float("nan"), losses.computed)
+
+    run = opened(step=Broken, every=5, log_every=1000, max_steps=40)
+    with pytest.raises(TrainerError, match="not finite at step 5"):
+        run.execute()
+    assert not list((tmp_path / "run").glob("step-*"))
+
+
+class Slower(AsyncStep):
+    """So slow that what the host itself computes is little beside it."""
+
+    features_seconds, copy_seconds, train_seconds = 0.1, 0.005, 0.25
+
+
+def is_near(found: float | None, expected: float) -> bool:
+    """Not less, and on a busy machine not much more. What waits for the other device is 2.5 times as long and more."""
+    return found is not None and 0.95 * expected < found < 1.7 * expected
+
+
+def mean(seconds: Sequence[float]) -> float:
+    return sum(seconds) / len(seconds)
+
+
+def test_a_run_reports_the_times_of_its_stages(opened):
+    """T19: D is the data stage's own time, not its wait for the model device; M is a step's, not its launch."""
+    report = opened(step=Slower, max_steps=12).execute()
+    assert is_near(report.data_stage_seconds, Slower.features_seconds + Slower.copy_seconds)
+    assert is_near(report.train_stage_seconds, Slower.train_seconds)
+    assert report.data_stage_source.endswith("alone between barriers")
+
+
+def test_a_profile_measures_the_same_times(opened):
+    """Stages alone, and the spans of the overlapped run."""
+    run = opened(step=Slower)
+    source = run.corpora.training
+    assert isinstance(source, ColdSource)
+    benchmark = StageBenchmark(run, 5, source)
+    benchmark.warm_up()
+    stages = {stage: mean(seconds) for stage, seconds in benchmark.stages().items()}
+    assert is_near(stages["features"], Slower.features_seconds)
+    assert stages["transfer"] < 0.5 * Slower.features_seconds
+    assert is_near(stages["train"], Slower.train_seconds)
+    overlapped = benchmark.overlapped()
+    assert is_near(mean([step.seconds for step in overlapped.recorded.steps[3:]]), Slower.train_seconds)
+    assert is_near(mean([end - begin for begin, end in overlapped.recorded.data[3:]]), Slower.features_seconds)
+
+
+def test_on_a_cpu_the_sample_agrees_with_the_times_of_every_batch(opened):
+    """A CPU has computed a batch when the call returns: each is timed, and the barriers find the same."""
+
+    class Synchronous(Slower):
+        train_seconds = 0.15
+
+        @property
+        def asynchronous(self) -> bool:
+            return False
+
+        def features_of(self, arrays: Any, device: str | None = None) -> Any:
+            made = super().features_of(arrays, device)
+            self.wait_for(made)
+            return made
+
+        def transfer(self, made: Any) -> Any:
+            return TrainStep.transfer(self, made)
+
+        def train(self, staged: Any) -> Any:
+            losses = super().train(staged)
+            losses.read()
+            return losses
+
+    run = opened(step=Synchronous, max_steps=10)
+    every = run.execute().data_stage_seconds
+    arrays = run.assemble(next(run.sampler.batches(0, 1))).arrays
+    alone = mean([run.step.seconds_alone(lambda: run.step.stage(arrays)) for _ in range(4)])
+    assert every == pytest.approx(alone, rel=0.5)
