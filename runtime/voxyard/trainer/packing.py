@@ -29,7 +29,7 @@ WORD = 4  # bytes
 
 
 @dataclass(frozen=True)
-class Field:
+class PackedArray:
     """One array of a packed batch."""
 
     name: str
@@ -48,13 +48,13 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Layout:
+class BatchLayout:
     """Names, types and shapes of the arrays in a packed batch, in the order in which they lie there."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[PackedArray, ...]
 
     @classmethod
-    def of(cls, batch: Mapping[str, Any]) -> Layout:
+    def of(cls, batch: Mapping[str, Any]) -> BatchLayout:
         """The layout of these arrays or tensors. Raises TrainerError for what has no fixed size."""
         return cls(tuple(_field(name, batch[name]) for name in sorted(batch)))
 
@@ -79,7 +79,7 @@ class Layout:
 class Packed:
     """A batch in one buffer: float32 (words,), a NumPy array or a tensor, whose bits are the arrays' own."""
 
-    layout: Layout
+    layout: BatchLayout
     words: Any
 
     def unpack(self) -> dict[str, tf.Tensor]:
@@ -89,7 +89,7 @@ class Packed:
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> Packed:
     """Arrays in host memory as one buffer."""
-    layout = Layout.of(arrays)
+    layout = BatchLayout.of(arrays)
     words = np.zeros(layout.words, np.float32)
     room, begin = words.view(np.uint8), 0
     for field in layout.fields:
@@ -101,20 +101,20 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> Packed:
 
 def pack_tensors(batch: Batch) -> Packed:
     """Tensors of static shapes as one buffer; graph code for where they lie."""
-    layout = Layout.of(batch)
+    layout = BatchLayout.of(batch)
     return Packed(layout, tf.concat([_to_words(batch[field.name], field) for field in layout.fields], 0))
 
 
-def _field(name: str, value: Any) -> Field:
+def _field(name: str, value: Any) -> PackedArray:
     dtype, shape = tf.as_dtype(value.dtype), tuple(value.shape)
     if not (dtype.is_floating or dtype.is_integer or dtype.is_bool) or None in shape:
         raise TrainerError(
             f"{name} of a batch is {dtype.name} of shape {shape}: numbers or booleans of a static shape were expected"
         )
-    return Field(name, dtype.name, tuple(int(size) for size in shape))
+    return PackedArray(name, dtype.name, tuple(int(size) for size in shape))
 
 
-def _to_words(tensor: tf.Tensor, field: Field) -> tf.Tensor:
+def _to_words(tensor: tf.Tensor, field: PackedArray) -> tf.Tensor:
     flat = tf.reshape(tf.cast(tensor, tf.uint8) if field.dtype == "bool" else tensor, [-1])
     size = flat.dtype.size
     if size < WORD:
@@ -123,7 +123,7 @@ def _to_words(tensor: tf.Tensor, field: Field) -> tf.Tensor:
     return tf.reshape(tf.bitcast(flat, tf.float32), [field.words])
 
 
-def _from_words(words: tf.Tensor, field: Field) -> tf.Tensor:
+def _from_words(words: tf.Tensor, field: PackedArray) -> tf.Tensor:
     dtype = tf.uint8 if field.dtype == "bool" else tf.as_dtype(field.dtype)
     if dtype.size > WORD:
         words = tf.reshape(words, [-1, dtype.size // WORD])

@@ -19,7 +19,7 @@ from voxyard.trainer.config import TrainConfig, TrainingConfig
 from voxyard.trainer.copies import to_device
 from voxyard.trainer.devices.tensorflow_setup import Devices, executor_scope
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.packing import Layout, Packed, pack_arrays, pack_tensors
+from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.trainable import Batch, Trainable
 
@@ -76,7 +76,7 @@ class TrainStep:
             self.model = trainable.build()
             self.optimizer = self._make_optimizer(config.training)
         self._variables = self.model.trainable_variables
-        self._made: dict[Layout, Layout] = {}  # layout of the features of each raw batch
+        self._made: dict[BatchLayout, BatchLayout] = {}  # layout of the features of each raw batch
         self._names: tuple[str, ...] = ()  # of the losses and the rate, in the order of StepLosses
         self._features = self._compiled("features", self._packed_features, xla)
         self._evaluate = self._compiled("evaluate", self._per_clip_losses, xla)
@@ -204,7 +204,7 @@ class TrainStep:
 
     def _packed_features(self, raw: Batch) -> tf.Tensor:
         packed = pack_tensors(self._checked_features(raw))
-        self._made[Layout.of(raw)] = packed.layout
+        self._made[BatchLayout.of(raw)] = packed.layout
         return packed.words
 
     def _checked_features(self, raw: Batch) -> Batch:
@@ -239,7 +239,7 @@ class TrainStep:
         self._names = (*means, RATE)
         return tf.stack([tf.cast(value, tf.float32) for value in (*means.values(), optimizer.learning_rate)])
 
-    def _update_mirrored(self, layout: Layout, words: Any) -> tf.Tensor:
+    def _update_mirrored(self, layout: BatchLayout, words: Any) -> tf.Tensor:
         def of_replica(words: tf.Tensor) -> tf.Tensor:
             context = tf.distribute.get_replica_context()
             replica = int(tf.get_static_value(context.replica_id_in_sync_group))
@@ -341,7 +341,7 @@ class TrainStep:
     def _compiled(self, name: str, function: Callable[[Batch], Any], xla: bool) -> Callable[[Packed], Any]:
         """The function of a batch, compiled once for each layout of a packed batch that it meets."""
 
-        def of_layout(layout: Layout, words: tf.Tensor) -> Any:
+        def of_layout(layout: BatchLayout, words: tf.Tensor) -> Any:
             batch = layout.unpack(words)
             self._count_trace(name, batch)
             return function(batch)
@@ -349,12 +349,12 @@ class TrainStep:
         return self._compiled_by_layout(name, of_layout, xla)
 
     def _compiled_by_layout(
-        self, name: str, function: Callable[[Layout, Any], Any], xla: bool
+        self, name: str, function: Callable[[BatchLayout, Any], Any], xla: bool
     ) -> Callable[[Packed], Any]:
-        by_layout: dict[Layout, Callable[[Any], Any]] = {}
+        by_layout: dict[BatchLayout, Callable[[Any], Any]] = {}
         tracing = threading.Lock()  # threads of the ring meet a new layout at the same time
 
-        def made(layout: Layout) -> Callable[[Any], Any]:
+        def made(layout: BatchLayout) -> Callable[[Any], Any]:
             def traced(words: Any) -> Any:
                 return function(layout, words)
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from voxyard.trainer import TrainerError
-from voxyard.trainer.packing import Layout, Packed, pack_arrays, pack_tensors
+from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
 
 
 def arrays() -> dict[str, np.ndarray]:
@@ -45,7 +45,7 @@ def test_arrays_go_through_a_buffer_unchanged():
 @pytest.mark.parametrize("xla", [None, True])
 def test_a_compiled_function_packs_and_unpacks_the_same_bits(xla):
     given = pack_arrays(arrays())
-    layouts: list[Layout] = []
+    layouts: list[BatchLayout] = []
 
     @tf.function(jit_compile=xla, autograph=False)
     def again(words: tf.Tensor) -> tf.Tensor:
