@@ -73,9 +73,7 @@ PRECISIONS = {
 
 def preset(plan: Plan, directory: Path, timer: Timer) -> Found:
     """Chunks in, audio out, on the CPU."""
-    runs = in_turns(
-        makers(directory, "cpu", BarkConfig().batch_size, PRECISIONS), texts(plan.chunks), timer, plan.rounds
-    )
+    runs = in_turns(makers(directory, "cpu", BarkConfig().rows, PRECISIONS), texts(plan.chunks), timer, plan.rounds)
     return ratios("preset_end_to_end", runs), figures("preset", runs)
 
 

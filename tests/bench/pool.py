@@ -1,8 +1,8 @@
 """make bench-pool: eight simulated GPUs against the lower bound and fixed leases; what the pool costs a chunk.
 
 The scheduler, the workers' asking for chunks and the order in which the causal stages step are the shipped code, with
-the shipped number of rows. A step costs the same with one row or all, as where weights are read; fine stage and codec
-cost nothing here.
+the rows that are shipped for a CPU. A step costs the same with one row or all, as where weights are read; fine stage
+and codec cost nothing here.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def leased(order: Sequence[int], actual: Sequence[float], rows: int) -> float:
 
 def simulate(chunks: Sequence[str], dice: random.Random) -> dict[str, float]:
     """Makespans over the lower bound for one set of chunks: longest first, and in text order for a listener."""
-    rows = BarkConfig().batch_size
+    rows = BarkConfig().rows
     estimates = [len(text) / PACE for text in chunks]
     actual = [estimate * dice.lognormvariate(0, ERROR) for estimate in estimates]
     bound = max(sum(actual) / (GPUS * rows), *actual)
@@ -184,7 +184,7 @@ def main() -> None:
         "figures": {
             "gpus": GPUS,
             "chunks": CHUNKS,
-            "rows": BarkConfig().batch_size,
+            "rows": BarkConfig().rows,
             "sentences": "demo corpus" if arguments.transcripts is None else "transcripts",
             "runs": len(runs),
             **{name: value for name, value in medians.items() if "leases" in name},

@@ -29,7 +29,7 @@ class ChunkFacts:
     seconds: float  # of audio
     attempt: int  # number of the attempt that is heard
     attempts: int  # how many were made
-    batch_size: int  # rows of the batch it ran in; another number may change the audio
+    batch_size: int  # rows of the batch it ran in; another number may change the last digits of the audio
     cap_reached: bool  # the semantic stage was cut off at its limit
     silence: float  # share of the audio below the threshold
     clipping: float  # share of the samples at full scale

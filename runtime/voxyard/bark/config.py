@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from voxyard.settings import Section, setting
 
 Device = Literal["auto", "cpu", "cuda"]
+BatchSize = Literal["auto"] | Annotated[int, Field(ge=1, le=64)]
 Capture = Literal["auto", "none", "graph", "compile"]
+
+
+CPU_ROWS = 4
 
 
 class BarkConfig(Section):
@@ -31,7 +37,11 @@ class BarkConfig(Section):
         "GPU memory limit of a worker's tensors: MiB, or UUID=MiB with commas between.",
         default_text="all free memory",
     )
-    batch_size: int = setting(4, "Batch size: chunks that are decoded together.", ge=1, le=64)
+    batch_size: BatchSize = setting(
+        "auto",
+        "Batch size: chunks that are decoded together; another number may change the last digits of the audio.",
+        default_text="auto: on a GPU as many as its memory holds (64, 32, 16 …), on a CPU 4",
+    )
     threads: int = setting(1, "CPU threads of a worker; another number changes the last digits of the audio.", ge=1)
     capture: Capture = setting("auto", "Launch of a decode step on a GPU; auto is a CUDA graph.")
     semantic_temperature: float = setting(0.7, "Temperature of the semantic stage; 0 is greedy.", ge=0)
@@ -50,3 +60,8 @@ class BarkConfig(Section):
         None, "Speech recogniser of the word check, as package.module:factory; without one words are not checked."
     )
     word_errors: float = setting(0.5, "Highest word error rate of a chunk, where words are checked.", ge=0)
+
+    @property
+    def rows(self) -> int:
+        """The batch size; where it is `auto`, that of a CPU: on a GPU the engine chooses (`rows.choose_rows`)."""
+        return CPU_ROWS if self.batch_size == "auto" else self.batch_size

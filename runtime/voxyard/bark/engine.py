@@ -19,10 +19,12 @@ from voxyard.bark.errors import BarkError
 from voxyard.bark.memory_cap import apply_cap
 from voxyard.bark.model import codec, fine
 from voxyard.bark.model.dimensions import SAMPLES_PER_FRAME, Layout
+from voxyard.bark.model.memory import MOST_ROWS
 from voxyard.bark.pipeline import CausalOutcome
+from voxyard.bark.rows import choose_rows
 from voxyard.bark.stages import Stages
 from voxyard.bark.voices import VoicePrompt
-from voxyard.bark.weights.checkpoint import BarkCheckpoint, load
+from voxyard.bark.weights.checkpoint import BarkCheckpoint, Precision, load
 from voxyard.speech.engine import Answer, ChunkSource, Ready
 from voxyard.speech.pool.worker_process import given_gpu
 from voxyard.speech.requests import Request
@@ -41,7 +43,8 @@ class BarkEngine:
 
     def __init__(self, config: BarkConfig, find_voice: Callable[[str], VoicePrompt] | None = None) -> None:
         """`find_voice` gives the voice of a request's name; without one `voices.load` does, from the settings."""
-        self.config = config
+        self._settings = config
+        self.config = config  # with the batch size in rows, once it is chosen
         self._find_voice = functools.cache(find_voice or functools.partial(voices.load, directory=config.voices))
         self._loaded: tuple[BarkCheckpoint, Stages] | None = None
         self._words: WordCheck | None = None
@@ -50,7 +53,7 @@ class BarkEngine:
         """Load the model and allocate the cache of its batch.
 
         Raises:
-            BarkError: the model cannot be read, there is no such device, or it has less memory than the cap.
+            BarkError: the model cannot be read, there is no such device, or it has less memory than the cap or one row.
             SpeechError: there is no such recogniser.
             MemoryError: the device has no memory for it.
         """
@@ -59,22 +62,21 @@ class BarkEngine:
         self._words = None if self.config.recogniser is None else WordCheck(open_recogniser(self.config.recogniser))
         if device == "cuda" and (cap := apply_cap(self.config.gpu_memory, torch.cuda)) is not None:
             _log.info("GPU memory limit of this worker's tensors: %d MiB", cap)
-        with memory_errors():
-            checkpoint = load(self.config.model, "cpu" if self.config.offload else device, precision)
+        checkpoint, stages, meant = self._load(device, precision)
         if checkpoint.random:
             _log.warning("the weights in %s are random: the audio will be noise", self.config.model)
-        with torch.inference_mode(), memory_errors():
-            stages = Stages(checkpoint, self.config, device)
         self._loaded = replace(checkpoint, model=None), stages
-        rows, sample_rate = self.config.batch_size, checkpoint.layout.sample_rate
+        rows = self.config.rows
+        sample_rate = checkpoint.layout.sample_rate
         facts = {
             "device": device,
             "precision": precision,
             "batch_size": rows,
+            **({"batch_size_reduced_from": meant} if rows < meant else {}),
             "sample_rate": sample_rate,
             "random_weights": checkpoint.random,
         }
-        return Ready(rows, sample_rate, facts)
+        return Ready(rows, sample_rate, facts, meant)
 
     def speak(self, source: ChunkSource) -> Iterator[Answer]:
         """Speak the chunks of the source as rows become free; each is answered as soon as it is done.
@@ -122,6 +124,25 @@ class BarkEngine:
         """Free the model and its memory on the device."""
         self._loaded = self._words = None
         if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    def _load(self, device: str, precision: Precision) -> tuple[BarkCheckpoint, Stages, int]:
+        """Load the model with as many rows as the device has memory for; also the rows that the settings mean."""
+        most = MOST_ROWS
+        while True:
+            with memory_errors():
+                checkpoint = load(self._settings.model, "cpu" if self._settings.offload else device, precision)
+            rows, meant = choose_rows(checkpoint, self._settings, device, most)
+            self.config = self._settings.model_copy(update={"batch_size": rows})
+            try:
+                with torch.inference_mode(), memory_errors():
+                    return checkpoint, Stages(checkpoint, self.config, device), meant
+            except MemoryError as full:
+                if rows == 1:
+                    raise
+                _log.warning("no memory for %d rows, loading again with %d: %s", rows, rows // 2, full)
+                most = rows // 2
+            del checkpoint
             torch.cuda.empty_cache()
 
     def _require_model(self) -> tuple[BarkCheckpoint, Stages]:
@@ -193,7 +214,7 @@ class BarkEngine:
             seconds=len(audio) / rate,
             attempt=request.attempt,
             attempts=1,
-            batch_size=self.config.batch_size,
+            batch_size=self.config.rows,
             cap_reached=semantic.cap_reached,
             silence=found.silence,
             clipping=found.clipping,

@@ -60,6 +60,13 @@ def within_cap(room: int, asked: str | None) -> int:
     return room if cap is None else min(room, cap * MIB)
 
 
+def smallest_cap_mib(asked: str | None) -> int | None:
+    """The smallest of the limits of all GPUs, in MiB; None: no limit. Raises BarkError as `cap_mib` does."""
+    if asked is None or not asked.strip():
+        return None
+    return min(mib for _, mib in map(_entry, asked.split(",")))
+
+
 def _entry(text: str) -> tuple[str, int]:
     """UUID and MiB of one part; the UUID is empty for a number alone."""
     uuid, _, mib = text.strip().rpartition("=")

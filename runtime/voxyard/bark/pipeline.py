@@ -169,10 +169,10 @@ def run_causal_stages(
             for done in step_refilled(first_rows, second_rows, entering, onward, urgent):
                 yield [complete(each) for each in done]
         return
-    while (works := entering(config.batch_size, True)) is not None:
-        if 0 < len(works) < config.batch_size:
+    while (works := entering(config.rows, True)) is not None:
+        if 0 < len(works) < config.rows:
             time.sleep(ARRIVAL_SECONDS)
-            works += entering(config.batch_size - len(works), False) or []
+            works += entering(config.rows - len(works), False) or []
         outcomes: list[SemanticOutcome] = []
         coarse_outcomes: list[CoarseOutcome] = []
         with stages.semantic() as decoder:

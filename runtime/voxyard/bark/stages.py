@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from voxyard.bark.config import BarkConfig
-from voxyard.bark.errors import BarkError
 from voxyard.bark.memory_cap import within_cap
 from voxyard.bark.model.cuda_graph import launch
 from voxyard.bark.model.decode import Decoder
@@ -32,8 +31,6 @@ class Stages:
         if config.offload:
             for module in self._modules.values():
                 module.to("cpu")
-        if device == "cuda":
-            _check_memory(checkpoint, config)
         self._kept: dict[str, Any] = {}
         if not config.offload:
             self._keep_all()
@@ -79,7 +76,7 @@ class Stages:
 
     def _keep_decoders(self, semantic: CausalGPT, coarse: CausalGPT) -> None:
         """Build the causal stages, each with its own cache: both have chunks in their rows at the same time."""
-        rows, how = self._config.batch_size, launch(self._config.capture, self._device)
+        rows, how = self._config.rows, launch(self._config.capture, self._device)
         for name, gpt in ((_SEMANTIC, semantic), (_COARSE, coarse)):
             self._kept[name] = Decoder(gpt, gpt.cache(rows), how)
 
@@ -100,7 +97,7 @@ class Stages:
         if name == _FINE:
             return fine_gpt(module, self._linear)
         gpt: CausalGPT = causal_gpt(module, self._linear)
-        return Decoder(gpt, gpt.cache(self._config.batch_size), launch(self._config.capture, self._device))
+        return Decoder(gpt, gpt.cache(self._config.rows), launch(self._config.capture, self._device))
 
 
 def footprint(checkpoint: BarkCheckpoint, config: BarkConfig) -> Footprint:
@@ -118,7 +115,7 @@ def footprint(checkpoint: BarkCheckpoint, config: BarkConfig) -> Footprint:
             settings.block_size,
             settings.output_vocab_size,
             element,
-            rows=config.batch_size,
+            rows=config.rows,
             check_every=config.check_every,
         ),
         row=max(rows) if config.offload else sum(rows),
@@ -129,15 +126,8 @@ def _bytes(module: Any) -> int:
     return sum(each.numel() * each.element_size() for each in module.parameters())
 
 
-def _check_memory(checkpoint: BarkCheckpoint, config: BarkConfig) -> None:
-    """Check that the configured batch fits into free memory and into the worker's limit."""
+def available_bytes(checkpoint: BarkCheckpoint, config: BarkConfig) -> int:
+    """Bytes for the model and its rows on the GPU: what is free and what it has taken, within the worker's limit."""
     free, _ = torch.cuda.mem_get_info()
-    needed = footprint(checkpoint, config)
     loaded = 0 if config.offload else sum(_bytes(each) for each in checkpoint.model.children())
-    room = within_cap(free + loaded, config.gpu_memory)
-    rows = needed.rows(room)
-    if rows < config.batch_size:
-        raise BarkError(
-            f"{rows} rows fit with the model into the available {room / 2**30:.1f} GiB, the batch has "
-            f"{config.batch_size}: set the batch size to {rows}, or choose 8-bit weights (--int8) or --offload"
-        )
+    return within_cap(free + loaded, config.gpu_memory)

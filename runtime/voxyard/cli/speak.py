@@ -219,11 +219,15 @@ def _summary(out: Path, result: SynthesisResult) -> str:
         + (f", real-time factor {factor:.2f}" if factor is not None else "")
     ]
     lines += [f"replaced by silence: {failure}" for failure in result.failures]
-    if result.reduced:
+    if sizes := sorted(result.batch_sizes):
+        chunks = ", ".join(f"{rows} ({result.batch_sizes[rows]} chunks)" for rows in sizes)
         lines.append(
-            f"{result.reduced} chunks were spoken in smaller batches after out-of-memory errors: another run's audio "
-            "may differ slightly; a smaller --batch-size avoids that"
+            f"batch size {sizes[0]}: --batch-size {sizes[0]} and the same --seed give the same audio on such a device"
+            if len(sizes) == 1
+            else f"batch sizes {chunks}: another run's audio may differ slightly; --batch-size {sizes[0]} avoids that"
         )
+    if result.reduced:
+        lines.append(f"{result.reduced} chunks were spoken in smaller batches for lack of memory")
     if result.faults:
         found = ", ".join(f"{fault}: {count}" for fault, count in sorted(result.faults.items()))
         lines.append(f"chunks with quality faults ({found})")

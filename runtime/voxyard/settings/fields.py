@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel, ConfigDict, Field
@@ -107,7 +107,7 @@ class Setting:
 
     def expected(self) -> str:
         """Description of a valid value, in words: `a whole number from 1 to 64`."""
-        words = [f"one of {', '.join(self.choices)}"] if self.choices else []
+        words = [f"one of {', '.join(self.choices)}" if len(self.choices) > 1 else each for each in self.choices[:1]]
         words += [_KIND_WORDS.get(kind, str(kind)) for kind in self.kinds if get_origin(kind) is not Literal]
         return " or ".join(words) + _range_words(self.constraints)
 
@@ -175,7 +175,7 @@ def _read(section: str, name: str, field: FieldInfo, group: str) -> Setting:
         unit=str(unit) if unit else None,
         default_text=str(default_text) if default_text else _default_words(default()),
         annotation=field.annotation,
-        constraints=tuple(field.metadata),
+        constraints=(*field.metadata, *_constraints(field.annotation)),
         default=default,
     )
 
@@ -183,7 +183,16 @@ def _read(section: str, name: str, field: FieldInfo, group: str) -> Setting:
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) in (Union, types.UnionType):
         return tuple(kind for each in get_args(annotation) for kind in _alternatives(each))
-    return (annotation,)
+    return (get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation,)
+
+
+def _constraints(annotation: Any) -> tuple[Any, ...]:
+    """Constraints that stand at one of several alternatives: `Literal["auto"] | Annotated[int, Field(ge=1)]`."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return tuple(constraint for each in get_args(annotation) for constraint in _constraints(each))
+    if get_origin(annotation) is not Annotated:
+        return ()
+    return tuple(constraint for each in get_args(annotation)[1:] for constraint in getattr(each, "metadata", (each,)))
 
 
 def _default_words(value: Any) -> str:

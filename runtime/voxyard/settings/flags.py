@@ -84,7 +84,7 @@ def _title(setting: Setting) -> str:
 
 def _metavar(setting: Setting) -> str:
     if setting.choices:
-        return "|".join(setting.choices)
+        return "|".join((*setting.choices, *(["N"] if int in setting.kinds else [])))
     if setting.unit:
         return {"seconds": "SECONDS", "MiB": "MIB", "Hz": "HZ", "dB": "DB"}.get(setting.unit, "N")
     if int in setting.kinds and str in setting.kinds:

@@ -86,10 +86,9 @@ def _adapter(kinds: tuple[Any, ...], constraints: tuple[Any, ...]) -> TypeAdapte
     config = ConfigDict(allow_inf_nan=False)
     if len(kinds) == 1:
         return TypeAdapter(_annotated(kinds[0], constraints), config=config)
-    return TypeAdapter(
-        _annotated(functools.reduce(operator.or_, kinds), (*constraints, Field(union_mode="left_to_right"))),
-        config=config,
-    )
+    bound = [_annotated(kind, constraints if kind in (int, float) else ()) for kind in kinds]  # a range is for numbers
+    either = _annotated(functools.reduce(operator.or_, bound), (Field(union_mode="left_to_right"),))
+    return TypeAdapter(either, config=config)
 
 
 def _annotated(kind: Any, metadata: Iterable[Any]) -> Any:

@@ -19,6 +19,7 @@ class Ready:
     batch_limit: int  # rows: chunks that it decodes together
     sample_rate: int = SAMPLE_RATE
     facts: Mapping[str, object] = field(default_factory=dict)  # device, precision, random weights …
+    meant_rows: int = 0  # of the settings, where the memory that is free now is for fewer
 
 
 class ChunkSource(Protocol):

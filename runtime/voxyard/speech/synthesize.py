@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,8 @@ class SynthesisResult:
     audio_seconds: float = 0.0  # with the pauses
     seconds: float = 0.0  # since it began
     failures: list[ChunkFailedError] = field(default_factory=list)  # of chunks replaced by silence
-    reduced: int = 0  # chunks spoken in batches that an out-of-memory error had made smaller
+    reduced: int = 0  # chunks spoken in batches that a lack of memory had made smaller
+    batch_sizes: Counter[int] = field(default_factory=Counter)  # chunks by rows of their batch, as the engine reports
     faults: dict[str, int] = field(default_factory=dict)  # of the engine's quality check, after its retries
 
     @property
@@ -49,6 +51,7 @@ class SynthesisResult:
             "real_time_factor": self.real_time_factor,
             "failed": [{"index": each.index, "text": each.text, "reason": each.reason} for each in self.failures],
             "reduced_batches": self.reduced > 0,
+            "batch_sizes": {str(rows): self.batch_sizes[rows] for rows in sorted(self.batch_sizes)},
             "quality": self.faults,
         }
 
@@ -96,7 +99,10 @@ def _add(result: SynthesisResult, outcome: Outcome) -> None:
     if outcome.failure is not None:
         result.failures.append(outcome.failure)
     result.reduced += outcome.reduced
-    faults = outcome.result.facts.get("faults", ()) if outcome.result is not None else ()
+    facts = {} if outcome.result is None else outcome.result.facts
+    if isinstance(rows := facts.get("batch_size"), int):
+        result.batch_sizes[rows] += 1
+    faults = facts.get("faults", ())
     for fault in faults if isinstance(faults, (list, tuple)) else ():
         result.faults[fault] = result.faults.get(fault, 0) + 1
 

@@ -38,6 +38,7 @@ class TonesEngine:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._rows = int(settings.get("rows", 4))
+        self._meant_rows = int(settings.get("meant_rows", 0))  # that there would be with more memory
         self._seconds = float(settings.get("seconds", 0.0))  # that as many chunks as there are rows take
         self._pause = settings.get("pause")  # it asks for so many seconds, and reports nothing while it speaks
         self._opening = float(settings.get("opening", 0.0))
@@ -53,7 +54,7 @@ class TonesEngine:
     def prepare(self) -> Ready:
         time.sleep(self._opening)
         self.fault("prepare")
-        return Ready(self._rows, facts={"gpus": os.environ.get("CUDA_VISIBLE_DEVICES")})
+        return Ready(self._rows, meant_rows=self._meant_rows, facts={"gpus": os.environ.get("CUDA_VISIBLE_DEVICES")})
 
     def speak(self, source: ChunkSource) -> Iterator[Answer]:
         running: deque[Request] = deque()

@@ -131,7 +131,7 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"batch_size": 0}, "batch_size: .*greater than or equal to 1"),
+        ({"batch_size": 0}, r"batch_size\..*greater than or equal to 1"),
         ({"colour": "red"}, "colour: Extra inputs are not permitted"),
     ],
 )

@@ -22,7 +22,7 @@ def test_rows_are_what_is_free_less_a_tenth_and_at_most_64(gib: int, rows: int) 
 
 
 def test_a_gpu_worker_with_the_large_model_has_room_by_default() -> None:
-    rows, billion = BarkConfig().batch_size, 1_100_000_000  # parameters, all four stages
+    rows, billion = 8, 1_100_000_000  # parameters, all four stages
     activations = activation_bytes(1024, 1024, 10_048, 2, rows=rows, check_every=BarkConfig().check_every)
     footprint = Footprint(2 * billion, activations, 2 * row_bytes(24, 1024, 1024, 2))  # both stages keep theirs
 
@@ -39,6 +39,12 @@ def test_activations_hold_the_noise_of_every_row_and_step_between_two_checks(row
 
 def test_weights_and_activations_come_first() -> None:
     assert Footprint(weights=2048 * MIB, activations=512 * MIB, row=96 * MIB).rows(4096 * MIB) == 11
+
+
+def test_rows_are_held_where_they_fit_with_a_tenth_left() -> None:
+    footprint = Footprint(weights=2048 * MIB, activations=512 * MIB, row=96 * MIB)
+    assert [footprint.holds(rows, 4096 * MIB) for rows in (1, 11, 12, 64)] == [True, True, False, False]
+    assert not footprint.holds(1, 2900 * MIB)
 
 
 def test_no_room_for_one_row_says_how_much_is_needed() -> None:

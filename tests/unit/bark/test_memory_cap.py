@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from voxyard.bark.errors import BarkError
-from voxyard.bark.memory_cap import MIB, apply_cap, cap_mib, within_cap
+from voxyard.bark.memory_cap import MIB, apply_cap, cap_mib, smallest_cap_mib, within_cap
 
 ONE = "GPU-00000001-aaaa-bbbb-cccc-000000000000"
 OTHER = "GPU-00000002-aaaa-bbbb-cccc-000000000000"
@@ -92,3 +92,10 @@ def test_the_batch_must_fit_into_the_cap(monkeypatch: pytest.MonkeyPatch) -> Non
     assert within_cap(9000 * MIB, f"{ONE}=6000") == 6000 * MIB
     assert within_cap(5000 * MIB, f"{ONE}=6000") == 5000 * MIB
     assert within_cap(9000 * MIB, None) == 9000 * MIB
+
+
+@pytest.mark.parametrize(
+    ("asked", "smallest"), [(None, None), (" ", None), ("6000", 6000), (f"{ONE}=6000,{OTHER}=7000", 6000)]
+)
+def test_the_smallest_cap_of_all_gpus_is_known_to_every_worker(asked: str | None, smallest: int | None) -> None:
+    assert smallest_cap_mib(asked) == smallest

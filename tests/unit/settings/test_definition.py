@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import click
 import pytest
@@ -41,6 +41,33 @@ def _bake(arguments: list[str]) -> str:
 
     result = CliRunner().invoke(bake, arguments, catch_exceptions=False)
     return str(result.output).strip()
+
+
+class TrayConfig(Section):
+    """A number with a word beside it."""
+
+    class Oven(Section):
+        trays: Literal["auto"] | Annotated[int, Field(ge=1, le=6)] = setting("auto", "How many trays.")
+
+    oven: Oven = Field(default_factory=Oven)
+
+
+@pytest.mark.parametrize(("text", "value"), [("auto", "auto"), ("6", 6), ("1", 1)])
+def test_a_number_may_have_a_word_beside_it(tmp_path: Path, text: str, value: object) -> None:
+    (tmp_path / "f.yaml").write_text(f"oven: {{trays: {text}}}")
+    flagged = load(TrayConfig, flags={"oven.trays": text}, environ={}).config
+    filed = load(TrayConfig, file=tmp_path / "f.yaml", environ={}).config
+
+    assert flagged.oven.trays == filed.oven.trays == value
+    assert flags_of(flagged) == (() if value == "auto" else ("--trays", text))
+
+
+@pytest.mark.parametrize("text", ["0", "7", "2.5", "all", "'4'"])
+def test_a_number_with_a_word_beside_it_keeps_its_range(tmp_path: Path, text: str) -> None:
+    (tmp_path / "f.yaml").write_text(f"oven: {{trays: {text}}}")
+    for source in ({"flags": {"oven.trays": text}}, {"file": tmp_path / "f.yaml"}):
+        with pytest.raises(SettingsError, match="expected auto or a whole number from 1 to 6"):
+            load(TrayConfig, **source, environ={})
 
 
 def test_only_the_flags_that_the_user_gave_reach_the_settings() -> None:

@@ -172,6 +172,15 @@ def test_out_of_memory_makes_the_batch_smaller_and_says_so_in_the_outcome(pool: 
     assert {outcome.result.facts["rows"] for outcome in got if outcome.result} == {2}
 
 
+@pytest.mark.parametrize(("meant", "reduced"), [(0, False), (4, False), (8, True)])
+def test_an_engine_that_begins_with_fewer_rows_says_so_in_the_outcome(
+    pool: MakePool, meant: int, reduced: bool
+) -> None:
+    got = outcomes(pool(1, rows=4, meant_rows=meant), requests(5))
+
+    assert [outcome.reduced for outcome in got] == [reduced] * 5
+
+
 def test_out_of_memory_with_one_chunk_tries_another_worker(pool: MakePool) -> None:
     asked = requests(12)
     assert_spoken(outcomes(pool(2, rows=1, faults={"speak": ["memory", 1]}), asked), asked)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from voxyard.cli.speak import _partial, _progress_display
+from voxyard.cli.speak import _partial, _progress_display, _summary
 from voxyard.speech.audio.sound_file import open_sound
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.placement import Refusal
@@ -48,3 +49,19 @@ def test_while_no_gpu_is_free_the_command_says_what_it_waits_for(
             show(nothing_yet)
 
     assert caplog.messages[-1] == "0 of 6 chunks, waiting for GPU 0: 100 MiB are free, a worker needs 6144 MiB"
+
+
+def test_the_report_names_the_rows_that_make_the_same_audio_again() -> None:
+    one, two = (
+        SynthesisResult(9, chunks=9, audio_seconds=60.0, seconds=6.0, batch_sizes=Counter(sizes))
+        for sizes in ({64: 9}, {64: 2, 16: 7})
+    )
+    two.reduced = 7
+
+    assert one.to_json()["batch_sizes"] == {"64": 9}
+    assert "batch size 64: --batch-size 64 and the same --seed give the same audio" in _summary(Path("a.wav"), one)
+    assert "batch sizes 16 (7 chunks), 64 (2 chunks): another run's audio may differ slightly; --batch-size 16" in (
+        said := _summary(Path("a.wav"), two)
+    )
+    assert "7 chunks were spoken in smaller batches for lack of memory" in said
+    assert "batch size" not in _summary(Path("a.wav"), SynthesisResult(9))  # of an engine that does not report it

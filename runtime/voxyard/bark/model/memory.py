@@ -19,6 +19,10 @@ class Footprint:
     activations: int
     row: int  # keys and values of one row of the batch, of all stages in memory at a time
 
+    def holds(self, rows: int, free: int) -> bool:
+        """True where so many rows fit into so many free bytes."""
+        return self.weights + self.activations + rows * self.row <= free * (1 - RESERVE)
+
     def rows(self, free: int) -> int:
         """Rows that fit into so many free bytes, at most 64.
 

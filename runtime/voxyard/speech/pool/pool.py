@@ -374,7 +374,7 @@ class Pool:
 
     def _deliver(self, worker: _Worker, sent: SendChunk, since: float, result: Result, now: float) -> None:
         chunk, job = sent.chunk, self._jobs[sent.chunk.job]
-        reduced = worker.ready is not None and sent.rows < worker.ready.batch_limit
+        reduced = worker.ready is not None and sent.rows < max(worker.ready.batch_limit, worker.ready.meant_rows)
         seconds = now - since
         self._hear(job, chunk.index, result, now)
         self._observer.chunk_spoken(worker.device.name, result.seconds, seconds)

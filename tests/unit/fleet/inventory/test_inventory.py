@@ -130,11 +130,11 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ),
         (
             "bark: {settings: {bark: {batch_size: 0}}}",
-            "hosts.a.bark.settings.bark.batch_size: found 0, expected a whole number from",
+            "hosts.a.bark.settings.bark.batch_size: found 0, expected auto or a whole number from 1 to 64",
         ),
         (
             "bark: {settings: {bark: {batch_size: '4'}}}",
-            "hosts.a.bark.settings.bark.batch_size: found the text '4', expected a whole",
+            "hosts.a.bark.settings.bark.batch_size: found the text '4', expected auto or a whole",
         ),
         (
             "bark: {settings: {bark: {capture: jit}}}",
