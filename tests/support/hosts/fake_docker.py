@@ -37,6 +37,7 @@ class FakeDocker:
     modes: dict[str, str] = field(default_factory=dict)  # of images: unhealthy, starting, ends, refused
     registry: dict[str, dict[str, Any]] = field(default_factory=dict)  # by reference: id, layers
     knows_layers: bool = True  # accepts archives without layers that it has
+    compose_hashes: str = ""  # of the services, as `docker compose config --hash` prints them
     log: str = "last words"  # log of every container
     made: int = 0
     stopped: list[tuple[str, int]] = field(default_factory=list)  # service, seconds
@@ -58,7 +59,7 @@ class FakeDocker:
             "top": lambda _: "PID\n4711\n4712",
             "logs": lambda _: self.log,
             "events": lambda _: "",
-            "compose": lambda rest: self._up(rest, folder) if "up" in rest else "",
+            "compose": lambda rest: self._up(rest, folder) if "up" in rest else self.compose_hashes,
         }
         return handlers[words[0]](words[1:])
 

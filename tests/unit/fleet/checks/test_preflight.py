@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from fleet_doubles import IMAGE, container, facts, gpu, host, process, uuid
 
 from fleet.checks.finding import ALL_SERVICES, ON_GPUS, Finding, blocked, failures, has_failures
+from fleet.checks.gpu_use import CRITICAL_XIDS
 from fleet.checks.preflight import preflight
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown
@@ -18,6 +21,7 @@ from fleet.facts.machine import TOOLS, Disk, Docker, EngineLimits, Login, Toolki
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import assign
 
+ROOT = Path(__file__).resolve().parents[4]
 SYS = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-7\t0\nGPU1\tSYS\t X \t8-15\t1\n"
 NO_P2P = " \tGPU0\tGPU1\t\n GPU0\tX\tCNS\t\n GPU1\tCNS\tX\t\n"
 BETTER_IS_IN_MIG = """\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity
@@ -94,6 +98,8 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"gpus": (gpu(0), gpu(1, remap_pending=True))}, {}, "FAIL", "row_remap", "GPU 1: row remapping pending"),
     ({"gpus": (gpu(0), gpu(1, remap_failed=True))}, {}, "FAIL", "row_remap", "GPU 1: row remapping failed"),
     ({"xids": (XID,)}, {}, "FAIL", "xid", "GPU 1, 3 h ago: Xid 79, GPU has fallen off the bus."),
+    ({"xids": (replace(XID, bus_id="00000000:02:00"),)}, {}, "FAIL", "xid", "GPU 1, 3 h ago: Xid 79"),
+    ({"xids": (replace(XID, bus_id="nvlink"),)}, {}, "FAIL", "xid", "GPU at nvlink, 3 h ago: Xid 79"),
     ({"xids": Unknown("not allowed")}, {}, "INFO", "xid", "are not known: not allowed"),
     (SINGLE, BOTH, "FAIL", "compute_mode", "GPU 0 allows one process (Exclusive_Process), bark and trainer are"),
     ({"gpus": (gpu(0, compute_mode="Prohibited"),)}, {}, "FAIL", "compute_mode", "GPU 0 is in compute mode Prohibited"),
@@ -234,6 +240,14 @@ def test_room_for_artefacts_is_needed_in_the_home_or_beside_the_images_where_tha
     assert not has_failures(
         findings_of(facts(home_disk=small, disk=small), replace(speaks, name="gpu-02"), requirements)
     )
+    home = Disk("/home", 99 * gib, 40 * gib)
+    assert not has_failures(findings_of(facts(home_disk=home, disk=small), speaks, requirements))
+
+
+def test_an_xid_is_critical_where_the_alert_says_so() -> None:
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/rules/gpu_alerts.yaml").read_text(encoding="utf-8"))
+    (alert,) = [rule for group in rules["groups"] for rule in group["rules"] if rule.get("alert") == "GpuXidCritical"]
+    assert f'xid=~"{"|".join(map(str, sorted(CRITICAL_XIDS)))}"' in alert["expr"]
 
 
 def test_a_better_pair_that_cannot_be_used_is_named() -> None:

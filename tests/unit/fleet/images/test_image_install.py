@@ -149,6 +149,16 @@ def test_another_python_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPat
     assert "the base has Python 3.10, voxyard needs 3.11 or 3.12" in capsys.readouterr().err
 
 
-def test_a_step_that_fails_is_an_error_message() -> None:
+@pytest.mark.parametrize("minor", [11, 12])
+def test_the_tools_are_installed_with_each_python_of_voxyard(monkeypatch: pytest.MonkeyPatch, minor: int) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(install.sys, "version_info", (3, minor, 1))
+    monkeypatch.setattr(install, "run", lambda *command: commands.append(command))
+    assert install.main(["tools"]) == 0
+    assert [command[-1] for command in commands] == [str(install.TOOLS), str(install.ENVIRONMENT), "setuptools"]
+
+
+def test_a_step_that_fails_is_shown_and_an_error_message(capsys: Any) -> None:
     with pytest.raises(install.InstallError, match="answered 3"):
         install.run(sys.executable, "-c", "raise SystemExit(3)")
+    assert capsys.readouterr().out == f"+ {sys.executable} -c raise SystemExit(3)\n"

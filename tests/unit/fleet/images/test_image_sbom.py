@@ -14,7 +14,7 @@ from cyclonedx_schema import problems
 from fleet.errors import FleetError
 from fleet.images.contents import debian_packages
 from fleet.images.image import LocalImage
-from fleet.images.sbom import PROGRAM, read_contents, render
+from fleet.images.sbom import PROGRAM, read_contents, render, write_sbom
 
 IMAGE = LocalImage("sha256:" + "ab" * 32, (), 7, "voxyard-bark")
 FOUND = {
@@ -72,6 +72,14 @@ def test_the_bill_names_its_image_and_is_the_same_for_the_same_image() -> None:
     assert about["component"]["version"] == IMAGE.id
     assert about["timestamp"].startswith("2026-01-02T03:04:05")
     assert len(bill()["dependencies"]) == len(bill()["components"]) + 1
+
+
+def test_the_bill_is_written_from_what_docker_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"image": '"2026-01-02T03:04:05.678901234Z"', "run": json.dumps(FOUND)}
+    monkeypatch.setattr("fleet.images.sbom.docker", lambda command, *_: said[command])
+    path = write_sbom(IMAGE, tmp_path / "made")
+    assert path == tmp_path / "made" / f"{IMAGE.repository}.json"
+    assert json.loads(path.read_text(encoding="utf-8")) == bill()
 
 
 def test_the_bill_is_valid() -> None:

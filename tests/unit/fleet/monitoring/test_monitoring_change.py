@@ -15,6 +15,7 @@ from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Inventory
 from fleet.monitoring.commands import releases_there
 from fleet.monitoring.release import MonitoringImage, MonitoringManifest, MonitoringRelease, Program
+from fleet.monitoring.report import document
 from fleet.monitoring.state import MonitoringState, plan_change
 from fleet.rollout.host_state import HostImage, ServiceContainer
 from tasks.monitoring import _monitoring_hosts
@@ -53,6 +54,18 @@ def test_nothing_is_done_where_everything_is_as_wanted() -> None:
     found = plan_change(RELEASE, AS_WANTED)
     assert found.nothing
     assert found.lines() == ("nothing to do: monitoring new runs",)
+
+
+def test_the_report_for_programs_has_each_host_with_its_error_or_its_steps() -> None:
+    change = plan_change(RELEASE, replace(AS_WANTED, whole=False))
+    found = document(["a", "b"], {"a": change}, {"b": FleetError("no answer")}, done=True)
+    assert (found["ok"], found["changes"]) == (False, True)
+    assert found["hosts"] == [
+        {"name": "a", "error": None, "current": "new", "wanted": "new", "steps": list(change.lines()), "done": True},
+        {"name": "b", "error": "no answer", "current": None, "wanted": None, "steps": [], "done": False},
+    ]
+    still = document(["a"], {"a": plan_change(RELEASE, AS_WANTED)}, {}, done=False)
+    assert (still["ok"], still["changes"]) == (True, False)
 
 
 def test_other_files_are_a_reload_of_who_reads_them() -> None:

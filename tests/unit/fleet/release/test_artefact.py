@@ -77,6 +77,15 @@ def test_a_link_that_leads_out_is_refused_and_one_inside_is_not(model: Path, tmp
         weights(model, ChecksumCache())
 
 
+def test_a_file_that_cannot_be_read_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_cache: ChecksumCache, file: Path) -> str:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(ChecksumCache, "of", fail)
+    with pytest.raises(FleetError, match=r"config\.json: cannot be read: Input/output error"):
+        weights(model, ChecksumCache())
+
+
 def test_a_missing_directory_says_how_it_is_made(tmp_path: Path) -> None:
     with pytest.raises(
         FleetError, match=r"named as bark\.weights in the inventory: create it with voxyard weights fetch"

@@ -19,7 +19,7 @@ from run_requests import RELEASE, REQUEST
 from fleet.errors import FleetError, HostFailedError
 from fleet.rollout.health_gate import Clock
 from fleet.runs import commands as run_commands
-from fleet.runs import runs
+from fleet.runs import report, runs
 from fleet.runs.files import DeployedRelease, render
 from fleet.runs.state import TrainingRun
 
@@ -191,6 +191,9 @@ def test_a_cut_while_a_run_is_written_leaves_no_run(there: FakeHost, session: Lo
 def test_a_stopped_run_says_its_checkpoint_and_resumes_on_request(there: FakeHost, session: LocalSession) -> None:
     ended = runs.stop_run(session, train(session), drained=False)
     assert (ended.checkpoint, ended.drained, ended.active) == (7, False, False)
+    told = "checkpoint at step 7; resume with: fab train --host gpu-01 --resume demo-1"
+    assert report.stopped(ended).endswith(told)
+    assert "no checkpoint; resume" in report.stopped(replace(ended, checkpoint=None))
     assert any(line.startswith("stop -t 120 ") for line in there.asked("docker"))
     assert runs.resume_drained(session) == ()
     runs.resume_run(session, ended, runs.read_release(session, "gpu-01"))
@@ -246,6 +249,21 @@ def test_a_run_that_had_to_be_killed_is_a_failure_that_names_its_last_checkpoint
 def test_an_active_run_cannot_be_resumed(session: LocalSession) -> None:
     with pytest.raises(HostFailedError, match="demo-1 is already active"):
         runs.resume_run(session, train(session), RELEASE)
+
+
+def test_a_run_is_not_resumed_on_gpus_that_another_run_uses(session: LocalSession) -> None:
+    ended = runs.stop_run(session, train(session), drained=False)
+    train(session, "demo-2")
+    with pytest.raises(HostFailedError, match=rf"demo-2 .*uses GPU {uuid(0)}"):
+        runs.resume_run(session, ended, runs.read_release(session, "gpu-01"))
+
+
+def test_new_settings_keep_what_they_do_not_name() -> None:
+    before = replace(REQUEST, settings=replace(REQUEST.settings, flags=(("epochs", "1"), ("seed", "3"))))
+    kept = runs.with_new_settings(before, file=b"", flags=[("epochs", "2")], by="you@there")
+    assert kept.settings == replace(REQUEST.settings, flags=(("epochs", "2"), ("seed", "3")))
+    assert kept.by == "you@there"
+    assert runs.with_new_settings(before, file=b"model: {}", flags=(), by="").settings.file == b"model: {}"
 
 
 def test_a_run_that_fails_at_its_start_is_reported_with_its_last_log_lines(
