@@ -85,6 +85,10 @@ class BarkEngine:
         counts. A text or a voice that the model cannot take, or samples that are no numbers in every attempt, make
         that chunk unspeakable, and no other.
 
+        A chunk leaves as a whole. Fine stage and codec could work window by window, but no sound may leave before the
+        quality check has heard all of the chunk: a retry would have to take it back. A first sentence is one window of
+        the fine stage in any case (6.8 s with a voice), and the codec's last bits follow the length of its input.
+
         Raises:
             BarkError: the engine has no model.
             MemoryError: the device's memory is used up.
