@@ -1,7 +1,7 @@
 """Codec stage, codes to audio: EnCodec's decoder, one whole chunk at a time.
 
-Padding would change its LSTM's output. Its layers are causal, but a chunk in windows is not the same bytes: the order of
-sums follows the length of the input (of the first 150 of 975 frames 59 samples differ, by 4e-8, on a CPU).
+Padding would change its LSTM's output. Its layers are causal, but a chunk in windows is not the same bytes: the order
+of sums follows the length of the input (of the first 150 of 975 frames 59 samples differ, by 4e-8, on a CPU).
 """
 
 from __future__ import annotations
