@@ -56,7 +56,8 @@ class Attention(keras.layers.Layer):
         positions, width = x.shape[1:]
         split = ops.reshape(self.qkv(x), (-1, positions, 3, self.heads, self.head_width))
         query, key, value = ops.unstack(ops.transpose(split, (2, 0, 3, 1, 4)))  # (batch, heads, positions, head)
-        logits = ops.matmul(query, ops.swapaxes(key, -1, -2)) * self.head_width**-0.5
+        query = query * self.head_width**-0.5  # before the product, whose sums overflow in float16 otherwise
+        logits = ops.matmul(query, ops.swapaxes(key, -1, -2))
         logits = ops.where(valid[:, None, None, :], ops.cast(logits, "float32"), -1e9)
         share = ops.cast(ops.softmax(logits), self.compute_dtype)  # (batch, heads, positions, positions)
         mixed = ops.transpose(ops.matmul(share, value), (0, 2, 1, 3))
