@@ -245,11 +245,9 @@ class TrainStep:
             replica = int(tf.get_static_value(context.replica_id_in_sync_group))
             gradients, means = self._gradients_of[replica](Packed(layout, words))
             values = self._with_rate(means)
-            gradients = context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
-            # Keras sums over the replicas once more when it applies them.
-            self.optimizer.apply([gradient / self.replicas for gradient in gradients], self._variables)
-            reduced: tf.Tensor = context.all_reduce(tf.distribute.ReduceOp.MEAN, values)
-            return reduced
+            *reduced, means = context.all_reduce(tf.distribute.ReduceOp.MEAN, [*gradients, values])
+            self.optimizer.apply(reduced, self._variables)
+            return means
 
         strategy = tf.distribute.get_strategy()
         values: tf.Tensor = strategy.experimental_local_results(strategy.run(of_replica, args=(words,)))[0]
@@ -332,7 +330,11 @@ class TrainStep:
 
     def _make_optimizer(self, training: TrainingConfig) -> keras.optimizers.Optimizer:
         optimizer = self.trainable.optimizer()
-        optimizer.global_clipnorm = training.clip_norm / self.replicas
+        optimizer.global_clipnorm = training.clip_norm
+        if self._strategy is not None:
+            # Keras sums the gradients over the replicas, after it has clipped those of each and looked for overflows
+            # in them. Here they are reduced before both, once.
+            optimizer._all_reduce_sum_gradients = list  # noqa: SLF001 (Keras has no setting for it)
         if training.precision == "float16":
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, dynamic_growth_steps=2000)
         optimizer.build(self.model.trainable_variables)

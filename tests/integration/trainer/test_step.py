@@ -85,6 +85,21 @@ def test_two_replicas_give_the_weights_of_one_device_with_the_doubled_batch():
         assert_same_weights(one, two)
 
 
+def test_gradients_and_losses_are_reduced_over_the_replicas_once(monkeypatch):
+    """T11: one all-reduce a step, of each gradient and of the losses."""
+    reduced: list[int] = []
+    all_reduce = tf.distribute.ReplicaContext.all_reduce
+
+    def counting(self: Any, operation: Any, value: Any, *options: Any) -> Any:
+        if tf.get_static_value(self.replica_id_in_sync_group) == 0:
+            reduced.append(len(tf.nest.flatten(value)))
+        return all_reduce(self, operation, value, *options)
+
+    monkeypatch.setattr(tf.distribute.ReplicaContext, "all_reduce", counting)
+    step = run("mirrored", [batch(16)])
+    assert reduced == [len(step.model.trainable_variables) + 1]
+
+
 def test_a_mirrored_run_accumulates_too():
     batches = [batch(16, seed) for seed in range(2)]
     rearranged = [
