@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from voxyard.trainer.config import DataConfig, ModelConfig
 from voxyard.trainer.model.features import FeatureExtractor
-from voxyard.trainer.model.mel import FLOOR
+from voxyard.trainer.model.mel import FLOOR, mel_basis
 
 HOP, RATE = 256, 22050
 NAMES = ("mel", "pitch", "energy")
@@ -163,3 +163,18 @@ def test_xla_and_another_device_compute_the_same_features() -> None:
         np.testing.assert_allclose(elsewhere[name], plain[name], atol=1e-5, err_msg=name)
         assert "CPU:1" in elsewhere[name].device
         assert plain[name].shape.is_fully_defined()
+
+
+def test_a_product_in_tf32_changes_the_log_mel_by_less_than_a_thousandth() -> None:
+    """GPUs from Ampere on round the factors of a product to 11 significant bits; the sum of positive terms keeps it."""
+
+    def tf32(values: NDArray[np.float64]) -> NDArray[np.float32]:
+        bits = values.astype(np.float32).view(np.uint32)
+        return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+    basis = mel_basis(ModelConfig()).T
+    magnitudes = np.abs(np.fft.rfft(noise(1024 * 200).reshape(200, 1024) / 32768 * np.hanning(1024)))
+    exact, rounded = (np.log(np.maximum(product, FLOOR)) for product in (
+        magnitudes @ basis, tf32(magnitudes).astype(np.float64) @ tf32(basis).astype(np.float64)
+    ))  # fmt: skip
+    assert 0 < np.abs(exact - rounded).max() < 1e-3

@@ -37,7 +37,8 @@ class FeatureExtractor:
     def __call__(self, raw: Batch) -> dict[str, tf.Tensor]:
         """The feature batch of a raw batch of B clips of S = T · hop samples (see Trainable).
 
-        Returns `mel` (B, T, mels): log(max(basis · |STFT|, 1e-5)), log(1e-5) beyond `mel_length` (B,) ·
+        Returns `mel` (B, T, mels): log(max(basis · |STFT|, 1e-5)), log(1e-5) beyond `mel_length` (B,); the product may
+        be TF32's on a GPU: all its terms are positive, so that rounding them to 11 bits changes the mel by 1e-3 ·
         `pitch` (B, T): log F0 in Hz, 0 where unvoiced or padded · `energy` (B, T): log of the windowed frame's RMS with
         the same floor, 0 where padded · the text, the speaker and the clip's seed as they came.
         """
