@@ -28,7 +28,7 @@ def train(config: TrainConfig) -> Report:
     """
     config = choose_strategy(apply_auto_settings(config))
     corpora = open_corpora(config)
-    devices = prepare(config)
+    devices = prepare(config, cache=config.training.checkpoint_dir)
     with checkpoints.exclusive(config.training.checkpoint_dir):
         return open_run(config, devices=devices, corpora=corpora).execute()
 

@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from voxyard.host import Gpu, HostError, cuda_bus_ids, gpus
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.compilation_cache import use_compilation_cache
 from voxyard.trainer.devices.cuda_kernels import CudaKernels
 from voxyard.trainer.devices.device_ids import HostDevices, Placement, Role
 from voxyard.trainer.devices.placement import (
@@ -49,8 +51,8 @@ class Devices:
     compute_capability: tuple[int, int] | None = None  # the least of the GPUs that train
 
 
-def prepare(config: TrainConfig) -> Devices:
-    """Chooses the devices and configures TensorFlow for them.
+def prepare(config: TrainConfig, *, cache: Path | None = None) -> Devices:
+    """Chooses the devices and configures TensorFlow for them; on GPUs compiled code is kept in the directory `cache`.
 
     Must run before TensorFlow's runtime starts: device order, visibility, logical devices, limits and growth
     can only be set then. Raises TrainerError for what the host cannot give.
@@ -58,7 +60,11 @@ def prepare(config: TrainConfig) -> Devices:
     refuse_settings_without_effect(config)
     host = inspect_host(config)
     plan = choose(config, host)
-    apply(plan, import_tensorflow())
+    tensorflow = import_tensorflow()
+    if cache is not None and config.training.xla is not False:
+        library = Path(tensorflow.sysconfig.get_lib()) / "libtensorflow_cc.so.2"
+        use_compilation_cache(plan, cache, os.environ, library=library, version=tensorflow.__version__)
+    apply(plan, tensorflow)
     devices = describe(plan)
     _announce(plan)
     return devices
