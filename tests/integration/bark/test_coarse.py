@@ -96,9 +96,9 @@ def test_without_a_voice_one_prefill_is_enough_until_the_history_slides(
     prefills: list[int] = []
     plain = Decoder.prefill
 
-    def counted(decoder: Decoder, row: int, embedded: Any) -> None:
-        prefills.append(len(embedded))
-        plain(decoder, row, embedded)
+    def counted(decoder: Decoder, windows: Any) -> None:
+        prefills.extend(len(embedded) for _, embedded in windows)
+        plain(decoder, windows)
 
     monkeypatch.setattr(Decoder, "prefill", counted)
 

@@ -34,7 +34,14 @@ def test_activations_hold_the_noise_of_every_row_and_step_between_two_checks(row
     def activations(rows: int) -> int:
         return activation_bytes(1024, 1024, 10_048, 2, rows=rows, check_every=check_every)
 
-    assert activations(rows) - activations(0) == rows * check_every * 10_048 * 3 * 4  # float32, at three moments
+    assert activations(8 + rows) - activations(8) == rows * check_every * 10_048 * 3 * 4  # float32, at three moments
+
+
+@pytest.mark.parametrize(("rows", "windows"), [(1, 1), (4, 4), (8, 8), (64, 8)])
+def test_activations_hold_the_windows_of_one_prefill(rows: int, windows: int) -> None:
+    found = activation_bytes(1024, 1024, 0, 2, rows=rows, check_every=16)
+
+    assert found == windows * 1024 * 1024 * 11 * 2  # hidden, projections and MLP of every position
 
 
 def test_weights_and_activations_come_first() -> None:

@@ -1,4 +1,11 @@
-"""Coarse stage, semantic to coarse tokens: a sliding window, prefilled again only where it has moved."""
+"""Coarse stage, semantic to coarse tokens: a sliding window, prefilled again only where it has moved.
+
+Without a voice the semantic window starts at 0 as long as the history has room: the cache stays exact from window to
+window. With a voice both windows slide every time, and no part of the cache can be kept. The model adds a learned
+embedding of its absolute position to each token, before the first layer norm: a token that slides has other keys and
+values in every layer, and there is no rotation that maps the old ones to the new ones. To keep them would be an
+approximation that the model was not trained for, so every window is prefilled: all rows in one call.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +13,17 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
-from voxyard.bark.model.decode import Decoder, Rows, TokenSampling
+from voxyard.bark.model.decode import ALL, Decoder, Restriction, Rows, TokenSampling
 from voxyard.bark.model.dimensions import CoarseLayout
 from voxyard.bark.model.gpt import padded_length
 from voxyard.bark.voices import Codes, VoicePrompt
+
+Tensor = Any
 
 
 @dataclass(frozen=True)
@@ -81,8 +91,17 @@ class _Row:
 class CoarseRows:
     """Rows of the coarse decoder: a chunk enters a free row and leaves it when it is done."""
 
-    def __init__(self, decoder: Decoder, layout: CoarseLayout, temperature: float, *, skip: bool = True) -> None:
-        self._decoder, self._layout, self._temperature, self._skip = decoder, layout, temperature, skip
+    def __init__(
+        self,
+        decoder: Decoder,
+        layout: CoarseLayout,
+        temperature: float,
+        *,
+        skip: bool = True,
+        likely: Restriction = ALL,
+    ) -> None:
+        self._decoder, self._layout, self._skip = decoder, layout, skip
+        self._samplings = codebook_samplings(layout, temperature, layout.slide, likely)
         self._rows, self._running = Rows.idle(decoder.cache.batch), dict[int, _Row]()
         self._empty: list[CoarseOutcome] = []  # chunks without a frame need no row
 
@@ -110,12 +129,10 @@ class CoarseRows:
         done, self._empty = self._empty, []
         if not self._running:
             return done
-        for row, chunk in self._running.items():
-            _seek(self._decoder, self._rows, row, chunk, skip=self._skip)
+        self._prefill()
         self._rows.rewind_unused(self._running)
         longest = max(chunk.target - chunk.sampled for chunk in self._running.values())
-        steps = codebook_samplings(self._layout, self._temperature, min(self._layout.slide, longest))
-        taken, finite = self._decoder.run(self._rows, steps)
+        taken, finite = self._decoder.run(self._rows, self._samplings[:longest])
         for row in sorted(self._running):
             chunk = self._running[row]
             chunk.coarse += taken[row]
@@ -124,6 +141,25 @@ class CoarseRows:
                 del self._running[row]
                 done.append(chunk.outcome())
         return done
+
+    def _prefill(self) -> None:
+        """Prepare the rows for their next windows: all tokens but the last in the cache."""
+        windows = []
+        for row, chunk in self._running.items():
+            self._rows.counts[row] = chunk.sampled
+            if self._skip and chunk.cache_holds():
+                continue  # the row is in position: the last token of the previous window is fed next
+            window = chunk.window()
+            windows.append((row, self._embedded(window[:-1])))
+            self._rows.tokens[row], self._rows.positions[row] = window[-1], len(window) - 1
+            chunk.cached_from = chunk.start
+        self._decoder.prefill(windows)
+
+    def _embedded(self, tokens: list[int]) -> Tensor:
+        """Embeddings of tokens, padded to a length of which there are few, (time, hidden)."""
+        gpt = self._decoder.gpt
+        padding = [self._layout.pad] * (padded_length(len(tokens), gpt.block) - len(tokens))
+        return gpt.tokens[torch.tensor(tokens + padding, device=gpt.tokens.device)]
 
 
 def speak(
@@ -134,10 +170,11 @@ def speak(
     done: Callable[[CoarseOutcome], None],
     *,
     skip: bool = True,
+    likely: Restriction = ALL,
 ) -> None:
     """Decode all chunks, the longest first; `skip=False` prefills every window."""
     waiting = deque(sorted(work, key=lambda each: -len(each.semantic)))
-    rows = CoarseRows(decoder, layout, temperature, skip=skip)
+    rows = CoarseRows(decoder, layout, temperature, skip=skip, likely=likely)
     while waiting or rows:
         while waiting and rows.free:
             rows.enter(waiting.popleft())
@@ -145,23 +182,12 @@ def speak(
             done(outcome)
 
 
-def _seek(decoder: Decoder, rows: Rows, row: int, chunk: _Row, *, skip: bool) -> None:
-    """Prepare a row for its next window: all tokens but the last in the cache."""
-    rows.counts[row] = chunk.sampled
-    if skip and chunk.cache_holds():
-        return  # the row is in position: the last token of the previous window is fed next
-    window = chunk.window()
-    layout, gpt = chunk.layout, decoder.gpt
-    fed = window[:-1] + [layout.pad] * (padded_length(len(window) - 1, gpt.block) - len(window) + 1)
-    decoder.prefill(row, gpt.tokens[torch.tensor(fed, device=gpt.tokens.device)])
-    rows.tokens[row], rows.positions[row] = window[-1], len(window) - 1
-    chunk.cached_from = chunk.start
-
-
-def codebook_samplings(layout: CoarseLayout, temperature: float, steps: int) -> list[TokenSampling]:
+def codebook_samplings(
+    layout: CoarseLayout, temperature: float, steps: int, likely: Restriction = ALL
+) -> list[TokenSampling]:
     """Sampling of each step: the codebooks alternate, every window begins with the first."""
     spans = [layout.first + layout.codebook * each for each in range(layout.codebooks)]
-    turns = [TokenSampling(first, first + layout.codebook, temperature) for first in spans]
+    turns = [TokenSampling(first, first + layout.codebook, temperature, likely=likely) for first in spans]
     return [turns[step % layout.codebooks] for step in range(steps)]
 
 

@@ -8,11 +8,25 @@ from typing import Any
 
 import torch
 
-from voxyard.bark.model.gpt import Cache, CausalGPT, padded_length
+from voxyard.bark.model.attention import Cache
+from voxyard.bark.model.gpt import CausalGPT, padded_length
+from voxyard.bark.model.memory import PREFILL_ROWS
 from voxyard.bark.model.noise import gumbel
 from voxyard.bark.model.progress import Report, unwatched
 
 Tensor = Any
+_WHOLE = 2.0**40  # probabilities are summed as whole multiples of its inverse
+
+
+@dataclass(frozen=True)
+class Restriction:
+    """The likely tokens that alone may be sampled: the `top_k` likeliest, or those that share `top_p`; None: all."""
+
+    top_k: int | None = None
+    top_p: float | None = None
+
+
+ALL = Restriction()
 
 
 @dataclass(frozen=True)
@@ -24,11 +38,25 @@ class TokenSampling:
     temperature: float  # 0: greedy
     end: int | None = None  # end token, taken as soon as its probability reaches `end_share`
     end_share: float | None = None
+    likely: Restriction = ALL
 
 
 # token (batch,), position (batch,), cached positions to read, sampling, noise (batch, width) → token, score
 Step = Callable[[Tensor, Tensor, int, TokenSampling, Tensor], tuple[Tensor, Tensor]]
-Launch = Callable[[CausalGPT, Cache], Step]
+# embeddings (rows, time, hidden), rows of the cache to fill, called as it goes on
+Prefill = Callable[[Tensor, Sequence[int], Report], None]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The step and the prefill of a stage on its cache, as the device runs them."""
+
+    step: Step
+    prefill: Prefill
+    prefill_rows: int  # rows of every prefill
+
+
+Launch = Callable[[CausalGPT, Cache], Launched]
 
 
 @dataclass
@@ -57,7 +85,7 @@ def sample(logits: Tensor, sampling: TokenSampling, noise: Tensor) -> tuple[Tens
     if sampling.temperature == 0:
         score, place = logits.max(-1)
         return place + sampling.first, score
-    scaled = logits / sampling.temperature
+    scaled = restricted(logits, sampling.likely) / sampling.temperature
     score, place = (scaled + noise).max(-1)
     token = place + sampling.first
     if sampling.end is not None and sampling.end_share is not None:
@@ -66,17 +94,48 @@ def sample(logits: Tensor, sampling: TokenSampling, noise: Tensor) -> tuple[Tens
     return token, score
 
 
+def restricted(logits: Tensor, likely: Restriction) -> Tensor:
+    """Logits (batch, width) with −inf for tokens that may not be sampled; a logit that is NaN stays.
+
+    As in suno's code: `top_p` first, on the probabilities at temperature 1, then `top_k` among the rest. The likeliest
+    token always stays. Probabilities are summed as whole numbers: on a GPU the order of a sum is not fixed.
+    """
+    if likely.top_p is not None:
+        ranked, order = logits.sort(dim=-1, descending=True, stable=True)
+        shares = (ranked.softmax(-1).double() * _WHOLE).long()
+        before = shares.cumsum(-1) - shares  # share of the likelier ones
+        out = (before > likely.top_p * _WHOLE) & ~ranked.isnan()
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), float("-inf"))
+    if likely.top_k is not None:
+        smallest = logits.topk(min(likely.top_k, logits.shape[-1])).values[:, -1:]
+        logits = logits.masked_fill(logits < smallest, float("-inf"))
+    return logits
+
+
 class Decoder:
     """Runs one causal stage for a fixed number of rows; calls `report` before each step and each layer of a prefill."""
 
     def __init__(self, gpt: CausalGPT, cache: Cache, launch: Launch | None = None) -> None:
         self.gpt, self.cache = gpt, cache
         self.report: Report = unwatched
-        self._step = (launch or eager)(gpt, cache)
+        self._launched = (launch or eager)(gpt, cache)
 
-    def prefill(self, row: int, embedded: Tensor) -> None:
-        """Fill a row's cache from position 0 with embeddings, (time, hidden); other rows are not touched."""
-        self.gpt.prefill(embedded, self.cache, row, self.report)
+    def prefill(self, windows: Sequence[tuple[int, Tensor]]) -> None:
+        """Fill rows of the cache from position 0: (row, embeddings (time, hidden)) of each; others are not touched.
+
+        Windows of one length go together, always as many: where there are fewer, one is repeated, which writes the same
+        values again. So the shape of a product depends on a row's own length alone, and its values with it.
+        """
+        by_length: dict[int, list[tuple[int, Tensor]]] = {}
+        for window in windows:
+            by_length.setdefault(len(window[1]), []).append(window)
+        together = self._launched.prefill_rows
+        for same in by_length.values():
+            for begin in range(0, len(same), together):
+                group = same[begin : begin + together]
+                group += group[-1:] * (together - len(group))
+                embedded = torch.stack([each for _, each in group])
+                self._launched.prefill(embedded, [row for row, _ in group], self.report)
 
     def run(self, rows: Rows, samplings: Sequence[TokenSampling]) -> tuple[list[list[int]], list[bool]]:
         """Sample a token for every row and each of the samplings; the host synchronizes once, at the end.
@@ -86,7 +145,7 @@ class Decoder:
         Returns:
             The tokens of each row, and whether all its scores were finite.
         """
-        device, last = self.cache.starts.device, self.gpt.block - 1
+        device, last = self.cache.rows.device, self.gpt.block - 1
         steps = torch.arange(len(samplings), dtype=torch.int32, device=device)
         keys, start = self._on_device(rows)
         noise = gumbel(keys, start[2].int()[:, None] + steps, max(each.last - each.first for each in samplings))
@@ -95,35 +154,41 @@ class Decoder:
             self.report()
             at = (start[1] + number).clamp_max_(last)
             length = padded_length(min(max(rows.positions) + number, last) + 1, self.gpt.block)
-            token, score = self._step(token, at, length, sampling, noise[number, :, : sampling.last - sampling.first])
+            width = sampling.last - sampling.first
+            token, score = self._launched.step(token, at, length, sampling, noise[number, :, :width])
             chosen.append(token)
             scores.append(score)
-        taken = torch.stack(chosen, 1).tolist()  # (batch, steps); the only synchronization
-        finite = torch.stack(scores, 1).isfinite().all(1).tolist()
-        if not all(finite):
-            self._clear([row for row, fine in enumerate(finite) if not fine])
+        sound = torch.stack(scores, 1).isfinite().all(1)
+        found = torch.column_stack([sound, *chosen]).tolist()  # (batch, 1 + steps); the only synchronization
+        finite, taken = [bool(row[0]) for row in found], [row[1:] for row in found]
+        if not all(finite):  # a non-finite value, though masked, would still reach the row's next chunk
+            self.cache.clear([row for row, fine in enumerate(finite) if not fine])
         for row, tokens in enumerate(taken):
             rows.tokens[row] = tokens[-1]
             rows.positions[row] = min(rows.positions[row] + len(samplings), last)
             rows.counts[row] += len(samplings)
         return taken, finite
 
-    def _clear(self, rows: list[int]) -> None:
-        """Clear the rows' cache: a non-finite value, though masked, would still reach the row's next chunk."""
-        for kv in self.cache.layers:
-            kv[rows] = 0
-
     def _on_device(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        device = self.cache.starts.device
+        device = self.cache.rows.device
         keys = torch.tensor(rows.keys, dtype=torch.int32, device=device)
         return keys, torch.tensor([rows.tokens, rows.positions, rows.counts], device=device)
 
 
-def eager(gpt: CausalGPT, cache: Cache) -> Step:
-    """The step without capture, as on a CPU."""
+def eager(gpt: CausalGPT, cache: Cache) -> Launched:
+    """Step and prefill without capture, as on a CPU: there one row's prefill keeps a core busy."""
 
     def step(token: Tensor, at: Tensor, length: int, sampling: TokenSampling, noise: Tensor) -> tuple[Tensor, Tensor]:
         hidden = gpt.step(token, at, cache, length)
         return sample(gpt.logits(hidden, sampling.first, sampling.last), sampling, noise)
 
-    return step
+    def prefill_row(x: Tensor, rows: Sequence[int], report: Report) -> None:
+        gpt.prefill(x[0], cache, rows[0], report)
+
+    def prefill_rows(x: Tensor, rows: Sequence[int], report: Report) -> None:
+        report()
+        gpt.prefill_rows(x, cache, torch.tensor(rows, device=x.device))
+
+    if cache.rows.device.type == "cpu":
+        return Launched(step, prefill_row, 1)
+    return Launched(step, prefill_rows, min(cache.batch, PREFILL_ROWS))

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 
+from voxyard.bark.model.attention import TILE, attend, transposed
 from voxyard.bark.model.decode import TokenSampling, sample
 from voxyard.bark.model.dimensions import FineLayout
 from voxyard.bark.model.gpt import Layer, Norm, block_of, norm_of
@@ -30,7 +30,7 @@ class FineGPT:
     positions: Tensor  # embedding, (block, hidden)
     layers: tuple[Layer, ...]
     norm: Norm
-    heads_of: tuple[Tensor, ...]  # (vocabulary, hidden) for the codebooks from `given` on
+    heads_of: tuple[Linear, ...]  # outputs of the codebooks from `given` on, hidden to vocabulary
     given: int
     heads: int
 
@@ -39,26 +39,39 @@ class FineGPT:
 
         Reports before each layer.
         """
-        T = window.shape[1]
-        x = self.positions[:T] + sum(self.codes[each, window[each]] for each in range(codebook + 1))  # (time, hidden)
+        time = window.shape[1]
+        embedded = sum(self.codes[each, window[each]] for each in range(codebook + 1))
+        x = self.positions[:time] + embedded  # (time, hidden)
+        tile = TILE if x.device.type == "cpu" else time
         for layer in self.layers:
             report()
-            qkv = layer.qkv(layer.norm_attention(x)).view(T, 3, self.heads, -1)
-            q, k, v = qkv.permute(1, 2, 0, 3)[:, None]  # each (1, heads, time, width)
-            y = F.scaled_dot_product_attention(q, k, v)
-            x = x + layer.out(y[0].transpose(0, 1).reshape(T, -1))
-            x = x + layer.down(F.gelu(layer.up(layer.norm_mlp(x))))
-        return F.linear(self.norm(x[first:]), self.heads_of[codebook - self.given][:width]).float()
+            begin = first // tile * tile if layer is self.layers[-1] else 0  # of its output no more is used
+            x = _through(layer, x, self.heads, tile, begin)
+        head = self.heads_of[codebook - self.given]
+        return head(self.norm(x[first - time :]))[:, :width].float()
 
 
-def fine_gpt(module: Any, linear: Callable[[Any], Linear] = dense) -> FineGPT:
-    """The weights of a `BarkFineModel`."""
+def _through(layer: Layer, x: Tensor, heads: int, tile: int, begin: int) -> Tensor:
+    """Output of a block from the frame `begin` on, in tiles of frames: (time, hidden) → (time − begin, hidden)."""
+    qkv = torch.cat([layer.projections(each, heads) for each in x.split(tile)])  # (time, 3, heads, width)
+    q, k, v = qkv.permute(1, 2, 0, 3)[:, None]  # each (1, heads, time, width)
+    if x.device.type == "cpu":
+        k, v = transposed(k), v.contiguous()
+    found = []
+    for at in range(begin, len(x), tile):
+        y = attend(q[:, :, at : at + tile], k, v, None)
+        found.append(layer.after(x[at : at + tile], y[0].transpose(0, 1).flatten(1)))
+    return torch.cat(found)
+
+
+def fine_gpt(module: Any, linear: Callable[[Any], Linear] = dense, heads: Callable[[Any], Linear] = dense) -> FineGPT:
+    """The weights of a `BarkFineModel`; `linear` converts the layers, `heads` the outputs."""
     return FineGPT(
         codes=torch.stack([each.weight.detach() for each in module.input_embeds_layers]),
         positions=module.position_embeds_layer.weight.detach(),
         layers=tuple(block_of(each, linear) for each in module.layers),
         norm=norm_of(module.layernorm_final),
-        heads_of=tuple(each.weight.detach() for each in module.lm_heads),
+        heads_of=tuple(heads(each) for each in module.lm_heads),
         given=module.config.n_codes_given,
         heads=module.config.num_heads,
     )
@@ -92,10 +105,12 @@ def speak(
         for codebook in range(layout.given, layout.codebooks):
             logits = gpt.logits(window, codebook, first, layout.codebook, report)  # (filled, codebook)
             noise = _noise(keys, (number * layout.codebooks + codebook) * layout.window, len(logits), layout.codebook)
-            found, scores = sample(logits, TokenSampling(0, layout.codebook, temperature), noise)
-            window[codebook, first:] = found
+            sampled, scores = sample(logits, TokenSampling(0, layout.codebook, temperature), noise)
+            window[codebook, first:] = sampled
             finite &= scores.isfinite().all()
-    return codes[:, before : before + frames].cpu().numpy(), bool(finite)
+    found = torch.cat([finite.long().view(1), codes[:, before : before + frames].flatten()])
+    host = found.cpu().numpy()  # the only synchronization
+    return host[1:].reshape(layout.codebooks, frames), bool(host[0])
 
 
 def windows(layout: FineLayout, before: int, frames: int, total: int) -> list[tuple[int, int]]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 
+from voxyard.bark.model.attention import TILE, Cache, attend
 from voxyard.bark.model.int8 import Linear, dense
 from voxyard.bark.model.progress import Report, unwatched
 
 Tensor = Any
-LENGTHS = 64  # the cache is read in multiples of this: longer reads add exact zeros and change no bit
+Part = TypeVar("Part")
+LENGTHS = TILE  # the cache is read in multiples of this: longer reads add exact zeros and change no bit
 
 
 @dataclass(frozen=True)
@@ -39,24 +41,14 @@ class Layer:
     up: Linear
     down: Linear
 
+    def projections(self, x: Tensor, heads: int) -> Tensor:
+        """Queries, keys and values of (…, hidden): (…, 3, heads, width)."""
+        return self.qkv(self.norm_attention(x)).unflatten(-1, (3, heads, -1))
 
-class Cache:
-    """Keys and values of a batch, by layer; a step writes one position a row and reads the first `length`."""
-
-    def __init__(self, layers: tuple[Tensor, ...]) -> None:
-        self.layers = layers  # each (batch, block, 2, heads, width)
-        self.batch, self.block = layers[0].shape[:2]
-        self.starts = torch.arange(self.batch, device=layers[0].device) * self.block  # of the rows in `_flat`
-        self._flat = [kv.flatten(0, 1) for kv in layers]  # each (batch · block, 2, heads, width)
-        self._views: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
-
-    def views(self, length: int) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """By layer: tensor to write to, keys and values to read, each (batch, heads, length, width); cached."""
-        if length not in self._views:
-            self._views[length] = [
-                (flat, *kv[:, :length].permute(2, 0, 3, 1, 4)) for flat, kv in zip(self._flat, self.layers, strict=True)
-            ]
-        return self._views[length]
+    def after(self, x: Tensor, attended: Tensor) -> Tensor:
+        """Output of the block for its input and what the heads attended to, each (…, hidden)."""
+        x = self.out.plus(attended, x)
+        return self.down.plus(self.up.gelu(self.norm_mlp(x)), x)
 
 
 @dataclass(frozen=True)
@@ -77,38 +69,53 @@ class CausalGPT:
         return int(self.positions.shape[0])
 
     def cache(self, batch: int) -> Cache:
-        """An empty cache of zeros: masked values must be finite too."""
-        hidden = self.positions.shape[1]
-        shape = (batch, self.block, 2, self.heads, hidden // self.heads)
-        return Cache(tuple(self.positions.new_zeros(shape) for _ in self.layers))
+        """An empty cache."""
+        block, hidden = self.positions.shape
+        return Cache(self.positions, (batch, self.heads, block, hidden // self.heads), len(self.layers))
 
     def prefill(self, x: Tensor, cache: Cache, row: int, report: Report = unwatched) -> None:
-        """Fill a row's cache from position 0 with embedded tokens, (time, hidden); reports before each layer."""
-        T, D = x.shape
-        x = x + self.positions[:T]
+        """Fill a row's cache from position 0 with embedded tokens, (time, hidden), in tiles of fixed length.
+
+        The form for a CPU: a tile's activations stay in its cache, and a position's values do not depend on how many
+        follow it. Reports before each layer.
+        """
+        x = x + self.positions[: len(x)]
         for layer, kv in zip(self.layers, cache.layers, strict=True):
             report()
-            qkv = layer.qkv(layer.norm_attention(x)).view(T, 3, self.heads, -1)
-            kv[row, :T] = qkv[:, 1:]
+            for begin in range(0, len(x), TILE):
+                tile = x[begin : begin + TILE]
+                end = begin + len(tile)
+                qkv = layer.projections(tile, self.heads)  # (time, 3, heads, width)
+                kv.write_tile(row, begin, qkv[:, 1:])
+                if layer is self.layers[-1]:
+                    continue  # the output of the last layer is not used
+                k, v = kv.keys[row : row + 1, :, :end], kv.values[row : row + 1, :, :end]
+                y = attend(qkv[:, 0].transpose(0, 1)[None], k, v, self.causal[begin:end, :end])
+                tile.copy_(layer.after(tile, y[0].transpose(0, 1).flatten(1)))
+
+    def prefill_rows(self, x: Tensor, cache: Cache, rows: Tensor) -> None:
+        """Fill the cache of several rows (batch,) from position 0 with embedded tokens, (batch, time, hidden).
+
+        The form for a GPU: one product for all rows. Nothing in it needs the host.
+        """
+        x = x + self.positions[: x.shape[1]]
+        for layer, kv in zip(self.layers, cache.layers, strict=True):
+            q, k, v = layer.projections(x, self.heads).permute(2, 0, 3, 1, 4)  # each (batch, heads, time, width)
+            kv.write_rows(rows, k, v)
             if layer is self.layers[-1]:
                 return  # the output of the last layer is not used
-            q, k, v = qkv.permute(1, 2, 0, 3)[:, None]  # each (1, heads, time, width)
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + layer.out(y[0].transpose(0, 1).reshape(T, D))
-            x = x + layer.down(F.gelu(layer.up(layer.norm_mlp(x))))
+            x = layer.after(x, y.transpose(1, 2).flatten(2))
 
     def step(self, tokens: Tensor, at: Tensor, cache: Cache, length: int) -> Tensor:
         """One token a row at its own position (batch,); reads `length` cached positions; (batch, hidden)."""
-        B, D = cache.batch, self.positions.shape[1]
+        B = cache.batch
         x = self.tokens[tokens] + self.positions[at]  # (batch, hidden)
         mask = self.causal[at, :length].view(B, 1, 1, length)
-        index = cache.starts + at
         for layer, (kv, k, v) in zip(self.layers, cache.views(length), strict=True):
-            qkv = layer.qkv(layer.norm_attention(x)).view(B, 3, self.heads, -1)
-            kv.index_copy_(0, index, qkv[:, 1:])
-            y = F.scaled_dot_product_attention(qkv[:, 0, :, None], k, v, attn_mask=mask)
-            x = x + layer.out(y.view(B, D))
-            x = x + layer.down(F.gelu(layer.up(layer.norm_mlp(x))))
+            qkv = layer.projections(x, self.heads)  # (batch, 3, heads, width)
+            kv.write_step(cache.rows, at, qkv[:, 1:])
+            x = layer.after(x, attend(qkv[:, 0, :, None], k, v, mask).flatten(1))
         return self.norm(x)
 
     def logits(self, x: Tensor, first: int, last: int) -> Tensor:
@@ -146,6 +153,19 @@ def block_of(module: Any, linear: Callable[[Any], Linear]) -> Layer:
 def norm_of(module: Any) -> Norm:
     """The weights of a layer norm."""
     return Norm(module.weight.detach(), None if module.bias is None else module.bias.detach())
+
+
+def moved(part: Part, device: str) -> Part:
+    """A stage with its weights on a device; those that are there are shared."""
+    found: Any = part
+    if isinstance(part, torch.Tensor):
+        found = part.to(device)
+    elif isinstance(part, tuple):
+        found = tuple(moved(each, device) for each in part)
+    elif is_dataclass(part):
+        found = replace(found, **{each.name: moved(getattr(part, each.name), device) for each in fields(part)})
+    placed: Part = found
+    return placed
 
 
 def padded_length(length: int, block: int) -> int:

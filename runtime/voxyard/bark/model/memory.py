@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from voxyard.bark.errors import BarkError
 
 MOST_ROWS = 64
+PREFILL_ROWS = 8  # of one prefill on a GPU, at most
 RESERVE = 0.1  # of the free memory, for fragmentation and other processes
 MIB = 2**20
 
@@ -46,7 +47,7 @@ def row_bytes(layers: int, hidden: int, block: int, element: int) -> int:
 
 
 def activation_bytes(hidden: int, block: int, vocabulary: int, element: int, *, rows: int, check_every: int) -> int:
-    """Peak activations: one window through an MLP and its attention, and the noise of a block of steps."""
-    window = block * hidden * (4 + 3 + 4) * element
+    """Peak activations: the windows of one prefill through an MLP and attention, and the noise of a block of steps."""
+    window = min(rows, PREFILL_ROWS) * block * hidden * (4 + 3 + 4) * element
     noise = rows * check_every * vocabulary * 4 * 3
     return window + noise

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from voxyard.bark.model.decode import Decoder, Rows, TokenSampling
+from voxyard.bark.model.decode import ALL, Decoder, Restriction, Rows, TokenSampling
 from voxyard.bark.model.dimensions import SemanticLayout
 from voxyard.bark.model.gpt import CausalGPT
 from voxyard.bark.voices import Codes
@@ -46,6 +46,7 @@ class SemanticOptions:
     end_share: float | None = 0.2
     limit: int | None = None  # tokens of a chunk; None: the model's
     check_every: int = 16  # steps between two checks
+    likely: Restriction = ALL
 
 
 class _Row:
@@ -77,8 +78,9 @@ class SemanticRows:
     def __init__(self, decoder: Decoder, layout: SemanticLayout, options: SemanticOptions) -> None:
         self._decoder, self._layout = decoder, layout
         self._rows, self._running = Rows.idle(decoder.cache.batch), dict[int, _Row]()
+        self._entered: list[int] = []  # rows to be prefilled
         self._limit = min(options.limit or layout.max_new, layout.max_new)
-        sampling = TokenSampling(0, layout.end + 1, options.temperature, layout.end, options.end_share)
+        sampling = TokenSampling(0, layout.end + 1, options.temperature, layout.end, options.end_share, options.likely)
         self._samplings = [sampling] * options.check_every
 
     def __len__(self) -> int:
@@ -91,17 +93,19 @@ class SemanticRows:
         return len(self._rows.tokens) - len(self._running)
 
     def enter(self, work: SemanticWork) -> None:
-        """Prefill text and history in a free row; the infer token is the first to be fed by the loop."""
+        """Give the chunk a free row; its prompt is prefilled by the next step."""
         rows, layout = self._rows, self._layout
         row = next(each for each in range(len(self._rows.tokens)) if each not in self._running)
-        self._decoder.prefill(row, merged_prompt(self._decoder.gpt, layout, work.text, work.history))
-        rows.tokens[row], rows.positions[row] = layout.infer, layout.window
+        rows.tokens[row], rows.positions[row] = layout.infer, layout.window  # the first token that the loop feeds
         rows.counts[row], rows.keys[row] = 0, work.key
         self._running[row] = _Row(work)
+        self._entered.append(row)
 
     def step(self) -> list[SemanticOutcome]:
         """Decode `check_every` tokens in every row; returns the chunks that are done."""
         self._rows.rewind_unused(self._running)
+        self._decoder.prefill([(row, self._prompt(row)) for row in self._entered])
+        self._entered = []
         taken, finite = self._decoder.run(self._rows, self._samplings)
         done = []
         for row in sorted(self._running):
@@ -110,6 +114,10 @@ class SemanticRows:
                 del self._running[row]
                 done.append(outcome)
         return done
+
+    def _prompt(self, row: int) -> Tensor:
+        work = self._running[row].work
+        return merged_prompt(self._decoder.gpt, self._layout, work.text, work.history)
 
 
 def speak(

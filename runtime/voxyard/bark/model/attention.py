@@ -1,0 +1,102 @@
+"""Attention and its cache of keys and values, laid out for the device that reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (the field's name for it)
+
+Tensor = Any
+TILE = 64  # positions that a CPU takes through a layer at a time: their activations stay in its second-level cache
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """Keys and values of one layer, each (batch, heads, block, width)."""
+
+    keys: Tensor
+    values: Tensor
+    both: Tensor | None  # (batch, 2, heads, block, width) where they are one tensor
+
+    def first(self, length: int) -> tuple[Tensor, Tensor]:
+        """Views of the first positions, each (batch, heads, length, width)."""
+        return self.keys[:, :, :length], self.values[:, :, :length]
+
+    def write_step(self, rows: Tensor, at: Tensor, kv: Tensor) -> None:
+        """Write one position of each row; `kv` is (rows, 2, heads, width)."""
+        if self.both is not None:
+            self.both[rows, :, :, at] = kv
+            return
+        self.keys[rows, :, at], self.values[rows, :, at] = kv[:, 0], kv[:, 1]
+
+    def write_tile(self, row: int, begin: int, kv: Tensor) -> None:
+        """Write consecutive positions of one row; `kv` is (time, 2, heads, width)."""
+        end = begin + len(kv)
+        self.keys[row, :, begin:end] = kv[:, 0].transpose(0, 1)
+        self.values[row, :, begin:end] = kv[:, 1].transpose(0, 1)
+
+    def write_rows(self, rows: Tensor, k: Tensor, v: Tensor) -> None:
+        """Write positions from 0 on of several rows; `k` and `v` are (rows, heads, time, width)."""
+        time = k.shape[2]
+        self.keys[:, :, :time][rows] = k
+        self.values[:, :, :time][rows] = v
+
+
+class Cache:
+    """Keys and values of a batch, by layer.
+
+    On a CPU keys lie transposed, so that both products of `attend` read contiguous memory. On a GPU keys and values are
+    one tensor, which a step writes with one kernel.
+    """
+
+    def __init__(self, like: Tensor, shape: tuple[int, int, int, int], layers: int) -> None:
+        """Zeros in the type and on the device of `like`; `shape` is (batch, heads, block, width)."""
+        self.batch, heads, self.block, width = shape
+        self.layers = tuple(_zeros(like, self.batch, heads, self.block, width) for _ in range(layers))
+        self.rows = torch.arange(self.batch, device=like.device)
+        self._views: dict[int, list[tuple[LayerCache, Tensor, Tensor]]] = {}
+
+    def views(self, length: int) -> list[tuple[LayerCache, Tensor, Tensor]]:
+        """By layer: cache to write to, keys and values to read, each (batch, heads, length, width); cached."""
+        if length not in self._views:
+            self._views[length] = [(layer, *layer.first(length)) for layer in self.layers]
+        return self._views[length]
+
+    def clear(self, rows: list[int]) -> None:
+        """Set rows to zero."""
+        for layer in self.layers:
+            layer.keys[rows] = layer.values[rows] = 0
+
+    def row_bytes(self, length: int) -> int:
+        """Bytes that a step reads of one row of so many positions."""
+        return sum(each[0].nbytes for layer in self.layers for each in layer.first(length))
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, each (batch, heads, time, width); `mask` is added to the scores.
+
+    On a CPU it is two batched products around a softmax: torch's fused kernel there is several times slower for the few
+    queries of a step, and for a tile of a prefill.
+    """
+    if q.device.type != "cpu":
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(2, 3))  # (batch, heads, queries, keys)
+    if mask is not None:
+        scores += mask
+    return torch.matmul(scores.softmax(-1), v)
+
+
+def transposed(tensor: Tensor) -> Tensor:
+    """The same values with the last two axes exchanged in memory: keys as `attend` reads them fastest on a CPU."""
+    return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def _zeros(like: Tensor, batch: int, heads: int, block: int, width: int) -> LayerCache:
+    """Zeros, not uninitialised memory: masked values must be finite too."""
+    if like.device.type == "cpu":
+        keys = like.new_zeros(batch, heads, width, block).transpose(2, 3)
+        return LayerCache(keys, like.new_zeros(batch, heads, block, width), None)
+    both = like.new_zeros(batch, 2, heads, block, width)
+    return LayerCache(both[:, 0], both[:, 1], both)
