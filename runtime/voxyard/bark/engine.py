@@ -22,7 +22,7 @@ from voxyard.bark.model.dimensions import SAMPLES_PER_FRAME, Layout
 from voxyard.bark.model.memory import MOST_ROWS
 from voxyard.bark.pipeline import CausalOutcome
 from voxyard.bark.rows import choose_rows
-from voxyard.bark.stages import Stages
+from voxyard.bark.stages import Stages, loading_device
 from voxyard.bark.voices import VoicePrompt
 from voxyard.bark.weights.checkpoint import BarkCheckpoint, Precision, load
 from voxyard.speech.engine import Answer, ChunkSource, Ready
@@ -135,7 +135,7 @@ class BarkEngine:
         most = MOST_ROWS
         while True:
             with memory_errors():
-                checkpoint = load(self._settings.model, "cpu" if self._settings.offload else device, precision)
+                checkpoint = load(self._settings.model, loading_device(self._settings, device), precision)
             rows, meant = choose_rows(checkpoint, self._settings, device, most)
             self.config = self._settings.model_copy(update={"batch_size": rows})
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,27 +14,36 @@ from voxyard.bark.memory_cap import within_cap
 from voxyard.bark.model.cuda_graph import launch
 from voxyard.bark.model.decode import Decoder
 from voxyard.bark.model.fine import FineGPT, fine_gpt
-from voxyard.bark.model.gpt import CausalGPT, causal_gpt
+from voxyard.bark.model.gpt import causal_gpt, moved
 from voxyard.bark.model.int8 import dense, int8
 from voxyard.bark.model.memory import Footprint, activation_bytes, row_bytes
 from voxyard.bark.weights.checkpoint import BarkCheckpoint
 
-_SEMANTIC, _COARSE, _FINE, _CODEC = "semantic", "coarse_acoustics", "fine_acoustics", "codec_model"
+_NAMES = _SEMANTIC, _COARSE, _FINE, _CODEC = "semantic", "coarse_acoustics", "fine_acoustics", "codec_model"
+
+
+def loading_device(config: BarkConfig, device: str) -> str:
+    """Device that a checkpoint is loaded to: main memory where the GPU is to hold one stage, or 8 bits of each."""
+    return "cpu" if config.offload or config.int8 else device
 
 
 class Stages:
     """Provides the stages, ready to run; with offloading one at a time on the device."""
 
     def __init__(self, checkpoint: BarkCheckpoint, config: BarkConfig, device: str) -> None:
+        """Takes over the checkpoint's modules: each is gone from it when its stage is built."""
         self._config, self._device = config, device
-        self._linear = int8 if config.int8 else dense
-        self._modules = {name: getattr(checkpoint.model, name) for name in (_SEMANTIC, _COARSE, _FINE, _CODEC)}
-        if config.offload:
-            for module in self._modules.values():
-                module.to("cpu")
-        self._kept: dict[str, Any] = {}
-        if not config.offload:
-            self._keep_all()
+        self._dense = functools.partial(dense, device=device)
+        self._linear = functools.partial(int8, device=device) if config.int8 else self._dense
+        self._waiting: dict[str, Any] = {}  # in main memory
+        self._kept: dict[str, Any] = {}  # on the device
+        for name in _NAMES:
+            built = self._built(name, getattr(checkpoint.model, name))
+            delattr(checkpoint.model, name)
+            if config.offload:
+                self._waiting[name] = built
+            else:
+                self._kept[name] = self._on_device(name, built)
 
     @contextmanager
     def semantic(self) -> Iterator[Decoder]:
@@ -62,54 +72,48 @@ class Stages:
     def resize(self, rows: int) -> None:
         """Use batches of so many rows; the old cache is freed before the new one is allocated."""
         self._config = self._config.model_copy(update={"batch_size": rows})
-        if not self._kept:
-            return
-        gpts = self._kept.pop(_SEMANTIC).gpt, self._kept.pop(_COARSE).gpt
-        self._keep_decoders(*gpts)
+        causal = {name: self._kept.pop(name).gpt for name in (_SEMANTIC, _COARSE) if name in self._kept}
+        self._kept |= {name: self._on_device(name, gpt) for name, gpt in causal.items()}
 
-    def _keep_all(self) -> None:
-        """Build every stage; modules that are not shared with the stages can be freed."""
-        self._kept = {_FINE: fine_gpt(self._modules[_FINE], self._linear), _CODEC: self._modules[_CODEC]}
-        causal = (causal_gpt(self._modules[name], self._linear) for name in (_SEMANTIC, _COARSE))
-        self._keep_decoders(*causal)
-        self._modules = {}
+    def _built(self, name: str, module: Any) -> Any:
+        """A stage with the weights of its module, still where these are."""
+        if name == _CODEC:
+            return module
+        if name == _FINE:
+            return fine_gpt(module, self._linear, self._dense)
+        return causal_gpt(module, self._linear)
 
-    def _keep_decoders(self, semantic: CausalGPT, coarse: CausalGPT) -> None:
-        """Build the causal stages, each with its own cache: both have chunks in their rows at the same time."""
-        rows, how = self._config.rows, launch(self._config.capture, self._device)
-        for name, gpt in ((_SEMANTIC, semantic), (_COARSE, coarse)):
-            self._kept[name] = Decoder(gpt, gpt.cache(rows), how)
+    def _on_device(self, name: str, built: Any) -> Any:
+        """The stage ready to run; a causal one with its own cache: both have chunks in their rows at the same time."""
+        if name == _CODEC:
+            return built.to(self._device)
+        placed = moved(built, self._device)
+        if name == _FINE:
+            return placed
+        launched = launch(self._config.capture, self._device)
+        return Decoder(placed, placed.cache(self._config.rows), launched)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[Any]:
         if name in self._kept:
             yield self._kept[name]
             return
-        module = self._modules[name].to(self._device)
         try:
-            yield self._built(name, module)
+            yield self._on_device(name, self._waiting[name])
         finally:
-            module.to("cpu")
-
-    def _built(self, name: str, module: Any) -> Any:
-        if name == _CODEC:
-            return module
-        if name == _FINE:
-            return fine_gpt(module, self._linear)
-        gpt: CausalGPT = causal_gpt(module, self._linear)
-        return Decoder(gpt, gpt.cache(self._config.rows), launch(self._config.capture, self._device))
+            if name == _CODEC:
+                self._waiting[name].to("cpu")
 
 
 def footprint(checkpoint: BarkCheckpoint, config: BarkConfig) -> Footprint:
     """Memory of the model on its device, from its sizes and the settings."""
     settings = checkpoint.model.config.semantic_config
     causal = settings, checkpoint.model.config.coarse_acoustics_config
-    tables = [_bytes(getattr(checkpoint.model, name)) for name in (_SEMANTIC, _COARSE, _FINE, _CODEC)]
+    weights = [_bytes(getattr(checkpoint.model, name), in_8_bits=config.int8) for name in _NAMES]
     element = next(checkpoint.model.semantic.parameters()).element_size()
     rows = [row_bytes(each.num_layers, each.hidden_size, each.block_size, element) for each in causal]
-    weights = max(tables) if config.offload else sum(tables)
     return Footprint(
-        weights=weights // element if config.int8 else weights,
+        weights=max(weights) if config.offload else sum(weights),
         activations=activation_bytes(
             settings.hidden_size,
             settings.block_size,
@@ -122,12 +126,25 @@ def footprint(checkpoint: BarkCheckpoint, config: BarkConfig) -> Footprint:
     )
 
 
-def _bytes(module: Any) -> int:
-    return sum(each.numel() * each.element_size() for each in module.parameters())
+def _bytes(module: Any, *, in_8_bits: bool = False) -> int:
+    """Bytes of a stage's weights. In 8 bits: those of the layers' products, with a scale for each output.
+
+    Embeddings, norms, heads and the codec keep their type. The fine stage's embeddings are stacked, so they no longer
+    share memory with its heads.
+    """
+    total: int = sum(each.nbytes for _, each in module.named_parameters(remove_duplicate=False))
+    for layer in getattr(module, "layers", ()) if in_8_bits else ():
+        for each in (layer.attn.att_proj, layer.attn.out_proj, layer.mlp.in_proj, layer.mlp.out_proj):
+            element = each.weight.element_size()
+            biases = each.out_features * element if each.bias is None else 0  # zeros in their place
+            total += each.out_features * element + biases - each.weight.numel() * (element - 1)
+    return total
 
 
 def available_bytes(checkpoint: BarkCheckpoint, config: BarkConfig) -> int:
     """Bytes for the model and its rows on the GPU: what is free and what it has taken, within the worker's limit."""
     free, _ = torch.cuda.mem_get_info()
-    loaded = 0 if config.offload else sum(_bytes(each) for each in checkpoint.model.children())
+    loaded = 0
+    if loading_device(config, "cuda") == "cuda":
+        loaded = sum(each.nbytes for each in checkpoint.model.parameters())
     return within_cap(free + loaded, config.gpu_memory)

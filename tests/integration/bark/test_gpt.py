@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,6 +72,36 @@ def test_a_place_in_the_batch_changes_no_bit(gpt: CausalGPT) -> None:
     found = gpt.step(token[order], at[order], moved.cache, 512)
 
     assert torch.equal(found, expected[order])
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize(("linear", "dtype"), [(dense, torch.float32), (dense, torch.bfloat16), (int8, torch.bfloat16)])
+def test_in_the_published_width_neither_reading_length_nor_place_change_a_bit(
+    rows: int, linear: Any, dtype: Any
+) -> None:
+    gpt = causal_gpt(copy.deepcopy(wide()).to(dtype), linear)
+    decoder, moved, order = filled(gpt, rows), filled(gpt, rows), torch.arange(rows).flip(0)
+    token, at = torch.arange(rows) + 5, torch.tensor([257, 300, 64, 290])[:rows]
+    for layer, kept in zip(moved.cache.layers, filled(gpt, rows).cache.layers, strict=True):
+        layer.keys.copy_(kept.keys[order])
+        layer.values.copy_(kept.values[order])
+
+    short, *longer = (gpt.step(token, at, decoder.cache, length) for length in (320, 384, 512, 640, 896, 1024))
+    turned = gpt.step(token[order], at[order], moved.cache, 320)
+
+    assert all(torch.equal(short, each) for each in longer)
+    assert torch.equal(turned, short[order])
+
+
+@functools.cache
+def wide() -> Any:
+    """One layer of bark-small's width."""
+    from transformers.models.bark.configuration_bark import BarkCoarseConfig
+    from transformers.models.bark.modeling_bark import BarkCoarseModel
+
+    torch.manual_seed(0)
+    sizes = {"num_layers": 1, "num_heads": 12, "hidden_size": 768, "input_vocab_size": 100, "output_vocab_size": 100}
+    return BarkCoarseModel(BarkCoarseConfig(**sizes)).eval()
 
 
 def keys_and_values(decoder: Decoder, row: int, length: int) -> list[Any]:
@@ -148,7 +179,8 @@ def test_the_memory_of_a_model_is_that_of_its_tensors(checkpoint: BarkCheckpoint
 
     causal = [causal_gpt(each) for each in (checkpoint.model.semantic, checkpoint.model.coarse_acoustics)]
     caches = [gpt.cache(1).row_bytes(gpt.block) for gpt in causal]
-    assert found.weights == sum(each.numel() * 4 for each in checkpoint.model.parameters())
+    parameters = checkpoint.model.named_parameters(remove_duplicate=False)  # the stacked embeddings are a copy
+    assert found.weights == sum(each.numel() * 4 for _, each in parameters)
     assert found.row == sum(caches)  # chunks of both stages are in their rows at the same time
     assert less.row == max(caches)
     assert less.weights < found.weights
