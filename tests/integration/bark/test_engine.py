@@ -283,9 +283,8 @@ def test_a_gpu_that_is_not_there_is_missed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("capture", ["graph", "compile"])
 @pytest.mark.parametrize("int8", [False, True])
-def test_a_captured_step_speaks_as_a_plain_one_does(tmp_path: Path, history: Any, capture: Any, int8: bool) -> None:
+def test_a_captured_step_speaks_as_a_plain_one_does(tmp_path: Path, history: Any, int8: bool) -> None:
     tiny.write(tmp_path, tiny.TinyShape())
     settings: dict[str, Any] = {
         "model": tmp_path,
@@ -295,16 +294,14 @@ def test_a_captured_step_speaks_as_a_plain_one_does(tmp_path: Path, history: Any
         "batch_size": 3,
     }
     spoken = []
-    for how in ("none", capture):
-        speaker = BarkEngine(BarkConfig(**settings, capture=how), lambda _: history.random(300, 450))
+    for capture in ("none", "graph"):
+        speaker = BarkEngine(BarkConfig(**settings, capture=capture), lambda _: history.random(300, 450))
         speaker.prepare()
         spoken.append(speak(speaker, requests(5)))
 
     plain, captured = spoken
 
-    if capture == "graph":
-        assert sounds(plain) == sounds(captured)
-    assert [each.facts["frames"] for each in plain] == [each.facts["frames"] for each in captured]
+    assert sounds(plain) == sounds(captured)
 
 
 @pytest.mark.gpu
