@@ -11,7 +11,7 @@ from voxyard.settings import Section, setting
 
 Device = Literal["auto", "cpu", "cuda"]
 BatchSize = Literal["auto"] | Annotated[int, Field(ge=1, le=64)]
-Capture = Literal["auto", "none", "graph", "compile"]
+Capture = Literal["auto", "none", "graph"]
 
 
 CPU_ROWS = 4
@@ -30,7 +30,9 @@ class BarkConfig(Section):
     precision: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "Type of weights and arithmetic; auto is bfloat16 on a GPU and float32 on a CPU."
     )
-    int8: bool = setting(False, "Quantize the weights of the transformers to 8 bits.")
+    int8: bool = setting(
+        False, "Quantize the weights of the transformers to 8 bits: saves memory; faster on a CPU, slower on a GPU."
+    )
     offload: bool = setting(False, "Keep only the running stage on the device, the others in main memory.")
     gpu_memory: str | None = setting(
         None,
@@ -43,9 +45,29 @@ class BarkConfig(Section):
         default_text="auto: on a GPU as many as its memory holds (64, 32, 16 …), on a CPU 4",
     )
     threads: int = setting(1, "CPU threads of a worker; another number changes the last digits of the audio.", ge=1)
-    capture: Capture = setting("auto", "Launch of a decode step on a GPU; auto is a CUDA graph.")
+    capture: Capture = setting("auto", "Launch of decode steps and prefills on a GPU; auto is CUDA graphs.")
     semantic_temperature: float = setting(0.7, "Temperature of the semantic stage; 0 is greedy.", ge=0)
     coarse_temperature: float = setting(0.7, "Temperature of the coarse stage.", ge=0)
+    semantic_top_k: int | None = setting(
+        None, "Sample from so many likeliest tokens of the semantic stage only.", default_text="all tokens", ge=1
+    )
+    semantic_top_p: float | None = setting(
+        None,
+        "Sample from the likeliest tokens of the semantic stage only that share this probability.",
+        default_text="all tokens",
+        gt=0,
+        le=1,
+    )
+    coarse_top_k: int | None = setting(
+        None, "Sample from so many likeliest tokens of the coarse stage only.", default_text="all tokens", ge=1
+    )
+    coarse_top_p: float | None = setting(
+        None,
+        "Sample from the likeliest tokens of the coarse stage only that share this probability.",
+        default_text="all tokens",
+        gt=0,
+        le=1,
+    )
     fine_temperature: float = setting(0.5, "Temperature of the fine stage.", ge=0)
     min_eos_p: float = setting(
         0.2, "Probability at which the end token is taken; 0.05 suits long documents.", gt=0, le=1

@@ -30,6 +30,7 @@ from typing import Protocol, TypeVar
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.model import coarse, semantic
 from voxyard.bark.model.coarse import CoarseOutcome, CoarseRows, CoarseWork
+from voxyard.bark.model.decode import Restriction
 from voxyard.bark.model.noise import Stage, key
 from voxyard.bark.model.progress import Report, unwatched
 from voxyard.bark.model.semantic import SemanticOptions, SemanticOutcome, SemanticRows, SemanticWork
@@ -137,8 +138,12 @@ def run_causal_stages(
     """
     layout = checkpoint.layout
     options = SemanticOptions(
-        temperature=config.semantic_temperature, end_share=config.min_eos_p, check_every=config.check_every
+        temperature=config.semantic_temperature,
+        end_share=config.min_eos_p,
+        check_every=config.check_every,
+        likely=Restriction(config.semantic_top_k, config.semantic_top_p),
     )
+    likely = Restriction(config.coarse_top_k, config.coarse_top_p)
     in_flight: dict[int, ChunkWork] = {}
     semantic_outcomes: dict[int, SemanticOutcome] = {}
 
@@ -165,7 +170,9 @@ def run_causal_stages(
         with stages.semantic() as first, stages.coarse() as second:
             first.report = second.report = report
             first_rows = SemanticRows(first, layout.semantic, options)
-            second_rows = CoarseRows(second, layout.coarse, config.coarse_temperature, skip=config.skip_prefill)
+            second_rows = CoarseRows(
+                second, layout.coarse, config.coarse_temperature, skip=config.skip_prefill, likely=likely
+            )
             for done in step_refilled(first_rows, second_rows, entering, onward, urgent):
                 yield [complete(each) for each in done]
         return
@@ -187,6 +194,7 @@ def run_causal_stages(
                 config.coarse_temperature,
                 coarse_outcomes.append,
                 skip=config.skip_prefill,
+                likely=likely,
             )
         yield [complete(each) for each in coarse_outcomes]
 

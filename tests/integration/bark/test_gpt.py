@@ -14,6 +14,7 @@ from voxyard.bark.model.attention import Cache
 from voxyard.bark.model.decode import Decoder, Launched, eager
 from voxyard.bark.model.gpt import CausalGPT, causal_gpt, padded_length
 from voxyard.bark.model.int8 import dense, int8
+from voxyard.bark.model.progress import Report
 from voxyard.bark.stages import footprint
 from voxyard.bark.weights.checkpoint import BarkCheckpoint
 
@@ -100,7 +101,13 @@ def wide() -> Any:
     from transformers.models.bark.modeling_bark import BarkCoarseModel
 
     torch.manual_seed(0)
-    sizes = {"num_layers": 1, "num_heads": 12, "hidden_size": 768, "input_vocab_size": 100, "output_vocab_size": 100}
+    sizes: dict[str, Any] = {
+        "num_layers": 1,
+        "num_heads": 12,
+        "hidden_size": 768,
+        "input_vocab_size": 100,
+        "output_vocab_size": 100,
+    }
     return BarkCoarseModel(BarkCoarseConfig(**sizes)).eval()
 
 
@@ -143,7 +150,7 @@ def test_rows_that_are_prefilled_together_hold_what_each_holds_alone(gpt: Causal
 def batched(gpt: CausalGPT, cache: Cache) -> Launched:
     """The form of a GPU, on a CPU: three rows in every product."""
 
-    def prefill(x: Any, rows: Sequence[int]) -> None:
+    def prefill(x: Any, rows: Sequence[int], report: Report) -> None:
         assert len(x) == len(rows) == 3
         gpt.prefill_rows(x, cache, torch.tensor(rows))
 
