@@ -45,7 +45,7 @@ def reports_by_call(monkeypatch: pytest.MonkeyPatch, source: Watched) -> dict[st
 
         monkeypatch.setattr(owner, name, watched)
 
-    watch(SemanticRows, "enter", "semantic prefill")
+    watch(SemanticRows, "enter", "semantic entry")
     watch(SemanticRows, "step", "semantic")
     watch(CoarseRows, "step", "coarse")
     watch(fine, "speak", "fine")
@@ -64,9 +64,9 @@ def test_every_step_and_every_layer_is_reported(
 
     list(engine.speak(source))
 
-    assert set(found) == {"semantic prefill", "semantic", "coarse", "fine", "codec"}
-    assert found["semantic prefill"] == [LAYERS]
-    assert set(found["semantic"]) == {16}
+    assert set(found) == {"semantic entry", "semantic", "coarse", "fine", "codec"}
+    assert found["semantic entry"][0] + found["semantic"][0] == LAYERS + 16
+    assert set(found["semantic"][1:]) == {16}
     assert found["coarse"][0] == LAYERS + 60  # the first window is prefilled
     assert found["fine"] == [LAYERS * CODEBOOKS]
     assert found["codec"][0] > 10

@@ -8,6 +8,7 @@ import queue
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.placement import Refusal
 from voxyard.speech.pool.commands import Command, SubmitJob
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, Outcome
 from voxyard.speech.pool.limits import PoolLimits
@@ -44,11 +46,12 @@ def pool(tmp_path: Path) -> Iterator[MakePool]:
         limits: PoolLimits = QUICK,
         factory: str = "tones",
         observer: PoolObserver | None = None,
+        admit: Callable[[Device], Refusal | None] = lambda _: None,
         **settings: Any,
     ) -> Pool:
         devices = [Device(f"gpu {number}", str(number)) for number in range(workers)]
         engine = EngineSpec(f"engines:{factory}", {"marks": str(tmp_path), **settings})
-        made.append(Pool(engine, devices, limits=limits, heartbeat_seconds=0.2, observer=observer))
+        made.append(Pool(engine, devices, limits=limits, heartbeat_seconds=0.2, observer=observer, admit=admit))
         return made[-1]
 
     yield make
@@ -160,6 +163,26 @@ def test_a_slow_engine_that_reports_or_has_asked_for_a_pause_is_not_ended(
     asked = requests(1)
     assert_spoken(outcomes(speaking, asked), asked)
     assert [state.processes for state in speaking.workers()] == [1]
+
+
+def test_a_driver_that_answers_late_at_one_gpu_costs_the_others_no_process(pool: MakePool) -> None:
+    late: list[str] = []
+
+    def admit(device: Device) -> Refusal | None:
+        if device.name == "gpu 0":
+            return None
+        if not late and speaking.workers()[0].state == "busy":
+            late.append(device.name)
+            time.sleep(3.0)  # the pool hears nothing of its workers meanwhile
+        return Refusal("driver", "the driver does not answer")
+
+    asked = requests(12)
+    limits = PoolLimits(progress_timeout=1.5, backoff=0.1, max_backoff=0.1)
+    speaking = pool(2, limits=limits, rows=4, seconds=2.0, admit=admit)
+
+    assert_spoken(outcomes(speaking, asked), asked)
+    assert late
+    assert speaking.workers()[0].processes == 1
 
 
 def test_out_of_memory_makes_the_batch_smaller_and_says_so_in_the_outcome(pool: MakePool) -> None:
