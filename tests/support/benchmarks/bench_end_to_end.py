@@ -32,6 +32,7 @@ class Run:
     seconds: list[float] = field(default_factory=list)  # of each turn
     audio_seconds: float = 0.0  # of one turn
     chunks: tuple[ChunkTokens, ...] = ()  # voxyard's, of one turn
+    rows: int | None = None  # of voxyard's batch, which may be smaller than what was asked for
     failure: str | None = None  # of memory; the contestant takes no further turn
 
     @property
@@ -80,16 +81,17 @@ def makers(directory: Path, device: str, rows: int, precisions: Mapping[str, Seq
 
 
 def in_turns(
-    made: Makers, spoken: Sequence[str], timer: Timer, rounds: int, *, warm_up: bool = False
+    made: Makers, spoken: Sequence[str], timer: Timer, rounds: int, *, once: Sequence[str] = (), warm_up: bool = False
 ) -> dict[str, Run]:
     """The runs of every contestant; from the second round on only of each program's best precision.
 
-    With `warm_up` each has a turn before that does not count: kernels are loaded, steps captured.
+    Programs in `once` take part in the first round only. With `warm_up` each has a turn before that does not count:
+    kernels are loaded, steps captured.
     """
     runs = {name: Run(StageTimes(timer)) for name in made}
     contestants: dict[str, Contestant] = {}
     for number in range(rounds):
-        names = list(made) if number == 0 else list(best(runs).values())
+        names = list(made) if number == 0 else [name for program, name in best(runs).items() if program not in once]
         for name in names[:: -1 if number % 2 else 1]:
             run = runs[name]
             try:
@@ -113,7 +115,7 @@ def _take_turn(name: str, contestant: Contestant, spoken: Sequence[str], run: Ru
         run.audio_seconds = contestant.speak(spoken)
         run.seconds.append(timer.now() - began)
     if isinstance(contestant, Voxyard):
-        run.chunks = contestant.chunks
+        run.chunks, run.rows = contestant.chunks, contestant.ready.batch_limit
     print(f"  {name:24} {run.seconds[-1]:7.1f} s for {run.audio_seconds:.2f} s", file=sys.stderr, flush=True)
 
 
@@ -156,4 +158,5 @@ def figures(prefix: str, runs: Mapping[str, Run]) -> dict[str, Any]:
         if run.chunks:
             found[f"{prefix}_tokens_made"] = sum(each.semantic + each.frames * CODEBOOKS for each in run.chunks)
             found[f"{prefix}_audio_seconds"] = run.audio_seconds
+            found[f"{prefix}_rows"] = run.rows
     return found
