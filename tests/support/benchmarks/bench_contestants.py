@@ -65,8 +65,9 @@ class Voxyard:
 
             return note
 
-        def prefill(_: Decoder, row: int, embedded: Any) -> None:
-            times.feed(network, 1, len(embedded))
+        def prefill(_: Decoder, windows: Sequence[tuple[int, Any]]) -> None:
+            for _row, embedded in windows:
+                times.feed(network, 1, len(embedded))
 
         patched = [
             *((SemanticRows, name, within("semantic")) for name in ("enter", "step")),

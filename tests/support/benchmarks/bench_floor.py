@@ -21,7 +21,7 @@ _MATRICES = 12  # of hidden × hidden in a layer: 3 for queries, keys and values
 class Machine:
     """Speed of one device, measured."""
 
-    bytes_per_second: float  # read by a product of a matrix and a vector
+    bytes_per_second: float  # of its memory
     flops: float  # floating-point operations a second of a product of matrices, in the model's precision
     full_flops: float  # the same in float32: the codec's
 
@@ -29,18 +29,21 @@ class Machine:
     def measured(cls, timer: Timer, dtype: Any, *, size: int = 1) -> Machine:
         """Best of some runs; `size` 1 suits a CPU core, 16 a GPU."""
         return cls(
-            bandwidth(timer, megabytes=100 * size**2 if timer.device == "cuda" else 400),
+            bandwidth(timer),
             _flops(timer, dtype, 512 * size),
             _flops(timer, torch.float32, 512 * size),
         )
 
 
-def bandwidth(timer: Timer, megabytes: int = 400, runs: int = 3) -> float:
-    """Bytes a second that a matrix-vector product reads: the best of some runs."""
-    matrix = torch.rand(megabytes * 250, 1000, device=timer.device)
-    vector = torch.rand(1, 1000, device=timer.device)
-    seconds = min(timer.of(lambda: torch.nn.functional.linear(vector, matrix)) for _ in range(runs))
-    return float(matrix.numel() * matrix.element_size() / seconds)
+def bandwidth(timer: Timer, runs: int = 3) -> float:
+    """Bytes a second, the best of some runs: read by a matrix-vector product on a CPU, copied on a GPU."""
+    if timer.device == "cuda":
+        source = torch.ones(2**29, dtype=torch.float32, device="cuda")  # 2 GiB
+        target = torch.empty_like(source)
+        timer.of(lambda: target.copy_(source))
+        return float(2 * source.nbytes / min(timer.of(lambda: target.copy_(source)) for _ in range(runs)))
+    matrix, vector = torch.rand(100_000, 1000), torch.rand(1, 1000)  # 400 MB
+    return float(matrix.nbytes / min(timer.of(lambda: torch.nn.functional.linear(vector, matrix)) for _ in range(runs)))
 
 
 def _flops(timer: Timer, dtype: Any, side: int) -> float:
