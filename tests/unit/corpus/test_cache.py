@@ -14,7 +14,7 @@ import pytest
 from tones import Corpus, write_wav
 
 from voxyard.corpus import CorpusError, Example, ExampleSource
-from voxyard.corpus.cache import CachedSource
+from voxyard.corpus.cache import CachedSource, _aligned
 from voxyard.host.page_cache import Extent
 
 
@@ -245,3 +245,7 @@ def test_a_clip_that_was_cut_short_is_decoded_again(three: Corpus, tmp_path: Pat
     del source.read
     assert cached.read(1).pcm.tolist() == plain.read(1).pcm.tolist()
     assert source.reads == [1]
+
+
+def test_parts_of_a_clip_begin_at_multiples_of_four_bytes() -> None:
+    assert [_aligned(count) for count in (0, 1, 4, 5)] == [0, 4, 4, 8]

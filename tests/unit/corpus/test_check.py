@@ -26,7 +26,7 @@ def test_what_is_there_is_counted_and_what_is_broken_is_named(corpus: Corpus) ->
     assert sorted(one.clip for one in survey.bad) == ["a", "broken", "gone"]
     text = survey.render()
     for said in (
-        "2 clips",
+        "2 clips, 0.0 minutes",
         "22050 Hz ×1",
         "'你' U+4F60 CJK UNIFIED IDEOGRAPH-4F60 ×1",
         "bad clips     3",

@@ -9,6 +9,7 @@ import pytest
 from tones import RATE, Corpus, open_corpus
 
 from voxyard.corpus import CorpusError, ExampleSource, check, has_eval_split, prepare
+from voxyard.corpus.ljspeech import BadClip, listed
 from voxyard.corpus.text import decode
 
 
@@ -208,6 +209,12 @@ def _split(corpus: Corpus) -> Corpus:
     )
     (corpus.directory / "metadata.csv").unlink()
     return corpus
+
+
+def test_twenty_bad_clips_are_listed_without_a_line_for_others() -> None:
+    bad = [BadClip(f"c{number}", "is empty") for number in range(21)]
+    assert len(listed(bad[:20])) == 20
+    assert listed(bad)[20:] == ["  … and 1 more"]
 
 
 def test_training_and_evaluation_clips_are_kept_apart_also_as_shards(corpus: Corpus, tmp_path: Path) -> None:

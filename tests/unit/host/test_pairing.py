@@ -238,6 +238,7 @@ def test_a_gpu_that_is_given_keeps_its_role() -> None:
         why_none(topology, busy, model_gpu=2) or ""
     )
     assert "GPU7 (this host does not have it)" in (why_none(topology, gpus, model_gpu=7) or "")
+    assert (why_none(topology, model_gpu=7) or "").endswith("the GPUs given are not two of its GPUs")
 
 
 def test_without_a_topology_the_cards_alone_decide() -> None:

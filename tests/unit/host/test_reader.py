@@ -12,6 +12,7 @@ from voxyard.host.nvml import UNSUPPORTED
 from voxyard.host.readings import GpuReader, Sample
 
 NOT_SUPPORTED = min(UNSUPPORTED)
+GPU_IS_LOST = 15
 
 
 class Card:
@@ -57,3 +58,19 @@ def test_support_that_comes_back_is_noticed(clock: list[float]) -> None:
     clock[0] += readings.ASK_AGAIN_SECONDS + 1
     assert reader._samples() == (Sample(1, 0.5),)
     assert reader._unsupported == {}
+
+
+class Refusing(Card):
+    """Answers the call for field values, each of which is refused; supports nothing else."""
+
+    def attempt(self, function: str, *arguments: object) -> tuple[int, Any]:
+        if function != readings._FIELD_VALUES:
+            return NOT_SUPPORTED, None
+        return 0, [SimpleNamespace(nvmlReturn=GPU_IS_LOST)]
+
+
+def test_a_field_value_that_is_refused_counts_though_the_call_succeeds(clock: list[float]) -> None:
+    card: Any = Refusing()
+    reader = GpuReader(card, None)
+    assert reader._totals() == {}
+    assert (reader._refusal, reader._answered) == (f"nvmlDeviceGetFieldValues: {GPU_IS_LOST}", False)
