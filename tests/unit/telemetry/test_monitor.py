@@ -41,6 +41,7 @@ def test_a_pipe_gets_a_line_a_gpu_and_pass(driver: FakeDriver) -> None:
 
 def test_the_log_is_a_csv_with_a_row_a_gpu_and_pass(driver: FakeDriver, tmp_path: Path) -> None:
     log = tmp_path / "gpus.csv"
+    log.touch()  # an empty file gets its header too
     environment = driver.environment_of(host())
     for _ in range(2):
         assert monitor(environment, "--interval", "0.3", "--duration", "0.7", "--log-file", str(log)).returncode == 0
