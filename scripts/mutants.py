@@ -325,10 +325,11 @@ class Copy:
 
     def _failing(self, suite: Suite, tests: Sequence[str]) -> str | None:
         limit = suite.limit(tests)
-        code, output = self._pytest(["-x", "--reruns=1", *tests], limit)
+        fails = ["-x", "--reruns=1", f"--timeout={suite.limit([max(tests, key=lambda test: suite.seconds[test])]):.0f}"]
+        code, output = self._pytest([*fails, *tests], limit)
         if code == pytest.ExitCode.USAGE_ERROR:  # ids that a fault in a table of cases has changed
             limit = suite.limit(list(suite.seconds))
-            code, output = self._pytest(["-x", "--reruns=1", *suite.paths], limit)
+            code, output = self._pytest([*fails, *suite.paths], limit)
         if code is None:
             return f"a hang of {limit:.0f} s"
         if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
