@@ -10,6 +10,7 @@ from simulated_pool import Fate, SimulatedPool
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.queue import ChunkKey
 from voxyard.speech.pool.worker_process import EndCause
+from voxyard.speech.pool.worker_slot import WorkerSlot
 
 
 def keys(count: int, job: int = 0) -> list[ChunkKey]:
@@ -116,6 +117,21 @@ def test_a_kill_for_want_of_memory_suspects_no_chunk() -> None:
     begun = [held for _, held in pool.held]
     assert begun[4:6] == [1, 2]  # two rows at once after the kill, nothing alone
     assert spoken(pool) == keys(12)
+
+
+def test_rows_are_given_back_to_the_next_process_and_not_to_the_running_one() -> None:
+    slot = WorkerSlot(0)
+    slot.engine_ready(8, 0.0)
+    slot.halve_batch()
+    slot.crashed_batches.append(frozenset(keys(2)))
+
+    slot.acquit_batches(ChunkKey(0, 5))
+    slot.start(1.0, PoolLimits())
+    assert slot.rows == 4
+    slot.acquit_batches(ChunkKey(0, 1))
+    assert slot.rows == 4
+    slot.start(2.0, PoolLimits())
+    assert slot.rows == 8
 
 
 def test_a_chunk_found_to_crash_alone_gives_the_batch_its_rows_back() -> None:

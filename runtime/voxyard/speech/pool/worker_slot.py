@@ -34,6 +34,7 @@ class WorkerSlot:
     has_requested: bool = False  # since its engine last began
     batch_limit: int = 1  # rows, of its engine
     batch_cap: int | None = None  # rows after out-of-memory errors and crashes; holds for later processes too
+    halvings_to_undo: int = 0  # at the next start
     crashed_batches: list[frozenset[ChunkKey]] = field(default_factory=list)  # each has halved the rows
     last_seen: float = 0.0
     last_progress: float = 0.0  # when its engine last reported progress, or it answered a chunk or got its first
@@ -92,6 +93,10 @@ class WorkerSlot:
         """Record that a new process is started."""
         if self.phase == "resting":
             self.batch_cap, self.memory_failures, self.crashed_batches = None, 0, []
+        if self.batch_cap is not None:
+            restored = self.batch_cap << self.halvings_to_undo
+            self.batch_cap = restored if restored < self.batch_limit else None
+        self.halvings_to_undo = 0
         self.phase = "starting"
         self.generation += 1
         self.last_seen, self.start_deadline = now, now + limits.start_timeout
@@ -146,11 +151,10 @@ class WorkerSlot:
         self.batch_cap = max(1, self.rows // 2)
 
     def acquit_batches(self, culprit: ChunkKey) -> None:
-        """Take back the halving after each crash with a chunk that crashes alone too, for the processes to come."""
-        for batch in [each for each in self.crashed_batches if culprit in each]:
-            self.crashed_batches.remove(batch)
-            doubled = 2 * (self.batch_cap or self.batch_limit)
-            self.batch_cap = doubled if doubled < self.batch_limit else None
+        """Take back the halving after each crash with a chunk that crashes alone too, from the next process on."""
+        left = [batch for batch in self.crashed_batches if culprit not in batch]
+        self.halvings_to_undo += len(self.crashed_batches) - len(left)
+        self.crashed_batches = left
 
     def start_refused(self, now: float, limits: PoolLimits) -> None:
         """Record that its device has no memory for a process yet: no failed start, retried without a limit."""
