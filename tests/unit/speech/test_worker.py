@@ -31,6 +31,7 @@ from voxyard.speech.pool.ipc import (
     SpeakChunk,
     StopWorker,
 )
+from voxyard.speech.pool.worker import PoolChunkSource, PoolConnection
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
 from voxyard.speech.requests import Request, Result, Unspeakable
 
@@ -104,6 +105,17 @@ def test_it_asks_for_a_chunk_for_each_row_and_again_for_each_row_that_is_free(li
     assert [each.lease for each in answers] == [10, 20]
     assert said.count(ChunkWanted()) == 2
     assert not line.says_more()
+
+
+def test_a_chunk_that_has_come_is_taken_without_waiting_while_mates_are_under_way() -> None:
+    ours, theirs = (Connection(each.detach()) for each in socket.socketpair())
+    with ours, theirs:
+        source = PoolChunkSource(PoolConnection(theirs))
+        assert source.take(2, wait=False) == []
+        ours.send(SpeakChunk(1, Request(7, "text")))
+
+        assert [each.chunk for each in source.take(2, wait=False)] == [7]
+        assert source.take(1, wait=False) == []
 
 
 def test_equal_chunks_are_answered_each_under_its_lease(line: Line) -> None:
