@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -36,24 +37,27 @@ def lengths() -> tuple[tf.Tensor, tf.Tensor]:
     return tf.constant([frames for frames, _ in LENGTHS]), tf.constant([tokens for _, tokens in LENGTHS])
 
 
+@pytest.mark.parametrize("in_blocks", [False, True])
 @pytest.mark.parametrize("xla", [False, True])
-def test_loss_and_best_path_are_those_of_all_paths_counted(xla: bool) -> None:
+def test_loss_and_best_path_are_those_of_all_paths_counted(xla: bool, in_blocks: bool) -> None:
     """T10: with and without XLA; rows of different lengths side by side, junk in their padding."""
     table = scores()
-    found = tf.function(align, jit_compile=xla, autograph=False)(tf.constant(table), *lengths())
+    form = partial(align, in_blocks=in_blocks)
+    found = tf.function(form, jit_compile=xla, autograph=False)(tf.constant(table), *lengths())
     for row, (frames, tokens) in enumerate(LENGTHS):
         every, sums = path_scores(table[row], frames, tokens)
         assert found.loss[row].numpy() == pytest.approx(-np.logaddexp.reduce(sums), abs=1e-4)
         np.testing.assert_array_equal(found.hard[row].numpy()[:frames].argmax(-1), every[int(sums.argmax())])
 
 
-def test_the_gradient_is_the_slope_of_the_loss() -> None:
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_the_gradient_is_the_slope_of_the_loss(in_blocks: bool) -> None:
     """T10: finite differences of the loss counted path by path, each row with a weight of its own."""
     table, weights = scores(1), np.arange(1.0, len(LENGTHS) + 1, dtype=np.float32)
     variable = tf.constant(table)
     with tf.GradientTape() as tape:
         tape.watch(variable)
-        total = tf.reduce_sum(align(variable, *lengths()).loss * weights)
+        total = tf.reduce_sum(align(variable, *lengths(), in_blocks=in_blocks).loss * weights)
     gradient = tape.gradient(total, variable).numpy()
     for row, (frames, tokens) in enumerate(LENGTHS):
         for frame, token in itertools.product(range(FRAMES), range(TOKENS)):
@@ -77,6 +81,26 @@ def test_every_token_lasts_a_frame_and_all_frames_are_given_out() -> None:
         assert (durations[row, :tokens] >= 1).all()
         assert not durations[row, tokens:].any()
         assert (np.diff(hard[row, : mel_length[row]].argmax(-1)) >= 0).all()
+
+
+@pytest.mark.parametrize("frames", [2, 150, 151])
+def test_blocks_of_frames_give_what_one_loop_over_the_frames_gives(frames: int) -> None:
+    """Losses to 1e-5 of their size, the same best path, and gradients to the rounding of the scores."""
+    mel_length = tf.constant([frames, frames - 1, max(2, frames // 2)])
+    token_length = tf.constant([min(frames, 40), 1, min(frames, 25)])
+    table = tf.constant(np.random.default_rng(3).normal(size=(3, frames, 40)).astype(np.float32) * 3)
+
+    def form(in_blocks: bool) -> tuple[NDArray[np.float32], ...]:
+        with tf.GradientTape() as tape:
+            tape.watch(table)
+            found = align(table, mel_length, token_length, in_blocks=in_blocks)
+            total = tf.reduce_sum(found.loss)
+        return found.loss.numpy(), found.hard.numpy(), tape.gradient(total, table).numpy()
+
+    (loss, path, gradient), (blocks_loss, blocks_path, blocks_gradient) = form(False), form(True)
+    np.testing.assert_allclose(blocks_loss, loss, rtol=1e-5)
+    np.testing.assert_array_equal(blocks_path, path)
+    np.testing.assert_allclose(blocks_gradient, gradient, atol=1e-6 * np.abs(loss).max() + 1e-5)
 
 
 def test_a_clip_with_fewer_frames_than_tokens_costs_nothing_and_spreads_its_frames() -> None:

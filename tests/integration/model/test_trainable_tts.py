@@ -175,3 +175,13 @@ def test_synthesize_speaks_with_the_weights_of_the_best_checkpoint(
     assert said.step == 1
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), mels[1], rtol=1e-5, atol=1e-5)
     assert mels[1].shape != mels[2].shape or not np.allclose(mels[1], mels[2], atol=1e-3)
+
+
+def test_the_alignment_is_computed_in_blocks_on_gpus_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU the blocks are only more arithmetic."""
+    found = tf.config.list_logical_devices
+    assert not TextToSpeech(configured(), ("a",), shape=SMALL).build().align_in_blocks
+    monkeypatch.setattr(
+        tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else found(kind)
+    )
+    assert TextToSpeech(configured(), ("a",), shape=SMALL).build().align_in_blocks

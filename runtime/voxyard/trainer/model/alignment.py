@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from voxyard.trainer.model.parallel_alignment import scan, trace_back
+
 IMPOSSIBLE = -1e9  # a log probability; finite, so that no NaN is born of differences
 
 
@@ -21,13 +23,14 @@ class Alignment(NamedTuple):
     hard: tf.Tensor  # (B, T, L) float32, 1 where the best path has frame t at token l; zero rows beyond a clip's end
 
 
-def align(log_prob: tf.Tensor, mel_length: tf.Tensor, token_length: tf.Tensor) -> Alignment:
+def align(log_prob: tf.Tensor, mel_length: tf.Tensor, token_length: tf.Tensor, *, in_blocks: bool = False) -> Alignment:
     """All paths and the best path through `log_prob` (B, T, L), float32: log probabilities of token l at frame t.
 
     The loss has a gradient, the path has none. Rows of frames and columns of tokens beyond a clip's lengths (B,) count
     for nothing, whatever they hold. A clip with fewer frames than tokens has no path: its loss and gradient are 0, and
     its frames are spread evenly over its tokens. One loop over the frames for the three recursions (forward, backward
-    and best path), one to trace the best path back; both with a static count of rounds.
+    and best path), one to trace the best path back; both with a static count of rounds. With `in_blocks` the rounds are
+    few and large instead (parallel_alignment).
     """
     frames, tokens = log_prob.shape[1:]
     inside = (
@@ -35,7 +38,7 @@ def align(log_prob: tf.Tensor, mel_length: tf.Tensor, token_length: tf.Tensor) -
     )  # (batch, frames, tokens)
     possible = mel_length >= token_length  # (batch,)
     blocked = tf.where(inside, tf.stop_gradient(log_prob), IMPOSSIBLE)
-    forward, backward, best = _recursions(blocked, mel_length, token_length)
+    forward, backward, best = _recursions(blocked, mel_length, token_length, in_blocks)
     total = _at_end(forward, mel_length, token_length)  # (batch,)
     posterior = tf.exp(tf.minimum(forward + backward - blocked - total[:, None, None], 0.0))
     posterior = tf.where(inside & possible[:, None, None], posterior, 0.0)
@@ -47,7 +50,9 @@ def align(log_prob: tf.Tensor, mel_length: tf.Tensor, token_length: tf.Tensor) -
         return -total, lambda upstream: -upstream[:, None, None] * posterior
 
     hard = tf.where(
-        possible[:, None, None], _trace_back(best, mel_length, token_length), _even(inside, mel_length, token_length)
+        possible[:, None, None],
+        _trace_back(best, mel_length, token_length, in_blocks),
+        _even(inside, mel_length, token_length),
     )
     return Alignment(summed(log_prob), tf.stop_gradient(hard))
 
@@ -72,7 +77,7 @@ def diagonal_prior(mel_length: tf.Tensor, token_length: tf.Tensor, frames: int, 
 
 
 def _recursions(
-    log_prob: tf.Tensor, mel_length: tf.Tensor, token_length: tf.Tensor
+    log_prob: tf.Tensor, mel_length: tf.Tensor, token_length: tf.Tensor, in_blocks: bool
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Log scores (B, T, L) of all paths up to a cell, of all paths from it on, and of the best path up to it.
 
@@ -85,6 +90,9 @@ def _recursions(
     summed = tf.constant([1.0, 1.0, 0.0])[:, None, None]  # whether a recursion sums its two ways, or takes the better
     before_first = tf.fill([3, batch, 1], IMPOSSIBLE)
     start = tf.concat([tf.zeros([3, batch, 1]), tf.fill([3, batch, tokens - 1], IMPOSSIBLE)], -1) + steps[0]
+    if in_blocks and frames > 1:
+        forward, backward, best = tf.unstack(tf.transpose(scan(start, steps, summed, IMPOSSIBLE), [1, 2, 0, 3]))
+        return forward, _reversed(backward, mel_length, token_length), best
 
     def advance(t: tf.Tensor, score: tf.Tensor, scores: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
         moved = tf.concat([before_first, score[:, :, :-1]], -1)
@@ -116,7 +124,7 @@ def _at_end(scores: tf.Tensor, mel_length: tf.Tensor, token_length: tf.Tensor) -
     return tf.gather(last_frame, token_length - 1, batch_dims=1)
 
 
-def _trace_back(best: tf.Tensor, mel_length: tf.Tensor, token_length: tf.Tensor) -> tf.Tensor:
+def _trace_back(best: tf.Tensor, mel_length: tf.Tensor, token_length: tf.Tensor, in_blocks: bool) -> tf.Tensor:
     """The best path (B, T, L) of zeros and ones, from the best scores (B, T, L) up to each cell."""
     batch, frames, tokens = best.shape
     previous = best[:, :-1]  # (batch, frames − 1, tokens)
@@ -124,6 +132,9 @@ def _trace_back(best: tf.Tensor, mel_length: tf.Tensor, token_length: tf.Tensor)
     inside = tf.sequence_mask(mel_length, frames)[:, 1:, None]
     came_from_left = tf.cast((moved > previous) & inside, tf.float32)
     came_from_left = tf.transpose(came_from_left, [1, 0, 2])  # (frames − 1, batch, tokens)
+    if in_blocks and frames > 1:
+        chosen = tf.transpose(tf.one_hot(trace_back(came_from_left, token_length - 1), tokens), [1, 0, 2])
+        return chosen * tf.sequence_mask(mel_length, frames, tf.float32)[:, :, None]
     last = tf.one_hot(token_length - 1, tokens)  # (batch, tokens)
 
     def retreat(t: tf.Tensor, at: tf.Tensor, path: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:

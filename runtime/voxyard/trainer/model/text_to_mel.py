@@ -69,11 +69,13 @@ class TextToMel(keras.Model):
         mels: int,
         policy: keras.DTypePolicy | None = None,
         recompute: bool = False,
+        align_in_blocks: bool = False,
     ) -> None:
         super().__init__(name="text_to_mel", dtype="float32")
         policy = policy or keras.DTypePolicy("float32")
         dense, width = keras.layers.Dense, shape.width
         self.symbols, self.speakers, self.shape_of = symbols, speakers, shape
+        self.align_in_blocks = align_in_blocks
         table = {"use_bias": False, "kernel_initializer": keras.initializers.RandomNormal(stddev=1.0), "dtype": policy}
         self.embed = dense(width, name="embed", **table)
         self.speaker = dense(width, name="speaker", **table) if speakers > 1 else None
@@ -128,7 +130,7 @@ class TextToMel(keras.Model):
 
         log_likelihood = self.aligner(text.embedded, text.at, (batch["mel"] - MEL_CENTRE) / MEL_SPREAD)
         log_prob = log_likelihood + diagonal_prior(batch["mel_length"], text.length, frames, tokens)
-        alignment = align(log_prob, batch["mel_length"], text.length)
+        alignment = align(log_prob, batch["mel_length"], text.length, in_blocks=self.align_in_blocks)
 
         durations = ops.sum(alignment.hard, 1)  # (batch, tokens)
         pitch, energy = batch["pitch"], batch["energy"]

@@ -66,6 +66,7 @@ class TextToSpeech:
             mels=self._config.model.mels,
             policy=keras.DTypePolicy(POLICIES.get(training.precision, "float32")),
             recompute=training.recompute,
+            align_in_blocks=bool(tf.config.list_logical_devices("GPU")),  # a CPU would only do more arithmetic
         )
         model.build()
         return model
