@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import NoReturn
@@ -24,7 +25,7 @@ for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM"
 
 pytest_plugins = ["driver_fixture"]  # tests/nvml
 
-_NO_GPU = "needs an NVIDIA GPU"
+_NO_GPU = "marked gpu, and this machine has no NVIDIA GPU"
 _NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]
 _PACKAGES = {  # Debian's, by the program that a test needs
     "gcc": "gcc", "prometheus": "prometheus", "rsync": "rsync", "ssh": "openssh-client", "ssh-agent": "openssh-client",
@@ -107,8 +108,13 @@ def pytest_make_collect_report(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests were left out for want of a GPU."""
-    skipped = terminalreporter.getreports("skipped")
-    left_out = [report for report in skipped if _NO_GPU in str(report.longrepr)]
-    if left_out:
-        terminalreporter.write_line(f"{len(left_out)} tests marked gpu were not run: no NVIDIA GPU on this machine")
+    """Say what was left out: a line for each reason, with the number of tests."""
+    reasons = Counter(_reason(report) for report in terminalreporter.getreports("skipped"))
+    for reason, tests in reasons.most_common():
+        terminalreporter.write_line(f"{tests} {'test' if tests == 1 else 'tests'} not run: {reason}")
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Reason of a skip, without its place."""
+    text = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+    return text.removeprefix("Skipped: ")

@@ -1,11 +1,17 @@
-"""Folder on a disk, even where temporary files are in memory."""
+"""Disks for tests: a real one where temporary files are in memory, a small one to fill up."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from voxyard.host.page_cache import Extent, drop
 
@@ -22,3 +28,18 @@ def on_disk(folder: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir="/var/tmp") as other:
         yield Path(other)
+
+
+def run_on_small_disk(size: str, disk: Path, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a Python program with a tmpfs of this size on `disk`, in a mount namespace of its own.
+
+    Where none can be had (a container without the right, a chroot), the test is skipped with the reason.
+    """
+    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+    tried = subprocess.run([*namespace, *mount], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {tried.stderr.strip()}")
+    script = f'{shlex.join(mount)} && exec "$@"'
+    words = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.run([*namespace, "sh", "-c", script, "sh", *words], capture_output=True, text=True, timeout=60)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from disks import run_on_small_disk
 from tones import Corpus, write_wav
 
 from voxyard.corpus import CorpusError, Example, ExampleSource
@@ -214,11 +213,7 @@ except CorpusError as error:
 print(sum(path.stat().st_blocks for path in Path(sys.argv[2]).iterdir()))
 """
     disk = tmp_path / "disk"
-    script = (
-        f'mount -t tmpfs -o size=32k tmpfs "{disk}" && exec "{sys.executable}" -c "$0" "{three.directory}" "{disk}"'
-    )
-    own_mounts = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    done = subprocess.run([*own_mounts, "sh", "-c", script, program], capture_output=True, text=True, timeout=60)
+    done = run_on_small_disk("32k", disk, program, three.directory, disk)
     assert done.returncode == 0, done.stderr
     said, blocks = done.stdout.splitlines()
     assert "No space left on device" in said

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from disks import run_on_small_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tones import RATE, Corpus, open_corpus, write_wav
@@ -356,11 +357,7 @@ for name in ("first", "second"):
 print(len(open_source(disk / "second", **how)))
 """
     disk = tmp_path / "disk"
-    script = (
-        f'mount -t tmpfs -o size=256k tmpfs "{disk}" && exec "{sys.executable}" -c "$0" "{corpus.directory}" "{disk}"'
-    )
-    own_mounts = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    done = subprocess.run([*own_mounts, "sh", "-c", script, program], capture_output=True, text=True, timeout=60)
+    done = run_on_small_disk("256k", disk, program, corpus.directory, disk)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()

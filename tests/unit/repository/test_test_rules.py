@@ -16,7 +16,7 @@ CONFTEST = ROOT / "tests/conftest.py"
 TESTS = {
     "good": "def test_good(): pass",
     "skipped": "@pytest.mark.skip(reason='not today')\ndef test_skipped(): pass",
-    "late": "def test_late(): pytest.skip('no tool')",
+    "late": "def test_late(): pytest.skip('no tool')\n\ndef test_later(): pytest.skip('no tool')",
     "module": "pytest.importorskip('no_such_module')",
     "gpu": "@pytest.mark.gpu\ndef test_gpu(): pytest.skip('not this GPU')",
     "expected": "@pytest.mark.xfail(strict=True)\ndef test_expected(): assert False",
@@ -50,7 +50,7 @@ def _run(folder: Path, *, ci: bool, asked: str = ".", more: tuple[str, ...] = ()
     own = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
     environ = own | ({"CI": "true"} if ci else {})
     environ["PYTHONPATH"] = f"{ROOT / 'tests/nvml'}:{folder}"  # where the plugins are
-    options = ["-q", "-rA", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    options = ["-q", "-rpfExX", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
     command = [sys.executable, "-m", "pytest", *options, *more, asked]
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True).stdout
 
@@ -103,7 +103,14 @@ def test_the_table_of_promises_names_the_tier_of_each_test() -> None:
 
 def test_a_skip_is_a_skip_at_home(folder: Path) -> None:
     said = _run(folder, ci=False)
-    assert "1 passed, 4 skipped, 1 xfailed" in said
+    assert "1 passed, 5 skipped, 1 xfailed" in said
+
+
+def test_what_was_left_out_is_a_line_for_each_reason(folder: Path) -> None:
+    said = _run(folder, ci=False).splitlines()
+    assert "2 tests not run: no tool" in said
+    assert "1 test not run: not today" in said
+    assert not [line for line in said if line.startswith("SKIPPED")]
 
 
 def test_a_skip_is_a_failure_under_ci_unless_a_gpu_is_missing(folder: Path) -> None:
@@ -117,7 +124,7 @@ def test_a_skip_is_a_failure_under_ci_unless_a_gpu_is_missing(folder: Path) -> N
 
 
 def test_tests_that_need_a_gpu_are_counted(folder: Path) -> None:
-    counted = "1 tests marked gpu were not run: no NVIDIA GPU on this machine"
+    counted = "1 test not run: marked gpu, and this machine has no NVIDIA GPU"
     assert (counted in _run(folder, ci=True)) == (not Path("/dev/nvidiactl").exists())
 
 

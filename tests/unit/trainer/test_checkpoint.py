@@ -2,12 +2,11 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from disks import run_on_small_disk
 from syncs import watch_syncs
 
 from voxyard.trainer import checkpoint
@@ -84,9 +83,7 @@ except checkpoint.CheckpointError as error:
 print(sorted(p.name for p in directory.iterdir()))
 print(checkpoint.newest_good(directory).step)
 """
-    script = f'mount -t tmpfs -o size=256k tmpfs "{tmp_path}" && exec "{sys.executable}" -c "$0" "{tmp_path}"'
-    own_mounts = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    done = subprocess.run([*own_mounts, "sh", "-c", script, program], capture_output=True, text=True, timeout=60)
+    done = run_on_small_disk("256k", tmp_path, program, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "No space left on device" in done.stdout
     assert "make room" in done.stdout
