@@ -110,6 +110,9 @@ class Pool:
     ) -> Job:
         """Speak these chunks, which stand in text order; of several jobs the one of higher priority goes first.
 
+        With `listening` its chunks go in text order, the first one at once and alone on its worker: the time until it
+        is there does not depend on the length of the text.
+
         `deliver` gets each outcome as it comes, in whatever order, and the job keeps none: it is called from the
         pool's thread and must return at once.
 
