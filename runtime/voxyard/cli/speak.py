@@ -227,7 +227,7 @@ def _summary(out: Path, result: SynthesisResult) -> str:
             else f"batch sizes {chunks}: another run's audio may differ slightly; --batch-size {sizes[0]} avoids that"
         )
     if result.reduced:
-        lines.append(f"{result.reduced} chunks were spoken in smaller batches for lack of memory")
+        lines.append(f"{result.reduced} chunks were spoken in smaller batches for lack of memory or after a crash")
     if result.faults:
         found = ", ".join(f"{fault}: {count}" for fault, count in sorted(result.faults.items()))
         lines.append(f"chunks with quality faults ({found})")

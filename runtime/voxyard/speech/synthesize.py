@@ -32,7 +32,7 @@ class SynthesisResult:
     audio_seconds: float = 0.0  # with the pauses
     seconds: float = 0.0  # since it began
     failures: list[ChunkFailedError] = field(default_factory=list)  # of chunks replaced by silence
-    reduced: int = 0  # chunks spoken in batches that a lack of memory had made smaller
+    reduced: int = 0  # chunks spoken in batches made smaller by a lack of memory or a crash
     batch_sizes: Counter[int] = field(default_factory=Counter)  # chunks by rows of their batch, as the engine reports
     faults: dict[str, int] = field(default_factory=dict)  # of the engine's quality check, after its retries
 

@@ -65,7 +65,7 @@ class Document:
     estimated_seconds: float  # of the whole document
     reason: str | None = None  # why it failed
     parked: str | None = None  # why it does not progress for now, such as a full disk
-    reduced: bool = False  # synthesized in smaller batches for lack of memory; samples may differ slightly
+    reduced: bool = False  # in smaller batches for lack of memory or after a crash; samples may differ slightly
     webhook: str | None = None
 
 

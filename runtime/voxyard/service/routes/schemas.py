@@ -158,7 +158,9 @@ class DocumentOut(BaseModel):
     on_failure: Literal["fail", "silence"]
     reason: str | None = Field(description="Reason of the failure.")
     parked: str | None = Field(description="Reason why synthesis is paused, such as a full disk.")
-    reduced: bool = Field(description="Synthesized in smaller batches for lack of memory; samples may differ slightly.")
+    reduced: bool = Field(
+        description="Synthesized in smaller batches for lack of memory or after a crash; samples may differ slightly."
+    )
     audio: AudioOut
     chunks: list[ChunkOut] | None = Field(None, description="Only with `chunks=true`.")
 

@@ -37,7 +37,7 @@ class Outcome:
     failure: ChunkFailedError | None = None
     worker: str = ""  # the device's name
     seconds: float = 0.0  # since its worker got it
-    reduced: bool = False  # spoken in a batch made smaller by an out-of-memory error; last digits may differ
+    reduced: bool = False  # spoken in a batch made smaller by a lack of memory or a crash; last digits may differ
 
 
 @dataclass(frozen=True)
