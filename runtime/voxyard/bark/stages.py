@@ -86,7 +86,7 @@ class Stages:
     def _on_device(self, name: str, built: Any) -> Any:
         """The stage ready to run; a causal one with its own cache: both have chunks in their rows at the same time."""
         if name == _CODEC:
-            return built.to(self._device)
+            return _placed_codec(built, self._device)
         placed = moved(built, self._device)
         if name == _FINE:
             return placed
@@ -103,6 +103,20 @@ class Stages:
         finally:
             if name == _CODEC:
                 self._waiting[name].to("cpu")
+
+
+def _placed_codec(codec: Any, device: str) -> Any:
+    """The codec on a device, but for the numbers that its convolutions pad by: the host would wait for each of them."""
+    numbers = [
+        (module, name, buffer.cpu())
+        for module in codec.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if not buffer.ndim
+    ]
+    codec.to(device)
+    for module, name, number in numbers:
+        setattr(module, name, number)
+    return codec
 
 
 def footprint(checkpoint: BarkCheckpoint, config: BarkConfig) -> Footprint:

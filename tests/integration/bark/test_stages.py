@@ -99,6 +99,7 @@ def test_eight_bit_weights_never_lie_beside_the_full_ones_on_the_device(tiny_mod
     else:
         codec = stages._kept["codec_model"]  # its buffers are no parameters: the codebooks
         buffers = sum(each.nbytes for each in codec.buffers())
+        assert not [each for each in codec.buffers() if each.is_meta != bool(each.ndim)]
         assert whole == sum(held.values()) + masks + buffers
         assert (semantic, fine) == (0, 0)
 
