@@ -1,4 +1,4 @@
-"""Packing: the arrays of a batch in one buffer of 4-byte words, so that a batch is one copy between devices.
+"""Packing: the arrays of a batch in one buffer of 64-byte lines, so that a batch is one copy between devices.
 
 Two properties of TensorFlow make a batch of several tensors wait for the training step, again and again:
 
@@ -8,7 +8,8 @@ Two properties of TensorFlow make a batch of several tensors wait for the traini
 - int32 arguments of a function lie in host memory (`UpdateArgAndRetvalMetadata` in partitioning_utils.cc), and are
   copied onto the GPU inside the function: every launch of a step with int32 tokens would wait for the step before.
 
-A packed batch is one float32 tensor, and the functions take their arrays out of it where they run.
+A packed batch is one float32 tensor, and the functions take their arrays out of it where they run. A CPU copies nothing
+for that: a part of a tensor shares its memory where it begins at a multiple of 64 bytes (split_v_op.cc).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.trainable import Batch
 
-WORD = 4  # bytes
+WORD, LINE = 4, 16  # bytes in a word, words in a line
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ class PackedArray:
         return math.prod(self.shape) * int(tf.as_dtype(self.dtype).size)
 
     @property
-    def words(self) -> int:
-        """Words that it takes, the last one filled up."""
-        return -(-self.bytes // WORD)
+    def lines(self) -> int:
+        """Lines that it takes, the last one filled up."""
+        return -(-self.bytes // (WORD * LINE))
 
 
 @dataclass(frozen=True)
@@ -64,20 +65,20 @@ class BatchLayout:
         return tuple(field.name for field in self.fields)
 
     @property
-    def words(self) -> int:
+    def lines(self) -> int:
         """Length of the buffer."""
-        return sum(field.words for field in self.fields)
+        return sum(field.lines for field in self.fields)
 
     def unpack(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The tensors of a buffer (words,), bit for bit; graph code for where the buffer lies."""
-        sizes = [field.words for field in self.fields]
+        """The tensors of a buffer (lines, 16), bit for bit; graph code for where the buffer lies."""
+        sizes = [field.lines for field in self.fields]
         parts = tf.split(words, sizes) if len(sizes) > 1 else [words]
         return {field.name: _from_words(part, field) for field, part in zip(self.fields, parts, strict=True)}
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A batch in one buffer: float32 (words,), a NumPy array or a tensor, whose bits are the arrays' own."""
+    """A batch in one buffer: float32 (lines, 16), a NumPy array or a tensor, whose bits are the arrays' own."""
 
     layout: BatchLayout
     words: Any
@@ -90,12 +91,12 @@ class Packed:
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> Packed:
     """Arrays in host memory as one buffer."""
     layout = BatchLayout.of(arrays)
-    words = np.zeros(layout.words, np.float32)
-    room, begin = words.view(np.uint8), 0
+    words = np.zeros((layout.lines, LINE), np.float32)
+    room, begin = words.reshape(-1).view(np.uint8), 0
     for field in layout.fields:
         array = np.ascontiguousarray(arrays[field.name])
         room[begin : begin + field.bytes] = array.reshape(-1).view(np.uint8)
-        begin += field.words * WORD
+        begin += field.lines * LINE * WORD
     return Packed(layout, words)
 
 
@@ -116,17 +117,17 @@ def _field(name: str, value: Any) -> PackedArray:
 
 def _to_words(tensor: tf.Tensor, field: PackedArray) -> tf.Tensor:
     flat = tf.reshape(tf.cast(tensor, tf.uint8) if field.dtype == "bool" else tensor, [-1])
-    size = flat.dtype.size
+    size, room = flat.dtype.size, field.lines * LINE * WORD
+    if room > field.bytes:
+        flat = tf.pad(flat, [[0, room // size - flat.shape[0]]])
     if size < WORD:
-        flat = tf.pad(flat, [[0, field.words * WORD // size - flat.shape[0]]])
-        flat = tf.reshape(flat, [field.words, WORD // size])
-    return tf.reshape(tf.bitcast(flat, tf.float32), [field.words])
+        flat = tf.reshape(flat, [-1, WORD // size])
+    return tf.reshape(tf.bitcast(flat, tf.float32), [field.lines, LINE])
 
 
 def _from_words(words: tf.Tensor, field: PackedArray) -> tf.Tensor:
     dtype = tf.uint8 if field.dtype == "bool" else tf.as_dtype(field.dtype)
-    if dtype.size > WORD:
-        words = tf.reshape(words, [-1, dtype.size // WORD])
+    words = tf.reshape(words, [-1] if dtype.size <= WORD else [-1, dtype.size // WORD])
     flat = tf.reshape(tf.bitcast(words, dtype), [-1])[: math.prod(field.shape)]
     shaped = tf.reshape(flat, field.shape)
     return tf.cast(shaped, tf.bool) if field.dtype == "bool" else shaped

@@ -38,7 +38,7 @@ def assert_same(found: dict[str, tf.Tensor], expected: dict[str, np.ndarray]) ->
 def test_arrays_go_through_a_buffer_unchanged():
     packed = pack_arrays(arrays())
     assert packed.words.dtype == np.float32
-    assert packed.words.shape == (packed.layout.words,)
+    assert packed.words.shape == (packed.layout.lines, 16)
     assert_same(Packed(packed.layout, tf.constant(packed.words)).unpack(), arrays())
 
 
