@@ -17,7 +17,7 @@ from voxyard.speech.requests import Result
 
 def create(settings: Mapping[str, Any]) -> BarkEngine:
     """The factory that a pool names; the settings are the fields of BarkConfig."""
-    _count(Decoder, "prefill", "prefills", lambda _: 1)
+    _count(Decoder, "prefill", "prefills", lambda arguments: len(arguments[1]))
     _count(Decoder, "run", "steps", lambda arguments: len(arguments[2]))
     _count(fine, "speak", "fine", lambda _: 1)
     _count(codec, "decode", "codec", lambda _: 1)
