@@ -23,7 +23,7 @@ def test_the_stand_in_run_takes_every_step_and_is_labelled(tmp_path: Path) -> No
     assert report["stand_in"]
     assert report["ok"]
     assert steps["tests"]["result"]["tests"] >= 1
-    assert steps["tests-bark"]["result"]["tests"] >= 5
+    assert steps["tests-bark"]["result"]["tests"] >= 1
     assert steps["tests-bark"]["result"]["failed"] == []
 
     bark = json.loads((tmp_path / "bark.json").read_text())
