@@ -1,0 +1,222 @@
+"""The transformers on a GPU that is not there: fake tensors check devices, a recorder stands for CUDA graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from voxyard.bark.model import coarse, fine, semantic
+from voxyard.bark.model.cuda_graph import graphs
+from voxyard.bark.model.decode import Decoder, Launch, Restriction, eager
+from voxyard.bark.model.gpt import causal_gpt, moved
+from voxyard.bark.model.int8 import dense, int8
+from voxyard.bark.model.noise import key
+from voxyard.bark.weights.checkpoint import BarkCheckpoint, load
+
+LIKELY = Restriction(20, 0.9)
+
+
+class Host:
+    """An array that has come from the device."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._array = np.ones(tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+
+    def numpy(self) -> Any:
+        return self._array
+
+
+class WithoutDriver(TorchFunctionMode):
+    """What torch's C++ refuses without CUDA, in other words; and every wait of the host for the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__getitem__:
+            return _read(*_basic(args[0], args[1]))
+        if func is torch.Tensor.__setitem__:
+            return _write(*_basic(args[0], args[1]), args[2])
+        if func is torch.Tensor.isnan:
+            return args[0] != args[0]
+        if func is torch.Tensor.__invert__:
+            return torch.ops.aten.bitwise_not(args[0])
+        if func is torch.Tensor.to and str(args[1]).startswith("cuda"):
+            there = args[0].device.type == "cuda"
+            return args[0] if there else torch.ops.aten._to_copy(args[0], device=torch.device("cuda"))
+        if func is torch.Tensor.cpu and args[0].device.type == "cuda":
+            return self.arrived(args[0], sys._getframe(1).f_code)
+        return func(*args, **(kwargs or {}))
+
+    def arrived(self, tensor: Any, caller: CodeType) -> Host:
+        """What a function of the program has waited for."""
+        self.waits.append(f"{Path(caller.co_filename).stem}.{caller.co_name}")
+        return Host(tensor)
+
+
+def _basic(x: Any, place: Any) -> tuple[Any, list[Any]]:
+    """A view after numbers and slices of an index; the tensors among it, by axis of the view."""
+    tensors: list[Any] = []
+    parts = place if isinstance(place, tuple) else (place,)
+    named = sum(each is not None and each is not Ellipsis for each in parts)
+    for each in parts:
+        axis = len(tensors)
+        if each is None:
+            x = x.unsqueeze(axis)
+        elif isinstance(each, int):
+            x = torch.select(x, axis, each)
+            continue
+        elif each is Ellipsis:
+            tensors += [None] * (x.dim() - named)
+            continue
+        elif isinstance(each, slice):
+            x = torch.ops.aten.slice(x, axis, each.start, each.stop, each.step or 1)
+        tensors.append(None if each is None or isinstance(each, slice) else torch.as_tensor(each, device=x.device))
+    return x, tensors
+
+
+def _read(x: Any, tensors: list[Any]) -> Any:
+    return x if all(each is None for each in tensors) else torch.ops.aten.index(x, tensors)
+
+
+def _write(x: Any, tensors: list[Any], value: Any) -> None:
+    value = value if isinstance(value, torch.Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
+    if all(each is None for each in tensors):
+        torch.ops.aten.copy_(x, value)
+    else:
+        torch.ops.aten.index_put_(x, tensors, value)
+
+
+def faked(model: Any) -> Any:
+    """The model with weights that only have a shape and a type."""
+    made: dict[int, Any] = {}
+    for module in model.modules():
+        for store in (module._parameters, module._buffers):
+            for name, real in store.items():
+                if real is None:
+                    continue
+                if id(real) not in made:
+                    empty = torch.empty(real.shape, dtype=real.dtype)
+                    parameter = isinstance(real, torch.nn.Parameter)
+                    made[id(real)] = torch.nn.Parameter(empty, requires_grad=False) if parameter else empty
+                store[name] = made[id(real)]
+    return model
+
+
+@pytest.mark.parametrize("low", ["float32", "bfloat16", "int8", "int8 beside bfloat16"])
+@pytest.mark.parametrize(("likely", "voiced"), [(Restriction(), False), (LIKELY, True)])
+def test_every_transformer_stays_on_the_gpu_and_waits_where_meant(
+    tiny_model: Path, history: Any, monkeypatch: pytest.MonkeyPatch, low: str, likely: Restriction, voiced: bool
+) -> None:
+    loaded, in_8_bits = load(tiny_model, precision="bfloat16" if "bfloat16" in low else "float32"), "int8" in low
+    layout, voice = loaded.layout, history.random(300, 450) if voiced else None
+    full = functools.partial(dense, device="cuda")
+    linear = functools.partial(int8, device="cuda") if in_8_bits else full
+    done: list[Any] = []
+    with torch.inference_mode(False), torch.no_grad(), FakeTensorMode():
+        model = faked(loaded.model)  # 8-bit and offloaded weights come from main memory
+        first, second = (causal_gpt(each, linear) for each in (model.semantic, model.coarse_acoustics))
+        third = fine.fine_gpt(model.fine_acoustics, linear, full)
+        with WithoutDriver() as mode:
+            arrived = mode.arrived
+            monkeypatch.setattr(
+                FakeTensor, "tolist", lambda x: arrived(x, sys._getframe(1).f_code).numpy().astype(int).tolist()
+            )
+            past = None if voice is None else voice.semantic_prompt
+            texts = [semantic.SemanticWork(n, range(5, 9), past, key(7, n, 0, "semantic")) for n in range(3)]
+            options = semantic.SemanticOptions(limit=4, check_every=4, likely=likely)
+            gpt = moved(first, "cuda")
+            semantic.speak(Decoder(gpt, gpt.cache(2)), layout.semantic, texts, options, done.append)
+            works = [coarse.CoarseWork(n, range(6), voice, key(7, n, 0, "coarse")) for n in range(3)]
+            gpt = moved(second, "cuda")
+            coarse.speak(Decoder(gpt, gpt.cache(2)), layout.coarse, works, 0.7, done.append, likely=likely)
+            fine.speak(moved(third, "cuda"), layout.fine, done[-1].codes, voice, key(7, 0, 0, "fine"), 0.5)
+
+    assert len(done) == 6
+    assert mode.waits == [*["decode.run"] * 4, "fine.speak"]  # once a block of steps, once a chunk
+
+
+class Recorder(TorchDispatchMode):
+    """Operations between `with` and its end, with the tensors that they read and wrote."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[tuple[Any, Any, Any, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func not in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
+        found = func(*args, **(kwargs or {}))
+        self.steps.append((func, args, kwargs or {}, found))
+        return found
+
+
+class RecordedGraph:
+    """Stands for a CUDA graph: replays recorded operations on the addresses that they were recorded with."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+        self.replays = 0
+
+    def replay(self) -> None:
+        self.replays += 1
+        for func, args, named, found in self.recorder.steps:
+            again = func(*args, **named)
+            old, new = (each if isinstance(each, list | tuple) else (each,) for each in (found, again))
+            for target, value in zip(old, new, strict=True):
+                if isinstance(target, torch.Tensor) and target.data_ptr() != value.data_ptr():
+                    target.copy_(value)
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[RecordedGraph]:
+    """Graphs that were captured."""
+    found: list[RecordedGraph] = []
+
+    class Stream:
+        def wait_stream(self, other: Any) -> None:
+            pass
+
+    @contextlib.contextmanager
+    def capture(graph: RecordedGraph, pool: Any) -> Iterator[None]:
+        found.append(graph)
+        with graph.recorder:
+            yield
+
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", RecordedGraph)
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    return found
+
+
+@pytest.mark.parametrize("likely", [Restriction(), LIKELY])
+def test_replayed_graphs_choose_the_tokens_of_plain_steps(
+    checkpoint: BarkCheckpoint, history: Any, recorded: list[RecordedGraph], likely: Restriction
+) -> None:
+    gpt, layout = causal_gpt(checkpoint.model.coarse_acoustics), checkpoint.layout.coarse
+    voices = history.random(300, 450), None, history.random(30, 45)
+    works = [coarse.CoarseWork(n, range(n, 30 + n), voices[n], key(7, n, 0, "coarse")) for n in range(3)]
+
+    def codes(launch: Launch) -> dict[int, Any]:
+        spoken: list[Any] = []
+        decoder = Decoder(gpt, gpt.cache(2), launch)
+        coarse.speak(decoder, layout, works, 0.7, spoken.append, likely=likely)
+        return {each.number: each.codes.tolist() for each in spoken}
+
+    assert codes(graphs) == codes(eager)
+    assert max(each.replays for each in recorded) > 20
