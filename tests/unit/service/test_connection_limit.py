@@ -133,6 +133,18 @@ def test_a_connection_above_the_limit_that_asks_for_nothing_is_closed_with_a_sen
             admitted.recv(1)
 
 
+def test_a_connection_that_had_its_answer_is_closed_without_a_second_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voxyard.service.server.ConnectionLimit", one_per_address)
+    monkeypatch.setattr("voxyard.service.http.protocol.KEY_SECONDS", 0.2)
+    health = b"GET /healthz HTTP/1.1\r\nHost: voxyard\r\n\r\n"
+    with service(tmp_path) as (address, _), dial(address, SLOW), dial(address, health) as answered:
+        received = everything(answered)
+        assert received.startswith(b"HTTP/1.1 200 ")
+        assert received.count(b"HTTP/1.1 ") == 1
+
+
 def test_connections_are_limited_in_all_and_for_each_address_and_released() -> None:
     limit = ConnectionLimit(16_384, max_connections=3, max_per_address=2)
     first, second, third, fourth, fifth = (Visitor() for _ in range(5))
