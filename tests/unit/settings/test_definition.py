@@ -88,6 +88,20 @@ def test_help_shows_sections_sentences_units_choices_and_defaults() -> None:
     assert "--dish PATH" in text
 
 
+def test_help_has_an_argument_once_no_hidden_option_and_says_where_there_is_no_default() -> None:
+    @click.command(cls=SettingsCommand)
+    @click.argument("cake", help="The cake that is baked.")
+    @click.option("--secret", hidden=True)
+    @options(CakeConfig)
+    def bake(**_: object) -> None:
+        pass
+
+    said = CliRunner().invoke(bake, ["--help"], catch_exceptions=False).output
+    assert "--secret" not in said
+    assert said.count("The cake that is baked.") == 1
+    assert "default: none" in said.partition("--dish")[2]
+
+
 def test_the_documentation_has_a_row_for_each_setting() -> None:
     """T12."""
     lines = markdown(CakeConfig).splitlines()

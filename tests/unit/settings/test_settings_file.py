@@ -246,3 +246,8 @@ def test_any_bytes_either_load_or_are_refused(tmp_path: Path, content: bytes) ->
             assert problem.isprintable()
     else:
         assert set(loaded.origins) == set(KEYS)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0x10", 16), ("0o17", 15), ("16", 16)])
+def test_a_whole_number_may_be_hexadecimal_or_octal(tmp_path: Path, text: str, value: int) -> None:
+    assert _load(tmp_path / "f.yaml", f"training: {{batch_size: {text}}}").config.training.batch_size == value

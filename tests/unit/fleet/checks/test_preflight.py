@@ -105,6 +105,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"gpus": (gpu(0, compute_mode="Prohibited"),)}, {}, "FAIL", "compute_mode", "GPU 0 is in compute mode Prohibited"),
     ({"processes": (process(),)}, {}, "FAIL", "gpu_process", "GPU 0: process 4711 of alice (/usr/bin/python3), not"),
     ({"processes": (process(memory_mib=None),)}, {}, "FAIL", "gpu_process", "holds an unknown amount"),
+    ({"processes": (process(memory_mib=256),)}, {}, "FAIL", "gpu_process", "holds 256 MiB"),
     ({"processes": (process(memory_mib=40),)}, {}, "INFO", "gpu_process", "holds 40 MiB"),
     ({"processes": Unknown("x")}, {}, "WARN", "gpu_process", "GPU processes are not known: x"),
     ({"gpus": (gpu(0, memory_free_mib=8000), gpu(1))}, {}, "FAIL", "gpu_memory", "8000 MiB free, the limits need 8192"),

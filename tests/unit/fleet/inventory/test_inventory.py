@@ -259,6 +259,22 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_key_that_is_no_name_is_refused(read: Read) -> None:
+    with pytest.raises(FleetError, match=r"hosts\.yaml:2: .*expected a name before the colon"):
+        read("hosts:\n  ? [a, b]\n  : {address: h}\n")
+
+
+def test_a_file_of_more_than_a_mebibyte_is_no_inventory(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_bytes(b"#" * ((1 << 20) + 1))
+    with pytest.raises(FleetError, match="larger than 1 MiB, expected a list of hosts"):
+        load(path)
+
+
+def test_four_hosts_are_deployed_at_a_time_unless_it_is_said(read: Read) -> None:
+    assert read("defaults: {user: u}\nhosts: {x: {address: h}}").rollout == RolloutSettings(4, 30)
+
+
 def test_a_folder_is_no_inventory(tmp_path: Path) -> None:
     with pytest.raises(FleetError, match="cannot be read: Is a directory"):
         load(tmp_path)

@@ -116,6 +116,12 @@ def test_a_wrong_file_is_named_by_line_and_without_a_piece_of_it(write: Write, t
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
+def test_a_password_of_eight_characters_is_long_enough(write: Write) -> None:
+    assert read(write("grafana-admin-password: eight-ch")).of("grafana") == {"grafana-admin-password": b"eight-ch"}
+    with pytest.raises(FleetError, match="grafana-admin-password"):
+        read(write("grafana-admin-password: seven-c"))
+
+
 def test_the_line_that_is_no_text_is_named(write: Write) -> None:
     path = write("")
     path.write_bytes(b"bark-webhook-secret: " + PLANTED.encode() + b"\ngrafana-admin-password: \xff\n")

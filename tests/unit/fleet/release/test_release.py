@@ -20,6 +20,7 @@ from fleet.inventory.hosts import Bark, Host
 from fleet.inventory.secrets import Secrets
 from fleet.release import manifest
 from fleet.release.artefact import Artefact
+from fleet.release.compose import parse, parts_for
 from fleet.release.gpu_assignment import Assignment, assign
 from fleet.release.release import LoginInfo, Release, ReleaseInputs, plan_document, read_inputs, render, wanted_images
 from voxyard.service.config import ServiceSection
@@ -82,6 +83,7 @@ def test_a_trainers_release_has_compose_files_environment_plan_and_manifest() ->
     files = files_of(made)
     assert list(files) == ["exporter.yaml", "trainer.yaml", "plan.yaml", "voxyard.env", "release.json"]
     assert made.compose_files == ("exporter.yaml",)
+    assert len(made.services[0].config) == 12
     assert files["exporter.yaml"] == (COMPOSE / "exporter.yaml").read_bytes()
     assert variables_of(made) == {
         "VOXYARD_RELEASE": made.id,
@@ -362,3 +364,17 @@ def test_the_services_file_is_one_that_the_service_reads(tmp_path: Path) -> None
     loaded = load(BarkFile, file=path, environ={}).config
     assert loaded.service.data_dir == Path("/var/lib/voxyard/bark")
     assert loaded.service.host == ServiceSection().host  # its compose file says where it listens
+
+
+def test_a_compose_file_that_is_no_yaml_is_named_with_its_line() -> None:
+    with pytest.raises(FleetError, match=r"^site\.yaml:2: not YAML: "):
+        parse(b"services:\n  a: ]\n", "site.yaml")
+
+
+def test_the_parts_of_a_service_are_its_entry_and_the_default_network() -> None:
+    services = {"a": {"image": "x"}}
+    assert parts_for({"services": services}, "a") == {"service": {"image": "x"}}
+    assert parts_for({"services": services}, "b") == {}
+    with_network = {"services": services, "networks": {"default": {"name": "lab"}}}
+    assert parts_for(with_network, "b") == {"default": {"name": "lab"}}
+    assert parts_for(with_network, "a") == {"service": {"image": "x"}, "default": {"name": "lab"}}
