@@ -12,6 +12,7 @@ from tones import Corpus
 from voxyard.corpus import CorpusError, Example, prepare
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import feature_settings, open_corpora
+from voxyard.trainer.errors import TrainerError
 
 
 def _config(data: dict[str, Any], **model: Any) -> TrainConfig:
@@ -85,3 +86,19 @@ def _as_shards(source: Path, destination: Path, config: TrainConfig) -> Path:
         max_bad_share=0, max_dropped_text=config.data.max_dropped_text,
     )  # fmt: skip
     return destination
+
+
+@pytest.mark.parametrize(("cache", "refused"), [({"cache_dataset": True}, True), ({"cache_file": "cache"}, False)])
+def test_only_a_cache_in_memory_must_fit_into_half_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: dict[str, Any], refused: bool
+) -> None:
+    corpus = _corpus(tmp_path / "corpus", ["a", "a"])
+    given = {name: tmp_path / value if value == "cache" else value for name, value in cache.items()}
+    config = _config({"train_data": corpus, **given})
+    assert len(open_corpora(config).training) == 2
+    monkeypatch.setattr("voxyard.trainer.corpora.available_bytes", lambda: 10)
+    if refused:
+        with pytest.raises(TrainerError, match=r"--cache-dataset needs .*: use --cache-file PATH"):
+            open_corpora(config)
+    else:
+        assert len(open_corpora(config).training) == 2
