@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 
 Tensor = Any
 _FULL = 127  # the largest weight of an output becomes this
+_WORTH_PACKING = 2**18  # weights of a matrix: below, a call of oneDNN takes longer than it saves (84 µs at 64 × 64)
 
 
 class Linear(ABC):
@@ -93,7 +94,7 @@ def dense(module: Any, device: str | None = None) -> Linear:
     """
     weight = module.weight.detach()
     bias = None if module.bias is None else module.bias.detach()
-    if (device or weight.device.type) == "cpu" and _packs(weight.dtype):
+    if (device or weight.device.type) == "cpu" and weight.numel() >= _WORTH_PACKING and _packs(weight.dtype):
         return _Packed(torch.ops.mkldnn._reorder_linear_weight(weight, 1), bias)  # noqa: SLF001
     return _Plain(weight, bias)
 
