@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT / "tests/support/benchmarks"), str(ROOT / "tests/suppor
 
 import bench_table
 import torch
-from bench_checkpoint import published, random_checkpoint
+from bench_checkpoint import SHAPES, published, random_checkpoint
 from bench_decode import decode_vs_floor, logit_error, loops_vs_transformers
 from bench_end_to_end import VOICE, figures, in_turns, makers, ratios, texts
 from bench_first_sound import PAGES, first_sound
@@ -52,7 +52,7 @@ class Plan:
     rounds: int = 2
     loop_tokens: int = 96
     pages: int = PAGES
-    first_sound_rounds: int = 5
+    first_sound_rounds: int = 1  # minutes each
     gpu_size: str = "large"
     gpu_seconds: float = 6.0
     gpu_batches: tuple[int, ...] = (1, 8, 32, 64)
@@ -99,7 +99,7 @@ def loops(plan: Plan, _: Path, timer: Timer) -> Found:
 def listening(plan: Plan, _: Path, __: Timer) -> Found:
     """Time to the first audible sample, through the pool."""
     with tempfile.TemporaryDirectory() as folder:
-        tiny.write(Path(folder), tiny.TinyShape(end_after=0))
+        tiny.write(Path(folder), SHAPES[plan.size])
         found = first_sound(Path(folder), "cpu", plan.first_sound_rounds, plan.pages)
     name = "first_sound_vs_first_sentence"
     return {name: found.pop(name)}, found

@@ -31,7 +31,9 @@ class BarkConfig(Section):
         "auto", "Type of weights and arithmetic; auto is bfloat16 on a GPU and float32 on a CPU."
     )
     int8: bool = setting(
-        False, "Quantize the weights of the transformers to 8 bits: saves memory; faster on a CPU, slower on a GPU."
+        False,
+        "Quantize the weights of the transformers to 8 bits: saves memory; on a CPU faster than float32, slower "
+        "than bfloat16, on a GPU slower.",
     )
     offload: bool = setting(False, "Keep only the running stage on the device, the others in main memory.")
     gpu_memory: str | None = setting(
