@@ -1,4 +1,4 @@
-"""The transformers on a GPU that is not there: fake tensors check devices, a recorder stands for CUDA graphs."""
+"""The stages on a GPU that is not there: fake tensors check devices, a recorder stands for CUDA graphs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from voxyard.bark.model import coarse, fine, semantic
+from voxyard.bark.model.codec import decode
 from voxyard.bark.model.cuda_graph import graphs
 from voxyard.bark.model.decode import Decoder, Launch, Restriction, eager
 from voxyard.bark.model.gpt import causal_gpt, moved
@@ -46,6 +47,20 @@ class WithoutDriver(TorchFunctionMode):
         self.waits: list[str] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tensors = [each for each in args if isinstance(each, torch.Tensor)]
+        if tensors and not any(isinstance(each, FakeTensor) or each.ndim for each in tensors):
+            with _disable_current_modes():  # a number in main memory
+                return func(*args, **(kwargs or {}))
+        if func is torch.nn.functional.conv_transpose1d:  # asks CUDA for its backend
+            assert len({each.device for each in tensors}) == 1
+            with _disable_current_modes():
+                metas = [torch.empty(each.shape, dtype=each.dtype, device="meta") for each in tensors]
+                shape = func(*metas, *args[len(metas) :], **(kwargs or {})).shape
+            return torch.empty(shape, dtype=args[0].dtype, device=args[0].device)
+        if func is torch.nn.functional.pad:
+            with _disable_current_modes():
+                widths = [int(each) for each in args[1]]
+            return torch.ops.aten.pad(args[0], widths, *args[2:])
         if func is torch.Tensor.__getitem__:
             return _read(*_basic(args[0], args[1]))
         if func is torch.Tensor.__setitem__:
@@ -147,6 +162,24 @@ def test_every_transformer_stays_on_the_gpu_and_waits_where_meant(
 
     assert len(done) == 6
     assert mode.waits == [*["decode.run"] * 4, "fine.speak"]  # once a block of steps, once a chunk
+
+
+@pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
+def test_the_codec_stays_on_the_gpu_and_waits_for_its_audio_alone(tiny_model: Path) -> None:
+    codec = load(tiny_model).model.codec_model
+    with torch.inference_mode(False), torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+        for module in codec.modules():
+            for store in (module._parameters, module._buffers):
+                for name, real in store.items():
+                    if real is not None and real.ndim:  # numbers stay in main memory, as _placed_codec leaves them
+                        empty = torch.empty(real.shape, dtype=real.dtype, device="cuda")
+                        store[name] = torch.nn.Parameter(empty, False) if store is module._parameters else empty
+            if isinstance(module, torch.nn.LSTM):
+                module._flat_weights = [getattr(module, name) for name in module._flat_weights_names]
+        with WithoutDriver() as mode:
+            decode(codec, np.zeros((8, 40), dtype=np.int64))
+
+    assert mode.waits == ["codec.decode"]
 
 
 class Recorder(TorchDispatchMode):
