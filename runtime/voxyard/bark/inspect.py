@@ -85,6 +85,12 @@ class _Tensor:
     kind: str
 
     @property
+    def is_head_too(self) -> bool:
+        """True for the fine stage's embeddings that are its heads as well: a worker stacks them, and so has both."""
+        name = self.name.removeprefix("fine_acoustics.input_embeds_layers.")
+        return name != self.name and not name.startswith("0.")
+
+    @property
     def is_parameter(self) -> bool:
         """False for masks, running sums and the fine stage's heads, which are its embeddings once more."""
         extra = self.name.startswith("fine_acoustics.lm_heads.") or ".codebook." in self.name
@@ -105,6 +111,7 @@ def inspect_model(directory: Path) -> ModelReport:
     layers, width = stage["num_layers"], stage["hidden_size"]
     codec = sum(each.numbers for each in tensors if each.name.startswith("codec_model."))
     parameters = sum(each.numbers for each in tensors)
+    in_memory = parameters - codec + sum(each.numbers for each in tensors if each.is_head_too)
     return ModelReport(
         str(directory),
         (),
@@ -116,18 +123,18 @@ def inspect_model(directory: Path) -> ModelReport:
         pickled=not any(file.suffix == ".safetensors" for file in checkpoint.files(directory)),
         random_weights=checkpoint.is_random(directory),
         tokens=tokens,
-        memory=tuple(_memory(parameters - codec, codec, (stage, second), *precision) for precision in _PRECISIONS),
+        memory=tuple(_memory(in_memory, codec, (stage, second), *precision) for precision in _PRECISIONS),
     )
 
 
 def _memory(
-    parameters: int, codec: int, causal: tuple[dict[str, int], dict[str, int]], precision: str, element: int
+    weights: int, codec: int, causal: tuple[dict[str, int], dict[str, int]], precision: str, element: int
 ) -> WorkerMemory:
-    """Memory of a worker in one precision; the codec stays in float32."""
+    """Memory of a worker in one precision; the codec's weights, counted apart, stay in float32."""
     stage = causal[0]
     width, block = stage["hidden_size"], stage["block_size"]
     footprint = Footprint(
-        weights=parameters * element + codec * 4,
+        weights=weights * element + codec * 4,
         activations=activation_bytes(
             width, block, stage["output_vocab_size"], element, rows=1, check_every=BarkConfig().check_every
         ),
