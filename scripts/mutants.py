@@ -90,7 +90,7 @@ class Fault:
     old: str
     new: str
     number: int
-    """Which of the places with this text in the file, from 1."""
+    """Number of the place among those with this text in the file, from 1."""
 
     def planted(self, source: str) -> str:
         """The file's text with the fault in it."""

@@ -234,7 +234,7 @@ def every_gpu() -> tuple[Gpu, ...]:
 
 
 def every_device() -> tuple[Gpu, ...]:
-    """What CUDA can use of this host: `every_gpu`, but in place of a GPU whose MIG mode is on, its instances.
+    """Devices that CUDA can use on this host: `every_gpu`, but in place of a GPU whose MIG mode is on, its instances.
 
     A GPU in MIG mode without an instance has that as its problem. Raises HostError as `every_gpu` does.
     """

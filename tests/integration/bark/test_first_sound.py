@@ -49,7 +49,7 @@ def first_result(pool: Pool, frontend: BarkFrontend, text: str, *, listening: bo
 
 
 def decoded(result: Result) -> Counter[str]:
-    """What the worker had decoded when the result left it."""
+    """Steps and prefills that the worker had done when the result left it."""
     found: Any = result.facts["decoded"]
     return Counter(found)
 

@@ -100,7 +100,7 @@ def _loop(
     *,
     keep: bool = False,
 ) -> tuple[tf.Tensor | None, tf.Tensor]:
-    """What `advance(round, state)` puts out in each round, stacked where it is to be kept; and the last state."""
+    """Outputs of `advance(round, state)` in each round, stacked where they are to be kept; and the last state."""
     kept = tf.TensorArray(state.dtype, rounds if keep else 0, element_shape=state.shape)
 
     def body(i: tf.Tensor, state: tf.Tensor, kept: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:

@@ -40,7 +40,7 @@ class Host:
 
 
 class WithoutDriver(TorchFunctionMode):
-    """What torch's C++ refuses without CUDA, in other words; and every wait of the host for the device."""
+    """Substitutes for calls that torch refuses without CUDA, and a list of the waits of the host for the device."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class WithoutDriver(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def arrived(self, tensor: Any, caller: CodeType) -> Host:
-        """What a function of the program has waited for."""
+        """Result that a function of the program has waited for."""
         self.waits.append(f"{Path(caller.co_filename).stem}.{caller.co_name}")
         return Host(tensor)
 
