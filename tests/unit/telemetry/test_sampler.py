@@ -117,6 +117,15 @@ def test_a_gpu_that_refuses_every_call_is_down_with_the_code_until_it_answers(sa
     assert (told["gpus"]["1"]["problem"], told["gpus"]["1"]["reading"]["power_watts"]) == (None, 412)
 
 
+def test_a_pass_that_a_gpu_refuses_shows_no_older_utilization(sampling: Start) -> None:
+    host = three()
+    with sampling(host) as sampler:
+        sampler.until(lambda told: told["gpus"]["1"]["ratio"])
+        sampler.change(host.with_gpu(1, every_code=UNKNOWN_ERROR, codes={"nvmlDeviceGetFieldValues": 0}))
+        told = sampler.until(lambda told: (told["gpus"]["1"]["reading"] or {}).get("refusal"))
+    assert (told["gpus"]["1"]["up"], told["gpus"]["1"]["ratio"]) == (True, None)
+
+
 def test_a_gpu_that_reports_its_name_and_measures_nothing_is_down(sampling: Start) -> None:
     """Its name and limits are in the library's memory."""
     remembered = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo_v3")
