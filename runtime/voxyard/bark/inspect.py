@@ -149,10 +149,10 @@ def _stage(directory: Path, name: str) -> dict[str, int]:
     """Sizes of a causal stage; defaults are those of the published small model."""
     settings = json.loads((directory / "config.json").read_text(encoding="utf-8")).get(name) or {}
     defaults = {"num_layers": 12, "hidden_size": 768, "block_size": 1024, "output_vocab_size": 10_048}
-    sizes = {name: settings.get(name, default) for name, default in defaults.items()}
-    wrong = [name for name, size in sizes.items() if not isinstance(size, int) or size < 1]
+    sizes = {each: settings.get(each, default) for each, default in defaults.items()}
+    wrong = [each for each, size in sizes.items() if not isinstance(size, int) or size < 1]
     if wrong:
-        raise BarkError(f"config.json: {wrong[0]} of the semantic stage is {sizes[wrong[0]]!r}, expected a number")
+        raise BarkError(f"config.json: {wrong[0]} of {name} is {sizes[wrong[0]]!r}, expected a number above 0")
     return sizes
 
 

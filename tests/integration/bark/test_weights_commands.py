@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.inspect import inspect_model
 from voxyard.bark.stages import footprint
+from voxyard.bark.weights import tiny
 from voxyard.bark.weights.checkpoint import BarkCheckpoint, check, load
 from voxyard.cli.weights import weights
 
@@ -85,6 +86,28 @@ def test_the_published_sizes_are_known(tiny_model: Path, tmp_path: Path, shape: 
     (copy / "config.json").write_text(json.dumps(config))
 
     assert inspect_model(copy).size == size
+
+
+def test_a_model_of_one_layer_is_usable(tmp_path: Path) -> None:
+    tiny.write(tmp_path, tiny.TinyShape(layers=1, semantic_vocabulary=100, codebook=64))
+
+    found = inspect_model(tmp_path)
+
+    assert (found.problems, found.layers) == ((), 1)
+
+
+@pytest.mark.parametrize("stage", ["semantic_config", "coarse_acoustics_config"])
+@pytest.mark.parametrize("size", [0, "many"])
+def test_a_size_that_is_none_is_named_with_its_stage(
+    tiny_model: Path, tmp_path: Path, stage: str, size: int | str
+) -> None:
+    copy = Path(shutil.copytree(tiny_model, tmp_path / "copy"))
+    config = json.loads((copy / "config.json").read_text())
+    config[stage]["num_layers"] = size
+    (copy / "config.json").write_text(json.dumps(config))
+
+    said = f"config.json: num_layers of {stage} is {size!r}, expected a number above 0"
+    assert inspect_model(copy).problems == (said,)
 
 
 def test_check_names_all_that_is_missing_and_ends_with_1(tiny_model: Path, tmp_path: Path) -> None:
