@@ -162,6 +162,20 @@ def test_stages_that_wait_in_main_memory_make_the_same_sound(engine: Make, histo
     assert sounds(speak(engine(offload=True), asked)) == sounds(speak(engine(), asked))
 
 
+def test_a_batch_with_stages_in_main_memory_asks_again_for_its_free_rows_alone(engine: Make) -> None:
+    rooms: list[int] = []
+
+    class OneByOne(ListSource[Request]):
+        def take(self, room: int, *, wait: bool) -> Sequence[Request]:
+            rooms.append(room)
+            return super().take(1, wait=wait)
+
+    spoken = list(engine(offload=True, batch_size=3).speak(OneByOne(requests(2))))
+
+    assert len(spoken) == 2
+    assert rooms == [3, 2, 3]  # the second chunk enters a row beside the first
+
+
 def test_prefilling_every_window_makes_the_same_sound(engine: Make, history: Any) -> None:
     asked = requests(3)
 

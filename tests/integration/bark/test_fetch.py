@@ -93,6 +93,19 @@ def test_a_connection_that_breaks_is_gone_on_with(hub: ModelHub, tiny_model: Pat
     assert same(tmp_path, tiny_model)
 
 
+def test_a_connection_that_is_refused_is_named_and_the_next_fetch_goes_on(
+    hub: ModelHub, tiny_model: Path, tmp_path: Path
+) -> None:
+    endpoint, hub.endpoint = hub.endpoint, "http://127.0.0.1:9"  # where the hub sends for large files
+
+    with pytest.raises(BarkError, match=rf"{BIG} of .*: .*refused; 0 of [\d,]+ bytes .*same command again to resume"):
+        fetch(hub.name, tmp_path, endpoint=endpoint, pause=0.01)
+    hub.endpoint = endpoint
+    get(hub, tmp_path)
+
+    assert same(tmp_path, tiny_model)
+
+
 def test_a_server_without_ranges_is_read_from_the_beginning(hub: ModelHub, tiny_model: Path, tmp_path: Path) -> None:
     hub.cuts, hub.ranges = {BIG: [3_000_000]}, False
 

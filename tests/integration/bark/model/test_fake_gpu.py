@@ -20,9 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from voxyard.bark.model import coarse, fine, semantic
 from voxyard.bark.model.codec import decode
 from voxyard.bark.model.cuda_graph import graphs
-from voxyard.bark.model.decode import Decoder, Launch, Restriction, eager
+from voxyard.bark.model.decode import Decoder, Launch, Restriction, Rows, TokenSampling, eager
 from voxyard.bark.model.gpt import causal_gpt, moved
 from voxyard.bark.model.int8 import dense, int8
+from voxyard.bark.model.memory import row_bytes
 from voxyard.bark.model.noise import key
 from voxyard.bark.weights.checkpoint import BarkCheckpoint, load
 
@@ -257,3 +258,26 @@ def test_replayed_graphs_choose_the_tokens_of_plain_steps(
 
     assert codes(graphs) == codes(eager)
     assert max(each.replays for each in recorded) > 20
+
+
+def test_a_replayed_prefill_and_every_replayed_step_report_progress(
+    checkpoint: BarkCheckpoint, recorded: list[RecordedGraph]
+) -> None:
+    gpt, reports = causal_gpt(checkpoint.model.coarse_acoustics), list[str]()
+    decoder = Decoder(gpt, gpt.cache(2), graphs)
+    decoder.report = lambda: reports.append("report")
+
+    decoder.prefill([(0, gpt.tokens[:64]), (1, gpt.tokens[:128])])
+    windows = len(reports)
+    decoder.run(Rows([5, 6], [64, 128], [0, 0], [(1, 2), (3, 4)]), [TokenSampling(0, 100, 0.7)] * 3)
+
+    assert (windows, len(reports)) == (2, 2 + 3)
+
+
+def test_the_cache_on_a_gpu_takes_the_memory_that_is_counted_for_its_rows(checkpoint: BarkCheckpoint) -> None:
+    gpt, sizes = moved(causal_gpt(checkpoint.model.coarse_acoustics), "meta"), checkpoint.model.config.semantic_config
+    cache = gpt.cache(3)
+
+    taken = sum(layer.keys.untyped_storage().nbytes() for layer in cache.layers)  # values lie in the same storage
+
+    assert taken == 3 * row_bytes(sizes.num_layers, sizes.hidden_size, sizes.block_size, 4)
