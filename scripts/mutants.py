@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,8 @@ PLUGINS = [
     f"-p{name}" for name in ("pytest_timeout", "pytest_rerunfailures", "pytest_cov.plugin", "_hypothesis_pytestplugin")
 ]
 PLACES = ("runtime/voxyard", "scripts", "grafana")
+# Bytes of a test process's data: a fault in a size must not take all of the machine's memory.
+MOST_DATA = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 # Tests of a package, below tests/: each line is a process, as TensorFlow and torch do not share one. Other packages
 # have theirs in unit/ and integration/, in folders of the package's name.
 TESTS: dict[str, tuple[str, ...]] = {
@@ -372,6 +375,7 @@ class Copy:
             )  # fmt: skip
             code = None
             try:
+                resource.prlimit(process.pid, resource.RLIMIT_DATA, (MOST_DATA, MOST_DATA))
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGINT)  # fixtures end what they have started

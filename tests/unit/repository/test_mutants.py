@@ -171,6 +171,22 @@ def test_a_hang_and_changed_ids_are_told_from_a_failure(
         assert copy.killed_by(by_text["1 + 1", "(1 - 1)"], [suite]) is None
 
 
+def test_a_fault_in_a_size_does_not_take_the_machines_memory(
+    mutants: ModuleType, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = project / "runtime/voxyard/yard/sums.py"
+    sums.write_text("def blank(size):\n    return bytearray(size // 2)\n")
+    (project / "tests/unit/yard/test_sums.py").write_text(
+        "from voxyard.yard.sums import blank\n\n\ndef test_blank():\n    assert blank(1 << 30)\n"
+    )
+    monkeypatch.setattr(mutants, "MOST_DATA", 1 << 30)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = mutants.Copy(Path(folder), project)
+        suite = copy.measured(["tests/unit/yard"], Path("runtime/voxyard/yard"))
+        (twice,) = (fault for fault in mutants.chosen("yard", 99, 0, project)[0] if fault.old == "size // 2")
+        assert copy.killed_by(twice, [suite]) == "tests/unit/yard/test_sums.py::test_blank"
+
+
 def test_tests_that_fail_by_themselves_prove_nothing(
     mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
