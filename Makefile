@@ -260,7 +260,7 @@ $(VENV)/stamps/dev: $(VENV)/stamps/voices
 
 $(VENV)/stamps/fleet: pyproject.toml constraints.txt | $(VENV)/as-asked
 	$(call make_venv,$(VENV))
-	$(SAY) "installing fabric into $(VENV), once"
+	$(SAY) "installing what the fleet tasks need into $(VENV), once"
 	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[fleet]' $(PIP_OUTPUT)
 	@touch $@
 

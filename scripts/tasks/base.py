@@ -19,6 +19,7 @@ from invoke.parser.parser import ParseMachine
 
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host, Inventory, load
+from fleet.inventory.validators import unknown_home
 from fleet.rollout.context import Cancellation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,8 +80,11 @@ def split_names(names: Sequence[str] | None) -> list[str]:
 
 
 def absolute_path(text: str) -> Path | None:
-    """Absolute path of an option; None where it is empty."""
-    return Path(text).expanduser().absolute() if text else None
+    """Absolute path of an option; None where it is empty. Raises FleetError for the home of an unknown user."""
+    try:
+        return Path(text).expanduser().absolute() if text else None
+    except RuntimeError:
+        raise FleetError(unknown_home(text)) from None
 
 
 def print_json(document: object) -> None:

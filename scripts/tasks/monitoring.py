@@ -67,8 +67,8 @@ def monitoring(
             raise FleetError("--exit-code needs --check")
         fleet = load_inventory(inventory)
         inputs = read_inputs(ROOT, absolute_path(site) or fleet.path.parent / "site")
-        if out:
-            _write(fleet, inputs, Path(out).expanduser().absolute())
+        if (folder := absolute_path(out)) is not None:
+            _write(fleet, inputs, folder)
             return
         hosts = _monitoring_hosts(fleet, host)
         program_images = images.find(inputs.images, images.pinned(ROOT))

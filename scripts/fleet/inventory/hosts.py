@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -19,6 +21,11 @@ Policy = Literal["recommended", "full"]
 ROLES: tuple[Role, ...] = ("trainer", "bark", "monitoring")
 POLICIES: tuple[Policy, ...] = ("recommended", "full")
 MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000, "node_exporter": 9100}
+WARNINGS = (
+    "cgroup_driver", "clock", "disk", "driver", "gpu_memory", "gpu_process", "numa", "pair_link", "pcie_width",
+    "persistence", "programs", "selinux", "shm", "throttling", "topology",
+)  # fmt: skip
+"""Ids of the checks that warn: what `acknowledged` may name."""
 LONGEST_STOP = 3600  # seconds
 MIN_HEALTHY_SECONDS = 30
 
@@ -132,6 +139,7 @@ def load(path: Path) -> Inventory:
     top = problems.mapping(root, "", ("defaults", "hosts", "alert_receivers", "rollout"))
     defaults = problems.values(top.get("defaults"), "defaults", _SETTINGS)
     hosts = tuple(_hosts(top.get("hosts"), defaults, problems))
+    _check_addresses(hosts, top.get("hosts"), problems)
     receivers = tuple(_receivers(top.get("alert_receivers"), problems))
     rollout = problems.values(top.get("rollout"), "rollout", _ROLLOUT)
     problems.raise_any()
@@ -170,7 +178,7 @@ def _host(name: str, given: Mapping[str, object], inventory: Path) -> Host:
 def _resolve_paths(value: object, inventory: Path) -> object:
     """Local paths made absolute, relative to the inventory."""
     if isinstance(value, Path):
-        return (inventory.parent / value.expanduser()).absolute()
+        return (inventory.parent / value).absolute()
     if isinstance(value, dict):
         return {key: _resolve_paths(each, inventory) for key, each in value.items()}
     return tuple(_resolve_paths(each, inventory) for each in value) if isinstance(value, tuple) else value
@@ -185,6 +193,30 @@ def _check_ports(host: Host, entry: YamlValue, where: str, problems: ErrorCollec
             keys = (_PORT_KEYS.get(each, ()) for each in (owner, owners[number]))
             problems.add(next((line for each in keys if (line := _line(entry, each))), entry.line), where, said)
         owners.setdefault(number, owner)
+
+
+def _check_addresses(hosts: Iterable[Host], node: YamlValue | None, problems: ErrorCollector) -> None:
+    """Reports two hosts with one address: each deploy would replace the other's release."""
+    owners: dict[object, Host] = {}
+    entries = problems.mapping(node, "hosts") if node is not None else {}
+    for host in hosts:
+        other = owners.setdefault(_place(host), host)
+        if other is not host:
+            line = _line(entries[host.name], ["address"]) or entries[host.name].line
+            said = f"{host.address}, port {host.port}, is the address of {other.name}, too: one entry a host"
+            problems.add(line, f"hosts.{host.name}.address", said)
+
+
+def _place(host: Host) -> object:
+    """Equal for two hosts that are reached at one address over one route, whoever logs in."""
+    return _spelled(host.address), host.port, tuple((_spelled(jump.address), jump.port) for jump in host.jump)
+
+
+def _spelled(address: str) -> str:
+    """Address in one spelling: names in lower case, IPv6 in its short form."""
+    if validators.is_ip(address):
+        return str(ipaddress.ip_address(address))
+    return address.lower().rstrip(".")
 
 
 def _line(entry: YamlValue, keys: Sequence[str]) -> int | None:
@@ -227,6 +259,15 @@ def _jump(node: YamlValue) -> Jump:
     return Jump(address.strip("[]"), 22 if port is None else validators.port(YamlValue(node.line, int(port))), user)
 
 
+def _warning(node: YamlValue) -> str:
+    """Id of a warning of `fab check`; failures cannot be acknowledged."""
+    if node.value not in WARNINGS:
+        near = difflib.get_close_matches(str(node.value), WARNINGS, n=1)
+        advice = f"is {near[0]} meant?" if near else f"known are {', '.join(WARNINGS)}"
+        raise InvalidValueError(f"expected the id of a warning of `make check`, found {node.describe()}: {advice}")
+    return str(node.value)
+
+
 _stop_seconds = validators.integer("seconds", 1, LONGEST_STOP)
 _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
     "the exporter": ("exporter_port",),
@@ -240,7 +281,7 @@ _SETTINGS: Readers = {  # keys of `defaults` and of a host
     "memory_policy": validators.one_of(POLICIES),
     "gpus": validators.gpus,
     "jump": _jumps,
-    "acknowledged": lambda node: frozenset(list_of(node, validators.word)),
+    "acknowledged": lambda node: frozenset(list_of(node, _warning)),
     "exporter_port": validators.port,
     "identity_file": validators.path,
     "known_hosts": validators.path,
@@ -262,8 +303,8 @@ _ROLLOUT: Readers = {
     "min_healthy_seconds": validators.integer("seconds", 1, 3600),
 }
 _OWN: Readers = {  # keys of a host only
-    "address": validators.word,
-    "exporter_address": validators.word,
+    "address": validators.address,
+    "exporter_address": validators.address,
     "canary": validators.boolean,
-    "bark": {**cast("Readers", _SETTINGS["bark"]), "address": validators.word},
+    "bark": {**cast("Readers", _SETTINGS["bark"]), "address": validators.address},
 }

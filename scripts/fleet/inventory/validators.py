@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from fleet.errors import FleetError
-from fleet.inventory.yaml_lines import YamlValue
+from fleet.inventory.yaml_lines import OddNumber, YamlValue
 
 Reader = Callable[[YamlValue], object]
 Readers = Mapping[str, "Reader | Readers"]  # nested readers read nested values
 
 _UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_HOST_NAME = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
 _REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*"
 
 
@@ -91,16 +93,57 @@ def text(node: YamlValue) -> str:
 
 
 def word(node: YamlValue) -> str:
-    """Address or user name: safe in a command line."""
+    """User name or check id: safe in a command line."""
     found = text(node)
-    if not re.fullmatch(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*", found):
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", found):
+        raise InvalidValueError(f"expected a name, found {node.describe()}")
+    return found
+
+
+def address(node: YamlValue) -> str:
+    """IP address, IPv6 without brackets, or host name; without a port."""
+    found = text(node)
+    if is_ip(found):
+        return found
+    name, colon, number = found.rpartition(":")
+    if colon and number.isdecimal() and (_is_name(name) or is_ip(name.strip("[]"))):
+        raise InvalidValueError(f"expected a name or an address without a port, found {node.describe()}: use port")
+    if not _is_name(found):
         raise InvalidValueError(f"expected a name or an address, found {node.describe()}")
     return found
 
 
+def is_ip(found: str) -> bool:
+    """True for an IPv4 or IPv6 address, with or without a zone."""
+    try:
+        ipaddress.ip_address(found)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_name(found: str) -> bool:
+    """True for a host name; the last part of an address that has only numbers is no domain."""
+    return bool(re.fullmatch(_HOST_NAME, found)) and not found.rstrip(".").rpartition(".")[2].isdecimal()
+
+
 def path(node: YamlValue) -> Path:
-    """Path as written."""
-    return Path(text(node))
+    """Path, with `~` replaced by the home directory."""
+    found = Path(text(node))
+    try:
+        return found.expanduser()
+    except RuntimeError:
+        raise InvalidValueError(unknown_home(str(found))) from None
+
+
+def unknown_home(found: str) -> str:
+    """Error message for a path below the home of a user that this machine does not have."""
+    user = found.partition("/")[0].removeprefix("~")
+    return (
+        f"found {found}, but this machine has no user {user}: write the whole path"
+        if user
+        else (f"found {found}, but the home directory is not known: set HOME, or write the whole path")
+    )
 
 
 def boolean(node: YamlValue) -> bool:
@@ -120,7 +163,8 @@ def integer(what: str, least: int, most: int) -> Callable[[YamlValue], int]:
 
     def reader(node: YamlValue) -> int:
         if not isinstance(node.value, int) or isinstance(node.value, bool) or not least <= node.value <= most:
-            raise InvalidValueError(f"expected {what} from {least} to {most}, found {node.describe()}")
+            decimal = ", a plain decimal number" if isinstance(node.value, OddNumber) else ""
+            raise InvalidValueError(f"expected {what} from {least} to {most}{decimal}, found {node.describe()}")
         return node.value
 
     return reader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,15 @@ import yaml
 from fleet.errors import FleetError
 
 LARGEST_FILE = 1 << 20  # bytes; an inventory of a thousand hosts has a few hundred kilobytes
+
+
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+
+
+class OddNumber(str):
+    """Integer that YAML 1.1 reads in another base than it is read by people: 0022 (18), 1:22 (82); kept as text."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,8 @@ class YamlValue:
                 return "a list"
             case Mapping():
                 return "a mapping"
+            case OddNumber():
+                return f"the number {self.value!s}"
             case str():
                 return f"the text {self.value!r}"
             case number:
@@ -78,8 +90,17 @@ def _yaml_value(node: yaml.Node, line: int, loader: yaml.SafeLoader) -> YamlValu
     if isinstance(node, yaml.SequenceNode):
         return YamlValue(line, tuple(_yaml_value(each, each.start_mark.line + 1, loader) for each in node.value))
     value = loader.construct_object(node)
+    if _is_odd(node, value):
+        return YamlValue(line, OddNumber(node.value))
     plain = value is None or isinstance(value, (str, int, float, bool))
     return YamlValue(line, value if plain else str(node.value))  # a date stays a string
+
+
+def _is_odd(node: yaml.Node, value: object) -> bool:
+    """True for octal, binary, hexadecimal and sexagesimal numbers, and for underscores between digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return ":" in node.value if isinstance(value, float) else not _DECIMAL.fullmatch(node.value)
 
 
 def _pairs(mapping: yaml.MappingNode, loader: yaml.SafeLoader) -> Iterator[tuple[str, YamlValue]]:

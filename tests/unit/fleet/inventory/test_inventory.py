@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.inventory.hosts import AlertReceiver, Bark, Inventory, Jump, RolloutSettings, Trainer, load
+from fleet.inventory.hosts import WARNINGS, AlertReceiver, Bark, Inventory, Jump, RolloutSettings, Trainer, load
 
 ROOT = Path(__file__).resolve().parents[4]
 GPU = "GPU-5f2c1d4e-0d2b-4c55-9a3a-2b1f6c7d8e90"
@@ -108,6 +109,28 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("exporter_port: '9410'", "hosts.a.exporter_port: expected a port from 1 to 65535, found the text '9410'"),
         ("exporter_address: '-x'", "hosts.a.exporter_address: expected a name or an address, found the text '-x'"),
         ("exporter_address: 'u; rm'", "hosts.a.exporter_address: expected a name or an address"),
+        ("exporter_address: 'h:22'", "hosts.a.exporter_address: expected a name or an address without a port, found"),
+        ("exporter_address: 192.0.2.300", "hosts.a.exporter_address: expected a name or an address, found the text"),
+        ("exporter_address: '[::1]'", "hosts.a.exporter_address: expected a name or an address, found the text"),
+        ("bark: {address: '[::1]:80'}", "hosts.a.bark.address: expected a name or an address without a port, found"),
+        ("port: 0022", "hosts.a.port: expected a port from 1 to 65535, a plain decimal number, found the number 0022"),
+        ("port: 1:22", "hosts.a.port: expected a port from 1 to 65535, a plain decimal number, found the number 1:22"),
+        ("port: 0x16", "hosts.a.port: expected a port from 1 to 65535, a plain decimal number, found the number 0x16"),
+        ("gpus: 010", "hosts.a.gpus: expected a count or a list of UUIDs, found the number 010"),
+        (
+            "bark: {settings: {service: {rate_limit: 1:30}}}",
+            "hosts.a.bark.settings.service.rate_limit: found the text '1:30'",
+        ),
+        (
+            "acknowledged: [presistence]",
+            "hosts.a.acknowledged: expected the id of a warning of `make check`, found the text 'presistence': is "
+            "persistence meant?",
+        ),
+        ("acknowledged: [mig]", "hosts.a.acknowledged: expected the id of a warning of `make check`, found the text"),
+        (
+            "identity_file: ~nosuchuser/key",
+            "hosts.a.identity_file: found ~nosuchuser/key, but this machine has no user nosuchuser: write the whole",
+        ),
         ("roles: [boss]", "hosts.a.roles: expected one of trainer, bark, monitoring, found the text 'boss'"),
         ("roles: trainer", "hosts.a.roles: expected a list, found the text 'trainer'"),
         ("roles: [bark, bark]", "hosts.a.roles: the list has a duplicate entry"),
@@ -220,6 +243,47 @@ def test_all_mistakes_are_named_at_once_in_the_order_of_their_lines(read: Read) 
 def test_a_clash_of_ports_names_the_line_of_the_port(read: Read) -> None:
     with pytest.raises(FleetError, match=r"hosts.yaml:7: hosts.a: port 9410 is used by the exporter and by the sp"):
         read("hosts:\n  a:\n    address: h\n    user: u\n    roles: [bark]\n    bark:\n      port: 9410\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("{address: h}", "{address: h}"),
+        ("{address: h}", "{address: H.}"),
+        ("{address: h}", "{address: h, user: other}"),
+        ("{address: '2001:db8::1'}", "{address: '2001:DB8:0::1'}"),
+        ("{address: h, jump: b}", "{address: h, jump: 'other@b:22'}"),
+    ],
+)
+def test_two_hosts_with_one_address_are_refused_with_the_line_of_the_second(
+    read: Read, first: str, second: str
+) -> None:
+    with pytest.raises(FleetError, match=r"hosts.yaml:4: hosts.b.address: .*, is the address of a, too: one entry a"):
+        read(f"defaults: {{user: u}}\nhosts:\n  a: {first}\n  b: {second}\n")
+
+
+def test_one_address_behind_other_ports_or_other_jump_hosts_is_another_host(read: Read) -> None:
+    addresses = ["{address: h}", "{address: h, port: 23}", "{address: h, jump: b}", "{address: h, jump: c}"]
+    found = read("defaults: {user: u}\nhosts:\n" + "".join(f"  n{i}: {each}\n" for i, each in enumerate(addresses)))
+    assert len(found.hosts) == 4
+
+
+@pytest.mark.parametrize("address", ["h", "gpu-02.lab.example", "10.0.0.1", "2001:db8::1", "fe80::1%eth0", "1und1.de"])
+def test_an_address_is_a_name_or_an_ip_address(read: Read, address: str) -> None:
+    assert read(f"hosts: {{a: {{address: '{address}', user: u}}}}").hosts[0].address == address
+
+
+def test_warnings_that_can_be_acknowledged_are_those_of_the_checks() -> None:
+    levels: dict[str, set[str]] = {}
+    for path in (ROOT / "scripts/fleet/checks").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+                level, check = node.args[:2]
+                words = {each.value for each in ast.walk(level) if isinstance(each, ast.Constant)}
+                if isinstance(check, ast.Constant):
+                    levels.setdefault(str(check.value), set()).update(map(str, words))
+    assert {check for check, found in levels.items() if "WARN" in found} == set(WARNINGS)
+    assert tuple(sorted(WARNINGS)) == WARNINGS
 
 
 def test_ports_of_roles_that_a_host_does_not_have_clash_with_nothing(read: Read) -> None:
