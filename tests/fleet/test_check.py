@@ -100,10 +100,10 @@ def hosts(gpu_host: HostFactory) -> dict[str, GpuHost]:
 
 @pytest.fixture(scope="module")
 def operator(hosts: dict[str, GpuHost], engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Operator:
-    """An operator of the three, who knows that the engines of the bed may not raise their limits."""
+    """An operator of the three."""
     roles = {"gpu-pix": ["trainer"], "gpu-sys": ["trainer", "monitoring"], "gpu-one": ["trainer", "bark"]}
     entries = {
-        name: operators.entry(host, roles=roles[name], gpus=len(host.began.scenario.gpus), acknowledged=["memlock"])
+        name: operators.entry(host, roles=roles[name], gpus=len(host.began.scenario.gpus))
         for name, host in hosts.items()
     }
     path = operators.write_fleet(tmp_path_factory.mktemp("operator"), entries)
@@ -139,8 +139,8 @@ def test_healthy_hosts_have_no_failure_and_their_limits_are_reported(
     operator: Operator, healthy: dict[str, Findings]
 ) -> None:
     assert all(kinds(found, "FAIL") == set() for found in healthy.values())
-    assert kinds(healthy["gpu-pix"], "WARN") - {"memlock"} == set()
-    assert kinds(healthy["gpu-sys"], "WARN") - {"memlock"} == {"pair_link"}
+    assert kinds(healthy["gpu-pix"], "WARN") == set()
+    assert kinds(healthy["gpu-sys"], "WARN") == {"pair_link"}
     table = operator.good("check")
     assert table.count("limits (recommended)") == 3
     assert "PIX" in table
@@ -197,7 +197,7 @@ def test_strict_counts_a_warning_that_nobody_acknowledged(operator: Operator, ho
 def test_an_acknowledged_warning_stays_and_is_marked(operator: Operator, tmp_path: Path) -> None:
     shutil.copytree(operator.inventory.parent, tmp_path, dirs_exist_ok=True)
     document = yaml.safe_load(operator.inventory.read_text())
-    document["hosts"]["gpu-sys"]["acknowledged"] = ["memlock", "pair_link"]
+    document["hosts"]["gpu-sys"]["acknowledged"] = ["pair_link"]
     (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     knows = Operator(tmp_path / "hosts.yaml", operator.environment)
 

@@ -9,9 +9,9 @@ from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts
 from fleet.inventory.hosts import Host
+from fleet.release.compose import parse
 
 SHARED_BYTES = 1 << 30  # used by worker processes and NCCL (/dev/shm)
-LOCKED_BYTES = 1 << 30  # pinned buffers; the compose files request no limit
 
 
 def check_all(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iterator[Finding]:
@@ -19,7 +19,7 @@ def check_all(facts: HostFacts, host: Host, requirements: HostRequirements) -> I
     yield from disks(facts, host, requirements)
     if {"trainer", "bark"} & set(host.roles):
         yield from shared_memory(facts)
-        yield from locked_memory(facts)
+        yield from locked_memory(facts, host)
 
 
 def disks(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iterator[Finding]:
@@ -60,17 +60,25 @@ def shared_memory(facts: HostFacts) -> Iterator[Finding]:
         yield Finding("WARN", "shm", found, remedy, services=ON_GPUS)
 
 
-def locked_memory(facts: HostFacts) -> Iterator[Finding]:
-    """Check: the engine can grant the locked memory that the compose files request."""
+def locked_memory(facts: HostFacts, host: Host) -> Iterator[Finding]:
+    """Check: the engine can lift the limit of locked memory, as the compose files request it for pinned buffers."""
     if isinstance(facts.engine_limits, Unknown):
         return  # the engine is not visible to this login: no finding
     locked = facts.engine_limits.locked_bytes
-    if locked is not None and locked < LOCKED_BYTES and not facts.engine_limits.raises:
+    wanted = tuple(name for name in ON_GPUS if name in host.roles and not _own_limits(host, name))
+    if locked is not None and not facts.engine_limits.raises and wanted:
         found = (
-            f"Docker's memlock limit is {locked >> 20} MiB and cannot be raised: containers that need more do not start"
+            f"Docker's memlock limit is {locked >> 20} MiB and it may not raise limits: containers of "
+            f"{' and '.join(wanted)}, which request no limit, do not start"
         )
         remedy = "LimitMEMLOCK=infinity for docker.service (sudo systemctl edit docker), then restart Docker"
-        yield Finding("WARN", "memlock", found, remedy, services=ON_GPUS)
+        yield Finding("FAIL", "memlock", found, remedy, services=wanted)
+
+
+def _own_limits(host: Host, service: str) -> bool:
+    """True where a compose override of the host sets the limits of the service: those decide then."""
+    documents = [parse(path.read_bytes(), str(path)) for path in host.compose_overrides if path.is_file()]
+    return any("ulimits" in ((each.get("services") or {}).get(service) or {}) for each in documents)
 
 
 def _gib(count: int) -> str:

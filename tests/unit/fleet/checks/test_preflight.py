@@ -85,7 +85,8 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"home_disk": Unknown("x")}, {}, "WARN", "disk", "in the home of voxyard is not known: x"),
     ({"shared_memory": SMALL}, {}, "WARN", "shm", "0.1 GiB of shared memory"),
     ({"shared_memory": Unknown("x")}, {}, "WARN", "shm", "no shared memory: x"),
-    ({"engine_limits": EngineLimits(8 << 20, raises=False)}, {}, "WARN", "memlock", "memlock limit is 8 MiB"),
+    ({"engine_limits": EngineLimits(8 << 20, raises=False)}, {}, "FAIL", "memlock", "memlock limit is 8 MiB"),
+    ({"engine_limits": EngineLimits(8 << 30, raises=False)}, {}, "FAIL", "memlock", "memlock limit is 8192 MiB"),
     ({"programs": frozenset(TOOLS) - {"rsync"}}, {}, "FAIL", "programs", "rsync is not installed, needed"),
     ({"programs": frozenset(TOOLS) - {"bash"}}, {"roles": ()}, "FAIL", "programs", "bash is not installed"),
     ({"programs": Unknown("x")}, {}, "WARN", "programs", "installed programs are not known: x"),
@@ -206,6 +207,17 @@ def test_gpus_that_systemd_knows_by_name_stay_in_their_containers(toolkit: Toolk
 def test_an_engine_that_may_raise_its_limits_locks_as_much_as_is_asked() -> None:
     for limits in (EngineLimits(8 << 20, raises=True), EngineLimits(None, raises=False), Unknown("elsewhere")):
         assert not has_failures(findings_of(facts(engine_limits=limits), host()), strict=True)
+
+
+def test_locked_memory_speaks_against_the_services_that_request_it(tmp_path: Path) -> None:
+    found, both = facts(engine_limits=EngineLimits(8 << 20, raises=False)), host(roles=("trainer", "bark"))
+    assert blocked(findings_of(found, both)) == {"trainer", "bark"}
+    assert not has_failures(findings_of(found, host(roles=("monitoring",))))
+    own = tmp_path / "own.yaml"
+    own.write_text("services:\n  bark:\n    ulimits: !reset null\n")
+    assert blocked(findings_of(found, replace(both, compose_overrides=(own,)))) == {"trainer"}
+    own.write_text("services:\n  bark:\n    mem_limit: 64g\n")
+    assert blocked(findings_of(found, replace(both, compose_overrides=(own,)))) == {"trainer", "bark"}
 
 
 def test_a_host_that_trains_not_needs_no_rsync() -> None:
