@@ -51,7 +51,7 @@ PIP_OUTPUT = $(PIP_ERRORS) | $(DOWNLOADS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo serve test prove test-unit test-integration test-browser test-monitoring test-fleet test-tf217 test-gpu mutants
+.PHONY: help setup demo serve test prove test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-tf217 test-gpu mutants
 .PHONY: lint format docs dashboards dashboards-preview lock
 .PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-rollout bench-cli clean
 
@@ -76,7 +76,7 @@ endif
 
 test: setup  ## the tests of every package, some minutes (ROOM=speech: of the package speech; JOBS=1: one suite at a time)
 ifeq ($(ROOM),)
-	@$(MAKE) TIER=quick $(SIDE_BY_SIDE) test-unit test-integration test-browser test-monitoring
+	@$(MAKE) TIER=quick $(SIDE_BY_SIDE) test-tensorflow test-unit test-torch test-browser test-monitoring
 else ifeq ($(TESTS_OF_ROOM),)
 	@echo "ROOM=$(ROOM): no such package; there are $(sort $(filter-out support,$(notdir $(patsubst %/,%,$(wildcard tests/unit/*/ tests/integration/*/ tests/browser/ tests/monitoring/)))))" >&2; exit 2
 else
@@ -85,21 +85,20 @@ else
 endif
 
 prove: setup  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, TensorFlow 2.17, the demo (half an hour)
-	@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-tf217 test-integration test-unit test-browser test-monitoring
+	@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-tf217 test-torch test-tensorflow test-unit test-browser test-monitoring
 
 test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch (some minutes)
 	$(SAY) "unit tests"
 	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q -n 4 --dist loadfile $(PICK) $(OR_NONE)
 
-# TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it. Exit code 5: torch was declined.
-test-integration: $(VENV)/stamps/dev  ## run the TensorFlow and torch tests, one process each (under fifteen minutes)
-	$(SAY) "integration tests"
-ifneq ($(TESTS),)
-	@$(BIN)/python -m pytest $(TESTS) -q $(PICK)
-else
-	@failed=0; $(BIN)/python -m pytest tests/integration --ignore tests/integration/bark -q $(PICK) $(OR_NONE) || failed=1; \
-	  $(BIN)/python -m pytest tests/integration/bark -q $(PICK) $(OR_NONE) || failed=1; exit $$failed
-endif
+# TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it.
+test-tensorflow: $(VENV)/stamps/dev  ## run the tests of training, profiling, the service and the demo (under ten minutes)
+	$(SAY) "tests with TensorFlow"
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration --ignore tests/integration/bark) -q $(PICK) $(OR_NONE)
+
+test-torch: $(VENV)/stamps/dev  ## run the tests of Bark (some minutes)
+	$(SAY) "tests with torch"
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration/bark) -q $(PICK) $(OR_NONE)
 
 test-browser: $(VENV)/stamps/dev  ## run the web page tests in headless Chromium (needs Debian's chromium)
 	$(SAY) "browser tests"
