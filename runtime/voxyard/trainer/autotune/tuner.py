@@ -194,9 +194,9 @@ def _talk(process: subprocess.Popen[str], request: str, seconds: float | None) -
     process.stdin.write(request + "\n")
     process.stdin.flush()
     timer = threading.Timer(seconds, process.kill) if seconds is not None else None
-    if timer is not None:
-        timer.start()
     try:
+        if timer is not None:
+            timer.start()
         return process.stdout.read(), process.wait()
     finally:
         if timer is not None:
