@@ -16,9 +16,9 @@ from voxyard.service.config import ServiceSection
 
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = """
-help setup demo serve test prove test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-tf217 test-gpu
-mutants lint format docs dashboards dashboards-preview lock images images-lock check plan deploy rollback drain status
-logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts
+help setup demo serve test prove test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-tf217
+test-gpu mutants lint format docs dashboards dashboards-preview lock images images-lock check plan deploy rollback drain
+status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts
 bench-rollout bench-cli clean
 """
 
