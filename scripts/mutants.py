@@ -52,7 +52,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "telemetry": ("unit/telemetry unit/nvml", "integration/telemetry"),
     "trainer": ("unit/trainer", "integration/trainer integration/model integration/devices"),
     "fleet/facts": ("unit/fleet/checks unit/fleet/release",),
-    "fleet/lock.py": ("unit/fleet/rollout",),
+    "fleet/lock.py": ("unit/fleet/rollout/test_lock.py",),
     "fleet/monitoring": ("unit/fleet/monitoring monitoring/test_alertmanager.py monitoring/test_compose.py",),
     "tasks": (
         "unit/fleet/test_host_option.py unit/fleet/images/test_image_task.py unit/fleet/ssh/test_interrupt.py "
@@ -73,9 +73,10 @@ _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
 }  # fmt: skip
-# One more second, pixel or digit cannot be told from a slow machine or another layout.
-_DEGREES = re.compile(r"timeout|seconds|interval|patience|delay|width|height|indent|digits")
-_WAITS = {"sleep", "wait", "join", "settimeout", "round"}
+# One more second, pixel, digit, shade or random byte cannot be told from a slow machine, another layout or chance.
+_DEGREES = re.compile(r"timeout|seconds|interval|patience|delay|width|height|indent|digits|colou?r")
+_OF_DEGREE = {"sleep", "wait", "join", "settimeout", "round", "token_bytes", "token_hex", "token_urlsafe"}
+_CLOCKS = re.compile(r"\b(monotonic|perf_counter|time\.time)(_ns)?\(\)")
 _TEXTS = {"help", "description", "metavar", "epilog", "doc"}
 
 
@@ -150,14 +151,14 @@ def _left_alone(node: ast.AST) -> bool:
 
 
 def _of_degree(node: ast.AST) -> bool:
-    """True where a number below is a duration, a size in pixels or a number of digits."""
+    """True where a number below is a duration, a size in pixels, a colour, a number of digits or of random bytes."""
     match node:
         case ast.keyword(arg=str(name)) | ast.Assign(targets=[ast.Name(id=name)]):
             return bool(_DEGREES.search(name.lower()))
         case ast.AnnAssign(target=ast.Name(id=name)):
             return bool(_DEGREES.search(name.lower()))
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
-            return name in _WAITS
+            return name in _OF_DEGREE
         case ast.arguments():
             names = [each.arg for each in (*node.posonlyargs, *node.args, *node.kwonlyargs)]
             return any(_DEGREES.search(name) for name in names)
@@ -167,6 +168,8 @@ def _of_degree(node: ast.AST) -> bool:
 def _changed(node: ast.expr | ast.stmt, *, numbers: bool) -> ast.expr | str | None:
     """Replacement of a node; None for a node that stays as it is."""
     match node:
+        case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()]) if _CLOCKS.search(ast.unparse(node)):
+            return None  # a deadline is met to the nanosecond by nobody
         case ast.Compare(left=left, ops=[operator], comparators=comparators) if type(operator) in _COMPARISONS:
             return ast.Compare(left, [_COMPARISONS[type(operator)]()], comparators)
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS and not _text(left, right):

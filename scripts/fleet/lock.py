@@ -6,7 +6,6 @@ import getpass
 import json
 import logging
 import platform
-import re
 import secrets
 import shlex
 from collections.abc import Iterator
@@ -89,17 +88,17 @@ def operator() -> str:
 
 def take_command(owner: str, reason: str, token: str) -> Command:
     """Command that creates the lock file atomically; prints an existing one and exits with 75."""
-    begin = json.dumps({"owner": owner, "reason": reason, "token": token}).removesuffix("}")
+    content = json.dumps({"owner": owner, "reason": reason, "token": token})
     partial = shlex.quote(f".lock.{token}")
     lines = [
         "set -eu",
         "umask 077",
         f"mkdir -p {_HOME}",
         f"cd {_HOME}",
-        f'printf \'%s, "at": %s}}\\n\' {shlex.quote(begin)} "$(date +%s)" > {partial}',
+        f"printf '%s\\n' {shlex.quote(content)} > {partial}",
         f"if ln {partial} lock 2>/dev/null; then rm -f {partial}; exit 0; fi",  # link creation is atomic
         f"rm -f {partial}",
-        f"if [ -e lock ]; then {_PRINT}; exit {_HELD}; fi",
+        f"if [ -e lock ]; then {_printed('lock')}; exit {_HELD}; fi",
         "echo 'no lock file can be made in ~/.voxyard' >&2; exit 1",
     ]
     return Command("lock", "\n".join(lines))
@@ -114,8 +113,12 @@ def give_back_command(token: str) -> Command:
 def break_command(token: str) -> Command:
     """Command that removes the lock file of any owner and prints it; no output where there is none."""
     away = shlex.quote(f".lock.{token}.broken")
-    text = f"cd {_HOME} 2>/dev/null && mv -T lock {away} 2>/dev/null || exit 0; cat {away}; date +%s; rm -f {away}"
-    return Command("break-lock", text)
+    lines = [
+        f"cd {_HOME} 2>/dev/null || exit 0",
+        f"said=$(mv -T lock {away} 2>&1) || {{ [ -e lock ] || exit 0; echo \"$said\" >&2; exit 1; }}",
+        f"{_printed(away)}; rm -f {away}",
+    ]
+    return Command("break-lock", "\n".join(lines))
 
 
 def _give_back(session: Session, host: str, token: str) -> None:
@@ -137,20 +140,24 @@ def refusal(host: str, lock: Lock) -> str:
     )
 
 
+def _printed(file: str) -> str:
+    """Shell command that prints a lock file, its time and the time now; nothing where it has just gone."""
+    return f"{{ cat; echo; date -r /dev/stdin +%s; date +%s; }} < {file}"
+
+
 def _parse(text: str) -> Lock:
     """Parse a lock file; an unreadable file still counts as a lock."""
-    body, _, now = text.strip().rpartition("\n")
+    body, at, now = text.rstrip("\n").rsplit("\n", 2)
     try:
         found = json.loads(body)
-        return Lock(str(found["owner"]), str(found["reason"]), int(found["at"]), int(now), str(found["token"]))
+        return Lock(str(found["owner"]), str(found["reason"]), int(at), int(now), str(found["token"]))
     except (ValueError, LookupError, TypeError):
-        at = int(now) if re.fullmatch(r"\d+", now) else 0
-        return Lock("somebody", f"the lock file cannot be read: {body[:100]!r}", at, at, "")
+        said = f"the lock file cannot be read: {body.strip()[:100]!r}"
+        return Lock("somebody", said, int(at), int(now), "")
 
 
-_PRINT = "cat lock; date +%s"
 LOCK: Fact[Lock | None] = Fact(
     "lock",
-    f"cd {_HOME} 2>/dev/null && [ -e lock ] && {{ {_PRINT}; }} || true",
+    f"cd {_HOME} 2>/dev/null && [ -e lock ] && {_printed('lock')} || true",
     lambda t: _parse(t) if t.strip() else None,
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +18,7 @@ from local_session import LocalSession
 from fleet.audit import AuditEntry, record
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.lock import Lock, break_lock, locked, operator, read_lock
+from fleet.lock import LOCK, Lock, break_lock, locked, operator, read_lock
 from fleet.rollout.fleet import all_locked
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Connections
@@ -172,14 +174,46 @@ def test_when_the_connection_is_gone_the_lock_stays_and_that_is_reported(
 def test_a_lock_file_that_cannot_be_read_is_a_lock_all_the_same(tmp_path: Path, content: str) -> None:
     session = LocalSession(tmp_path)
     (tmp_path / ".voxyard").mkdir()
-    (tmp_path / ".voxyard/lock").write_text(content)
-    with pytest.raises(HostFailedError, match="the lock file cannot be read"):
+    path = tmp_path / ".voxyard/lock"
+    path.write_text(content)
+    three_hours_ago = time.time() - 3 * 3600
+    os.utime(path, (three_hours_ago, three_hours_ago))
+    said = f"locked by somebody for 3 h (the lock file cannot be read: {content!r})"
+    with pytest.raises(HostFailedError, match=re.escape(said)):
         hold(session)
     assert break_lock(session, "gpu-01") is not None
 
 
+def test_a_lock_that_is_released_while_it_is_read_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".voxyard").mkdir()
+    was_there = Command("lock", LOCK.command.text.replace("[ -e lock ]", "true"))
+    assert LOCK.among(LocalSession(tmp_path).run([was_there])) is None
+
+
+def test_a_lock_that_cannot_be_removed_is_not_called_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = LocalSession(tmp_path)
+    held = locked(session, "gpu-01", "deploy")
+    held.__enter__()
+    mv = tmp_path / "mv"
+    mv.write_text("#!/bin/sh\necho 'Read-only file system' >&2\nexit 1\n")
+    mv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(HostFailedError, match="the lock of gpu-01 could not be broken: Read-only file system"):
+        break_lock(LocalSession(tmp_path), "gpu-01")
+    assert read_lock(session) is not None
+
+
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(-5, "0 s"), (59, "59 s"), (600, "10 min"), (3 * 3600, "3 h"), (9 * 86400, "9 d")]
+    ("seconds", "said"),
+    [
+        (-5, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "119 min"),
+        (7200, "2 h"),
+        (2 * 86400 - 1, "47 h"),
+        (2 * 86400, "2 d"),
+    ],
 )
 def test_the_age_is_by_the_clock_of_the_host(seconds: int, said: str) -> None:
     assert Lock("a@b", "deploy", 1000, 1000 + seconds, "t").age == said
