@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -65,24 +65,21 @@ class Child:
         self._begun = time.monotonic()
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         parent = os.getpid()
-        to_file = None if command.stdout is None else command.stdout.open("wb")
-        try:
-            self._process = subprocess.Popen(
-                command.arguments,
-                env={**os.environ, **command.environment, "PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if to_file is None else to_file,
-                stderr=subprocess.STDOUT if to_file is None else subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-                preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 (it takes no lock)
-            )
-        except OSError as error:
-            raise DemoError(f"{command.arguments[0]} cannot be started: {error.strerror}") from error
-        finally:
-            if to_file is not None:
-                to_file.close()
+        with nullcontext() if command.stdout is None else command.stdout.open("wb") as to_file:
+            try:
+                self._process = subprocess.Popen(
+                    command.arguments,
+                    env={**os.environ, **command.environment, "PYTHONUNBUFFERED": "1"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=to_file or subprocess.PIPE,
+                    stderr=subprocess.PIPE if to_file else subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                    start_new_session=True,
+                    preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 (it takes no lock)
+                )
+            except OSError as error:
+                raise DemoError(f"{command.arguments[0]} cannot be started: {error.strerror}") from error
         if (output := self._process.stdout or self._process.stderr) is None:
             raise RuntimeError("a pipe was asked for, and there is none")
         self._reader = threading.Thread(target=self._read, args=(output, say), name=f"output of {name}", daemon=True)

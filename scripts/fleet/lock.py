@@ -115,7 +115,7 @@ def break_command(token: str) -> Command:
     away = shlex.quote(f".lock.{token}.broken")
     lines = [
         f"cd {_HOME} 2>/dev/null || exit 0",
-        f"said=$(mv -T lock {away} 2>&1) || {{ [ -e lock ] || exit 0; echo \"$said\" >&2; exit 1; }}",
+        f'said=$(mv -T lock {away} 2>&1) || {{ [ -e lock ] || exit 0; echo "$said" >&2; exit 1; }}',
         f"{_printed(away)}; rm -f {away}",
     ]
     return Command("break-lock", "\n".join(lines))

@@ -56,7 +56,6 @@ class SshSession:
         return answer
 
     def _exchange(self, text: str, data: Iterable[bytes], seconds: float) -> ProcessOutput:
-        self._check_alive()
         # Without the master, ssh would open a new connection while the host still runs the commands of the broken
         # one: the failing proxy command prevents that.
         options = ["-o", "ProxyCommand=false", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
@@ -69,10 +68,6 @@ class SshSession:
             did = "accepted no data for" if error.sending else "did not answer within"
             said = f"{self._name} {did} {error.seconds:g} s: log in and check for hanging processes"
             raise HostFailedError(said) from error
-
-    def _check_alive(self) -> None:
-        if self._master.poll() is not None:
-            raise self._connection_lost()
 
     def _connection_lost(self) -> HostFailedError:
         words = self._way.words()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import sys
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from demo import flow
+from demo import flow, monitoring, speech, training
 from demo.processes import INTERRUPTS, ChildCommand, command
+from demo.sound import Sound
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +118,45 @@ def test_a_late_part_that_fails_leaves_a_page_with_the_others(
     assert said.err.startswith("the demo failed: dashboards ended with exit code 3")
     assert said.out.splitlines()[-1] == f"{out}/index.html"
     assert (out / "before/index.html").read_text() == "the last good page"
+
+
+def shell(script: str) -> ChildCommand:
+    """A command that runs a script of the shell."""
+    return command("sh", "-c", script)
+
+
+def test_on_a_bare_machine_the_trainers_parts_run_and_the_others_are_named(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = tmp_path / "corpus"
+    (corpus / "wavs").mkdir(parents=True)
+    (corpus / "metadata.csv").write_text("one|A text.|A text.\n")
+    (corpus / "wavs/one.wav").write_bytes(Sound(np.sin(np.arange(9000) / 9), 22050).wav())
+    report = '{"last_step": 40, "losses": {"total": 4.5}, "validation": {"refined_mel": 0.5}}'
+    programs = {
+        "prepare": "true",
+        "profile": f"echo '{{}}' > {out}/profile.json; echo '<p>the profile' > {out}/profile.html",
+        "train": f"mkdir {out}/run; echo '{report}' > {out}/run/report.json; echo 'step 20/40: 1 steps/s, loss 5.0'",
+        "synthesize": f"cp {corpus}/wavs/one.wav {out}/spoken.wav",
+    }
+    for part, script in programs.items():
+        monkeypatch.setattr(training, part, lambda *_, script=script: shell(script))
+    missing = ["Bark was left out.", monitoring.NO_COMPILER, monitoring.NO_PROMETHEUS]
+    monkeypatch.setattr(speech, "left_out", lambda: missing[0])
+    monkeypatch.setattr("shutil.which", lambda _: None)
+
+    assert flow.main(["--out", str(out), "--corpus", str(corpus)]) == 0
+    written = (out / "index.html").read_text(encoding="utf-8")
+    said = capsys.readouterr().out
+    for sentence in missing:
+        assert f"→ {sentence}" in said
+        assert escape(sentence) in written
+    assert [path.name for path in sorted((out / "logs").iterdir())] == [
+        "01-prepare.log", "02-profile.log", "03-train.log", "04-speak.log",
+    ]  # fmt: skip
+    assert "0 → 40" in written
+    assert re.search(r"<h3>A recording <span[^>]*>real<", written), "it is no voice of the demo's own"
+    assert Path.cwd() == flow.ROOT, "the commands are as they are typed at the top of the repository"
 
 
 def test_the_page_has_the_time_of_its_end(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

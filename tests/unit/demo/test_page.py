@@ -100,6 +100,12 @@ def test_a_training_that_prometheus_never_saw_has_no_alert_state() -> None:
     assert "ended before Prometheus had scraped it" in monitoring
 
 
+def test_a_gpu_has_its_figures_and_a_lost_one_has_none() -> None:
+    alive, lost = re.findall(r"<tr><td>[01]</td>.*?</tr>", section(page(whole()), "monitoring"))
+    assert "<td>50%</td><td>1 GiB</td><td>99 W</td><td>61 °C</td>" in alive
+    assert not re.search(r"\d (GiB|W|°C)", lost)
+
+
 def test_alerts_show_their_state_and_the_quiet_ones_are_named() -> None:
     monitoring = section(page(whole()), "monitoring")
     assert '<b class="firing">firing</b>' in monitoring
@@ -152,6 +158,17 @@ def test_a_curve_is_as_high_as_its_value() -> None:
     assert high < middle < low
     assert middle == pytest.approx((high + low) / 2, abs=0.1)
     assert "nan" not in drawn
+
+
+def test_a_chart_draws_nothing_outside_its_picture() -> None:
+    drawn = lines("x", "Losses", [("loss", ((0, 9.2), (50, 5.0), (100, 0.0)))], "steps")
+    box = re.search(r'viewBox="0 0 (\d+) (\d+)"', drawn)
+    points = re.search(r'points="([^"]*)"', drawn)
+    assert box is not None
+    assert points is not None
+    places = [tuple(map(float, each.split(","))) for each in points[1].split()]
+    places += [tuple(map(float, each)) for each in re.findall(r'c?x="([\d.-]+)" c?y="([\d.-]+)"', drawn)]
+    assert all(0 < x <= float(box[1]) and 0 < y <= float(box[2]) for x, y in places)
 
 
 def test_a_curve_without_points_is_said() -> None:

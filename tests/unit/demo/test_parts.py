@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 import zlib
@@ -71,6 +72,7 @@ def test_a_reading_at_another_pace_is_near_and_another_one_is_far() -> None:
     assert distance(one, one) == 0.0
     assert distance(one, one.repeat(2, 0)) == 0.0
     assert distance(one, other) > 0.5
+    assert distance(one, one + 0.25) == pytest.approx(0.25, abs=0.05)
 
 
 def test_a_sound_is_the_same_after_it_was_a_file(tmp_path: Path) -> None:
@@ -102,6 +104,16 @@ def test_a_compiler_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     with pytest.raises(DemoError, match="gcc is there and failed with exit code 1"):
         monitoring.ScriptedDriver(tmp_path / "driver")
+
+
+def test_the_gpu_that_is_lost_is_the_one_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitoring, "FakeDriver", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monitoring.ScriptedDriver(tmp_path / "driver").lose_a_gpu()
+    said = re.search(r"GPU (\d) falls off the bus \(Xid (\d+)\)", monitoring.SCRIPT)
+    assert said is not None
+    script = (tmp_path / "driver/gpus").read_text().splitlines()
+    assert f"xid.1 = {said[1]} {said[2]}" in script
 
 
 @pytest.mark.parametrize(

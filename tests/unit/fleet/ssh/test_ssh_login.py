@@ -164,9 +164,10 @@ def test_a_key_that_wants_its_passphrase_is_named(
 ) -> None:
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     server.let_in(make_key(tmp_path / "locked", passphrase="not for programs"))
-    said = refusal(server.host(identity_file=tmp_path / "locked"))
+    key = tmp_path / "locked"
+    said = refusal(server.host(identity_file=key))
     assert "rejects the login" in said
-    assert f"needs its passphrase: ssh-add {tmp_path / 'locked'}" in said
+    assert f"it accepts the key {key}, which needs its passphrase: ssh-add {key}" in said
 
 
 @pytest.mark.parametrize("public_half", [True, False])
