@@ -86,9 +86,7 @@ class _Stderr(logging.Handler):
 
 
 def _configure_logging(verbose: bool) -> None:
-    handler = _Stderr()
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_Stderr()], force=True)
     logging.getLogger("voxyard").setLevel(logging.DEBUG if verbose else logging.INFO)
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's own notes on start-up

@@ -32,7 +32,9 @@ def wait(kind: Literal[3], seconds: int = 30) -> Literal[4]:
     log.info("taken", 3 + 4)
     assert kind > 2
     time.sleep(2)
-    most = 8192
+    while time.monotonic() < until:
+        most, colours = 8192, secrets.token_hex(8)
+    COLOURS = [3, 4]
     ask("--wait", timeout=5, help=f"at most {3 * 4}")
     raise NotImplementedError
 
