@@ -12,6 +12,7 @@ from fabric import task
 from fleet.checks.host_report import collect_reports
 from fleet.checks.requirements import HostRequirements
 from fleet.errors import FleetError
+from fleet.images.cuda import cuda_needs
 from fleet.images.image import LocalImage, built_tag, find_image
 from fleet.inventory.hosts import Host
 from fleet.release.release import wanted_images
@@ -51,9 +52,11 @@ def _requirements(hosts: Sequence[Host]) -> HostRequirements:
         except FleetError:
             missing.append(role)
     if missing:
-        say(f"disk space is not checked for images that are not built yet: {', '.join(missing)}")
+        names = ", ".join(missing)
+        say(f"images that are not built yet: {names}: disk space is not checked, their CUDA is that of default builds")
     return HostRequirements(
         images=images,
+        cuda=cuda_needs(images),
         artefact_bytes={host.name: sum(map(_size, (host.bark.weights, host.bark.voices))) for host in hosts},
         architecture=platform.machine() if images else "",
     )

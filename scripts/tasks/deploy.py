@@ -10,6 +10,7 @@ from fabric import task
 from fleet import audit, lock
 from fleet.errors import FleetError
 from fleet.images.archive import ImageCache
+from fleet.images.cuda import cuda_needs
 from fleet.images.image import ROLES
 from fleet.inventory.hosts import Host, Inventory
 from fleet.monitoring.silence import AlertmanagerSilencer
@@ -215,7 +216,8 @@ def _planned(
     """Planned release and changes of each host; hosts that fail the preflight are among the failed."""
     needed = find_images(hosts, references)
     say(f"inspecting {len(hosts)} hosts")
-    snapshots = inspect_hosts(hosts, connections, needed)
+    cuda = {name: cuda_needs(images) for name, images in needed.items()}
+    snapshots = inspect_hosts(hosts, connections, needed, cuda)
     if to_act:
         refuse_locked(snapshots.succeeded)
     unfit = unfit_hosts(hosts, snapshots)

@@ -146,7 +146,7 @@ def write_fleet(folder: Path, entries: Mapping[str, Mapping[str, Any]], **top: A
     return path
 
 
-def fake_image(engine: Engine, base: str, role: str, mode: str = "works", *, extra: str = "") -> str:
+def fake_image(engine: Engine, base: str, role: str, mode: str = "works", *, extra: str = "", cuda: str = "") -> str:
     """An image that answers as a service of this role does; its tag. Modes: works, unready, unhealthy, ends, dies."""
     folder = engine.folder / "stand-ins" / role
     folder.mkdir(parents=True, exist_ok=True)
@@ -161,6 +161,7 @@ def fake_image(engine: Engine, base: str, role: str, mode: str = "works", *, ext
         f"RUN touch {place}/__init__.py {place}/telemetry/__init__.py {place}/service/__init__.py",
         "COPY serve.py /serve.py",
         f"ENV ROLE={role}",
+        *([f"ENV CUDA_VERSION={cuda}"] if cuda else []),
         *([f"RUN echo {shlex.quote(extra)} > /extra"] if extra else []),
         f"ENV MODE={mode}",
         'ENTRYPOINT ["python3", "/serve.py"]',

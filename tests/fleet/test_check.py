@@ -39,7 +39,12 @@ class Fault:
 ALL = ("exporter", "bark", "trainer", "monitoring")
 FAULTS = {
     "an old driver": Fault(
-        "gpu-pix", faults.old_driver, "FAIL", "driver", "470.239.06; CUDA 12 needs at least 525", ("trainer",)
+        "gpu-pix",
+        faults.old_driver,
+        "FAIL",
+        "driver",
+        "470.239.06 does not suit the image of trainer: its base needs CUDA 12.8",
+        ("trainer",),
     ),
     "a SYS link": Fault("gpu-pix", faults.link, "WARN", "pair_link", "no better pair exists", ("trainer",)),
     "a low disk": Fault("gpu-pix", faults.low_disk, "FAIL", "disk", "0.3 GiB free under Docker's root", ALL),
@@ -99,8 +104,11 @@ def hosts(gpu_host: HostFactory) -> dict[str, GpuHost]:
 
 
 @pytest.fixture(scope="module")
-def operator(hosts: dict[str, GpuHost], engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Operator:
-    """An operator of the three."""
+def operator(
+    hosts: dict[str, GpuHost], engine: Engine, base_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Operator:
+    """An operator of the three, whose image of the trainer is made for CUDA 12.8."""
+    operators.fake_image(engine, base_image, "trainer", cuda="12.8.1")
     roles = {"gpu-pix": ["trainer"], "gpu-sys": ["trainer", "monitoring"], "gpu-one": ["trainer", "bark"]}
     entries = {
         name: operators.entry(host, roles=roles[name], gpus=len(host.began.scenario.gpus))

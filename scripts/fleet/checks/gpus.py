@@ -9,10 +9,11 @@ from fleet.facts.fact import Unknown, known
 from fleet.facts.gpu_use import short_bus_id
 from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
+from fleet.images.cuda import CudaNeed, supported
+from fleet.images.cuda import text as cuda_text
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import Assignment
 
-DRIVER_MINIMUM = {11: 450, 12: 525, 13: 580}  # CUDA's major version → the driver's
 # nvml.h, nvmlClocksEventReason…: throttling by power or temperature.
 _THROTTLES = {
     0x4: "power cap",
@@ -30,7 +31,7 @@ def expects_gpus(host: Host) -> bool:
     return host.gpus not in (0, ())
 
 
-def check_all(facts: HostFacts, host: Host, cuda: Mapping[str, int], assignment: Assignment) -> Iterator[Finding]:
+def check_all(facts: HostFacts, host: Host, cuda: Mapping[str, CudaNeed], assignment: Assignment) -> Iterator[Finding]:
     """All findings on the GPUs of the host."""
     if isinstance(facts.gpus, Unknown):
         if expects_gpus(host):
@@ -62,18 +63,21 @@ def inventory(gpus: tuple[HostGpu, ...], host: Host) -> Iterator[Finding]:
             yield _fail("gpu_inventory", f"not in the inventory: {', '.join(more)}", remedy)
 
 
-def driver(gpu: HostGpu, host: Host, cuda: Mapping[str, int]) -> Iterator[Finding]:
+def driver(gpu: HostGpu, host: Host, cuda: Mapping[str, CudaNeed]) -> Iterator[Finding]:
     """Check: the driver supports the CUDA version of the images of the host's roles."""
     number = gpu.driver_version.partition(".")[0]
     for role in (role for role in host.roles if role in cuda):
-        least = DRIVER_MINIMUM[cuda[role]]
+        need = cuda[role]
         if not number.isdigit():
             found = f"unknown driver version: {gpu.driver_version}"
-            remedy = f"{role}: CUDA {cuda[role]} needs at least {least}: check the driver by hand"
+            remedy = f"{role}: the image needs a driver of the {need.least_driver} branch: check it by hand"
             yield Finding("WARN", "driver", found, remedy, services=(role,))
-        elif int(number) < least:
-            found = f"driver {gpu.driver_version}; CUDA {cuda[role]} needs at least {least}"
-            remedy = f"{role}: install an NVIDIA driver of the {least} branch or newer, and reboot"
+        elif refusal := need.refusal(int(number), gpu.name):
+            found = f"driver {gpu.driver_version} does not suit the image of {role}: {refusal}"
+            remedy = (
+                f"install an NVIDIA driver of the {need.least_driver} branch or newer, and reboot; or build {role} for "
+                f"CUDA {cuda_text(supported(int(number)))} or older (fab images --framework)"
+            )
             yield Finding("FAIL", "driver", found, remedy, services=(role,))
 
 

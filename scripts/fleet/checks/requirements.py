@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
+from fleet.images.cuda import DEFAULTS, CudaNeed
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Host
 
 _SPARE_BYTES = 1 << 30  # for logs and layers
-CUDA: Mapping[str, int] = MappingProxyType({"trainer": 12, "bark": 13})
-"""CUDA's major version in the images as they are built by default: NVIDIA's TensorFlow 25.02, PyPI's torch 2.13."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +17,7 @@ class HostRequirements:
     """Requirements on a host; `images` by role (exporter on every host), `artefact_bytes` by host name."""
 
     image_bytes: int = 0  # of further images on every host
-    cuda: Mapping[str, int] = field(default_factory=lambda: CUDA)  # major version by role
+    cuda: Mapping[str, CudaNeed] = field(default_factory=lambda: DEFAULTS)  # by role
     images: Mapping[str, LocalImage] = field(default_factory=dict)
     artefact_bytes: Mapping[str, int] = field(default_factory=dict)
     architecture: str = ""  # of the images, as in uname -m; empty: not known

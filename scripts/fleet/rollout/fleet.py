@@ -12,6 +12,7 @@ from typing import Any
 
 from fleet.checks.finding import EXPORTER, has_failures
 from fleet.errors import FleetError, HostFailedError
+from fleet.images.cuda import DEFAULTS, CudaNeed
 from fleet.images.image import LocalImage, built_tag, find_image
 from fleet.inventory.hosts import Host
 from fleet.lock import locked, refusal
@@ -60,9 +61,17 @@ def find_images(hosts: Sequence[Host], references: Mapping[str, str]) -> Images:
     return {host.name: {role: found[role, host.registry] for role in wanted_images(host)} for host in hosts}
 
 
-def inspect_hosts(hosts: Sequence[Host], connections: Connections, needed: Images) -> GroupResult[HostSnapshot]:
-    """Inspect all hosts in parallel."""
-    return on_every_host(hosts, lambda host: inspect_host(connections.to(host), host, needed[host.name]))
+def inspect_hosts(
+    hosts: Sequence[Host],
+    connections: Connections,
+    needed: Images,
+    cuda: Mapping[str, Mapping[str, CudaNeed]] | None = None,
+) -> GroupResult[HostSnapshot]:
+    """Inspect all hosts in parallel; `cuda`: CUDA requirements by host and role, of default images without it."""
+    needs = {host.name: DEFAULTS for host in hosts} | dict(cuda or {})
+    return on_every_host(
+        hosts, lambda host: inspect_host(connections.to(host), host, needed[host.name], needs[host.name])
+    )
 
 
 def refuse_locked(snapshots: Mapping[str, HostSnapshot]) -> None:

@@ -10,6 +10,7 @@ from fleet.checks.host_report import HostReport, report_host
 from fleet.checks.requirements import HostRequirements
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact, Unknown, known
+from fleet.images.cuda import CudaNeed
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Host
 from fleet.lock import LOCK, Lock
@@ -26,9 +27,12 @@ class HostSnapshot:
     lock: Lock | None = None  # held by a running rollout
 
 
-def inspect_host(session: Session, host: Host, images: Mapping[str, LocalImage]) -> HostSnapshot:
-    """Inspect the host, which needs `images`. Raises HostFailedError when the connection breaks."""
-    host_report = report_host(session, host, HostRequirements(images=images, architecture=platform.machine()))
+def inspect_host(
+    session: Session, host: Host, images: Mapping[str, LocalImage], cuda: Mapping[str, CudaNeed]
+) -> HostSnapshot:
+    """Inspect the host, which needs `images`; `cuda`: CUDA requirements by role. Raises HostFailedError."""
+    requirements = HostRequirements(images=images, cuda=cuda, architecture=platform.machine())
+    host_report = report_host(session, host, requirements)
     answers = session.run([IDS.command, LOCK.command])
     ids, login = IDS.among(answers), host_report.facts.login
     if isinstance(ids, Unknown):

@@ -18,6 +18,7 @@ from fleet.facts.fact import Unknown
 from fleet.facts.gpu_use import Numa, XidError
 from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS, Disk, Docker, EngineLimits, Login, Toolkit
+from fleet.images.cuda import DEFAULTS, CudaNeed
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import assign
 
@@ -53,7 +54,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"gpus": (gpu(0),)}, {"gpus": 2}, "FAIL", "gpu_inventory", "1 GPUs, the inventory says 2"),
     ({}, {"gpus": (uuid(0), uuid(1), uuid(7))}, "FAIL", "gpu_inventory", f"missing: {uuid(7)}"),
     ({}, {"gpus": (uuid(0),)}, "FAIL", "gpu_inventory", f"not in the inventory: {uuid(1)}"),
-    ({"gpus": (gpu(0, driver_version="470.239.06"),)}, {}, "FAIL", "driver", "CUDA 12 needs at least 525"),
+    ({"gpus": (gpu(0, driver_version="470.239.06"),)}, {}, "FAIL", "driver", "the default, needs CUDA 12.8"),
     ({"gpus": (gpu(0, driver_version="unknown"),)}, {}, "WARN", "driver", "unknown driver version"),
     ({"toolkit": Toolkit(hook=False, runtime=False, cdi=False)}, {}, "FAIL", "toolkit", "no NVIDIA container toolkit"),
     ({"toolkit": Unknown("x")}, {}, "FAIL", "toolkit", "no NVIDIA container toolkit"),
@@ -289,14 +290,19 @@ def test_a_speech_service_on_the_hosts_network_has_its_port() -> None:
 
 
 def test_each_image_wants_the_driver_of_its_cuda() -> None:
-    """PyPI's torch brings CUDA 13, NVIDIA's TensorFlow CUDA 12: a driver may do for the one alone."""
+    """PyPI's torch brings CUDA 13.0, NVIDIA's TensorFlow CUDA 12.8: a driver may do for the one alone."""
     found = facts(gpus=(gpu(0, driver_version="570.86.10"), gpu(1)))
     findings = findings_of(found, host(roles=("trainer", "bark")), HostRequirements())
     assert blocked(findings) == {"bark"}
     assert not has_failures(findings_of(found, host(roles=("trainer",)), HostRequirements()))
-    assert not has_failures(
-        findings_of(found, host(roles=("trainer", "bark")), HostRequirements(cuda={"trainer": 12, "bark": 12}))
-    )
+    cpu = CudaNeed(None, "its torch, built for CPUs,")
+    for need in (cpu, CudaNeed((12, 8), "its torch, built for CUDA 12.8,"), CudaNeed((11, 8), "its base")):
+        requirements = HostRequirements(cuda={**DEFAULTS, "bark": need})
+        assert not has_failures(findings_of(found, host(roles=("trainer", "bark")), requirements))
+    older = facts(gpus=(gpu(0, driver_version="550.90.07"), gpu(1)))
+    (finding,) = failures(findings_of(older, host(roles=("trainer",)), HostRequirements()))
+    assert "550.90.07 does not suit the image of trainer: NVIDIA's TensorFlow 25.02" in finding.found
+    assert "the 570 branch or newer, and reboot; or build trainer for CUDA 12.4 or older" in finding.remedy
 
 
 @pytest.mark.parametrize("roles", [(), ("monitoring",)])
