@@ -89,7 +89,6 @@ def synthesize(
                 write(piece.audio)
                 result.chunks += 1
                 result.audio_seconds += len(piece.audio) / piece.sample_rate
-                result.seconds = time.monotonic() - began
     finally:
         result.seconds = time.monotonic() - began
         job.cancel()

@@ -156,6 +156,16 @@ def test_the_limit_on_seconds_cuts_too() -> None:
     assert [chunk.text for chunk in chunks] == ["Well then, my friend, go.", "Come back soon, my dear old friend."]
 
 
+@pytest.mark.parametrize("before", ["", "He said: ", "“", "half-", "a,b,"])
+@pytest.mark.parametrize(("letters", "cut"), [(100, []), (101, [1]), (250, [100, 50])])
+def test_a_word_is_cut_after_a_hundred_letters_whatever_stands_before_it(
+    before: str, letters: int, cut: list[int]
+) -> None:
+    chunks = split(f"{before}{'x' * letters}.", len, max_tokens=1000, max_seconds=1000, language="en")
+
+    assert [chunk.text.count("x") for chunk in chunks] == [min(letters, 100), *cut]
+
+
 def test_an_address_stays_whole_where_it_fits_and_is_cut_at_its_joints_where_not() -> None:
     text = "https://example.com/a/very/long/path?with=many&parts=inside"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,17 @@ def test_the_pieces_are_the_chunks_in_text_order_with_their_pauses(tmp_path: Pat
     assert result.chunks == 9
     assert result.audio_seconds == pytest.approx(sum(map(len, expected)) / 24_000)
     assert result.failures == []
+
+
+def test_the_seconds_of_the_work_are_those_that_passed(tmp_path: Path) -> None:
+    result = SynthesisResult(9)
+    with pool(tmp_path) as speaking:
+        began = time.monotonic()
+        synthesize(script(), speaking, lambda _: None, PAUSES, result)
+        passed = time.monotonic() - began
+
+    assert 0 < result.seconds <= passed
+    assert result.real_time_factor == result.seconds / result.audio_seconds
 
 
 def test_a_chunk_that_fails_is_named_and_the_others_are_spoken(tmp_path: Path) -> None:
