@@ -80,7 +80,7 @@ class TonesEngine:
                 continue
             if request.chunk in self._deranging:
                 raise ValueError(f"chunk {request.chunk} upsets the engine")
-            facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "rows": self._rows}
+            facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "batch_size": self._rows}
             yield request, Result(request.chunk, sound(request, self._samples), facts=facts)
 
     def shrink(self, rows: int) -> None:

@@ -192,7 +192,7 @@ def test_out_of_memory_makes_the_batch_smaller_and_says_so_in_the_outcome(pool: 
 
     assert_spoken(got, asked)
     assert all(outcome.reduced for outcome in got)
-    assert {outcome.result.facts["rows"] for outcome in got if outcome.result} == {2}
+    assert {outcome.result.facts["batch_size"] for outcome in got if outcome.result} == {2}
 
 
 @pytest.mark.parametrize(("meant", "reduced"), [(0, False), (4, False), (8, True)])
@@ -225,8 +225,8 @@ def test_a_crash_with_several_chunks_halves_the_rows_of_the_next_process(pool: M
     got = outcomes(pool(1, rows=8, faults={"between": ["cuda", 1]}), asked)
 
     assert_spoken(got, asked)
-    assert {outcome.result.facts["rows"] for outcome in got if outcome.result} == {8, 4}
-    assert all(outcome.reduced == (outcome.result.facts["rows"] == 4) for outcome in got if outcome.result)
+    assert {outcome.result.facts["batch_size"] for outcome in got if outcome.result} == {8, 4}
+    assert all(outcome.reduced == (outcome.result.facts["batch_size"] == 4) for outcome in got if outcome.result)
 
 
 def test_a_kill_for_want_of_memory_halves_the_rows_and_suspects_no_chunk(
@@ -241,7 +241,7 @@ def test_a_kill_for_want_of_memory_halves_the_rows_and_suspects_no_chunk(
     got = outcomes(pool(1, rows=8, faults={"between": ["kill", 1]}), asked)
 
     assert_spoken(got, asked)
-    assert {outcome.result.facts["rows"] for outcome in got if outcome.result} == {8, 4}
+    assert {outcome.result.facts["batch_size"] for outcome in got if outcome.result} == {8, 4}
 
 
 def test_a_kill_from_outside_leaves_the_rows_as_they_are(pool: MakePool) -> None:
@@ -250,7 +250,7 @@ def test_a_kill_from_outside_leaves_the_rows_as_they_are(pool: MakePool) -> None
     got = outcomes(pool(1, rows=8, faults={"between": ["kill", 1]}), asked)
 
     assert_spoken(got, asked)
-    assert {outcome.result.facts["rows"] for outcome in got if outcome.result} == {8}
+    assert {outcome.result.facts["batch_size"] for outcome in got if outcome.result} == {8}
 
 
 def test_an_engine_that_raises_keeps_its_process(pool: MakePool) -> None:

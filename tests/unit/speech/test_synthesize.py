@@ -53,6 +53,7 @@ def test_the_pieces_are_the_chunks_in_text_order_with_their_pauses(tmp_path: Pat
     np.testing.assert_array_equal(np.concatenate(written), rounded(np.concatenate(expected)))
     assert result.chunks == 9
     assert result.audio_seconds == pytest.approx(sum(map(len, expected)) / 24_000)
+    assert result.batch_sizes == {2: 9}
     assert result.failures == []
 
 

@@ -198,7 +198,7 @@ def test_a_full_device_is_told_apart_and_fewer_rows_are_used_from_then_on(line: 
     answer = line.hear_answer()
     assert isinstance(answer, ChunkDone)
     assert isinstance(answer.answer, Result)
-    assert answer.answer.facts["rows"] == 2
+    assert answer.answer.facts["batch_size"] == 2
 
 
 def test_a_process_may_begin_with_fewer_rows_than_its_engine_has(line: Line) -> None:

@@ -61,6 +61,15 @@ def test_the_log_is_a_csv_with_a_row_a_gpu_and_pass(driver: FakeDriver, tmp_path
     assert len(rows) % 3 == 0
 
 
+def test_a_gpu_that_does_not_answer_has_empty_columns_in_the_log(driver: FakeDriver, tmp_path: Path) -> None:
+    log = tmp_path / "gpus.csv"
+    ended = monitor(driver.environment_of(host().losing(1)), "--duration", "0.5", "--log-file", str(log))
+    header, *rows = csv.reader(log.open())
+    assert ended.returncode == 0
+    assert {tuple(row[1:]) for row in rows if row[1] == "1"} == {("1", "", "", "", "", "")}
+    assert {len(row) for row in rows} == {len(header)}
+
+
 @pytest.mark.parametrize(("columns", "shown"), [(130, "H100"), (70, "30.0 / 80.0")])
 def test_a_terminal_gets_a_table_that_fits(driver: FakeDriver, columns: int, shown: str) -> None:
     ours, theirs = pty.openpty()

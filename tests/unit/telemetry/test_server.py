@@ -40,6 +40,16 @@ def test_health_and_readiness_are_asked_each_time() -> None:
         assert get(server.port, "/nothing")[0] == 404
 
 
+def test_it_is_ready_where_it_is_healthy_and_nothing_else_was_said() -> None:
+    state = [True]
+    with serve(CollectorRegistry(), "127.0.0.1", 0, health=lambda: (state[0], "as it is")) as server:
+        assert get(server.port, "/readyz") == (200, "as it is\n")
+        state[0] = False
+        assert get(server.port, "/readyz") == (503, "as it is\n")
+    with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
+        assert get(server.port, "/readyz") == get(server.port, "/healthz") == (200, "ok\n")
+
+
 def test_clients_that_send_nothing_do_not_keep_others_out() -> None:
     with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
         silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
