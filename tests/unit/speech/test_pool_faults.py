@@ -325,6 +325,24 @@ def test_a_cancelled_job_ends_its_readers_and_leaves_the_others_alone(pool: Make
     assert_spoken(list(second.outcomes()), asked)
 
 
+def test_a_reader_that_waits_for_a_chunk_is_told_that_its_job_was_cancelled() -> None:
+    job = Job(0, requests(1), "fail", cancel=lambda: None, listen=lambda _: None)
+    told: list[str] = []
+
+    def read() -> None:
+        with pytest.raises(JobEndedError) as ended:
+            next(job.outcomes())
+        told.append(str(ended.value))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    time.sleep(0.1)  # it waits now
+    job.cancel()
+    reader.join(10)
+
+    assert told == ["job 0 was cancelled"]
+
+
 def test_closing_ends_every_process_and_tells_those_who_wait(pool: MakePool) -> None:
     speaking = pool(2, seconds=0.5, rows=1)
     job = speaking.submit(requests(40))

@@ -75,6 +75,10 @@ def test_a_whole_wav_is_right_to_the_byte(tmp_path: Path) -> None:
     assert path.read_bytes()[4:8] == (path.stat().st_size - 8).to_bytes(4, "little")
 
 
+def test_plain_samples_have_no_header(tmp_path: Path) -> None:
+    assert spoken(tmp_path / "book.pcm").read_bytes() == pcm16(tone(2.3)).tobytes()
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_same_sound_is_the_same_file(tmp_path: Path, suffix: str) -> None:
     assert spoken(tmp_path / f"a{suffix}").read_bytes() == spoken(tmp_path / f"b{suffix}").read_bytes()
