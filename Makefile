@@ -117,14 +117,14 @@ test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest sup
 	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q
 
 # What needs a GPU is looked for first: the environment is gigabytes.
-test-gpu:  ## on a GPU host: the tests marked gpu and bench-bark → build/gpu-report (MODEL=DIR: your weights; STAND_IN=1: tiny, on the CPU)
+test-gpu:  ## on a GPU host: tests marked gpu, bench-trainer, bench-bark → build/gpu-report (MODEL=DIR: your weights; STAND_IN=1: on the CPU)
 ifeq ($(STAND_IN),)
-	@$(PYTHON) scripts/gpu_report.py --check
+	@$(PYTHON) scripts/gpu_report --check
 	@$(MAKE) setup VENV=$(VENV_GPU) TENSORFLOW=gpu TORCH=cuda
-	@$(VENV_GPU)/bin/python scripts/gpu_report.py $(if $(MODEL),--model "$$MODEL") $(ARGS)
+	@$(VENV_GPU)/bin/python scripts/gpu_report $(if $(MODEL),--model "$$MODEL") $(ARGS)
 else
 	@$(MAKE) setup
-	@$(BIN)/python scripts/gpu_report.py --stand-in $(ARGS)
+	@$(BIN)/python scripts/gpu_report --stand-in $(ARGS)
 endif
 
 mutants: $(VENV)/stamps/dev  ## plant small faults in a package (ROOM=speech; ROOM=all: each) and name those its tests let pass (ARGS="--count 40 --seed 1")

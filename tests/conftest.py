@@ -40,6 +40,7 @@ _SLOW = (  # below tests/: what `make prove` runs and `make test` leaves out
     "integration/diagnose/test_profile_cures.py",
     "integration/diagnose/test_stress_run.py",
     "integration/telemetry/test_prometheus.py",
+    "integration/trainer/test_profile_trace.py",
     "integration/trainer/test_strategy_auto.py",
     "monitoring/proof/",
     "unit/repository/test_python_versions.py",

@@ -22,31 +22,31 @@ from typing import Any
 WARM_STEPS = 8  # of each turn, not timed: buffers settle
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # contestants share the GPUs
 
 
-def rows(workload: str) -> int:
-    """Clips in a batch; in the balanced workload so many that features and step take about as long."""
-    return {"balanced": 24, "memory": 4, "demo": 8}[workload]
-
-
-def configuration(workload: str, corpus: Path, strategy: str, threads: int) -> Any:
-    """The settings of a contestant; both sides of a comparison share them."""
+def configuration(kind: str, args: argparse.Namespace) -> Any:
+    """The settings of a contestant; all sides of a comparison share them."""
     from voxyard.trainer import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
 
-    split: dict[str, Any] = {"data_gpu": 0, "model_gpu": 1} if strategy == "split" else {}
-    module = None if workload == "demo" else "workload:balanced"
+    split: dict[str, Any] = {"data_gpu": 0, "model_gpu": 1} if kind == "split" else {}
+    on_cpu: dict[str, Any] = {"device_threads": args.threads} if args.device == "cpu" else {}
+    own = args.shape == "balanced"
     return TrainConfig(
-        model=ModelConfig(size="tiny", module=module, fft_size=2048 if module else 1024),
+        model=ModelConfig(
+            size="tiny" if own else args.shape, module="workload:balanced" if own else None, fft_size=args.fft_size
+        ),
         data=DataConfig(
-            train_data=corpus, validation_share=0, buckets=1, num_workers=1,
+            train_data=args.corpus, validation_share=0, buckets=1, num_workers=1,
             pipeline_buffer_size=10, **split,
         ),
         training=TrainingConfig(
-            device="cpu",
-            batch_size=rows(workload),
-            device_threads=threads,
+            device=args.device,
+            strategy="mirrored" if kind == "mirrored" else None,
+            batch_size=args.rows,
             checkpoint_dir=Path(tempfile.mkdtemp()),
             seed=1,
+            **on_cpu,
         ),
         telemetry=TelemetryConfig(tensorboard=False),
     )  # fmt: skip
@@ -110,7 +110,7 @@ class Voxyard:
             # Batches that passed the whole pipeline: those taken, corrected by half of what the ring gained or lost.
             batches = steps + (pipeline.ring.depth - depth) / 2
         self.next += WARM_STEPS + steps
-        return {"seconds": seconds / batches, "wait": waited / seconds}
+        return {"seconds": seconds / batches, "wait": waited / seconds, "clips": self.run.rows * batches / seconds}
 
     def _observer(self, stack: contextlib.ExitStack, end: int) -> Callable[..., None]:
         from voxyard.telemetry.workloads import TrainMetrics
@@ -304,14 +304,17 @@ def requests() -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Becomes the contestant that the arguments describe."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=["split", "single", "keras"])
-    parser.add_argument("--workload", choices=["balanced", "demo", "memory"], required=True)
+    parser.add_argument("kind", choices=["split", "single", "mirrored", "keras"])
+    parser.add_argument("--shape", required=True, help="balanced (workload.py), or a row of the table of model sizes")
+    parser.add_argument("--rows", type=int, required=True, help="clips in a batch on one device")
+    parser.add_argument("--fft-size", type=int, required=True)
+    parser.add_argument("--device", choices=["cpu", "gpu"], required=True)
     parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True, help="of an operation on a CPU device")
     args = parser.parse_args()
     answers, sys.stdout = sys.stdout, sys.stderr
     sys.path.insert(0, str(Path(__file__).parent))
-    config = configuration(args.workload, args.corpus, args.kind, args.threads)
+    config = configuration(args.kind, args)
     contestant = KerasFit(config, args.threads) if args.kind == "keras" else Voxyard(config)
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for request in requests():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +44,72 @@ class Contestant:
         return answer
 
 
+@dataclass(frozen=True)
+class Workload:
+    """Model and batches that all contestants of a comparison share."""
+
+    name: str
+    shape: str  # "balanced" is that of workload.py, others are rows of the table of model sizes
+    rows: int  # clips in a batch on one device
+    fft_size: int = 1024
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Devices and sizes of a run."""
+
+    device: str = "cpu"
+    gpus: int = 0
+    rounds: int = 5
+    steps: int = 30
+    memory_steps: int = 2000
+    widths: bool = True  # try one thread and one a core, which CPU devices can have
+    clips: int | None = None  # of the corpus that is made; None: all
+    balanced: tuple[Workload, ...] = (Workload("balanced", "balanced", 24, 2048),)  # the evenest of them is measured
+    demo: Workload | None = Workload("demo", "tiny", 8)
+    memory: Workload = Workload("memory", "balanced", 4, 2048)
+    scaling: Workload | None = None
+
+    @property
+    def splits(self) -> bool:
+        """True where there are two devices."""
+        return self.device == "cpu" or self.gpus >= 2
+
+
+ON_GPUS = Plan(
+    device="gpu", widths=False,
+    balanced=tuple(
+        Workload("balanced", shape, rows, fft_size)
+        for shape, rows, fft_size in (
+            ("balanced", 24, 2048), ("balanced", 24, 4096), ("balanced", 96, 4096), ("tiny", 24, 4096),
+            ("tiny", 96, 4096),
+        )
+    ),
+    scaling=Workload("scaling", "normal", 16),
+)  # fmt: skip
+SMOKE = Plan(
+    rounds=1,
+    steps=2,
+    memory_steps=20,
+    widths=False,
+    clips=24,
+    balanced=(Workload("balanced", "balanced", 2),),
+    demo=None,
+    memory=Workload("memory", "balanced", 2),
+    scaling=Workload("scaling", "balanced", 2),
+)
+"""The contestants of a GPU host on the CPU, with sizes that measure nothing; the demo workload is left out."""
+
+
 @contextmanager
-def contestant(kind: str, workload: str, corpus: Path, threads: int) -> Iterator[Contestant]:
+def contestant(kind: str, workload: Workload, plan: Plan, corpus: Path, threads: int) -> Iterator[Contestant]:
     """Starts a contestant and ends it afterwards."""
-    print(f"  starting {kind} with {threads} threads an operation", file=sys.stderr, flush=True)
+    with_threads = f" with {threads} threads an operation" if plan.device == "cpu" else ""
+    print(f"  starting {kind}{with_threads}", file=sys.stderr, flush=True)
     command = [
-        sys.executable, str(HERE / "contestant.py"), kind,
-        "--workload", workload, "--corpus", str(corpus), "--threads", str(threads),
+        sys.executable, str(HERE / "contestant.py"), kind, "--shape", workload.shape, "--rows", str(workload.rows),
+        "--fft-size", str(workload.fft_size), "--device", plan.device, "--corpus", str(corpus),
+        "--threads", str(threads),
     ]  # fmt: skip
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -57,7 +118,22 @@ def contestant(kind: str, workload: str, corpus: Path, threads: int) -> Iterator
             process.kill()
 
 
-def measure(workload: str, corpus: Path, *, rounds: int, steps: int) -> dict[str, Any]:
+def evenest(candidates: Sequence[Workload], data_vs_model: Callable[[Workload], float]) -> Workload:
+    """The workload whose data and model stage take the most nearly equal times; a single one is taken as it is."""
+    if len(candidates) == 1:
+        return candidates[0]
+    return min(candidates, key=lambda each: abs(math.log(data_vs_model(each))))
+
+
+def probed(workload: Workload, plan: Plan, corpus: Path) -> float:
+    """Data stage ÷ model stage of a workload, each alone."""
+    with contestant("split" if plan.splits else "single", workload, plan, corpus, 1) as one:
+        found = one.turn("features", plan.steps)["seconds"] / one.turn("update", plan.steps)["seconds"]
+    print(f"  {workload.shape}, {workload.rows} clips, FFT {workload.fft_size}: D ÷ M {found:.2f}", file=sys.stderr)
+    return found
+
+
+def measure(workload: Workload, plan: Plan, corpus: Path, *, rounds: int, steps: int) -> dict[str, Any]:
     """Medians over rounds in which every contestant has its turn."""
     cores = len(os.sched_getaffinity(0))
     turns: dict[str, Turns] = {}
@@ -66,16 +142,21 @@ def measure(workload: str, corpus: Path, *, rounds: int, steps: int) -> dict[str
         turns.setdefault(name, []).append(answer)
 
     with ExitStack() as stack:
-        ours = stack.enter_context(contestant("split", workload, corpus, 1))
-        wide = {
-            f"split, {cores} threads": stack.enter_context(contestant("split", workload, corpus, cores)),
-            "single, 1 threads": stack.enter_context(contestant("single", workload, corpus, 1)),
-            f"single, {cores} threads": stack.enter_context(contestant("single", workload, corpus, cores)),
-        }
-        fits = {
-            f"keras fit, {threads} threads": stack.enter_context(contestant("keras", workload, corpus, threads))
-            for threads in sorted({1, cores})
-        }
+
+        def start(kind: str, threads: int) -> Contestant:
+            return stack.enter_context(contestant(kind, workload, plan, corpus, threads))
+
+        ours = start("split" if plan.splits else "single", 1)
+        if not plan.widths:
+            wide = {"single": start("single", cores)} if plan.splits else {}
+            fits = {"keras fit": start("keras", cores)}
+        else:
+            wide = {
+                f"split, {cores} threads": start("split", cores),
+                "single, 1 threads": start("single", 1),
+                f"single, {cores} threads": start("single", cores),
+            }
+            fits = {f"keras fit, {threads} threads": start("keras", threads) for threads in sorted({1, cores})}
         for number in range(rounds):
             print(f"  round {number + 1} of {rounds}", file=sys.stderr, flush=True)
             for do in ("features", "update", "overlapped", "observed", "serial"):
@@ -85,11 +166,11 @@ def measure(workload: str, corpus: Path, *, rounds: int, steps: int) -> dict[str
             for name, one in fits.items():
                 note(name, one.turn("fit", steps))
             note("overlapped", ours.turn("overlapped", steps))  # a second time: before and after the others
-    return summary(turns, rounds, fits=list(fits), ours=["overlapped", *wide])
+    return summary(turns, fits=list(fits), ours=["overlapped", *wide], splits=plan.splits)
 
 
-def summary(turns: Mapping[str, Turns], rounds: int, *, fits: list[str], ours: list[str]) -> dict[str, Any]:
-    """Ratios from medians; seconds per step beside them."""
+def summary(turns: Mapping[str, Turns], *, fits: list[str], ours: list[str], splits: bool) -> dict[str, Any]:
+    """Ratios from medians; seconds per step beside them. On one device there is no overlap of two to measure."""
     seconds = {name: statistics.median(turn["seconds"] for turn in made) for name, made in turns.items()}
     d, m = seconds["features"], seconds["update"]
     overlaps = [
@@ -97,12 +178,15 @@ def summary(turns: Mapping[str, Turns], rounds: int, *, fits: list[str], ours: l
         for f, u, o in zip(turns["features"], turns["update"], turns["overlapped"][::2], strict=False)
     ]
     best_ours, best_fit = min(ours, key=seconds.__getitem__), min(fits, key=seconds.__getitem__)
+    of_a_split = {
+        "overlap": max(d, m) / seconds["overlapped"],
+        "split_vs_single": seconds["serial"] / seconds["overlapped"],
+        "split_bound": (d + m) / max(d, m),
+    }
     return {
         "ratios": {
-            "overlap": max(d, m) / seconds["overlapped"],
+            **(of_a_split if splits else {}),
             "vs_keras_fit": seconds[best_fit] / seconds[best_ours],
-            "split_vs_single": seconds["serial"] / seconds["overlapped"],
-            "split_bound": (d + m) / max(d, m),
             "telemetry": seconds["overlapped"] / seconds["observed"],
             "data_wait": statistics.median(turn["wait"] for turn in turns["overlapped"]),
             "data_vs_model": d / m,
@@ -111,23 +195,49 @@ def summary(turns: Mapping[str, Turns], rounds: int, *, fits: list[str], ours: l
             "seconds_per_step": seconds,
             "best_of_ours": best_ours,
             "best_of_keras": best_fit,
-            "overlap_rounds": overlaps,
+            **({"overlap_rounds": overlaps} if splits else {}),
         },
     }
 
 
-def resident_memory(corpus: Path, steps: int) -> float:
+def scaling(workload: Workload, plan: Plan, corpus: Path) -> dict[str, Any]:
+    """Clips a second of two devices that train on a batch each (mirrored), beside those of one."""
+    clips: dict[str, list[float]] = {"single": [], "mirrored": []}
+    with ExitStack() as stack:
+        both = {name: stack.enter_context(contestant(name, workload, plan, corpus, 1)) for name in clips}
+        for number in range(plan.rounds):
+            print(f"  round {number + 1} of {plan.rounds}", file=sys.stderr, flush=True)
+            for name, one in both.items():
+                clips[name].append(one.turn("overlapped", plan.steps)["clips"])
+    found = {name: statistics.median(made) for name, made in clips.items()}
+    return {
+        "ratios": {"mirrored_vs_single": found["mirrored"] / found["single"]},
+        "figures": {"clips_per_second": found, "model": workload.shape, "rows": workload.rows},
+    }
+
+
+def resident_memory(plan: Plan, corpus: Path) -> float:
     """Growth of resident memory from a tenth of the steps to the end."""
-    with contestant("split", "memory", corpus, 1) as ours:
-        return ours.turn("memory", steps)["growth"]
+    with contestant("split" if plan.splits else "single", plan.memory, plan, corpus, 1) as ours:
+        return ours.turn("memory", plan.memory_steps)["growth"]
 
 
-def shards(corpus: Path | None) -> Path:
-    """The demo corpus as shards, or somebody's own."""
+def gpus() -> int:
+    """GPUs of this host, as nvidia-smi lists them."""
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return 0
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+
+
+def shards(corpus: Path | None, clips: int | None) -> Path:
+    """The demo corpus as shards, or somebody's own; `clips` of it, or all."""
     voxyard = [sys.executable, "-m", "voxyard"]
-    source = corpus or BUILD / "corpus"
+    source = corpus or BUILD / ("corpus" if clips is None else f"corpus-{clips}")
     if corpus is None and not source.exists():
-        subprocess.run([*voxyard, "corpus", "demo", str(source)], check=True, stdout=sys.stderr)
+        most = [] if clips is None else ["--clips", str(clips)]
+        subprocess.run([*voxyard, "corpus", "demo", str(source), *most], check=True, stdout=sys.stderr)
     made = BUILD / f"shards-{source.name}"
     if not made.exists():
         subprocess.run([*voxyard, "corpus", "prepare", str(source), str(made)], check=True, stdout=sys.stderr)
@@ -136,45 +246,76 @@ def shards(corpus: Path | None) -> Path:
 
 def render(workload: str, measured: Mapping[str, Any]) -> str:
     """A table for people."""
-    targets = {"overlap": "≥ 0.95", "vs_keras_fit": "≥ 1.0", "telemetry": "≥ 0.99"}
+    targets = {"overlap": "≥ 0.95", "vs_keras_fit": "≥ 1.0", "telemetry": "≥ 0.99", "mirrored_vs_single": "≥ 1.8"}
     if workload == "demo":
         targets["data_wait"] = "< 0.05"
     lines = [f"{workload} workload"]
     for name, value in measured["ratios"].items():
         lines.append(f"  {name:<18} {value:6.3f}  {targets.get(name, '')}".rstrip())
-    lines.append(
-        f"  best of ours: {measured['figures']['best_of_ours']}; of Keras: {measured['figures']['best_of_keras']}"
-    )
+    if "best_of_ours" in measured["figures"]:
+        lines.append(
+            f"  best of ours: {measured['figures']['best_of_ours']}; of Keras: {measured['figures']['best_of_keras']}"
+        )
     return "\n".join(lines)
+
+
+def measured(plan: Plan, corpus: Path) -> dict[str, Any]:
+    """The result of a run, as its JSON file holds it."""
+    found: dict[str, dict[str, Any]] = {}
+    ratios: dict[str, float] = {}
+    balanced = evenest(plan.balanced, lambda each: probed(each, plan, corpus))
+    found["balanced"] = measure(balanced, plan, corpus, rounds=plan.rounds, steps=plan.steps)
+    ratios |= found["balanced"]["ratios"]
+    if plan.demo is not None:
+        found["demo"] = measure(plan.demo, plan, corpus, rounds=max(3, plan.rounds // 2), steps=6)
+        ratios |= {f"demo_{name}": value for name, value in found["demo"]["ratios"].items()}
+    if plan.scaling is not None and plan.splits:
+        found["scaling"] = scaling(plan.scaling, plan, corpus)
+        ratios |= found["scaling"]["ratios"]
+    for name, each in found.items():
+        print(render(name, each), flush=True)
+    growth, steps = resident_memory(plan, corpus), plan.memory_steps
+    print(f"resident memory, step {steps // 10} to {steps}: {growth:+.2%}  (target within 2%)")
+    figures = {name: each["figures"] for name, each in found.items()}
+    figures["balanced"] |= {"model": balanced.shape, "rows": balanced.rows, "fft_size": balanced.fft_size}
+    return {
+        "name": "trainer",
+        "stand_in": plan.clips is not None,
+        "machine": {
+            "cores": len(os.sched_getaffinity(0)),
+            "processor": platform.processor() or platform.machine(),
+            "device": plan.device,
+            "gpus": plan.gpus,
+        },
+        "ratios": ratios | {"memory_growth": growth},
+        "figures": figures,
+    }
 
 
 def main() -> None:
     """Measures, prints, and writes build/bench/trainer.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--memory-steps", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, help="turns of each contestant")
+    parser.add_argument("--memory-steps", type=int)
+    parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
+    parser.add_argument("--out", type=Path, default=BUILD / "trainer.json", metavar="FILE", help="JSON file")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny sizes on the CPU: a stand-in, which measures nothing"
+    )
     args = parser.parse_args()
+    if args.smoke and args.device == "gpu":
+        parser.error("--smoke is of the CPU: leave --device gpu out")
+    plan = SMOKE if args.smoke else Plan()
+    if args.device == "gpu":
+        plan = replace(ON_GPUS, gpus=gpus())
+        if not plan.gpus:
+            parser.error("--device gpu: nvidia-smi lists no GPU on this host")
+    given = {name: getattr(args, name) for name in ("rounds", "memory_steps") if getattr(args, name) is not None}
     BUILD.mkdir(parents=True, exist_ok=True)
-    corpus = shards(args.corpus)
-    balanced = measure("balanced", corpus, rounds=args.rounds, steps=30)
-    print(render("balanced", balanced), flush=True)
-    demo = measure("demo", corpus, rounds=max(3, args.rounds // 2), steps=6)
-    print(render("demo", demo), flush=True)
-    growth = resident_memory(corpus, args.memory_steps)
-    print(f"resident memory, step {args.memory_steps // 10} to {args.memory_steps}: {growth:+.2%}  (target within 2%)")
-    result = {
-        "name": "trainer",
-        "machine": {
-            "cores": len(os.sched_getaffinity(0)),
-            "processor": platform.processor() or platform.machine(),
-        },
-        "ratios": balanced["ratios"]
-        | {f"demo_{name}": value for name, value in demo["ratios"].items()}
-        | {"memory_growth": growth},
-        "figures": {"balanced": balanced["figures"], "demo": demo["figures"]},
-    }
-    (BUILD / "trainer.json").write_text(json.dumps(result, indent=1) + "\n")
+    result = measured(replace(plan, **given), shards(args.corpus, plan.clips))
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,8 +23,20 @@ def test_the_stand_in_run_takes_every_step_and_is_labelled(tmp_path: Path) -> No
     assert report["stand_in"]
     assert report["ok"]
     assert steps["tests"]["result"]["tests"] >= 1
+    assert steps["tests"]["result"]["failed"] == []
     assert steps["tests-bark"]["result"]["tests"] >= 1
     assert steps["tests-bark"]["result"]["failed"] == []
+
+    measured = {each["figure"]: each for each in report["figures"]}
+    assert {
+        "overlap", "mirrored_vs_single", "vs_keras_fit", "telemetry", "memory_growth", "features_vs_trace",
+        "train_vs_trace", "readings_that_agree",
+    } <= {name for name, each in measured.items() if each["value"] is not None}  # fmt: skip
+    assert {each["met"] for each in measured.values()} == {None}
+    assert measured["readings_that_agree"]["value"] == 1.0
+    page = (tmp_path / "index.html").read_text()
+    assert "No GPU was used." in page
+    assert page.count("stand-in") >= 5
 
     bark = json.loads((tmp_path / "bark.json").read_text())
     assert bark["stand_in"]

