@@ -12,7 +12,7 @@ ONE_GPU = "needs two GPUs"
 
 
 @dataclass(frozen=True)
-class Target:
+class FigureTarget:
     """Limit of a figure: at least, or at most."""
 
     step: str
@@ -35,20 +35,24 @@ class Target:
 
 
 TARGETS = (
-    Target("bench-trainer", "overlap", "overlapped rate ÷ ideal rate of two GPUs", least=0.95, two_gpus=True),
-    Target("bench-trainer", "mirrored_vs_single", "clips a second: two GPUs ÷ one", least=1.8, two_gpus=True),
-    Target("bench-trainer", "vs_keras_fit", "Keras' fit ÷ voxyard, seconds a step", least=1.0),
-    Target("bench-trainer", "telemetry", "seconds a step without ÷ with telemetry", least=0.99),
-    Target("bench-trainer", "demo_data_wait", "share of the steps' time that waits for data, demo corpus", most=0.05),
-    Target("bench-trainer", "memory_growth", "growth of resident memory, step 200 to 2,000", most=0.02),
-    Target("profile-trace", "features_vs_trace", "features: profile beside the profiler's trace", most=0.10),
-    Target("profile-trace", "train_vs_trace", "training step: profile beside the profiler's trace", most=0.10),
-    Target("exporter", "readings_that_agree", "share of the exporter's readings that agree with nvidia-smi", least=1.0),
-    Target("bench-bark", "preset_end_to_end_vs_transformers", "Bark on the CPU ÷ transformers", least=3.0),
-    Target("bench-bark", "decode_vs_floor", "Bark's decode step on the CPU beside its memory", least=0.8),
-    Target("bench-bark", "first_sound_vs_first_sentence", "first sound ÷ first sentence alone", most=1.2),
-    Target("bench-bark", "tiny_vs_transformers", "narrow Bark models ÷ transformers: 2 layers", least=4.0),
-    Target("bench-bark", "narrow24_vs_transformers", "narrow Bark models ÷ transformers: 24 layers", least=4.0),
+    FigureTarget("bench-trainer", "overlap", "overlapped rate ÷ ideal rate of two GPUs", least=0.95, two_gpus=True),
+    FigureTarget("bench-trainer", "mirrored_vs_single", "clips a second: two GPUs ÷ one", least=1.8, two_gpus=True),
+    FigureTarget("bench-trainer", "vs_keras_fit", "Keras' fit ÷ voxyard, seconds a step", least=1.0),
+    FigureTarget("bench-trainer", "telemetry", "seconds a step without ÷ with telemetry", least=0.99),
+    FigureTarget(
+        "bench-trainer", "demo_data_wait", "share of the steps' time that waits for data, demo corpus", most=0.05
+    ),
+    FigureTarget("bench-trainer", "memory_growth", "growth of resident memory, step 200 to 2,000", most=0.02),
+    FigureTarget("profile-trace", "features_vs_trace", "features: profile beside the profiler's trace", most=0.10),
+    FigureTarget("profile-trace", "train_vs_trace", "training step: profile beside the profiler's trace", most=0.10),
+    FigureTarget(
+        "exporter", "readings_that_agree", "share of the exporter's readings that agree with nvidia-smi", least=1.0
+    ),
+    FigureTarget("bench-bark", "preset_end_to_end_vs_transformers", "Bark on the CPU ÷ transformers", least=3.0),
+    FigureTarget("bench-bark", "decode_vs_floor", "Bark's decode step on the CPU beside its memory", least=0.8),
+    FigureTarget("bench-bark", "first_sound_vs_first_sentence", "first sound ÷ first sentence alone", most=1.2),
+    FigureTarget("bench-bark", "tiny_vs_transformers", "narrow Bark models ÷ transformers: 2 layers", least=4.0),
+    FigureTarget("bench-bark", "narrow24_vs_transformers", "narrow Bark models ÷ transformers: 24 layers", least=4.0),
 )
 
 
@@ -73,7 +77,7 @@ def figures(steps: Sequence[Mapping[str, Any]], *, stand_in: bool, gpus: int) ->
     return found + [asdict(each) for each in _others(ratios, known)]
 
 
-def _judged(target: Target, ratios: Mapping[str, Mapping[str, float]], stand_in: bool, gpus: int) -> Figure:
+def _judged(target: FigureTarget, ratios: Mapping[str, Mapping[str, float]], stand_in: bool, gpus: int) -> Figure:
     value = ratios[target.step].get(target.figure)
     why = ""
     if value is None:
