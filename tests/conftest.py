@@ -31,7 +31,7 @@ _PACKAGES = {  # Debian's, by the program that a test needs
     "gcc": "gcc", "prometheus": "prometheus", "rsync": "rsync", "ssh": "openssh-client", "ssh-agent": "openssh-client",
     "ssh-keygen": "openssh-client", "sshd": "openssh-server",
 }  # fmt: skip
-_SLOW = (  # below tests/: what `make prove` runs and `make test` leaves out
+_SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and `make test` leaves out
     "fleet/",
     "integration/bark/test_faults.py",
     "integration/bark/test_gpu_report.py",

@@ -100,6 +100,7 @@ def test_a_story_becomes_a_sound_file_and_the_weights_are_called_random(
     sounds["a"] = (tmp_path / "a.wav").read_bytes()
 
 
+@pytest.mark.slow  # test_workers.py holds it quickly, without the command
 def test_three_workers_of_which_one_is_killed_speak_the_same_bytes(
     speak: Speak, tmp_path: Path, sounds: dict[str, bytes]
 ) -> None:
@@ -114,7 +115,7 @@ def test_three_workers_of_which_one_is_killed_speak_the_same_bytes(
     assert (tmp_path / "b.wav").read_bytes() == sounds["a"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_says_what_was_written_and_leaves_no_process(
     speak: Speak, tmp_path: Path, how: signal.Signals
 ) -> None:
