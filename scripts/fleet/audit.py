@@ -7,10 +7,13 @@ import shlex
 from dataclasses import dataclass
 
 from fleet.errors import HostFailedError
+from fleet.facts.fact import Fact
 from fleet.lock import operator
 from fleet.ssh.command_batch import Command
 from fleet.ssh.connection_pool import Session
 
+CHANGES = ("deploy", "rollback", "unlock")
+"""Actions that decide which release stands on a host."""
 _LONGEST_NOTE = 500  # characters: a line is one atomic write
 
 
@@ -31,6 +34,20 @@ def record(session: Session, host: str, entry: AuditEntry) -> None:
     answer = session.run([command])[command.name]
     if not answer.ok:
         raise HostFailedError(f"{host} could not write its audit log: {answer.message}")
+
+
+def _last_change(text: str) -> AuditEntry | None:
+    if not text.strip():
+        return None
+    found = json.loads(text.strip().splitlines()[-1])
+    return AuditEntry(*(str(found[key]) for key in ("what", "from", "to", "result", "note")))
+
+
+LAST_CHANGE: Fact[AuditEntry | None] = Fact(
+    "last-change",
+    f'grep -sE \'"what": "({"|".join(CHANGES)})"\' "$HOME/.voxyard/audit.jsonl" | tail -n 1',
+    _last_change,
+)
 
 
 def append_command(host: str, who: str, entry: AuditEntry) -> Command:

@@ -76,8 +76,7 @@ class ServiceRestart:
         if current is not None:
             release = (
                 f"release {current.id} is still current: fab deploy continues, "
-                f"fab rollback --host {self.host} --release {current.id} restores it (without --release: the previous "
-                "release)"
+                f"fab rollback --host {self.host} restores it"
             )
         return f"{self.services()}; {release}"
 

@@ -25,6 +25,7 @@ from fleet.rollout.host_state import endpoints, read_state
 from fleet.rollout.outcome import Outcome
 from fleet.rollout.rollback import plan_rollback
 from fleet.ssh.connection_pool import Connections
+from tasks.deploy import _unlock
 
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
 GPU = "GPU-00000000-aaaa-bbbb-cccc-000000000000"
@@ -343,7 +344,7 @@ def test_ctrl_c_at_the_gate_takes_the_host_back(
     assert deploy(deployed, newer, context).result == "deployed"
 
 
-def test_ctrl_c_on_the_way_back_says_what_stands_and_the_rollback_that_does_not_overshoot(
+def test_ctrl_c_on_the_way_back_says_what_stands_and_a_rollback_does_not_overshoot(
     deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
     deploy(deployed, release(fake_services.port, configs={"exporter": "e-3", "bark": "b-3"}), context)
@@ -352,10 +353,52 @@ def test_ctrl_c_on_the_way_back_says_what_stands_and_the_rollback_that_does_not_
     assert outcome.result == "interrupted"
     assert f"exporter of release {current} is running, health: healthy" in outcome.note
     assert f"bark of release {newer.id} is running, health: healthy" in outcome.note
-    assert f"fab rollback --host gpu-01 --release {current} restores it" in outcome.note
+    assert "fab rollback --host gpu-01 restores it" in outcome.note
     assert deployed.current == current
-    assert roll_back(deployed, context, current).result == "rolled back"
+    assert roll_back(deployed, context).result == "rolled back"
     assert (deployed.current, deployed.services()) == (current, {"exporter": "e-3", "bark": "b-3"})
+    assert roll_back(deployed, context).result == "rolled back", "the rollback ended the deploy: now the one before"
+    assert (deployed.current != current, deployed.services()) == (True, {"exporter": "e-1", "bark": "b-1"})
+
+
+@pytest.mark.parametrize("what", ["interrupted", "failed"])
+def test_rollback_after_a_deploy_that_was_taken_back_goes_no_further(
+    deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path,
+    caplog: pytest.LogCaptureFixture, what: str,
+) -> None:  # fmt: skip
+    caplog.set_level("INFO", "fleet")
+    deploy(deployed, release(fake_services.port, configs={"exporter": "e-3", "bark": "b-3"}), context)
+    current, newer = deployed.current, second(tmp_path / "b", fake_services.port)
+    if what == "failed":
+        deployed.engine.modes = {image("bark", "2").reference: "unhealthy"}
+    cancellation = impatient(deployed, times=1) if what == "interrupted" else LeapingCancellation()
+    assert deploy(deployed, newer, rollout_context(tmp_path, cancellation)).result == what
+    found = plan_rollback(deployed, "gpu-01", None)
+    assert (found.manifest.id, found.nothing) == (current, True)
+    assert f"the last deploy, of release {newer.id}, did not become current: going back to {current}" in caplog.text
+
+
+def test_rollback_after_a_cut_deploy_restores_the_current_release(
+    deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
+) -> None:
+    deploy(deployed, release(fake_services.port, configs={"exporter": "e-3", "bark": "b-3"}), context)
+    current = deployed.current
+    deployed.reconnect()
+    counted = deployed.like(tmp_path / "counted")
+    newer = second(tmp_path / "b", fake_services.port)
+    deploy(counted, newer, context)
+    counted.close()
+    deployed.break_at = 1 + max(number for number, name in enumerate(counted.names, 1) if name == "stop")
+    assert deploy(deployed, newer, context).result == "failed"
+    deployed.reconnect()
+    with Connections(deployed.connect) as connections:
+        _unlock(connections.to(HOST), HOST)
+    assert deployed.services() != {"exporter": "e-3", "bark": "b-3"}
+    assert roll_back(deployed, context).after == current
+    assert deployed.services() == {"exporter": "e-3", "bark": "b-3"}
+    with Connections(deployed.connect) as connections:
+        _unlock(connections.to(HOST), HOST)
+    assert plan_rollback(deployed, "gpu-01", None).manifest.id != current
 
 
 def test_ctrl_c_while_the_current_release_starts_a_service_again_leaves_it_running(
