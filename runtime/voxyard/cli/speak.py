@@ -34,6 +34,7 @@ log = logging.getLogger("voxyard.cli")
 EXTRA = "bark"
 FRONTEND = "voxyard.bark.frontend:frontend"
 PLAIN_LINE_SECONDS = 5.0
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 MAX_CHARACTERS = 20_000_000  # of a document: about three weeks of speech
 
 
@@ -111,6 +112,8 @@ def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> in
                 _refuse_partial(result, sound, f"{first}{more}; replaced by silence", CHECK_FAILED)
             sound.commit()
         except KeyboardInterrupt:
+            for number in _INTERRUPTS:
+                signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C: the file is being closed, the workers end
             _refuse_partial(result, sound, "interrupted", INTERRUPTED)
         except (EncodeError, click.exceptions.Exit):
             raise  # already reported
@@ -166,11 +169,13 @@ def _terminable() -> Iterator[None]:
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.getsignal(number) for number in _INTERRUPTS}
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -217,3 +217,19 @@ def test_no_second_worker_is_started_for_a_chunk_that_is_held() -> None:
 
     assert scheduler.actions(2.0) == ()
     assert scheduler.stats().waiting == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "state"), [({"seconds": 3600.0}, "busy"), ({"opening": 3600.0}, "starting")], ids=["speaks", "loads"]
+)
+def test_a_pool_that_is_closed_does_not_wait_for_a_worker_that(
+    pool: MakePool, settings: dict[str, float], state: str
+) -> None:
+    speaking = pool(**settings)
+    speaking.submit(requests(2))
+    until(lambda: speaking.workers()[0].state == state)
+
+    began = time.monotonic()
+    speaking.close(PATIENCE)
+
+    assert time.monotonic() - began < PATIENCE / 2

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from voxyard.cli.speak import _partial, _progress_display, _summary
-from voxyard.speech.audio.sound_file import open_sound
+from voxyard.cli.speak import _partial, _progress_display, _summary, speak
+from voxyard.speech.audio.sound_file import SoundFile, open_sound
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool.job import Progress
@@ -31,6 +34,33 @@ def test_sound_that_was_written_and_not_yet_counted_is_kept(tmp_path: Path) -> N
 def test_a_file_without_sound_is_removed(tmp_path: Path) -> None:
     assert _partial(SynthesisResult(6), open_sound(tmp_path / "a.wav")) == "nothing was written"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_ctrl_c_does_not_stop_the_closing_of_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "text.txt").write_text("Good morning.")
+    abandon, handler = SoundFile.abandon, signal.getsignal(signal.SIGINT)
+
+    def interrupted(script: object, pool: object, write: object, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    def interrupted_again(file: SoundFile) -> Path:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        return abandon(file)
+
+    monkeypatch.setattr("voxyard.cli.speak.FRONTEND", "frontends:frontend")
+    monkeypatch.setattr("voxyard.speech.synthesize.synthesize", interrupted)
+    monkeypatch.setattr(SoundFile, "abandon", interrupted_again)
+    arguments = [str(tmp_path / "text.txt"), "--device", "cpu", "--out", str(tmp_path / "a.wav")]
+
+    ended = CliRunner().invoke(speak, arguments)
+
+    assert ended.exit_code == 130
+    assert "voxyard speak: interrupted\nvoxyard speak: nothing was written" in ended.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["text.txt"]
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_while_no_gpu_is_free_the_command_says_what_it_waits_for(

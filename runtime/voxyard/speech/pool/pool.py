@@ -168,9 +168,9 @@ class Pool:
             return self._drain
 
     def close(self, seconds: float = 5.0) -> None:
-        """Stop the workers: cleanly where they are idle within so many seconds, else they are killed.
+        """Stop the workers: those that are idle cleanly, within so many seconds.
 
-        After a drain, workers that still speak have had their time, and are killed at once.
+        Workers that still speak, or load their model, are killed at once: nobody gets what they would make.
         """
         self._commands.put(commands.ClosePool())
         self._thread.join()
@@ -180,7 +180,7 @@ class Pool:
             if worker.process is None:
                 continue
             processes.append(worker.process)
-            if self._drain is not None and slot.leases:
+            if slot.leases or not slot.running:
                 worker.process.kill()
             else:
                 worker.process.send(ipc.StopWorker())
