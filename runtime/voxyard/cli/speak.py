@@ -143,8 +143,9 @@ def _partial(result: SynthesisResult, file: SoundFile) -> str:
         kept.unlink(missing_ok=True)
         return "nothing was written"
     chunks = max(1, result.chunks)
+    silent = f", {len(result.failures)} of them as silence" if result.failures else ""
     return (
-        f"{kept} holds the first {chunks} of {result.total} chunks, {_clock(file.seconds)}; "
+        f"{kept} holds the first {chunks} of {result.total} chunks{silent}, {_clock(file.seconds)}; "
         "the same command with the same --seed speaks the whole document again"
     )
 
@@ -200,7 +201,8 @@ def _progress_display(result: SynthesisResult, pool: Pool) -> Iterator[Callable[
         def show(progress: Progress) -> None:
             nonlocal logged
             waiting = pool.waiting
-            status = f"waiting for {waiting}" if waiting else _status(progress, time.monotonic() - began)
+            loaded = any(worker.ready is not None for worker in pool.workers())
+            status = f"waiting for {waiting}" if waiting else _status(progress, time.monotonic() - began, loaded=loaded)
             bar.update(task, completed=progress.done, status=status)
             if not console.is_terminal and time.monotonic() - logged >= PLAIN_LINE_SECONDS:
                 logged = time.monotonic()
@@ -209,9 +211,9 @@ def _progress_display(result: SynthesisResult, pool: Pool) -> Iterator[Callable[
         yield show
 
 
-def _status(progress: Progress, seconds: float) -> str:
+def _status(progress: Progress, seconds: float, *, loaded: bool) -> str:
     if not progress.done:
-        return "the workers load their model"
+        return "the first ones are being spoken" if loaded else "the workers load their model"
     factor = f"real-time factor {seconds / progress.audio_seconds:.2f}, " if progress.audio_seconds else ""
     left = seconds * (1 - progress.share) / progress.share if progress.share else 0.0
     return f"{_clock(progress.audio_seconds)} of audio, {factor}{_clock(left)} left"

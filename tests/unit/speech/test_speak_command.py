@@ -16,7 +16,7 @@ from voxyard.cli.speak import _partial, _progress_display, _summary, speak
 from voxyard.speech.audio.sound_file import SoundFile, open_sound
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.placement import Refusal
-from voxyard.speech.pool.job import Progress
+from voxyard.speech.pool.job import ChunkFailedError, Progress
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
@@ -31,14 +31,22 @@ def test_sound_that_was_written_and_not_yet_counted_is_kept(tmp_path: Path) -> N
     assert (tmp_path / "a.part.wav").exists()
 
 
+def test_chunks_that_became_silence_are_counted_in_the_message(tmp_path: Path) -> None:
+    sound = open_sound(tmp_path / "a.wav")
+    sound.write(np.zeros(24_000, np.float32))
+    failed = [ChunkFailedError(number, "text", "no worker could be started") for number in range(2)]
+
+    said = _partial(SynthesisResult(6, chunks=3, failures=failed), sound)
+
+    assert "holds the first 3 of 6 chunks, 2 of them as silence, 1.0 s" in said
+
+
 def test_a_file_without_sound_is_removed(tmp_path: Path) -> None:
     assert _partial(SynthesisResult(6), open_sound(tmp_path / "a.wav")) == "nothing was written"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_ctrl_c_does_not_stop_the_closing_of_the_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_second_ctrl_c_does_not_stop_the_closing_of_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("Good morning.")
     abandon, handler = SoundFile.abandon, signal.getsignal(signal.SIGINT)
 
@@ -79,6 +87,27 @@ def test_while_no_gpu_is_free_the_command_says_what_it_waits_for(
             show(nothing_yet)
 
     assert caplog.messages[-1] == "0 of 6 chunks, waiting for GPU 0: 100 MiB are free, a worker needs 6144 MiB"
+
+
+def test_the_status_tells_loading_from_speaking(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("voxyard.cli.speak.PLAIN_LINE_SECONDS", 0.0)
+    caplog.set_level("INFO", logger="voxyard.cli")
+    result, nothing_yet = SynthesisResult(6), Progress(6, 0, 0, 0.0, 0.0, 30.0)
+
+    with Pool(EngineSpec("engines:tones", {"seconds": 3600.0}), [Device("cpu0")]) as pool:
+        pool.submit([Request(0, "text")])
+        with _progress_display(result, pool) as show:
+            show(nothing_yet)
+            while pool.workers()[0].ready is None:
+                time.sleep(0.005)
+            show(nothing_yet)
+
+    assert caplog.messages[-2:] == [
+        "0 of 6 chunks, the workers load their model",
+        "0 of 6 chunks, the first ones are being spoken",
+    ]
 
 
 def test_the_report_names_the_rows_that_make_the_same_audio_again() -> None:
