@@ -64,6 +64,9 @@ FAULTS = {
     "a broken driver": Fault("gpu-pix", faults.broken_driver, "FAIL", "nvidia_smi", "couldn't communicate"),
     "a lost GPU": Fault("gpu-pix", faults.lost_gpu, "FAIL", "gpu_inventory", "1 GPUs, the inventory says 2"),
     "no container toolkit": Fault("gpu-pix", faults.no_toolkit, "FAIL", "toolkit", "no NVIDIA container toolkit"),
+    "a CDI specification alone": Fault(
+        "gpu-pix", faults.cdi_alone, "FAIL", "toolkit", "a container with GPUs fails", ("exporter", "bark", "trainer")
+    ),
     "uncorrectable memory errors": Fault(
         "gpu-pix", faults.uncorrectable_errors, "FAIL", "ecc", "GPU 0: 2 uncorrectable"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -143,6 +144,9 @@ def test_ctrl_c_rolls_the_host_back_and_gives_back_the_lock_and_the_next_deploy_
     assert fleet.operator.fab("status").returncode == 0, "what ran before runs again"
     assert fleet.host.run(LOCKED, check=False).returncode == 1
     assert audit(fleet.host)[-1]["result"] == "interrupted"
+    undone = fleet.operator.fab("rollback", "--json")
+    assert (json.loads(undone.stdout)["hosts"][0]["result"], undone.returncode) == ("unchanged", 0), undone.stderr
+    assert f"did not become current: going back to {before}" in undone.stderr
     assert fleet.operator.results("deploy", "--image", image) == {"gpu-one": "deployed"}
     assert set(containers(fleet.host)) == {"bark", "exporter"}
 

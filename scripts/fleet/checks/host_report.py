@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from fleet.checks.finding import Finding
+from fleet.checks.gpu_start import with_gpu_start
 from fleet.checks.preflight import preflight
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown
@@ -43,6 +44,7 @@ def report_host(session: Session, host: Host, requirements: HostRequirements) ->
     """Report of one host over an open connection. Raises HostFailedError when it breaks."""
     facts = collect(session)
     assignment = assign(facts, host)
+    facts = with_gpu_start(session, facts, assignment)
     return HostReport(host, facts, assignment, preflight(facts, host, requirements, assignment))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fleet.checks import gpu_use, gpus, space
+from fleet.checks import gpu_start, gpu_use, gpus, space
 from fleet.checks.finding import ALL_SERVICES, BARK, EXPORTER, MONITORING, ON_GPUS, TRAINER, Finding, acknowledged
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
@@ -36,6 +36,7 @@ def preflight(
         *ports(facts, host),
         *clock(facts),
         *gpus.check_all(facts, host, requirements.cuda, assignment),
+        *gpu_start.check_all(facts),
         *gpu_use.check_all(facts, assignment),
     )
     return acknowledged(found, host)

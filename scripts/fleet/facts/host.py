@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.facts.fact import Fact, Unknown
+from fleet.facts.gpu_start import GpuStart
 from fleet.facts.gpu_use import NUMA, PROCESSES, XIDS, GpuProcess, Numa, XidError
 from fleet.facts.gpus import CLOCKS, GPUS, HEALTH, P2P, REMAPS, TOPOLOGY, HostGpu, merged
 from fleet.facts.machine import (
@@ -65,6 +66,7 @@ class HostFacts:
     programs: frozenset[str] | Unknown  # those of TOOLS that are installed
     containers: tuple[Container, ...] | Unknown
     clock_skew: float | Unknown  # seconds that the host is ahead of the operator, at least
+    gpu_start: GpuStart | Unknown | None = None  # of a container with the release's GPU request; None: not tried
 
 
 def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts:

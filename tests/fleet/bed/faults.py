@@ -185,6 +185,18 @@ def no_toolkit(host: GpuHost) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def cdi_alone(host: GpuHost) -> Iterator[None]:
+    """A CDI specification without the hook that this engine needs, and an exporter's image to try it with."""
+    specification = "mkdir -p /etc/cdi && echo 'kind: nvidia.com/gpu' > /etc/cdi/nvidia.yaml"
+    host.run(f"{specification} && tar -cf - -T /dev/null | docker import - voxyard-exporter:bed")
+    try:
+        with no_toolkit(host):
+            yield
+    finally:
+        host.run("rm -r /etc/cdi; docker rmi voxyard-exporter:bed")
+
+
+@contextlib.contextmanager
 def stopped_engine(host: GpuHost) -> Iterator[None]:
     """Docker does not run."""
     host.stop_engine()
