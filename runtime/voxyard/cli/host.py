@@ -26,25 +26,30 @@ _LARGEST_FILE = 4_000_000  # bytes; the reader itself refuses what is too long f
 @click.command(context_settings=CONTEXT)
 @JSON
 def gpus(as_json: bool) -> None:
-    """List this host's GPUs as NVIDIA's library numbers them.
+    """List this host's GPUs as NVIDIA's library numbers them, and their MIG instances, as `--gpus` takes them.
 
     With --json: {"gpus": [{"index", "uuid", "name", "pci_bus_id", "memory_total_mib", "memory_free_mib",
-    "compute_capability", "mig", "display_active", "numa_node", "state"}, …]}. What a card does not report is left
-    out. The state is `ok`, `MIG`, or what is wrong with the card.
+    "compute_capability", "mig", "display_active", "numa_node", "state", "mig_instances": [{"number", "uuid", "name",
+    "memory_total_mib", "memory_free_mib", "state"}, …]}, …]}. What a card does not report is left out. The state is
+    `ok`, `MIG`, or what is wrong with the card or the instance.
     """
     with answering("gpus", extra=_EXTRA):
-        from voxyard.host.nvml import every_gpu
+        from voxyard.host.nvml import every_device, every_gpu
         from voxyard.host.plan import NO_GPU
 
         found = every_gpu()
+        instances: dict[int, list[Gpu]] = {}
+        for device in every_device() if any(gpu.mig for gpu in found) else ():
+            if device.mig_instance is not None:
+                instances.setdefault(device.index, []).append(device)
         if as_json:
-            print(json.dumps({"gpus": [_facts(gpu) for gpu in found]}, indent=2))
+            print(json.dumps({"gpus": [_facts(gpu, instances.get(gpu.index, ())) for gpu in found]}, indent=2))
             return
         if not found:
             print(f"voxyard gpus: {NO_GPU}", file=sys.stderr)
             return
         headings = ("index", "name", "memory", "free", "state", "UUID")
-        _print_columns(headings, *(_row(gpu) for gpu in found))
+        _print_columns(headings, *(_row(each) for gpu in found for each in (gpu, *instances.get(gpu.index, ()))))
 
 
 @click.command(context_settings=CONTEXT)
@@ -141,11 +146,19 @@ def _read(source: str) -> bytes:
         refuse("topology", f"--from {source}: {error.strerror}, expected a file", WRONG_USE)
 
 
-def _facts(gpu: Gpu) -> dict[str, Any]:
+def _facts(gpu: Gpu, instances: Sequence[Gpu]) -> dict[str, Any]:
     facts = {name: value for name, value in dataclasses.asdict(gpu).items() if name != "problem"}
     capability = gpu.compute_capability
     facts["compute_capability"] = None if capability is None else "{}.{}".format(*capability)
-    return {name: value for name, value in facts.items() if value not in (None, "")} | {"state": _state(gpu)}
+    facts = {name: value for name, value in facts.items() if value not in (None, "")} | {"state": _state(gpu)}
+    return facts | ({"mig_instances": [_instance_facts(each) for each in instances]} if gpu.mig else {})
+
+
+def _instance_facts(instance: Gpu) -> dict[str, Any]:
+    """Facts of a MIG instance that are its own."""
+    own = ("number", "uuid", "name", "memory_total_mib", "memory_free_mib")
+    facts = {name: getattr(instance, name) for name in own}
+    return {name: value for name, value in facts.items() if value not in (None, "")} | {"state": _state(instance)}
 
 
 def _state(gpu: Gpu) -> str:
@@ -154,7 +167,7 @@ def _state(gpu: Gpu) -> str:
 
 def _row(gpu: Gpu) -> tuple[str, ...]:
     total, free = ("unknown" if mib is None else f"{mib} MiB" for mib in (gpu.memory_total_mib, gpu.memory_free_mib))
-    return str(gpu.index), gpu.name, total, free, _state(gpu), gpu.uuid or "unknown"
+    return gpu.number, gpu.name, total, free, _state(gpu), gpu.uuid or "unknown"
 
 
 def _plan(plan: TrainerPlan, notes: list[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,12 @@ def card(index: int, total: int | None = 24564, free: int | None = 24000, **more
 
 
 def host_of(monkeypatch: pytest.MonkeyPatch, *cards: Gpu) -> None:
-    monkeypatch.setattr(voxyard.host.nvml, "every_gpu", lambda: cards)
+    instances = [each for each in cards if each.mig_instance is not None]
+    with_instances = {each.index for each in instances}
+    gpus = [each for each in cards if each.mig_instance is None]
+    devices = [each for each in cards if each.mig_instance is not None or each.index not in with_instances]
+    monkeypatch.setattr(voxyard.host.nvml, "every_gpu", lambda: tuple(gpus))
+    monkeypatch.setattr(voxyard.host.nvml, "every_device", lambda: tuple(devices))
 
 
 def nvidia_smi(directory: Path, matrix: str = MATRIX) -> None:
@@ -105,6 +110,34 @@ def test_gpus_are_listed_with_name_memory_and_state(voxyard_command: Command, mo
     assert [word in rows[0] for word in ("NVIDIA A10", "24564 MiB", "24000 MiB", "ok", "GPU-0")] == [True] * 5
     assert "MIG" in rows[1]
     assert "GPU is lost" in rows[2]
+
+
+def test_mig_instances_are_listed_below_their_gpu(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B3: what `--gpus` takes."""
+    small = [
+        card(1, total, mig_instance=number, mig_gpu="GPU-1", problem=problem)
+        for number, total, problem in ((0, 10240, None), (2, 20480, "does not say its UUID"))
+    ]
+    named = [replace(each, uuid=f"MIG-{each.mig_instance}", name="NVIDIA H100 MIG 1g.10gb") for each in small]
+    host_of(monkeypatch, card(0), card(1, mig=True), *named, card(2, mig=True))
+
+    _, *rows = voxyard_command("gpus").out.splitlines()
+    gpus = voxyard_command("gpus", "--json").json["gpus"]
+
+    assert [row.split()[0] for row in rows] == ["0", "1", "1:0", "1:2", "2"]
+    assert " ".join(rows[2].split()) == "1:0 NVIDIA H100 MIG 1g.10gb 10240 MiB 24000 MiB ok MIG-0"
+    assert "does not say its UUID" in rows[3]
+    assert "mig_instances" not in gpus[0]
+    assert gpus[1]["mig_instances"][0] == {
+        "number": "1:0",
+        "uuid": "MIG-0",
+        "name": "NVIDIA H100 MIG 1g.10gb",
+        "memory_total_mib": 10240,
+        "memory_free_mib": 24000,
+        "state": "ok",
+    }
+    assert gpus[1]["mig_instances"][1]["state"] == "does not say its UUID"
+    assert (gpus[2]["state"], gpus[2]["mig_instances"]) == ("MIG", [])
 
 
 def test_gpus_as_json_leave_out_what_is_not_reported(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
