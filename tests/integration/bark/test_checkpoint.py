@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from voxyard.bark.errors import BarkError
@@ -71,6 +72,19 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
         tiny.write(tmp_path)
 
     assert [each.name for each in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BarkError, match="file/model cannot be written: Not a directory"):
+        tiny.write(tmp_path / "file/model")
+
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(BarkError, match="model cannot be written: No space left on device; name a directory on"):
+        tiny.write(tmp_path / "model", tiny.TinyShape(layers=1, semantic_vocabulary=100, codebook=64))
 
 
 def test_bfloat16_leaves_the_codec_in_float32(tiny_model: Path) -> None:

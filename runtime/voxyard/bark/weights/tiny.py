@@ -41,11 +41,22 @@ def write(directory: Path, shape: TinyShape | None = None, *, seed: int = 0) -> 
     """Write a checkpoint with random weights into an empty or new directory, marked as random.
 
     Raises:
-        BarkError: the directory contains other files.
+        BarkError: the directory contains other files, or cannot be written.
     """
+    from safetensors import SafetensorError
+
+    try:
+        _write(directory, shape or TinyShape(), seed)
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise BarkError(
+            f"{directory} cannot be written: {reason}; name a directory on a disk with 30 MB of space"
+        ) from error
+
+
+def _write(directory: Path, shape: TinyShape, seed: int) -> None:
     from safetensors.torch import save_file
 
-    shape = shape or TinyShape()
     if directory.exists() and any(directory.iterdir()) and not (directory / MARKER).exists():
         raise BarkError(f"{directory} contains other files: name an empty or a new directory for the tiny checkpoint")
     directory.mkdir(parents=True, exist_ok=True)
