@@ -231,7 +231,8 @@ def _summary(out: Path, result: SynthesisResult) -> str:
         lines.append(
             f"batch size {sizes[0]}: --batch-size {sizes[0]} and the same --seed give the same audio on such a device"
             if len(sizes) == 1
-            else f"batch sizes {chunks}: another run's audio may differ slightly; --batch-size {sizes[0]} avoids that"
+            else f"batch sizes {chunks}: another run's audio may differ slightly; --batch-size {sizes[0]} avoids "
+            "that on GPUs of one kind"
         )
     if result.reduced:
         lines.append(f"{result.reduced} chunks were spoken in smaller batches for lack of memory or after a crash")

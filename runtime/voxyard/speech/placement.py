@@ -74,14 +74,34 @@ def gpu_devices(gpus: Sequence[Gpu], section: SpeechSection, none: str = NO_GPU)
     usable = [gpu for gpu, why in refusals if why is None]
     if not usable:
         found = "; ".join(f"GPU {gpu.number}: {why}" for gpu, why in refusals)
-        raise SpeechError(f"no GPU can take a worker: {found}; lower --worker-memory, or take --device cpu")
+        small = any(gpu.problem is None for gpu in gpus)
+        remedy = (
+            "lower --worker-memory, or take --device cpu" if small else "repair or name others, or take --device cpu"
+        )
+        raise SpeechError(f"no GPU can take a worker: {found}; {remedy}")
     for gpu, why in refusals:
         if why is not None:
             _log.warning("GPU %s takes no worker: %s", gpu.number, why)
     usable.sort(key=lambda gpu: refusal(gpu, needed) is not None)
     named = section.gpus is not None and "max_parallel_tts_workers" not in section.model_fields_set
     most = len(usable) if named and section.enable_parallel_tts else _max_workers(section)
+    _warn_of_different_kinds(usable[:most])
     return tuple(Device(gpu.number, gpu.uuid or gpu.number) for gpu in usable[:most])
+
+
+def _warn_of_different_kinds(gpus: Sequence[Gpu]) -> None:
+    """Log that one seed has no one sound on these GPUs, where they differ; those of one kind compute the same."""
+    kinds: dict[tuple[str, int | None], list[Gpu]] = {}
+    for gpu in gpus:
+        kinds.setdefault((gpu.name, gpu.memory_total_mib), []).append(gpu)
+    if len(kinds) > 1:
+        largest = max(kinds.values(), key=len)
+        _log.warning(
+            "the workers' GPUs differ (%s): the batch size auto and the last digits of a chunk's audio depend on the "
+            "GPU that speaks it; with --gpus %s the same seed gives the same audio",
+            "; ".join(f"{gpu.number}: {gpu.name}, {gpu.memory_total_mib or 'unknown'} MiB" for gpu in gpus),
+            ",".join(gpu.number for gpu in largest),
+        )
 
 
 def cpu_devices(section: SpeechSection) -> tuple[Device, ...]:

@@ -75,6 +75,23 @@ def test_no_usable_gpu_is_an_error_that_says_why_for_each() -> None:
     small = replace(gpu(0, free=100), memory_total_mib=4096)
     with pytest.raises(SpeechError, match=r"GPU 0: it has 4096 MiB in all, a worker needs 6144 MiB; GPU 1: fell off"):
         gpu_devices([small, gpu(1, problem="fell off the bus")], SpeechSection())
+    with pytest.raises(SpeechError, match=r"fell off the bus; repair or name others, or take --device cpu"):
+        gpu_devices([gpu(1, problem="fell off the bus")], SpeechSection())
+
+
+def test_gpus_of_different_kinds_are_named_as_they_give_no_one_sound(caplog: pytest.LogCaptureFixture) -> None:
+    other = replace(gpu(0), name="L4", memory_total_mib=24_000)
+
+    gpu_devices([gpu(1), gpu(2)], SpeechSection())
+    gpu_devices([other, gpu(1)], SpeechSection(max_parallel_tts_workers=1))
+    assert not caplog.messages
+
+    gpu_devices([other, gpu(1), gpu(2)], SpeechSection())
+    assert caplog.messages == [
+        "the workers' GPUs differ (0: L4, 24000 MiB; 1: H200, 140000 MiB; 2: H200, 140000 MiB): the batch size auto "
+        "and the last digits of a chunk's audio depend on the GPU that speaks it; with --gpus 1,2 the same seed gives "
+        "the same audio"
+    ]
 
 
 def test_the_settings_have_the_names_that_users_know() -> None:
