@@ -41,6 +41,7 @@ def check_all(facts: HostFacts, host: Host, cuda: Mapping[str, CudaNeed], assign
     yield from inventory(facts.gpus, host)
     if facts.gpus:
         yield from driver(facts.gpus[0], host, cuda)
+        yield from kernels(facts.gpus, host, cuda, assignment)
         yield from toolkit(facts)
         yield from numa(facts)
     for gpu in facts.gpus:
@@ -79,6 +80,41 @@ def driver(gpu: HostGpu, host: Host, cuda: Mapping[str, CudaNeed]) -> Iterator[F
                 f"CUDA {cuda_text(supported(int(number)))} or older (fab images --framework)"
             )
             yield Finding("FAIL", "driver", found, remedy, services=(role,))
+
+        elif need.relies_on_base(int(number), gpu.name):
+            # NVIDIA's entrypoint, which would select the base's libraries, does not run: see images/trainer/Dockerfile.
+            found = (
+                f"driver {gpu.driver_version} is older than CUDA {cuda_text(need.version)} of the image of {role}: it "
+                "depends on the compatibility libraries of the base"
+            )
+            remedy = (
+                f"install a driver of the {need.least_driver} branch or newer; or, for data centre cards only, NVIDIA "
+                "Container Toolkit 1.17.7 or newer, which selects those libraries"
+            )
+            yield Finding("WARN", "driver_compat", found, remedy, services=(role,))
+
+
+def kernels(
+    gpus: tuple[HostGpu, ...], host: Host, cuda: Mapping[str, CudaNeed], assignment: Assignment
+) -> Iterator[Finding]:
+    """Check: the TensorFlow of the trainer's image has kernels for the GPUs that train."""
+    if TRAINER not in host.roles or TRAINER not in cuda:
+        return
+    of_image = cuda[TRAINER].kernels
+    planned = {each.gpu for each in assignment.workloads if each.workload == "trainer"}
+    for gpu in (gpu for gpu in gpus if not planned or gpu.uuid in planned):
+        if fault := of_image.fault(gpu.compute_capability):
+            found = f"GPU {gpu.index} ({gpu.name}) cannot run the image of the trainer: {fault.partition(': take ')[0]}"
+            remedy = (
+                "build the image on NVIDIA's TensorFlow 25.02, which has them: "
+                'make images ARGS="--image trainer --framework trainer=base", then deploy'
+            )
+            yield Finding("FAIL", "cuda_kernels", found, remedy, services=(TRAINER,))
+        elif of_image.compiled_at_start(gpu.compute_capability):
+            found = (
+                f"GPU {gpu.index} ({gpu.name}): the driver compiles TensorFlow's kernels at the first start of a run"
+            )
+            yield Finding("INFO", "cuda_kernels", found, "none: it takes minutes, once", services=(TRAINER,))
 
 
 def toolkit(facts: HostFacts) -> Iterator[Finding]:

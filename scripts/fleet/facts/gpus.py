@@ -30,6 +30,7 @@ class HostGpu:
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     clock_events: int | None = None  # bits of nvml.h, nvmlClocksEventReason
+    compute_capability: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,14 @@ def _clock_events(text: str) -> dict[int, int | None]:
     return {int(index): number(events) for index, events in _rows(text, 2)}
 
 
+def _capabilities(text: str) -> dict[int, tuple[int, int] | None]:
+    found: dict[int, tuple[int, int] | None] = {}
+    for index, cell in _rows(text, 2):
+        major, _, minor = cell.partition(".")
+        found[int(index)] = None if cell.upper() in _ABSENT else (int(major), int(minor))
+    return found
+
+
 def _as_printed(text: str) -> str:
     if not text.strip():
         raise ValueError("no output")
@@ -146,6 +155,9 @@ CLOCKS = Fact(
     _clock_events,
     seconds=60,
 )
+CAPABILITIES = Fact(
+    "gpu-capabilities", _query("index", "compute_cap"), _capabilities, seconds=60
+)  # driver 510 or newer
 TOPOLOGY = Fact("topology", "nvidia-smi topo -m", _as_printed, seconds=60)
 P2P = Fact("p2p", "nvidia-smi topo -p2p r", _as_printed, seconds=60)
 
@@ -155,9 +167,11 @@ def merged(
     health: dict[int, GpuHealth] | Unknown,
     remaps: dict[str, tuple[bool | None, bool | None]] | Unknown,
     clocks: dict[int, int | None] | Unknown,
+    capabilities: dict[int, tuple[int, int] | None] | Unknown,
 ) -> tuple[HostGpu, ...]:
     """GPUs with the values of the other queries; values of a failed query stay None."""
     states, rows, events = known(health, {}), known(remaps, {}), known(clocks, {})
+    generations = known(capabilities, {})
     found = []
     for gpu in gpus:
         state = states.get(gpu.index, GpuHealth(None, None, None, None))
@@ -172,6 +186,7 @@ def merged(
                 remap_pending=pending,
                 remap_failed=failed,
                 clock_events=events.get(gpu.index),
+                compute_capability=generations.get(gpu.index),
             )
         )
     return tuple(found)

@@ -10,7 +10,7 @@ from typing import Any
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.gpu_start import GpuStart
 from fleet.facts.gpu_use import NUMA, PROCESSES, XIDS, GpuProcess, Numa, XidError
-from fleet.facts.gpus import CLOCKS, GPUS, HEALTH, P2P, REMAPS, TOPOLOGY, HostGpu, merged
+from fleet.facts.gpus import CAPABILITIES, CLOCKS, GPUS, HEALTH, P2P, REMAPS, TOPOLOGY, HostGpu, merged
 from fleet.facts.machine import (
     CLOCK,
     COMPOSE,
@@ -37,7 +37,7 @@ from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
 
 # Only where nvidia-smi and Docker answer: a hanging program would hang every time.
-_OF_GPUS = (HEALTH, REMAPS, CLOCKS, TOPOLOGY, P2P, PROCESSES, NUMA)
+_OF_GPUS = (HEALTH, REMAPS, CLOCKS, CAPABILITIES, TOPOLOGY, P2P, PROCESSES, NUMA)
 _OF_DOCKER = (COMPOSE, TOOLKIT, DISK, IMAGES, CONTAINERS)
 _FIRST = (LOGIN, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, SHARED_MEMORY, PORTS, PROGRAMS)
 
@@ -86,7 +86,8 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
     if more:
         answers |= session.run([fact.command for fact in more])
     if not isinstance(gpus, Unknown):
-        gpus = merged(gpus, HEALTH.among(answers), REMAPS.among(answers), CLOCKS.among(answers))
+        clocks, capabilities = CLOCKS.among(answers), CAPABILITIES.among(answers)
+        gpus = merged(gpus, HEALTH.among(answers), REMAPS.among(answers), clocks, capabilities)
     return HostFacts(
         login=LOGIN.among(answers),
         gpus=gpus,

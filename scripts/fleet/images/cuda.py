@@ -8,9 +8,11 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fleet.errors import FleetError
 from fleet.images.image import FRAMEWORK_ARGUMENTS, LocalImage, docker
+from voxyard.trainer.devices.cuda_kernels import UNKNOWN_KERNELS, CudaKernels
 
 log = logging.getLogger("fleet")
 
@@ -24,7 +26,7 @@ DRIVER_CUDA: Mapping[int, Version] = {
 }  # fmt: skip
 # Reads the files in which torch and TensorFlow record their build, without importing them.
 _PROGRAM = """
-import importlib.util, json, pathlib, re
+import importlib.metadata, importlib.util, json, pathlib, re
 found = {}
 for name, file, pattern in (
     ("torch", "version.py", r"^cuda\\b[^=]*= *'([\\d.]+)'"),
@@ -35,6 +37,11 @@ for name, file, pattern in (
     if path and path.exists():
         said = re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)
         found[name] = next(filter(None, said.groups())) if said else None
+        listed = re.search(r"'cuda_compute_capabilities'[^\\[]*\\[([^\\]]*)", path.read_text(encoding="utf-8"))
+        if listed:
+            of = importlib.metadata.packages_distributions().get(name) or [name]
+            version = importlib.metadata.version(of[0])
+            found["kernels"] = {"version": version, "for": re.findall(r"(?:sm|compute)_\\w+", listed[1])}
 print(json.dumps(found))
 """
 
@@ -47,6 +54,7 @@ class CudaNeed:
     source: str  # where the version is from, for messages
     require: str = ""  # NVIDIA_REQUIRE_CUDA: the container toolkit refuses the start where it does not hold
     base: Version | None = None  # CUDA of the base, which brings libraries for older drivers
+    kernels: CudaKernels = UNKNOWN_KERNELS  # of its TensorFlow
 
     def refusal(self, driver: int, card: str) -> str | None:
         """Reason why the image does not work with a driver of this branch on a card of this name; None where it does.
@@ -62,6 +70,10 @@ class CudaNeed:
         if self.base is not None and self.version <= self.base and "driver" in self.require and by_name:
             return None
         return f"{self.source} needs CUDA {text(self.version)}"
+
+    def relies_on_base(self, driver: int, card: str) -> bool:
+        """True where the driver is older than the version, and the base's own CUDA driver library has to make up."""
+        return self.version is not None and supported(driver) < self.version and self.refusal(driver, card) is None
 
     @property
     def least_driver(self) -> int:
@@ -101,7 +113,7 @@ def cuda_need(image: LocalImage, role: str) -> CudaNeed | None:
     return need(role, dict(each.partition("=")[::2] for each in said), frameworks)
 
 
-def need(role: str, environment: Mapping[str, str], frameworks: Mapping[str, str | None]) -> CudaNeed | None:
+def need(role: str, environment: Mapping[str, str], frameworks: Mapping[str, Any]) -> CudaNeed | None:
     """CUDA requirements from an image's environment and the CUDA of its frameworks; None where nothing is recorded."""
     require = "" if environment.get("NVIDIA_DISABLE_REQUIRE") else environment.get("NVIDIA_REQUIRE_CUDA", "")
     base = _version(environment.get("CUDA_VERSION"))
@@ -109,8 +121,14 @@ def need(role: str, environment: Mapping[str, str], frameworks: Mapping[str, str
     if framework in frameworks:
         version = _version(frameworks[framework])
         built = f"its {framework}, built for CUDA {text(version)}," if version else f"its {framework}, built for CPUs,"
-        return CudaNeed(version, built, require, base)
+        return CudaNeed(version, built, require, base, _kernels(frameworks.get("kernels")))
     return CudaNeed(base, "its base", require, base) if base or require else None
+
+
+def _kernels(said: Mapping[str, Any] | None) -> CudaKernels:
+    if not said:
+        return UNKNOWN_KERNELS
+    return CudaKernels.of_build(str(said["version"]), {"cuda_compute_capabilities": said["for"]})
 
 
 def supported(driver: int) -> Version:

@@ -37,6 +37,7 @@ def gpu(index: int = 0, **other: Any) -> HostGpu:
         pcie_width=16,
         pcie_width_max=16,
         clock_events=1,
+        compute_capability=(8, 9),
     )
     return replace(healthy, **other)
 

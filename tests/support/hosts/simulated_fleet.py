@@ -336,6 +336,7 @@ _ALWAYS = {
     "gpu-health": "0, [N/A], [N/A], 16, 16\n1, [N/A], [N/A], 16, 16\n",
     "gpu-remaps": "",
     "gpu-clocks": "0, 0x1\n1, 0x1\n",
+    "gpu-capabilities": "0, 8.9\n1, 8.9\n",
     "topology": TOPOLOGY,
     "p2p": P2P,
     "gpu-processes": "",

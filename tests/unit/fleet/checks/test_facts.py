@@ -73,7 +73,8 @@ def test_the_toolkit_is_asked_without_failing_where_nothing_is_there() -> None:
 def test_the_other_queries_complete_the_gpus_and_may_fail() -> None:
     first, second = gpu(0, pcie_width=None, pcie_width_max=None), gpu(1)
     health = {0: GpuHealth(mig=True, ecc_uncorrected=2, pcie_width=8, pcie_width_max=16)}
-    found = merged([first, second], health, {second.uuid: (True, False)}, Unknown("no such field"))
+    found = merged([first, second], health, {second.uuid: (True, False)}, Unknown("no such field"), {1: (12, 0)})
+    assert [each.compute_capability for each in found] == [None, (12, 0)]
     assert (found[0].mig, found[0].ecc_uncorrected, found[0].pcie_width, found[0].remap_pending) == (True, 2, 8, None)
     assert (found[1].mig, found[1].remap_pending, found[1].remap_failed, found[1].clock_events) == (
         None,
@@ -103,9 +104,16 @@ def test_a_driver_or_an_engine_that_hangs_is_asked_once() -> None:
     assert found.docker == found.compose == found.containers == Unknown("timed out")
     assert {"gpus", "docker", "xids"} <= set(session.asked)
     assert {"compose", "toolkit", "disk", "images", "containers"}.isdisjoint(session.asked)
-    assert {"gpu-health", "gpu-remaps", "gpu-clocks", "topology", "p2p", "gpu-processes", "numa"}.isdisjoint(
-        session.asked
-    )
+    assert {
+        "gpu-health",
+        "gpu-remaps",
+        "gpu-clocks",
+        "gpu-capabilities",
+        "topology",
+        "p2p",
+        "gpu-processes",
+        "numa",
+    }.isdisjoint(session.asked)
 
 
 def test_a_host_that_answers_nothing_has_only_unknown_facts() -> None:

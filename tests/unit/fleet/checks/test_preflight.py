@@ -21,6 +21,7 @@ from fleet.facts.machine import TOOLS, Disk, Docker, EngineLimits, Login, Toolki
 from fleet.images.cuda import DEFAULTS, CudaNeed
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import assign
+from voxyard.trainer.devices.cuda_kernels import CudaKernels
 
 ROOT = Path(__file__).resolve().parents[4]
 SYS = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-7\t0\nGPU1\tSYS\t X \t8-15\t1\n"
@@ -303,6 +304,61 @@ def test_each_image_wants_the_driver_of_its_cuda() -> None:
     (finding,) = failures(findings_of(older, host(roles=("trainer",)), HostRequirements()))
     assert "550.90.07 does not suit the image of trainer: NVIDIA's TensorFlow 25.02" in finding.found
     assert "the 570 branch or newer, and reboot; or build trainer for CUDA 12.4 or older" in finding.remedy
+
+
+PYPI = ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90")
+
+
+def trainer_image(version: str, *kernels: str) -> HostRequirements:
+    built = CudaKernels.of_build(version, {"cuda_compute_capabilities": kernels})
+    return HostRequirements(cuda={**DEFAULTS, "trainer": CudaNeed((12, 5), "its tensorflow,", kernels=built)})
+
+
+def blackwell(*indices: int, **other: Any) -> HostFacts:
+    cards = [gpu(index, compute_capability=(12, 0) if index in indices else (8, 9)) for index in range(2)]
+    return facts(gpus=tuple(cards), **other)
+
+
+def test_a_card_without_kernels_in_the_trainers_image_is_refused_before_a_deploy() -> None:
+    """PyPI's TensorFlow up to 2.20 on RTX 50xx: tensorflow issues 99592 and 101746."""
+    (finding,) = failures(findings_of(blackwell(1), host(), trainer_image("2.19.1", *PYPI)))
+    assert finding.check == "cuda_kernels"
+    assert finding.found.startswith(
+        "GPU 1 (NVIDIA GeForce RTX 4090) cannot run the image of the trainer: TensorFlow 2.19"
+    )
+    assert "this GPU has 12.0, for which TensorFlow up to 2.20 cannot compile them" in finding.found
+    assert "NVIDIA's TensorFlow 25.02" in finding.remedy
+    assert "--framework trainer=base" in finding.remedy
+    assert blocked((finding,)) == {"trainer"}
+    assert not has_failures(findings_of(blackwell(1), host(roles=("bark",)), trainer_image("2.19.1", *PYPI)))
+
+
+def test_kernels_that_the_driver_can_compile_or_that_are_there_stop_nothing() -> None:
+    newer = findings_of(blackwell(0, 1), host(), trainer_image("2.21.0", *PYPI))
+    assert [each.level for each in newer if each.check == "cuda_kernels"] == ["INFO", "INFO"]
+    for requirements in (trainer_image("2.17.0+nv25.2", *PYPI[:-1], "sm_120"), HostRequirements()):
+        assert "cuda_kernels" not in {each.check for each in findings_of(blackwell(0, 1), host(), requirements)}
+    unknown = facts(gpus=(gpu(0, compute_capability=None), gpu(1, compute_capability=None)))
+    assert not has_failures(findings_of(unknown, host(), trainer_image("2.19.1", *PYPI)))
+
+
+def test_only_the_gpus_that_train_count() -> None:
+    cards = (gpu(0), gpu(1), gpu(2, compute_capability=(12, 0), memory_total_mib=8192, memory_free_mib=8000))
+    assert not has_failures(findings_of(facts(gpus=cards), host(), trainer_image("2.19.1", *PYPI)))
+
+
+def test_a_driver_that_needs_the_bases_libraries_is_warned_of() -> None:
+    require = "cuda>=12.8 brand=geforce,driver>=550,driver<551"
+    need = CudaNeed((12, 8), "its tensorflow, built for CUDA 12.8,", require, (12, 8))
+    requirements = HostRequirements(cuda={**DEFAULTS, "trainer": need})
+    older = facts(gpus=(gpu(0, driver_version="550.90.07"), gpu(1)))
+    (finding,) = (each for each in findings_of(older, host(), requirements) if each.check == "driver_compat")
+    assert finding.level == "WARN"
+    assert "driver 550.90.07 is older than CUDA 12.8 of the image of trainer" in finding.found
+    assert "Toolkit 1.17.7" in finding.remedy
+    assert "570" in finding.remedy
+    recent = facts(gpus=(gpu(0, driver_version="570.86.10"), gpu(1)))
+    assert "driver_compat" not in {each.check for each in findings_of(recent, host(), requirements)}
 
 
 @pytest.mark.parametrize("roles", [(), ("monitoring",)])

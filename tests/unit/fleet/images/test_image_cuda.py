@@ -14,6 +14,7 @@ import pytest
 from fleet.images import cuda
 from fleet.images.cuda import DEFAULTS, CudaNeed, cuda_need, cuda_needs, need, require_holds, supported
 from fleet.images.image import LocalImage
+from voxyard.trainer.devices.cuda_kernels import CudaKernels
 
 GEFORCE, H200 = "NVIDIA GeForce RTX 4090", "NVIDIA H200"
 BRANDS = ("unknown", "grid", "tesla", "nvidia", "quadro", "quadrortx", "nvidiartx", "geforce", "geforcertx", "titan")
@@ -143,6 +144,26 @@ def test_the_framework_of_an_image_is_read_without_importing_it(
     assert found is not None
     assert (found.version, found.base) == (version, (12, 8))
     assert cuda_need(image("exporter"), "exporter") is None
+
+
+def test_the_kernels_of_tensorflow_are_read_with_its_version(docker: Path) -> None:
+    """The list as TensorFlow's wheels have it, and the package's metadata beside it."""
+    build = docker / "tensorflow/python/platform/build_info.py"
+    build.parent.mkdir(parents=True)
+    (docker / "tensorflow/__init__.py").write_text("raise SystemExit('imported')")
+    build.write_text(
+        "build_info = collections.OrderedDict([('cpu_compiler', 'x'), ('cuda_compute_capabilities', ['sm_60', "
+        "'sm_89', 'compute_90']), ('cuda_version', '12.5.1'), ('is_cuda_build', True)])"
+    )
+    about = docker / "tensorflow-2.19.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.19.1\n")
+    (about / "top_level.txt").write_text("tensorflow\n")
+    found = cuda_need(image("kernels"), "trainer")
+    assert found is not None
+    assert found.version == (12, 5)
+    assert found.kernels == CudaKernels("2.19.1", ((6, 0), (8, 9), (9, 0)), ((9, 0),))
+    assert found.kernels.fault((12, 0)) is not None
 
 
 def test_an_image_without_a_readable_framework_has_the_cuda_of_its_base(

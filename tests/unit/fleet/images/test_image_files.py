@@ -104,3 +104,12 @@ def test_the_python_of_a_base_is_checked_as_pyproject_says() -> None:
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert wanted == ">=3.11,<3.13"
     assert "PYTHONS = ((3, 11), (3, 13))" in (ROOT / "images/install.py").read_text()
+
+
+def test_the_bases_own_libcuda_is_never_put_before_the_hosts() -> None:
+    """A host driver that is newer than it answers CUDA error 803: the container toolkit chooses at each start."""
+    for role in ROLES:
+        said = re.sub(r"^#.*$", "", text(role), flags=re.MULTILINE)
+        assert "LD_LIBRARY_PATH" not in said
+        assert "ld.so.conf" not in said
+        assert "cuda/compat" not in said
