@@ -1,16 +1,15 @@
-"""TensorFlow set up for a run, each time in a fresh process: what is asked of it, and in which order."""
+"""TensorFlow set up for a run, each time in a process of its own: what is asked of it, and in which order."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_driver import FakeDriver
+from forked import run_forked
 
 RUNTIME = Path(__file__).parents[3] / "runtime"
 
@@ -90,9 +89,7 @@ CONFIGURE = ("set_visible_devices", "set_logical_device_configuration", "set_mem
 
 
 def run(code: str, environment: dict[str, str], *arguments: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=120
-    )
+    done = run_forked(*arguments, source=code, environment=environment, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

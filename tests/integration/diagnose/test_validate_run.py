@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -276,9 +275,7 @@ def test_prerequisites_are_judged_by_what_the_driver_reports(
         Scenario([replace(card, uuid=f"GPU-{i}") for i, card in enumerate(cards)], driver_version=DRIVER)
     )
     settings = json.dumps({"data": data, "training": training})
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_CHECK, settings, cuda], env=host, capture_output=True, text=True, timeout=200
-    )
+    done = run_forked(settings, cuda, source=FIRST_CHECK, environment=host)
     assert done.returncode == 0, done.stderr[-3000:]
     check = json.loads(done.stdout.splitlines()[-1])
     assert check["passed"] == (problem == "")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from forked import run_forked
+from runs import environment
 from voices import SMALL, SYMBOLS, Raw, features_of, raw_batch, small_model
 
 from voxyard.trainer.model.losses import clip_losses
@@ -83,13 +83,13 @@ def test_dropout_follows_from_the_clip_seed_alone(model: TextToMel, batch: Raw) 
     assert model.non_trainable_variables == []
 
 
-@pytest.mark.parametrize("xla", [False, True])
-def test_recomputing_activations_changes_no_gradient(batch: Raw, xla: bool) -> None:
+def test_recomputing_activations_changes_no_gradient(batch: Raw) -> None:
     """T10, --recompute and --xla: the same losses and gradients to float tolerance, dropout included."""
     plain = gradient_function(small_model())(batch)
-    recomputed = gradient_function(small_model(recompute=True), xla=xla)(batch)
-    for expected, found in zip(tf.nest.flatten(plain), tf.nest.flatten(recomputed), strict=True):
-        np.testing.assert_allclose(found, expected, atol=2e-5, rtol=1e-3)
+    for xla in (False, True):
+        recomputed = gradient_function(small_model(recompute=True), xla=xla)(batch)
+        for expected, found in zip(tf.nest.flatten(plain), tf.nest.flatten(recomputed), strict=True):
+            np.testing.assert_allclose(found, expected, atol=2e-5, rtol=1e-3, err_msg=f"XLA: {xla}")
 
 
 def test_recomputing_runs_the_blocks_once_more_in_the_backward_pass(batch: Raw) -> None:
@@ -136,7 +136,8 @@ def test_each_size_has_its_number_of_parameters_and_speaks() -> None:
 
     In a process of its own: TensorFlow keeps the memory of the largest until its process ends.
     """
-    ended = subprocess.run([sys.executable, "-c", _BUILD_EACH_SIZE], stdout=subprocess.PIPE, text=True, check=True)
+    ended = run_forked(source=_BUILD_EACH_SIZE, environment=environment())
+    assert ended.returncode == 0, ended.stderr
     built = json.loads(ended.stdout)
     bounds = {"tiny": (5e6, 8e6), "small": (25e6, 35e6), "normal": (90e6, 110e6), "big": (270e6, 330e6)}
     assert built.keys() == bounds.keys() == SIZES.keys()

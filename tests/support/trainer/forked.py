@@ -1,7 +1,8 @@
-"""`voxyard …` in forks of one process that has imported TensorFlow and used nothing of it.
+"""`voxyard …` and pieces of Python in forks of one process that has imported TensorFlow and used nothing of it.
 
 An import of TensorFlow takes seconds of CPU, and a toy run hardly more: a suite of runs is twice as fast this way. What
-a run does is the same. Variables that TensorFlow reads while it is imported are the server's, not the run's.
+a run does is the same. Variables that TensorFlow reads while it is imported are the server's, not the run's. The
+loader reads LD_LIBRARY_PATH when a process starts: each value has a server of its own.
 """
 
 from __future__ import annotations
@@ -36,10 +37,14 @@ for line in sys.stdin:
         os.environ.update(asked["environment"])
         folders = asked["environment"].get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:0] = [asked["cwd"], *filter(None, folders)]
-        sys.argv = ["voxyard", *asked["arguments"]]
+        sys.argv = ["voxyard" if asked["source"] is None else "-c", *asked["arguments"]]
         code = 1
         try:
-            code = main()
+            if asked["source"] is None:
+                code = main()
+            else:
+                exec(asked["source"], {"__name__": "__main__"})
+                code = 0
         except SystemExit as ended:
             code = ended.code
         except BaseException:
@@ -55,9 +60,10 @@ for line in sys.stdin:
 class _Server:
     """The process that forks; one run at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, libraries: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", _SERVER],
+            env=os.environ | ({"LD_LIBRARY_PATH": libraries} if libraries else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -69,13 +75,13 @@ class _Server:
         assert self._line() == "ready"
 
     def run(
-        self, arguments: list[str], environment: Mapping[str, str], cwd: Path, timeout: float
+        self, source: str | None, arguments: list[str], environment: Mapping[str, str], cwd: Path, timeout: float
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end; after `timeout` seconds the run and its children are killed, and TimeoutExpired is raised."""
         assert self.process.stdin is not None
         number = next(self._numbers)
         out, err = (Path(self._folder.name, f"{number}.{kind}") for kind in ("out", "err"))
-        asked = {"arguments": arguments, "environment": dict(environment), "cwd": str(cwd)}
+        asked = {"source": source, "arguments": arguments, "environment": dict(environment), "cwd": str(cwd)}
         self.process.stdin.write(json.dumps(asked | {"out": str(out), "err": str(err)}) + "\n")
         self.process.stdin.flush()
         child = int(self._line())
@@ -108,13 +114,17 @@ class _Server:
         return self.process.stdout.readline().strip()
 
 
-_server: _Server | None = None
+_servers: dict[str, _Server] = {}  # by their LD_LIBRARY_PATH
 
 
 def run_forked(
-    *arguments: object, environment: Mapping[str, str], cwd: Path | None = None, timeout: float = 280
+    *arguments: object,
+    environment: Mapping[str, str],
+    cwd: Path | None = None,
+    timeout: float = 280,
+    source: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """`voxyard ARGUMENTS` to its end, as `subprocess.run(…, capture_output=True, text=True)` gives it."""
-    global _server
-    _server = _server or _Server()
-    return _server.run([str(each) for each in arguments], environment, cwd or Path.cwd(), timeout)
+    """`voxyard ARGUMENTS`, or `python -c SOURCE ARGUMENTS`, to its end, with its output as text."""
+    libraries = environment.get("LD_LIBRARY_PATH", "")
+    server = _servers[libraries] = _servers.get(libraries) or _Server(libraries)
+    return server.run(source, [str(each) for each in arguments], environment, cwd or Path.cwd(), timeout)
