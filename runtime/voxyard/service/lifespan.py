@@ -17,6 +17,7 @@ from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.webhooks import WebhookSender, read_rules
+from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.components import open_components
 from voxyard.service.http.metrics import DiskUsage
 from voxyard.service.shutdown import GracefulShutdown
@@ -93,7 +94,7 @@ def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutd
             f"the service is shutting down and waits for {graceful_shutdown.describe_pending() or 'open requests'}",
         )
     if pool.ended is not None:
-        return False, f"the worker pool has stopped: {pool.ended}"
+        return False, f"{CANNOT_WORK}: the worker pool has stopped: {pool.ended}"
     if queue.problem is not None:
         return False, f"no documents are dispatched: {queue.problem}"
     workers = pool.workers()
@@ -106,4 +107,6 @@ def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutd
         worker.reason if worker.state == "waiting" else f"{worker.device}: {worker.reason or worker.state}"
         for worker in workers
     )
+    if workers and all(worker.state == "off" for worker in workers):
+        return False, f"{CANNOT_WORK}: no worker could be started ({reasons})"
     return False, f"no worker has its model loaded ({reasons})"

@@ -14,6 +14,7 @@ from fleet.release.manifest import ServiceEntry
 from fleet.rollout import commands, gpu_memory
 from fleet.rollout.host_state import CONTAINERS, Endpoint, ServiceContainer, container_of, describe_exit
 from fleet.ssh.connection_pool import Session
+from voxyard.service.healthcheck import CANNOT_WORK
 
 log = logging.getLogger("fleet")
 
@@ -84,7 +85,7 @@ def pass_gate(
     """Wait until the service has been healthy for long enough; returns its verified GPU memory limits as text.
 
     Reports progress every few seconds. Raises HostFailedError with the last log lines when the service exits, is
-    restarted, or does not become healthy in time.
+    restarted, reports that it cannot work, or does not become healthy in time.
     """
     endpoint = Endpoint(service.name, service.address, service.port, service.ready)
     said = clock.now()
@@ -100,6 +101,8 @@ def pass_gate(
         if (reason := watch.failure(container)) is not None:
             raise HostFailedError(f"{name} {failure_message(session, container, watch, reason)}")
         wrong = _problem(service, container, problem)
+        if container is not None and container.config == service.config and CANNOT_WORK in (problem or ""):
+            raise HostFailedError(f"{name} {failure_message(session, container, watch, wrong or '')}")
         if container is not None and watch.stable(now, healthy_now=wrong is None):
             if service.name == commands.EXPORTER:  # computes on no GPU
                 return ()

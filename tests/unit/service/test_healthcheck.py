@@ -1,4 +1,4 @@
-"""Health check of the speech service: the address it asks and the errors it prints."""
+"""Health check of the speech service: the address it asks, the errors it prints, reasons of not being ready."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from voxyard.service.healthcheck import CANNOT_WORK
+from voxyard.service.lifespan import readiness
 
 
 class Server(HTTPServer):
@@ -50,3 +54,36 @@ def test_as_a_program_it_reads_the_services_own_variables_and_its_exit_code_tell
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         codes.append((done.returncode, "it has stopped" in done.stderr))
     assert codes == [(0, False), (1, True)]
+
+
+BROKEN = "torch sees no GPU"
+OFF = SimpleNamespace(state="off", device="cuda:0", reason=BROKEN)
+DOWN = SimpleNamespace(state="down", device="cuda:1", reason=BROKEN)
+
+
+def reason(*workers: Any, ended: str | None = None) -> str:
+    pool: Any = SimpleNamespace(ended=ended, workers=lambda: workers)
+    queue: Any = SimpleNamespace(problem=None)
+    shutdown: Any = SimpleNamespace(draining=False)
+    ready, found = readiness(pool, queue, shutdown)
+    assert not ready
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "lasting"),
+    [
+        (reason(OFF), True),
+        (reason(OFF, OFF), True),
+        (reason(OFF, DOWN), False),
+        (reason(DOWN), False),
+        (reason(), False),
+        (reason(DOWN, ended="its process cannot fork"), True),
+    ],
+)
+def test_only_a_service_that_a_restart_alone_helps_says_that_it_cannot_work(found: str, lasting: bool) -> None:
+    assert found.startswith(CANNOT_WORK) is lasting
+
+
+def test_the_reason_of_each_worker_is_given() -> None:
+    assert reason(OFF) == f"{CANNOT_WORK}: no worker could be started (cuda:0: {BROKEN})"

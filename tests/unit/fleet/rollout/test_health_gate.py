@@ -15,6 +15,7 @@ from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
 from fleet.release.manifest import ServiceEntry
 from fleet.rollout.health_gate import Clock, HealthWatch, last_log_lines, pass_gate
 from fleet.ssh.command_batch import Answer, Command
+from voxyard.service.healthcheck import CANNOT_WORK
 
 BARK = ServiceEntry("bark", "b-1", "voxyard-bark:1", "127.0.0.1", 8080, "/readyz", 60, 900, {})
 LOG = "loading\nno GPU is seen by torch\n"
@@ -42,6 +43,7 @@ class Host:
     time: LeapingCancellation
     container: Callable[[float], dict[str, Any] | None]
     ready: Callable[[float], bool] = lambda _: True
+    reason: Callable[[float], str] = lambda _: "no model"
     events: str = ""
     asked: list[str] = field(default_factory=list)
 
@@ -60,7 +62,7 @@ class Host:
             return Answer(json.dumps([] if found is None else [found]))
         if name == "ready-bark":
             good = self.ready(self.time.now())
-            return Answer(f"HTTP/1.0 {'200 OK' if good else '503 Unavailable'}\r\n\r\nno model")
+            return Answer(f"HTTP/1.0 {'200 OK' if good else '503 Unavailable'}\r\n\r\n{self.reason(self.time.now())}")
         return Answer(
             {
                 "metrics-bark": "HTTP/1.0 200 OK\r\n\r\nvoxyard_up 1.0\n",
@@ -166,6 +168,21 @@ def test_what_is_not_well_in_its_time_fails_with_what_it_lacks() -> None:
     host = Host(LeapingCancellation(), lambda _: container(), lambda _: False)
     assert "bark (b-1) is running, health: healthy; /readyz: answers 503: no model. Last log lines" in refused(host)
     assert host.time.now() == BARK.healthy_seconds
+
+
+def test_what_reports_that_it_cannot_work_fails_at_once_with_its_own_words() -> None:
+    said = json.dumps({"error": {"message": f"{CANNOT_WORK}: no worker could be started (cuda:0: torch sees no GPU)"}})
+    host = Host(
+        LeapingCancellation(), lambda _: container(), lambda _: False, reason=lambda time: said if time >= 9 else "no"
+    )
+    message = refused(host)
+    assert "(cuda:0: torch sees no GPU)" in message
+    assert message.endswith(f"Last log lines:\n{LOG.strip()}")
+    assert host.time.now() == 9
+    other = Host(host.time, lambda _: container() | {"Config": {"Image": "x", "Labels": {"voxyard.role": "bark"}}})
+    other.ready, other.reason = (lambda _: False), lambda _: said
+    refused(other)
+    assert host.time.now() == 9 + BARK.healthy_seconds, "of another configuration: what runs until ours is there"
 
 
 def test_what_becomes_well_just_in_time_is_watched_beyond_it() -> None:
