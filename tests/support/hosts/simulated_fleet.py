@@ -246,7 +246,8 @@ class SimulatedHost:
             return Answer("" if self.lock is None else f"{self.lock}\n{time.time():.0f}\n")
         if self.lock is not None:
             return Answer(f"{self.lock}\n{time.time():.0f}\n", "", 75)
-        self.lock = json.dumps({"owner": "a@b", "reason": "deploy", "at": int(time.time()), "token": command.text[-9:]})
+        content = json.dumps({"owner": "a@b", "reason": "deploy", "token": command.text[-9:]})
+        self.lock = f"{content}\n\n{time.time():.0f}"
         return Answer("")
 
     def _give_lock_back(self, _: Command) -> Answer:
