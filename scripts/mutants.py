@@ -55,8 +55,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     "fleet/lock.py": ("unit/fleet/rollout/test_lock.py",),
     "fleet/monitoring": ("unit/fleet/monitoring monitoring/test_alertmanager.py monitoring/test_compose.py",),
     "tasks": (
-        "unit/fleet/test_host_option.py unit/fleet/images/test_image_task.py unit/fleet/ssh/test_interrupt.py "
-        "unit/fleet/ssh/test_connections.py unit/fleet/monitoring/test_monitoring_change.py",
+        "unit/fleet/test_tasks.py unit/fleet/test_host_option.py unit/fleet/images/test_image_task.py "
+        "unit/fleet/ssh/test_interrupt.py unit/fleet/ssh/test_connections.py "
+        "unit/fleet/monitoring/test_monitoring_change.py",
     ),
     "install_torch.py": ("unit/repository/test_install_torch.py",),
     "leftovers.py": ("unit/repository/test_leftovers.py",),

@@ -158,6 +158,32 @@ def test_every_command_names_a_variable_without_effect(
     assert f"{wrong} is no setting and has no effect: did you mean {meant}?" in ended.err.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "work"),
+    [
+        ((), "voxyard.diagnose.validate.run.validate"),
+        (("--checklist",), "voxyard.diagnose.validate.checklist.checklist"),
+    ],
+)
+def test_a_validation_is_printed_and_its_verdict_is_the_exit_code(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], work: str
+) -> None:
+    class Failed:
+        exit_code = 1
+
+        def text(self) -> str:
+            return "1 check failed"
+
+        def document(self) -> dict[str, bool]:
+            return {"ok": False}
+
+    monkeypatch.setattr(f"voxyard.diagnose.validate.{work}", lambda *_, **__: Failed())
+    ended = voxyard_command("validate", *arguments)
+    assert (ended.code, ended.out) == (1, "1 check failed\n")
+    ended = voxyard_command("validate", *arguments, "--json")
+    assert (ended.code, json.loads(ended.out)) == (1, {"ok": False})
+
+
 def _stop_at_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise TrainerError("no further in this test")

@@ -7,12 +7,17 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
+from typing import NoReturn
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from frontends import TonesFrontend
 
-from voxyard.cli.speak import _partial, _progress_display, _summary, speak
+from voxyard.cli.base import CHECK_FAILED
+from voxyard.cli.speak import SpeakConfig, _partial, _progress_display, _speak, _summary, speak
+from voxyard.speech.audio.codecs import EncodeError
 from voxyard.speech.audio.sound_file import SoundFile, open_sound
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.placement import Refusal
@@ -69,6 +74,54 @@ def test_a_second_ctrl_c_does_not_stop_the_closing_of_the_file(monkeypatch: pyte
     assert "voxyard speak: interrupted\nvoxyard speak: nothing was written" in ended.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["text.txt"]
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.fixture
+def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A text of six chunks, of which two cannot be spoken."""
+    engine = TonesFrontend({"poison": [1, 4]}, max_tokens=4)
+    monkeypatch.setattr("voxyard.speech.frontend.open_frontend", lambda *_: engine)
+    path = tmp_path / "story.txt"
+    path.write_text(" ".join(f"This is sentence {word}." for word in ("one", "two", "three", "four", "five", "six")))
+    return path
+
+
+def spoken(story: Path, on_failure: str) -> int:
+    """`voxyard speak`, without its command line: the exit code."""
+    config = SpeakConfig.model_validate({"speak": {"on_failure": on_failure}, "bark": {"device": "cpu"}})
+    try:
+        return _speak(config, story, story.with_name("out.wav"), as_json=False)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+
+
+def test_a_story_with_silence_for_chunks_that_failed_is_whole_and_they_are_named(
+    story: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert spoken(story, "silence") == 0
+    assert capsys.readouterr().out.count("replaced by silence: chunk ") == 2
+    assert story.with_name("out.wav").exists()
+
+
+def test_where_failures_end_the_command_the_first_is_named_and_the_others_are_counted(
+    story: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert spoken(story, "fail") == CHECK_FAILED
+    said = capsys.readouterr()
+    assert "; 1 more failed; replaced by silence" in said.err
+    assert f"{story.with_name('out.part.wav')} holds the first 6 of 6 chunks" in said.err
+    assert said.out == ""
+    assert not story.with_name("out.wav").exists()
+
+
+def test_a_coder_that_fails_is_no_success(story: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> NoReturn:
+        raise EncodeError("out.wav: No space left on device")
+
+    monkeypatch.setattr(SoundFile, "write", full)
+    with pytest.raises(EncodeError, match="No space left"):
+        spoken(story, "silence")
+    assert not story.with_name("out.wav").exists()
 
 
 def test_while_no_gpu_is_free_the_command_says_what_it_waits_for(

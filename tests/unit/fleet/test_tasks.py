@@ -1,0 +1,207 @@
+"""Tasks of the fleet as an operator types them: output and exit code, on hosts that are directories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import fake_ssh_host
+import pytest
+from fleet_doubles import facts
+from invoke.exceptions import Exit
+from leaping_clock import LeapingCancellation
+from release_doubles import release, saved
+from run_requests import RELEASE, REQUEST
+from shell_host import FakeServices, ShellHost
+
+from fleet.checks.host_report import HostReport
+from fleet.errors import HostFailedError
+from fleet.images.archive import ImageCache
+from fleet.images.image import ROLES
+from fleet.inventory.hosts import Host
+from fleet.lock import Lock, locked
+from fleet.release.environment import LoginInfo
+from fleet.release.gpu_assignment import Assignment
+from fleet.release.manifest import manifest_of
+from fleet.release.release import Release
+from fleet.rollout.apply import apply
+from fleet.rollout.change_plan import plan_change
+from fleet.rollout.context import RolloutContext
+from fleet.rollout.host_state import endpoints, read_state
+from fleet.rollout.inspect import HostSnapshot
+from fleet.runs.files import render
+from fleet.ssh.connection_pool import Connections, GroupResult
+from tasks import base, check, deploy, monitoring, runs
+
+INVENTORY = "defaults: {user: voxyard}\nhosts:\n  gpu-01: {address: 192.0.2.11, roles: [bark]}\n"
+HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
+Fab = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def fab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Fab:
+    """Runs a task with an inventory of one host: exit code, output, messages."""
+    inventory = tmp_path / "hosts.yaml"
+    inventory.write_text(INVENTORY)
+
+    def run(task: Any, **options: Any) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code, message = 0, ""
+        try:
+            task.body(None, inventory=str(inventory), **options)
+        except Exit as end:
+            code, message = end.code, end.message or ""
+        said = capsys.readouterr()
+        return code, said.out, f"{said.err}{message}"
+
+    return run
+
+
+@pytest.fixture
+def services() -> Iterator[FakeServices]:
+    """Address of the services."""
+    found = FakeServices()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def host(tmp_path: Path, services: FakeServices, monkeypatch: pytest.MonkeyPatch) -> Iterator[ShellHost]:
+    """Host to which two releases were deployed."""
+    found = ShellHost(tmp_path / "host")
+    for wanted in (release(services.port), release(services.port, configs={"exporter": "e-2", "bark": "b-2"})):
+        put(found, wanted, tmp_path)
+    monkeypatch.setattr(deploy, "Connections", lambda: Connections(found.connect))
+    yield found
+    found.close()
+
+
+def put(host: ShellHost, wanted: Release, folder: Path) -> None:
+    """Deploy a release."""
+    state = read_state(host, "gpu-01", wanted.id, endpoints(manifest_of(wanted)))
+    context = RolloutContext(
+        cancellation=LeapingCancellation(), cache=ImageCache(folder / "cache", saved), min_healthy_seconds=1
+    )
+    assert apply("gpu-01", host, plan_change(wanted, state), (), context).result == "deployed"
+
+
+def test_the_status_of_a_host_is_a_table_and_its_exit_code(host: ShellHost, services: FakeServices, fab: Fab) -> None:
+    code, out, _ = fab(deploy.status)
+    assert code == 0
+    assert f"gpu-01  {host.current}  bark" in out
+    services.bad.add("/readyz")
+    code, out, _ = fab(deploy.status, json=True)
+    assert (code, json.loads(out)["ok"]) == (1, False)
+
+
+def test_unlock_says_whose_lock_it_broke(host: ShellHost, fab: Fab) -> None:
+    held = locked(host, "gpu-01", "deploy of ann's")
+    held.__enter__()
+    code, out, _ = fab(deploy.unlock, host=["gpu-01"])
+    assert code == 0
+    assert "unlocked" in out
+    assert "deploy of ann's" in out
+    code, out, _ = fab(deploy.unlock, host=["gpu-01"])
+    assert code == 0
+    assert "it was not locked" in out
+
+
+def test_a_rollback_changes_the_host_and_another_one_has_nothing_to_do(
+    host: ShellHost, fab: Fab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    context = RolloutContext(
+        cancellation=LeapingCancellation(), cache=ImageCache(tmp_path / "cache", saved), min_healthy_seconds=1
+    )
+    monkeypatch.setattr(deploy, "_context", lambda *_, **__: context)
+    newer, older = host.current, (host.folder / "previous").readlink().name
+    code, out, said = fab(deploy.rollback)
+    assert (code, host.current) == (0, older), said
+    assert f"{newer}" in out
+    assert "nothing to do" not in said
+    code, out, said = fab(deploy.rollback, release=older, json=True)
+    assert code == 0
+    assert "nothing to do on any host" in said
+    (outcome,) = json.loads(out)["hosts"]
+    assert (outcome["result"], outcome["from"], outcome["to"]) == ("unchanged", older, older)
+
+
+def test_a_deploy_to_a_locked_host_is_refused_before_anything_is_planned(
+    fab: Fab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = Lock("ann@desk", "deploy", 1000, 1600, "t")
+    login = LoginInfo("192.0.2.11", 1000, 1000, gpus=False)
+    snapshot = HostSnapshot(HostReport(HOST, facts(), Assignment(), ()), login, lock)
+    monkeypatch.setattr(deploy, "find_images", lambda *_: {"gpu-01": {}})
+    monkeypatch.setattr(deploy, "inspect_hosts", lambda *_: GroupResult({"gpu-01": snapshot}, {}))
+    code, _, said = fab(deploy.deploy)
+    assert code == 1
+    assert "gpu-01 is locked by ann@desk for 10 min (deploy)" in said
+    assert said.endswith("nothing was changed")
+
+
+def unreachable(_: Host) -> AbstractContextManager[Any]:
+    """Connection to a host that is switched off."""
+    raise HostFailedError("gpu-01 cannot be reached")
+
+
+def test_a_deploy_to_a_host_that_is_off_shows_what_was_found(fab: Fab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deploy, "Connections", lambda: Connections(unreachable))
+    monkeypatch.setattr(deploy, "find_images", lambda *_: {"gpu-01": {}})
+    code, _, said = fab(deploy.deploy)
+    assert code == 1
+    assert "FAIL" in said
+    assert "gpu-01 cannot be reached" in said
+    assert "nothing was changed; not ready: gpu-01" in said
+
+
+@pytest.mark.parametrize("json_too", [False, True])
+def test_a_check_of_a_host_that_is_off_fails(fab: Fab, monkeypatch: pytest.MonkeyPatch, json_too: bool) -> None:
+    off: GroupResult[HostReport] = GroupResult({}, {"gpu-01": HostFailedError("gpu-01 cannot be reached")})
+    monkeypatch.setattr(check, "collect_reports", lambda *_: off)
+    monkeypatch.setattr(check, "_requirements", lambda _: None)
+    code, out, _ = fab(check.check, json=json_too)
+    assert code == 1
+    assert "gpu-01 cannot be reached" in out
+
+
+@pytest.mark.parametrize("reference", ["grafana=x", "bark", "bark="])
+def test_an_image_of_no_role_is_wrong_use(fab: Fab, reference: str) -> None:
+    code, _, said = fab(deploy.plan, image=[reference])
+    assert code == base.WRONG_USE
+    assert f"--image {reference}: expected ROLE=REFERENCE, with a role of {', '.join(ROLES)}" in said
+
+
+def test_an_exit_code_of_monitoring_needs_a_check(fab: Fab) -> None:
+    code, _, said = fab(monitoring.monitoring, exit_code=True)
+    assert (code, said) == (base.WRONG_USE, "--exit-code needs --check")
+
+
+def test_monitoring_files_for_this_machine_are_named_with_the_command_that_starts_them(
+    fab: Fab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(monitoring, "check_here", lambda _: None)  # by programs that may not be installed
+    code, _, said = fab(monitoring.monitoring, out=str(tmp_path / "out"))
+    assert code == 0
+    first, *_, last = said.splitlines()
+    assert first.startswith(f"→ {tmp_path}/out: monitoring ")
+    assert last.startswith("→ start with: docker compose ")
+
+
+@pytest.mark.needs("rsync", "ssh")
+def test_a_fetched_run_is_told_with_the_command_that_speaks_with_it(
+    fab: Fab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    there = fake_ssh_host.make(tmp_path / "host")
+    for name, value in there.variables.items():
+        monkeypatch.setenv(name, value)
+    folder = there.place / "runs/demo-1"
+    (folder / "checkpoints").mkdir(parents=True)
+    for name, content in render(REQUEST, RELEASE).files:
+        (folder / name).write_bytes(content)
+    monkeypatch.setattr(runs, "connected", lambda _: there.session().connect(HOST))
+    code, out, said = fab(runs.fetch, host="gpu-01", run="demo-1", out=str(tmp_path / "out"))
+    assert code == 0, said
+    assert out.startswith(f"{tmp_path}/out: checkpoints at step none")
