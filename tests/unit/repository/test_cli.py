@@ -160,10 +160,7 @@ def test_every_command_names_a_variable_without_effect(
 
 @pytest.mark.parametrize(
     ("arguments", "work"),
-    [
-        ((), "voxyard.diagnose.validate.run.validate"),
-        (("--checklist",), "voxyard.diagnose.validate.checklist.checklist"),
-    ],
+    [((), "run.validate"), (("--checklist",), "checklist.checklist")],
 )
 def test_a_validation_is_printed_and_its_verdict_is_the_exit_code(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], work: str
