@@ -23,7 +23,7 @@ from voxyard.diagnose.bundle import subprocess_run
 from voxyard.diagnose.bundle.archive import Archive, PartError, whole_file
 from voxyard.diagnose.bundle.collect import Bundle, BundleRequest, bundle, collectors, redactor_for
 from voxyard.diagnose.bundle.redact import Redactor
-from voxyard.diagnose.bundle.subprocess_run import CompletedCommand, voxyard
+from voxyard.diagnose.bundle.subprocess_run import CompletedCommand, ended_by_sigterm, voxyard
 from voxyard.diagnose.bundle.summary import page
 from voxyard.diagnose.dry_run import scratch
 from voxyard.diagnose.errors import DiagnoseError
@@ -440,3 +440,11 @@ def test_the_page_of_an_archive_without_measurements_is_still_a_page() -> None:
     text = page("none: the profile is missing", head, {}, [])
     assert "h&lt;1&gt;" in text
     assert "none: the profile is missing" in text
+
+
+def test_sigterm_ends_a_program_only_within_its_block() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, ended_by_sigterm():
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) == before

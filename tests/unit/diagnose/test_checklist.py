@@ -129,6 +129,14 @@ def test_a_batch_that_ran_fits_and_its_memory_is_reported() -> None:
     assert "GPU memory not measured: no GPU" in on_cpu.found
 
 
+def test_the_memory_of_the_host_is_in_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = SimpleNamespace(ru_maxrss=3 << 20)  # KiB
+    monkeypatch.setattr("resource.getrusage", lambda _: taken)
+    monkeypatch.setattr("voxyard.diagnose.validate.checklist.available_bytes", lambda: 5 << 30)
+    found = batch_item(profile(), ON_CPU).found
+    assert "host memory: at most 3.0 GiB taken, 5.0 GiB still available" in found
+
+
 def test_a_batch_that_ran_out_of_memory_does_not_fit() -> None:
     found = batch_item("ResourceExhaustedError: OOM when allocating tensor", split(None, None))
     assert found.answer is False

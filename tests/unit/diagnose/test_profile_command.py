@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,8 @@ from voxyard.diagnose.profile.html_report import write_page
 from voxyard.diagnose.profile.result import Profile
 from voxyard.diagnose.profile.run import profile
 from voxyard.diagnose.profile.stages import figures, with_shares
-from voxyard.diagnose.profile.svg_charts import histogram, nice_ticks, typical
-from voxyard.diagnose.profile.timeline import StepSpan
+from voxyard.diagnose.profile.svg_charts import all_steps, histogram, nice_ticks, typical, typical_steps
+from voxyard.diagnose.profile.timeline import StepSpan, Timeline
 from voxyard.settings import flags_of
 from voxyard.trainer.config import DataConfig, TrainConfig, TrainingConfig
 
@@ -92,7 +93,7 @@ def test_the_report_has_the_sections_of_the_acceptance_list_in_order(command: An
     assert out.count("not measured: no GPU") == 2
     assert "bottleneck: load (data loading)" in out
     assert "$ voxyard train --train-data corpus --data-gpu 0 --model-gpu 1 --device cpu --num-workers 8" in out
-    assert "4.00× predicted" in out
+    assert re.search(r"^ *1\. .*4\.00× predicted", out, re.MULTILINE)
     assert "the gap between the two" in out or "no gap" in out
 
 
@@ -180,11 +181,40 @@ def test_names_of_the_user_cannot_become_part_of_the_page() -> None:
 
 @pytest.mark.parametrize("seconds", [(0.1,) * 5, (0.0,) * 5, (0.1, 0.2, 5.0), (0.1,)])
 def test_any_series_makes_a_histogram_of_all_its_batches(seconds: tuple[float, ...]) -> None:
-    import re
-
     (stage, *_) = with_shares({"load": seconds, "train": (0.1,)})
     counted = sum(int(count) for count in re.findall(r"<title>(\d+) batches", histogram(stage)))
     assert counted == len(seconds)
+
+
+def test_a_bar_of_a_step_is_its_training_and_on_it_its_wait() -> None:
+    drawn = all_steps([StepSpan(0.0, 0.1, 0.4), StepSpan(0.4, 0.4, 0.7)])
+    bars = re.findall(r'class="(train|wait)" x="\S+" y="(\S+)" width="\S+" height="(\S+)"', drawn)
+    assert [name for name, _, _ in bars] == ["train", "wait", "train"]
+    (train, wait, _) = ((float(y), float(height)) for _, y, height in bars)
+    assert wait[1] / train[1] == pytest.approx(0.1 / 0.3, rel=0.01)
+    assert sum(wait) == pytest.approx(train[0], abs=0.1), "the wait ends where the training begins"
+
+
+def test_the_lane_of_the_readers_is_as_full_as_they_are() -> None:
+    reads = ((0.0, 0.5), (0.0, 0.25), (0.75, 1.0))  # of two threads: half of what they could
+    drawn = typical_steps(Timeline(reads, (), (StepSpan(0.0, 0.25, 1.0),)), 2, split=True)
+    area = re.search(r'class="load" points="([^"]*)"', drawn)
+    lane = re.search(r'class="lane-back" x="\S+" y="28" width="(\S+)" height="40"', drawn)
+    assert area is not None
+    assert lane is not None
+    points = [tuple(map(float, each.split(","))) for each in area[1].split()]
+    ring = zip(points, [*points[1:], points[0]], strict=True)
+    filled = abs(sum(one[0] * other[1] - other[0] * one[1] for one, other in ring)) / 2
+    assert filled / (float(lane[1]) * 40) == pytest.approx(0.5, abs=0.01)
+    assert "waits for data 25% of the time" in drawn
+
+
+def test_every_line_of_a_timeline_has_its_time() -> None:
+    drawn = typical_steps(Timeline((), (), (StepSpan(0.0, 0.0, 0.1), StepSpan(0.1, 0.1, 0.2))), 2, split=True)
+    lines = re.findall(r'<line class="grid" x1="(\S+)"', drawn)
+    times = re.findall(r'<text class="tick" x="(\S+)" y="\S+" text-anchor="middle">(\S+?)(?: ms)?<', drawn)
+    assert [x for x, _ in times] == lines
+    assert [float(each) for _, each in times] == pytest.approx([1e3 * each for each in nice_ticks(0.2)])
 
 
 def test_typical_steps_are_neither_the_best_nor_the_worst() -> None:
