@@ -124,6 +124,7 @@ def test_a_page_that_cannot_be_written_is_a_sentence(command: Any, tmp_path: Pat
 
 def test_too_few_steps_are_refused(command: Any) -> None:
     assert command("--num-steps", "4")[0] == 2
+    assert command("--num-steps", "5")[3]["steps"] == 5
     with pytest.raises(DiagnoseError, match="100 is the default"):
         profile(TrainConfig(), steps=4)
 
