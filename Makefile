@@ -135,13 +135,14 @@ lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python grafana/build.py --check
+	@$(BIN)/python scripts/readme.py --check
 	@$(BIN)/hadolint images/*/Dockerfile
 
 format: $(VENV)/stamps/dev  ## format the code with ruff
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-docs: $(VENV)/stamps/dev  ## regenerate the tables of runtime/COMMANDS.md and runtime/SETTINGS.md
+docs: $(VENV)/stamps/dev  ## regenerate the tables of runtime/COMMANDS.md and SETTINGS.md, and the GPU status of README.md
 	@$(BIN)/python scripts/readme.py
 
 dashboards: $(VENV)/stamps/dev  ## regenerate grafana/dashboards/*.json

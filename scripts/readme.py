@@ -1,11 +1,13 @@
-"""Write the tables of runtime/COMMANDS.md and runtime/SETTINGS.md from the definitions in the code."""
+"""Write what guides take from elsewhere: tables from the definitions in the code, the status from the GPU reports."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,19 +19,31 @@ from voxyard.settings import SettingOption, markdown
 from voxyard.telemetry.config import ExporterConfig
 from voxyard.trainer.config import TrainConfig
 
-RUNTIME = Path(__file__).resolve().parent.parent / "runtime"
+ROOT = Path(__file__).resolve().parent.parent
+RUNTIME = ROOT / "runtime"
+REPORTS = ROOT / "tests/bench/results/gpu"  # kept by scripts/gpu_report --keep, one file a run
+STATUS_PAGES = (ROOT / "README.md", ROOT / "tests/bench/README.md")
+_STATUS = re.compile(r"(?<=<!-- gpu -->).*?(?=<!-- /gpu -->)", re.DOTALL)
 
 
-def main(arguments: list[str] | None = None, *, folder: Path = RUNTIME) -> int:
-    """Rewrite the files of `folder`; with --check only name those that would change (exit code 1)."""
+def main(
+    arguments: list[str] | None = None,
+    *,
+    folder: Path = RUNTIME,
+    status_pages: Sequence[Path] = STATUS_PAGES,
+    reports: Path = REPORTS,
+) -> int:
+    """Rewrite the files of `folder` and the status pages; with --check only name those that would change (exit 1)."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     chosen = parser.parse_args(arguments)
     stale = 0
-    for name, blocks in pages().items():
-        path = folder / name
+    made = [(name, folder / name, partial(with_blocks, blocks=blocks)) for name, blocks in pages().items()]
+    line = status(reports)
+    made += [(_shown(path), path, partial(with_status, line=line)) for path in status_pages]
+    for name, path, change in made:
         old = path.read_text(encoding="utf-8")
-        new = with_blocks(old, blocks)
+        new = change(old)
         if new == old:
             continue
         stale += 1
@@ -37,8 +51,36 @@ def main(arguments: list[str] | None = None, *, folder: Path = RUNTIME) -> int:
             print(f"{name} is behind the code: make docs", file=sys.stderr)
         else:
             path.write_text(new, encoding="utf-8")
-            print(f"{name}: tables written")
+            print(f"{name}: written")
     return 1 if stale and chosen.check else 0
+
+
+def status(reports: Path) -> str:
+    """What was run on a GPU, by the newest report that is kept; stand-ins are none."""
+    kept = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(reports.glob("*.json"))]
+    found = [each for each in kept if not each["stand_in"]]
+    if not found:
+        return "voxyard has not run on a GPU yet"
+    newest = max(found, key=lambda each: str(each["date"]))
+    cards = newest["host"]["cards"]
+    names = ", ".join(dict.fromkeys(card["name"] for card in cards))
+    judged = [each["met"] for each in newest["figures"] if each["met"] is not None]
+    failed = [step["name"] for step in newest["steps"] if not step["ok"]]
+    words = (
+        f"voxyard ran on {len(cards)} × {names} on {newest['date'][:10]}: {sum(judged)} of {len(judged)} targets met"
+    )
+    return words + (f", failed: {', '.join(failed)}" if failed else "")
+
+
+def with_status(text: str, line: str) -> str:
+    """`text` with what stands between `<!-- gpu -->` and `<!-- /gpu -->` replaced."""
+    if len(_STATUS.findall(text)) != 1:
+        raise ValueError("expected one text from <!-- gpu --> to <!-- /gpu -->")
+    return _STATUS.sub(lambda _: line, text)
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
 
 
 def pages() -> dict[str, dict[str, str]]:

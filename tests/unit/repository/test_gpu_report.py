@@ -195,3 +195,17 @@ def test_on_one_gpu_no_figure_of_a_split_is_made() -> None:
     turns = {name: [{"seconds": 1.0, "wait": 0.0}] for name in names}
     made = [bench["summary"](turns, fits=["keras fit"], ours=["overlapped"], splits=splits) for splits in (True, False)]
     assert set(made[0]["ratios"]) - set(made[1]["ratios"]) == {"overlap", "split_vs_single", "split_bound"}
+
+
+def test_a_report_of_gpus_is_kept_without_logs_and_a_stand_in_never(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = {"name": "tests", "ok": False, "tail": "secret", "result": {}}
+    whole = gpu_report.report([done], [{"name": "NVIDIA H200"}], stand_in=False)
+    file = gpu_report.keep(whole, tmp_path / "kept")
+    assert "secret" not in file.read_text()
+    assert json.loads(file.read_text())["host"]["name"] == ""
+    assert whole["steps"][0]["tail"] == "secret"
+    with pytest.raises(SystemExit):
+        gpu_report.main(["--stand-in", "--keep", "--out", str(tmp_path / "report")])
+    assert "leave --keep out" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -187,6 +188,33 @@ def test_each_reference_that_is_behind_the_code_is_named_and_written(
     assert capsys.readouterr().err == f"{stale} is behind the code: make docs\n"
     assert readme.main([], folder=tmp_path) == 0
     assert readme.main(["--check"], folder=tmp_path) == 0
+
+
+REPORT = {
+    "stand_in": False, "date": "2027-01-05T08:00:00+00:00", "host": {"cards": [{"name": "NVIDIA H200"}] * 2},
+    "figures": [{"met": True}, {"met": False}, {"met": None}], "steps": [{"name": "tests", "ok": True}],
+}  # fmt: skip
+
+
+def test_the_status_line_comes_from_the_newest_report_of_gpus(tmp_path: Path) -> None:
+    readme = _script("readme")
+    assert readme.status(tmp_path) == "voxyard has not run on a GPU yet"
+    (tmp_path / "c.json").write_text(json.dumps(REPORT | {"stand_in": True, "date": "2028"}))
+    assert readme.status(tmp_path) == "voxyard has not run on a GPU yet"
+    (tmp_path / "a.json").write_text(json.dumps(REPORT))
+    failed = REPORT | {"date": "2026-12-01T08:00:00", "steps": [{"name": "exporter", "ok": False}]}
+    (tmp_path / "b.json").write_text(json.dumps(failed))
+    line = "voxyard ran on 2 × NVIDIA H200 on 2027-01-05: 1 of 2 targets met"
+    assert readme.status(tmp_path) == line
+    page = tmp_path / "README.md"
+    page.write_text("**Status:** <!-- gpu -->old<!-- /gpu -->, and\n")
+    assert readme.main(["--check"], status_pages=[page], reports=tmp_path) == 1
+    assert readme.main([], status_pages=[page], reports=tmp_path) == 0
+    assert page.read_text() == f"**Status:** <!-- gpu -->{line}<!-- /gpu -->, and\n"
+    (tmp_path / "a.json").unlink()
+    assert readme.status(tmp_path).endswith("failed: exporter")
+    with pytest.raises(ValueError, match="expected one text"):
+        readme.with_status("no marks", line)
 
 
 def test_a_stale_table_is_replaced_and_a_missing_one_is_an_error() -> None:
