@@ -114,13 +114,18 @@ def test_an_idempotency_key_must_be_visible_ascii(served: Served, key: str) -> N
     assert answer.json()["error"]["param"] == "Idempotency-Key"
 
 
+def test_every_seed_of_the_command_line_is_taken(served: Served) -> None:
+    answer = ask(served, "POST", "/v1/documents", json={"text": TEXT, "seed": 2**63 - 1})
+    assert (answer.status_code, answer.json()["seed"]) == (202, 2**63 - 1)
+
+
 @pytest.mark.parametrize(
     ("wrong", "status", "parameter"),
     [
         ({"text": " \n "}, 400, "text"),
         ({"text": "x", "voice": "nobody"}, 404, "voice"),
         ({"text": "x", "language": "english please"}, 400, "language"),
-        ({"text": "x", "seed": 2**32}, 400, "seed"),
+        ({"text": "x", "seed": 2**63}, 400, "seed"),
         ({"text": "x", "seed": 1.5}, 400, "seed"),
         ({"text": "x", "on_failure": "scream"}, 400, "on_failure"),
         ({"text": "x", "webhook": "http://127.0.0.1/hook"}, 403, "webhook"),

@@ -18,7 +18,7 @@ from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.script import Script, prepare
 from voxyard.speech.text.sentences import language_code
 
-LARGEST_SEED = 2**32 - 1
+LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`
 LONGEST_TITLE = 200  # characters
 _TITLE_FROM_TEXT = 60
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
