@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from voxyard.bark.errors import BarkError
+from voxyard.bark.memory_cap import smallest_cap_mib
 from voxyard.settings import Section, setting
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -46,7 +48,9 @@ class BarkConfig(Section):
         "Batch size: chunks that are decoded together; another number may change the last digits of the audio.",
         default_text="auto: on a GPU as many as its memory holds (64, 32, 16 …), on a CPU 4",
     )
-    threads: int = setting(1, "CPU threads of a worker; another number changes the last digits of the audio.", ge=1)
+    threads: int = setting(
+        1, "CPU threads of a worker; another number changes the last digits of the audio.", ge=1, le=1024
+    )
     capture: Capture = setting("auto", "Launch of decode steps and prefills on a GPU; auto is CUDA graphs.")
     semantic_temperature: float = setting(0.7, "Temperature of the semantic stage; 0 is greedy.", ge=0)
     coarse_temperature: float = setting(0.7, "Temperature of the coarse stage.", ge=0)
@@ -84,6 +88,15 @@ class BarkConfig(Section):
         None, "Speech recogniser of the word check, as package.module:factory; without one words are not checked."
     )
     word_errors: float = setting(0.5, "Highest word error rate of a chunk, where words are checked.", ge=0)
+
+    @field_validator("gpu_memory")
+    @classmethod
+    def _readable_limit(cls, asked: str | None) -> str | None:
+        try:
+            smallest_cap_mib(asked)
+        except BarkError as error:
+            raise ValueError(str(error)) from error
+        return asked
 
     @property
     def rows(self) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
+from pydantic import ValidationError
 
+from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
 from voxyard.bark.memory_cap import MIB, apply_cap, cap_mib, smallest_cap_mib, within_cap
 
@@ -99,3 +101,14 @@ def test_the_batch_must_fit_into_the_cap(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_the_smallest_cap_of_all_gpus_is_known_to_every_worker(asked: str | None, smallest: int | None) -> None:
     assert smallest_cap_mib(asked) == smallest
+
+
+def test_a_limit_that_cannot_be_read_is_found_before_a_worker_starts() -> None:
+    assert BarkConfig(gpu_memory=f"{ONE}=6000,{OTHER}=5000").gpu_memory == f"{ONE}=6000,{OTHER}=5000"
+    with pytest.raises(ValidationError, match="gpu_memory contains 'junk': expected MiB as a number"):
+        BarkConfig(gpu_memory="junk")
+
+
+def test_a_number_of_threads_that_no_process_survives_is_refused() -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 1024"):
+        BarkConfig(threads=100_000)
