@@ -360,24 +360,32 @@ def _asked(arguments: list[str] | None) -> Asked:
 
 
 def _minutes(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise argparse.ArgumentTypeError(f"{text} is no time: expected a number of minutes above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: expected a number of minutes above 0")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is too few: expected 1 or more")
+    if (value := _whole(text)) is None or value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count: expected 1 or more")
     return value
 
 
 def _port(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 65535:
-        raise argparse.ArgumentTypeError(f"{text} is no port: expected 1 to 65535, or 0 for a free one")
+    if (value := _whole(text)) is None or not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: expected 1 to 65535, or 0 for a free one")
     return value
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
 
 
 def _text(text: str) -> str:
