@@ -210,8 +210,14 @@ def files_of(room: str, root: Path = ROOT) -> list[Path]:
         path for place in places if place.exists() for path in ([place] if place.is_file() else place.rglob("*.py"))
     ]
     if not found:
-        raise SystemExit(f"mutants: {room}: no such package or file; expected speech, fleet/rollout, a path or all")
+        raise SystemExit(_wrong(f"{room}: no such package or file; expected speech, fleet/rollout, a path or all"))
     return sorted(set(found))
+
+
+def _wrong(said: str) -> int:
+    """Exit code of wrong use, which is said."""
+    print(f"mutants: {said}", file=sys.stderr)
+    return 2
 
 
 def every_room(root: Path = ROOT) -> list[str]:
@@ -245,7 +251,7 @@ def suites_of(room: str, root: Path = ROOT) -> list[list[str]]:
             return [[f"tests/{path}" for path in suite.split()] for suite in TESTS[name]]
         if found := [[path] for path in (f"tests/unit/{name}", f"tests/integration/{name}") if (root / path).is_dir()]:
             return found
-    raise SystemExit(f"mutants: {room} has no folder in tests/unit or tests/integration: name its tests with --tests")
+    raise SystemExit(_wrong(f"{room} has no folder in tests/unit or tests/integration: name its tests with --tests"))
 
 
 @dataclass(frozen=True)

@@ -198,9 +198,13 @@ def test_tests_that_fail_by_themselves_prove_nothing(
     assert "tests/unit/yard fail without any fault" in capsys.readouterr().err
 
 
-def test_a_package_that_is_not_there_is_named(mutants: ModuleType, project: Path) -> None:
-    with pytest.raises(SystemExit, match="yrd: no such package"):
+def test_a_package_that_is_not_there_is_named(
+    mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
         mutants.main(["yrd"], root=project)
+    assert ended.value.code == 2
+    assert "mutants: yrd: no such package" in capsys.readouterr().err
 
 
 def test_every_room_has_files_and_tests(mutants: ModuleType) -> None:
