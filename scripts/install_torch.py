@@ -69,9 +69,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--constraints", type=Path, required=True)
     parser.add_argument("--cpu-index", default=CPU_INDEX, metavar="URL", help="an index of CPU builds to ask")
     chosen = parser.parse_args(arguments)
-    build = remembered(chosen.remember, chosen.build)
     version = pinned_torch(tomllib.loads(PYPROJECT.read_text(encoding="utf-8")))
     installed = installed_torch()
+    try:
+        build = remembered(chosen.remember, chosen.build)
+    except OSError as error:
+        print(f"{chosen.remember}, the choice of torch, cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     if build == "none":
         print(declined(installed))
         return 0

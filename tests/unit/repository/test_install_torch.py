@@ -130,6 +130,14 @@ def test_the_users_own_cpu_build_comes_first(
     assert pip.installed == [f"torch=={version}+cpu"]
 
 
+def test_a_choice_that_cannot_be_written_is_named(
+    script: ModuleType, tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "stamps").touch()  # where the folder should be
+    assert script.main([*arguments, "--build", "none"]) == 1
+    assert capsys.readouterr().err.startswith(f"{tmp_path}/stamps/torch, the choice of torch, cannot be written: ")
+
+
 def test_a_build_that_brings_no_cuda_is_taken_as_it_is(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, arguments: list[str], version: str, plain: list[Path]
 ) -> None:

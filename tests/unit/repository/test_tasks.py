@@ -131,6 +131,7 @@ def test_an_installation_that_fails_leaves_no_stamp(tmp_path: Path) -> None:
     done = _make_with_pip(tmp_path, "echo ERROR: no such package >&2; exit 1", f"{tmp_path}/venv/stamps/fleet")
     assert done.returncode == 2
     assert "ERROR: no such package" in done.stderr
+    assert f"{tmp_path}/venv is not complete: pip's reason is above" in done.stderr
     assert not (tmp_path / "venv/stamps/fleet").exists()
 
 
@@ -143,8 +144,96 @@ def test_what_is_no_python_is_named_in_one_sentence(tmp_path: Path, given: str, 
     command = ["make", "-B", f"PYTHON={given}", f"VENV={tmp_path}/venv", f"{tmp_path}/venv/stamps/demo"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
-    said = f"voxyard needs Python 3.11 or 3.12, found none with PYTHON={given}: make … PYTHON=python3.12"
+    said = f"voxyard needs Python 3.11 or 3.12, found none with PYTHON={given}: "
+    said += "install one, or say where it is (make … PYTHON=/path/to/python3.12)"
     assert [line for line in done.stderr.splitlines() if not line.startswith("make")] == [said]
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("setup TORCH=nonsense", "TORCH=nonsense is no build of torch: expected auto, cpu, cuda or none"),
+        ("demo TORCH=nonsense", "TORCH=nonsense is no build of torch"),
+        ("test TORCH=nonsense", "TORCH=nonsense is no build of torch"),
+        ("test JOBS=nonsense", "JOBS=nonsense is no number of suites: expected 1 to 99"),
+        ("prove JOBS=0", "JOBS=0 is no number of suites"),
+        ("test ROOM=nonsense", "ROOM=nonsense: no such package; there are bark browser corpus"),
+        ("mutants", "say which package: make mutants ROOM=speech"),
+    ],
+)
+def test_what_no_task_knows_is_refused_before_anything_is_installed(tmp_path: Path, task: str, said: str) -> None:
+    command = ["make", f"VENV={tmp_path}/venv", f"BIN={tmp_path}/venv/bin", *task.split()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.parametrize(("task", "code"), [("TESTS=tests/no.py", 2), ("TIER=slow", 0)])
+def test_tests_that_were_named_must_run_and_a_tier_may_be_empty(tmp_path: Path, task: str, code: int) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\nexit 5\n")  # pytest's code where it has run no test
+    (tmp_path / "python").chmod(0o755)
+    command = ["make", "-o", ".venv/stamps/dev", f"BIN={tmp_path}", "test-unit", task]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert ("TESTS=tests/no.py: no test of that name or tier ran" in done.stderr) == (code == 2)
+
+
+def _python_that_makes_environments(folder: Path) -> Path:
+    """A Python that notes each environment it makes; the first time, where `cut` exists, only half of it."""
+    python = folder / "python"
+    python.write_text(
+        f"""#!/bin/sh
+        case "$*" in
+          *version_info*) echo Python 3.12;; *ensurepip*) ;;
+          *venv*) mkdir -p {folder}/venv/bin && cp $0 {folder}/venv/bin/python && echo made >>{folder}/log
+            if rm {folder}/cut 2>/dev/null; then touch {folder}/venv/half; exit 1; fi;;
+          *"pip --version"*) [ ! -e {folder}/venv/half ];;
+        esac"""
+    )
+    python.chmod(0o755)
+    return python
+
+
+def _fleet_environment(folder: Path, python: Path) -> subprocess.CompletedProcess[str]:
+    command = ["make", f"PYTHON={python}", f"VENV={folder}/venv", f"{folder}/venv/stamps/fleet"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_an_environment_whose_making_was_cut_is_made_anew(tmp_path: Path) -> None:
+    python = _python_that_makes_environments(tmp_path)
+    (tmp_path / "cut").touch()
+    cut = _fleet_environment(tmp_path, python)
+    assert cut.returncode == 2
+    assert f"{tmp_path}/venv could not be made: the reason is above; " in cut.stderr
+    again = _fleet_environment(tmp_path, python)
+    assert again.returncode == 0
+    assert (tmp_path / "log").read_text() == "made\nmade\n"
+    assert not (tmp_path / "venv/half").exists()
+
+
+def test_an_environment_of_somebody_else_without_pip_is_named_and_stays(tmp_path: Path) -> None:
+    python = _python_that_makes_environments(tmp_path)
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").symlink_to(python)
+    (tmp_path / "venv/half").touch()
+    done = _fleet_environment(tmp_path, python)
+    assert done.returncode == 2
+    assert f"{tmp_path}/venv has no pip that works: remove it (rm -rf {tmp_path}/venv)" in done.stderr
+    assert (tmp_path / "venv/half").exists()
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(("says", "found"), [("echo Python 3.10", "Python 3.10"), ("exit 1", "no Python that runs")])
+def test_an_environment_of_a_python_that_is_too_old_is_named(tmp_path: Path, says: str, found: str) -> None:
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").write_text(f"#!/bin/sh\n{says}\n")
+    (tmp_path / "venv/bin/python").chmod(0o755)
+    command = ["make", f"VENV={tmp_path}/venv", f"{tmp_path}/venv/stamps/fleet"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"{tmp_path}/venv has {found}, expected Python 3.11 or 3.12: remove it" in done.stderr
 
 
 @pytest.mark.parametrize(("given", "code"), [("3.12", 2), ("3.11", 0)])
