@@ -6,6 +6,7 @@ from tasks.check import check
 from tasks.deploy import deploy, drain, plan, rollback, status, unlock
 from tasks.images import images, images_lock
 from tasks.monitoring import monitoring
+from tasks.prove import prove
 from tasks.runs import fetch, logs, runs, stop, train
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "logs",
     "monitoring",
     "plan",
+    "prove",
     "rollback",
     "runs",
     "status",
