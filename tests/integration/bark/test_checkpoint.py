@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from voxyard.bark.errors import BarkError
-from voxyard.bark.weights import tiny
+from voxyard.bark.weights import tiny, tokenizer
 from voxyard.bark.weights.checkpoint import MARKER, check, is_random, load
 
 
@@ -44,6 +44,12 @@ def test_a_tokenizer_without_its_file_is_made_of_the_vocabulary(copy: Path, tiny
     for text in texts:
         one, other = (load(each).tokenizer.encode(text, add_special_tokens=False).ids for each in (copy, tiny_model))
         assert one == other
+
+
+def test_every_letter_is_a_token_of_the_tiny_model_small_and_capital(tiny_model: Path) -> None:
+    encoded = tokenizer.read(tiny_model).encode("Größe? ÇA VA! Привет ŁÓDŹ 42", add_special_tokens=False)
+
+    assert tokenizer.UNKNOWN not in encoded.tokens
 
 
 def test_a_seed_gives_the_same_weights_and_another_gives_others(tmp_path: Path) -> None:
