@@ -86,6 +86,16 @@ def test_a_listener_hears_the_chunks_from_the_beginning() -> None:
     assert [key for _, _, key in pool.spoken] == keys(3)
 
 
+def test_a_listener_who_comes_later_hears_the_chunks_from_the_beginning_too() -> None:
+    pool = SimulatedPool(1)
+    pool.scheduler.submit(0, [1.0, 5.0, 9.0], 0.0)
+    pool.scheduler.listen(0, True)
+
+    pool.run()
+
+    assert [key for _, _, key in pool.spoken] == keys(3)
+
+
 def test_a_killed_workers_chunks_are_spoken_by_others() -> None:
     pool = SimulatedPool(3, rows=4, duration=lambda _: 10.0)
     pool.scheduler.submit(0, [1.0] * 20, 0.0)
