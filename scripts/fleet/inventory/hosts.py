@@ -22,8 +22,8 @@ ROLES: tuple[Role, ...] = ("trainer", "bark", "monitoring")
 POLICIES: tuple[Policy, ...] = ("recommended", "full")
 MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000, "node_exporter": 9100}
 WARNINGS = (
-    "cgroup_driver", "clock", "disk", "driver", "gpu_memory", "gpu_process", "numa", "pair_link", "pcie_width",
-    "persistence", "programs", "selinux", "shm", "throttling", "toolkit", "topology",
+    "cgroup_driver", "clock", "disk", "driver", "driver_compat", "gpu_memory", "gpu_process", "numa", "pair_link",
+    "pcie_width", "persistence", "programs", "selinux", "shm", "throttling", "toolkit", "topology",
 )  # fmt: skip
 """Ids of the checks that warn: what `acknowledged` may name."""
 LONGEST_STOP = 3600  # seconds
