@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tones import Corpus
@@ -11,7 +13,7 @@ from tones import Corpus
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_figures import NO_GPU, GpuFigures, GpuUse
 from voxyard.diagnose.profile.stages import figures
-from voxyard.diagnose.stress.run import MachineClock, Stress, Utilization, train_under_load
+from voxyard.diagnose.stress.run import MachineClock, Stress, Utilization, _use, train_under_load
 from voxyard.diagnose.stress.targets import StressResult, check_targets, low_use
 from voxyard.host.page_cache import Pages
 from voxyard.trainer import DataConfig, TrainConfig
@@ -101,6 +103,14 @@ def test_a_data_device_that_starves_is_one() -> None:
     (found,) = low_use(replace(GOOD, data_stage_seconds=0.08, buffer_filled=0.1, use={"data": 0.2, "model": 0.95}))
     assert "could do more" in found.cause
     assert "reading threads" in found.remedies[0]
+
+
+@pytest.mark.parametrize("strategy", ["split", "mirrored"])
+def test_a_cpu_device_is_at_work_where_it_does_not_wait(strategy: str) -> None:
+    clock = SimpleNamespace(wait_share=0.25, duration=4.0, steps=8, stage_mean=lambda _: 0.1)
+    run: Any = SimpleNamespace(devices=SimpleNamespace(kind="cpu", strategy=strategy), clock=clock)
+    data = {"data": pytest.approx(0.2)} if strategy == "split" else {}
+    assert _use(run, GpuFigures((), NO_GPU)) == {"model": 0.75, **data}
 
 
 def test_processors_are_read_from_the_kernel(tmp_path: Path) -> None:
