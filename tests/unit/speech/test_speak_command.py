@@ -114,12 +114,13 @@ def test_where_failures_end_the_command_the_first_is_named_and_the_others_are_co
     assert not story.with_name("out.wav").exists()
 
 
-def test_a_coder_that_fails_is_no_success(story: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> NoReturn:
-        raise EncodeError("out.wav: No space left on device")
+@pytest.mark.parametrize("error", [EncodeError("out.wav: No space left on device"), RuntimeError("a mistake of ours")])
+def test_what_ends_the_speaking_is_no_success(story: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def ends(*_: object) -> NoReturn:
+        raise error
 
-    monkeypatch.setattr(SoundFile, "write", full)
-    with pytest.raises(EncodeError, match="No space left"):
+    monkeypatch.setattr("voxyard.speech.synthesize.synthesize", ends)
+    with pytest.raises(type(error), match=str(error)):
         spoken(story, "silence")
     assert not story.with_name("out.wav").exists()
 
