@@ -33,6 +33,7 @@ from fleet.rollout.context import RolloutContext
 from fleet.rollout.host_state import endpoints, read_state
 from fleet.rollout.inspect import HostSnapshot
 from fleet.runs.files import render
+from fleet.runs.runs import find_run
 from fleet.ssh.connection_pool import Connections, GroupResult
 from tasks import base, check, deploy, monitoring, runs
 
@@ -205,3 +206,21 @@ def test_a_fetched_run_is_told_with_the_command_that_speaks_with_it(
     code, out, said = fab(runs.fetch, host="gpu-01", run="demo-1", out=str(tmp_path / "out"))
     assert code == 0, said
     assert out.startswith(f"{tmp_path}/out: checkpoints at step none")
+
+
+def test_a_run_that_trains_is_told_with_its_verified_limits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = fake_ssh_host.make(tmp_path / "host")
+    for name, value in there.variables.items():
+        monkeypatch.setenv(name, value)
+    folder = there.place / "runs/demo-1"
+    folder.mkdir(parents=True)
+    files = render(REQUEST, RELEASE)
+    for name, content in files.files:
+        (folder / name).write_bytes(content)
+    monkeypatch.setattr(runs, "connected", lambda _: there.session().connect(HOST))
+    monkeypatch.setattr(runs, "wait_until_training", find_run)
+    monkeypatch.setattr(runs, "verify_limits", lambda *_: ("GPU 0: 8192 MiB",))
+    runs._follow_up(HOST, files, json=False)
+    assert "\nverified  GPU 0: 8192 MiB\n" in capsys.readouterr().out
