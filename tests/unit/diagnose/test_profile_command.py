@@ -197,8 +197,8 @@ def test_a_bar_of_a_step_is_its_training_and_on_it_its_wait() -> None:
 
 
 def test_the_lane_of_the_readers_is_as_full_as_they_are() -> None:
-    reads = ((0.0, 0.5), (0.0, 0.25), (0.75, 1.0))  # of two threads: half of what they could
-    drawn = typical_steps(Timeline(reads, (), (StepSpan(0.0, 0.25, 1.0),)), 2, split=True)
+    reads = ((0.0, 1.0), (0.0, 0.5), (1.5, 2.0))  # of two threads: half of what they could
+    drawn = typical_steps(Timeline(reads, (), (StepSpan(0.0, 0.5, 2.0),)), 2, split=True)
     area = re.search(r'class="load" points="([^"]*)"', drawn)
     lane = re.search(r'class="lane-back" x="\S+" y="28" width="(\S+)" height="40"', drawn)
     assert area is not None
