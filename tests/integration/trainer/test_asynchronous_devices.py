@@ -52,7 +52,8 @@ def opened(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
                 validation_share=0,
             ),
             training=TrainingConfig(
-                device="cpu", batch_size=4, checkpoint_dir=tmp_path / "run", checkpoint_every=every, **training
+                device="cpu", batch_size=4, checkpoint_dir=tmp_path / ("run" + "-again" * len(runs)),
+                checkpoint_every=every, **training
             ),
             telemetry=TelemetryConfig(tensorboard=False, log_every=log_every, sample_text=""),
         )  # fmt: skip
@@ -144,28 +145,43 @@ def mean(seconds: Sequence[float]) -> float:
     return sum(seconds) / len(seconds)
 
 
+def once_of_three(measured: Callable[[], bool]) -> bool:
+    """A busy machine disturbs one measurement, or two; a fault all three."""
+    return any(measured() for _ in range(3))
+
+
 def test_a_run_reports_the_times_of_its_stages(opened):
     """T19: D is the data stage's own time, not its wait for the model device; M is a step's, not its launch."""
-    report = opened(step=Slower, max_steps=12).execute()
-    assert is_near(report.data_stage_seconds, Slower.features_seconds + Slower.copy_seconds)
-    assert is_near(report.train_stage_seconds, Slower.train_seconds)
-    assert report.data_stage_source.endswith("alone between barriers")
+
+    def measured() -> bool:
+        report = opened(step=Slower, max_steps=12).execute()
+        assert report.data_stage_source.endswith("alone between barriers")
+        alone = Slower.features_seconds + Slower.copy_seconds
+        return is_near(report.data_stage_seconds, alone) and is_near(report.train_stage_seconds, Slower.train_seconds)
+
+    assert once_of_three(measured)
 
 
 def test_a_profile_measures_the_same_times(opened):
     """Stages alone, and the spans of the overlapped run."""
-    run = opened(step=Slower)
-    source = run.corpora.training
-    assert isinstance(source, ColdSource)
-    benchmark = StageBenchmark(run, 5, source)
-    benchmark.warm_up()
-    stages = {stage: mean(seconds) for stage, seconds in benchmark.stages().items()}
-    assert is_near(stages["features"], Slower.features_seconds)
-    assert stages["transfer"] < 0.5 * Slower.features_seconds
-    assert is_near(stages["train"], Slower.train_seconds)
-    overlapped = benchmark.overlapped()
-    assert is_near(mean([step.seconds for step in overlapped.recorded.steps[3:]]), Slower.train_seconds)
-    assert is_near(mean([end - begin for begin, end in overlapped.recorded.data[3:]]), Slower.features_seconds)
+
+    def measured() -> bool:
+        run = opened(step=Slower)
+        source = run.corpora.training
+        assert isinstance(source, ColdSource)
+        benchmark = StageBenchmark(run, 5, source)
+        benchmark.warm_up()
+        stages = {stage: mean(seconds) for stage, seconds in benchmark.stages().items()}
+        recorded = benchmark.overlapped().recorded
+        return (
+            is_near(stages["features"], Slower.features_seconds)
+            and stages["transfer"] < 0.5 * Slower.features_seconds
+            and is_near(stages["train"], Slower.train_seconds)
+            and is_near(mean([step.seconds for step in recorded.steps[3:]]), Slower.train_seconds)
+            and is_near(mean([end - begin for begin, end in recorded.data[3:]]), Slower.features_seconds)
+        )
+
+    assert once_of_three(measured)
 
 
 def test_on_a_cpu_the_sample_agrees_with_the_times_of_every_batch(opened):
@@ -191,8 +207,11 @@ def test_on_a_cpu_the_sample_agrees_with_the_times_of_every_batch(opened):
             losses.read()
             return losses
 
-    run = opened(step=Synchronous, max_steps=10)
-    every = run.execute().data_stage_seconds
-    arrays = run.assemble(next(run.sampler.batches(0, 1))).arrays
-    alone = mean([run.step.seconds_alone(lambda: run.step.stage(arrays)) for _ in range(4)])
-    assert every == pytest.approx(alone, rel=0.5)
+    def measured() -> bool:
+        run = opened(step=Synchronous, max_steps=10)
+        every = run.execute().data_stage_seconds
+        arrays = run.assemble(next(run.sampler.batches(0, 1))).arrays
+        alone = mean([run.step.seconds_alone(lambda: run.step.stage(arrays)) for _ in range(4)])
+        return every == pytest.approx(alone, rel=0.5)
+
+    assert once_of_three(measured)
