@@ -224,8 +224,11 @@ bench-rollout: $(VENV)/stamps/dev  ## benchmark a rollout to 200 simulated hosts
 bench-cli: $(VENV)/stamps/dev  ## benchmark `voxyard --help` → build/bench/cli.json
 	@$(BIN)/python tests/bench/cli.py
 
-clean:  ## remove build output and environments
-	rm -rf build $(VENV) $(VENV_GPU) $(VENV217) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+KEPT := build/weights build/service
+clean:  ## remove build output and environments; fetched weights and the service's documents stay
+	@find build -mindepth 1 -maxdepth 1 $(foreach kept,$(KEPT),! -path $(kept)) -exec rm -rf {} + 2>/dev/null || true
+	@rmdir build 2>/dev/null || for kept in $(KEPT); do [ ! -e $$kept ] || echo "$$kept stays: rm -r $$kept"; done
+	rm -rf $(VENV) $(VENV_GPU) $(VENV217) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # A Python that was asked for is not ignored because an environment of another one is there.
 MINOR := -c 'import sys; print("Python %d.%d" % sys.version_info[:2])'

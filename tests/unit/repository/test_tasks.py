@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -88,6 +89,16 @@ def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
 
 def test_what_a_service_leaves_in_the_clone_is_ignored() -> None:
     assert f"/{ServiceSection().data_dir}/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_clean_keeps_the_weights_that_were_fetched_and_the_documents(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for folder in ("build/demo/run", "build/weights/bark", "build/service", ".venv/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    cleaned = subprocess.run(["make", "-C", tmp_path, "clean"], capture_output=True, text=True, check=True).stdout
+    assert "build/weights stays: rm -r build/weights" in cleaned
+    assert sorted(each.name for each in (tmp_path / "build").iterdir()) == ["service", "weights"]
+    assert not (tmp_path / ".venv").exists()
 
 
 def test_the_hashes_of_keys_that_the_guides_write_are_ignored() -> None:
