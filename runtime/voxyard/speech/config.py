@@ -64,7 +64,7 @@ class SpeechSection(Section):
     )
     start_timeout: float = setting(900.0, "Timeout for a worker to load its model.", unit="s", gt=0)
     heartbeat_timeout: float = setting(
-        30.0, "Time without a heartbeat of its process after which a worker counts as hung.", unit="s", ge=5
+        25.0, "Time without a heartbeat of its process after which a worker counts as hung.", unit="s", ge=5
     )
     sentence_pause: float = setting(0.25, "Silence between two sentences.", unit="s", ge=0, le=10)
     paragraph_pause: float = setting(0.6, "Silence between two paragraphs.", unit="s", ge=0, le=10)
