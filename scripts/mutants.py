@@ -59,6 +59,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "unit/fleet/ssh/test_interrupt.py unit/fleet/ssh/test_connections.py "
         "unit/fleet/monitoring/test_monitoring_change.py",
     ),
+    "gpu_report": ("unit/repository/test_gpu_report.py",),
     "install_torch.py": ("unit/repository/test_install_torch.py",),
     "leftovers.py": ("unit/repository/test_leftovers.py",),
     "mutants.py": ("unit/repository/test_mutants.py",),

@@ -165,7 +165,7 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ),
         (
             "bark: {settings: {bark: {threads: [1]}}}",
-            "hosts.a.bark.settings.bark.threads: expected a whole number of at least 1, fou",
+            "hosts.a.bark.settings.bark.threads: expected a whole number from 1 to 1024, fou",
         ),
         (
             "bark: {settings: {service: {port: 1}}}",
