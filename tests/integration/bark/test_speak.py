@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -34,12 +35,12 @@ Speak = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def speak(tiny_model: Path, tmp_path: Path) -> Iterator[Speak]:
-    """Starts the command on the story; ends it with its workers at the end of the test."""
+    """Starts the command on the story, told so many times; ends it with its workers at the end of the test."""
     book = tmp_path / "book.txt"
-    book.write_text(STORY, encoding="utf-8")
     started: list[subprocess.Popen[str]] = []
 
-    def start(out: Path, *flags: str) -> subprocess.Popen[str]:
+    def start(out: Path, *flags: str, times: int = 1) -> subprocess.Popen[str]:
+        book.write_text(STORY * times, encoding="utf-8")
         command = [sys.executable, "-P", "-m", "voxyard", "speak", str(book), "--model", str(tiny_model)]
         chosen = ["--device", "cpu", "--seed", "7", "--batch-size", "2", "--out", str(out), *flags]
         started.append(subprocess.Popen([*command, *chosen], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
@@ -65,9 +66,10 @@ def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
 def wait_for_sound(folder: Path, process: subprocess.Popen[str]) -> Path:
     """The partial file, once the first chunk is in it."""
     while process.poll() is None:
-        for part in folder.glob("*.part*"):
-            if part.stat().st_size > 1000:
-                return part
+        with contextlib.suppress(FileNotFoundError):  # it has just got its name
+            for part in folder.glob("*.part*"):
+                if part.stat().st_size > 1000:
+                    return part
         time.sleep(0.02)
     raise AssertionError(f"it ended before it wrote anything: {process.communicate()}")
 
@@ -93,10 +95,10 @@ def test_a_story_becomes_a_sound_file_and_the_weights_are_called_random(speak: S
 
 @pytest.mark.slow  # test_workers.py holds it quickly, without the command
 def test_three_workers_of_which_one_is_killed_speak_the_same_bytes(speak: Speak, tmp_path: Path) -> None:
-    _, noted = speak(tmp_path / "a.wav", "--workers", "1").communicate(timeout=200)
+    _, noted = speak(tmp_path / "a.wav", "--workers", "1", times=2).communicate(timeout=200)
     assert (tmp_path / "a.wav").exists(), noted
 
-    process = speak(tmp_path / "b.wav", "--workers", "3")
+    process = speak(tmp_path / "b.wav", "--workers", "3", times=2)
     wait_for_sound(tmp_path, process)
     workers(process)[0].send_signal(signal.SIGKILL)
     told, noted = process.communicate(timeout=200)
@@ -113,7 +115,7 @@ def test_an_interrupt_says_what_was_written_and_leaves_no_process(
 ) -> None:
     out = tmp_path / "c.wav"
     out.write_bytes(b"what was there before")
-    process = speak(out, "--workers", "2")
+    process = speak(out, "--workers", "2", times=8)  # so long that it has not ended by then
     part = wait_for_sound(tmp_path, process)
     left = workers(process)
     process.send_signal(how)
