@@ -101,9 +101,12 @@ def test_a_container_that_is_replaced_meanwhile_is_no_error(there: FakeHost) -> 
 
 def test_a_start_continues_by_itself_and_leaves_output_and_code(there: FakeHost) -> None:
     folder = run_folder(there)
-    there.answers("up", "sleep 0.5; echo pulling; echo no such image >&2; exit 14")
+    there.answers(
+        "up", "until [ -e $FAKE_HOST/go ]; do sleep 0.05; done; echo pulling; echo no such image >&2; exit 14"
+    )
     printed(there, run_commands.start("demo-1", ("trainer.yaml", "run.yaml"), prepare=True))
     assert row(there)[4] == "begun"
+    (there.folder / "go").touch()
     end = time.monotonic() + 30
     while row(there)[4] == "begun" and time.monotonic() < end:
         time.sleep(0.1)
