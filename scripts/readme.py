@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -56,19 +57,26 @@ def main(
 
 
 def status(reports: Path) -> str:
-    """What was run on a GPU, by the newest report that is kept; stand-ins are none."""
-    kept = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(reports.glob("*.json"))]
-    found = [each for each in kept if not each["stand_in"]]
-    if not found:
-        return "voxyard has not run on a GPU yet"
-    newest = max(found, key=lambda each: str(each["date"]))
-    cards = newest["host"]["cards"]
-    names = ", ".join(dict.fromkeys(card["name"] for card in cards))
-    judged = [each["met"] for each in newest["figures"] if each["met"] is not None]
-    failed = [step["name"] for step in newest["steps"] if not step["ok"]]
-    words = (
-        f"voxyard ran on {len(cards)} × {names} on {newest['date'][:10]}: {sum(judged)} of {len(judged)} targets met"
-    )
+    """Status line: the newest kept report of GPUs; stand-ins are none."""
+    lines: list[tuple[str, str]] = []  # date, words
+    for file in sorted(reports.glob("*.json")):
+        try:
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            if not kept["stand_in"]:
+                lines.append((str(kept["date"]), _ran(kept)))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise SystemExit(f"{_shown(file)} is no report of make test-gpu ({error!r}): remove it") from error
+    return max(lines)[1] if lines else "voxyard has not run on a GPU yet"
+
+
+def _ran(report: dict[str, Any]) -> str:
+    """Words of the status line about one report."""
+    cards = report["host"]["cards"]
+    names = ", ".join(dict.fromkeys(str(card["name"]) for card in cards))
+    judged = [each["met"] for each in report["figures"] if each["met"] is not None]
+    failed = [step["name"] for step in report["steps"] if not step["ok"]]
+    words = f"voxyard ran on {len(cards)} × {names} on {report['date'][:10]}"
+    words += f": {sum(judged)} of {len(judged)} targets met" if judged else ""
     return words + (f", failed: {', '.join(failed)}" if failed else "")
 
 

@@ -28,8 +28,9 @@ pytest_plugins = ["driver_fixture"]  # tests/nvml
 _NO_GPU = "marked gpu, and this machine has no NVIDIA GPU"
 _NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]
 _PACKAGES = {  # Debian's, by the program that a test needs
-    "gcc": "gcc", "prometheus": "prometheus", "rsync": "rsync", "ssh": "openssh-client", "ssh-agent": "openssh-client",
-    "ssh-keygen": "openssh-client", "sshd": "openssh-server",
+    "gcc": "gcc", "munged": "munge", "prometheus": "prometheus", "rsync": "rsync", "slurmctld": "slurm-wlm",
+    "slurmd": "slurm-wlm", "ssh": "openssh-client", "ssh-agent": "openssh-client", "ssh-keygen": "openssh-client",
+    "sshd": "openssh-server",
 }  # fmt: skip
 _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and `make test` leaves out
     "fleet/",
@@ -39,7 +40,9 @@ _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and 
     "integration/demo/",
     "integration/diagnose/test_profile_cures.py",
     "integration/diagnose/test_stress_run.py",
+    "integration/slurm/",
     "integration/telemetry/test_prometheus.py",
+    "integration/trainer/test_gpus.py",
     "integration/trainer/test_profile_trace.py",
     "integration/trainer/test_strategy_auto.py",
     "monitoring/proof/",
@@ -76,6 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(_SLOW):
             item.add_marker(pytest.mark.slow)
         needed = {name: _PACKAGES[name] for mark in item.iter_markers("needs") for name in mark.args}
+        if "driver" in getattr(item, "fixturenames", ()):  # NVIDIA's libraries of the tests are compiled
+            needed["gcc"] = _PACKAGES["gcc"]
         if missing := [name for name in needed if shutil.which(name, path=_SYSTEM) is None]:
             packages = " ".join(sorted({needed[name] for name in missing}))
             reason = f"{' and '.join(missing)} not installed: apt-get install {packages}"

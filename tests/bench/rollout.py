@@ -34,7 +34,8 @@ from fleet.inventory.hosts import Host, Inventory, load
 from fleet.release.artefact import ChecksumCache
 from fleet.rollout.change_plan import plan_change
 from fleet.rollout.context import Cancellation, RolloutContext
-from fleet.rollout.fleet import RolloutTask, inspect_hosts, plan_hosts, read_host, run_rollout, unfit_hosts
+from fleet.rollout.fitness import unfit_hosts
+from fleet.rollout.fleet import RolloutTask, inspect_hosts, plan_hosts, read_host, run_rollout
 from fleet.rollout.outcome import Outcome
 from fleet.rollout.waves import waves
 from fleet.ssh.connection_pool import PARALLEL, Connections, Session
@@ -91,7 +92,7 @@ def write_inventory(folder: Path, count: int) -> Path:
         }
         for number in range(count)
     }
-    defaults = {"user": "voxyard", "bark": {"weights": "weights"}, "secrets": "secrets.yaml"}
+    defaults = {"user": "voxyard", "node_exporter": False, "bark": {"weights": "weights"}, "secrets": "secrets.yaml"}
     path = folder / "hosts.yaml"
     path.write_text(yaml.safe_dump({"defaults": defaults, "hosts": hosts}, sort_keys=False), encoding="utf-8")
     return path
@@ -120,7 +121,7 @@ class Bench:
             needed = {host.name: {role: self.images[role] for role in ("exporter", *host.roles)} for host in hosts}
             snapshots = inspect_hosts(hosts, connections, needed)
             if unfit := unfit_hosts(hosts, snapshots):
-                raise SystemExit(f"the preflight speaks against {unfit[0]}: {snapshots}")
+                raise SystemExit(f"hosts are not fit: {unfit}")
             planned = plan_hosts(hosts, connections, snapshots.succeeded, needed, COMPOSE, self._checksums)
             if planned.failed:
                 raise SystemExit(f"the plan failed: {next(iter(planned.failed.values()))}")

@@ -18,13 +18,9 @@ def cap_mib(asked: str | None, visible: str) -> int | None:
     Raises:
         BarkError: `asked` is no number, or lists GPUs and not this one.
     """
-    if asked is None or not asked.strip():
-        return None
-    entries = dict(_entry(part) for part in asked.split(","))
-    if "" in entries:
-        if len(entries) > 1:
-            raise BarkError(f"gpu_memory is {asked!r}, which mixes a number with GPUs: {_EXPECTED}")
-        return entries[""]
+    entries = _entries(asked)
+    if not entries or "" in entries:
+        return entries.get("")
     uuid = visible.strip().lower()
     if uuid not in entries:
         raise BarkError(
@@ -61,10 +57,19 @@ def within_cap(room: int, asked: str | None) -> int:
 
 
 def smallest_cap_mib(asked: str | None) -> int | None:
-    """The smallest of the limits of all GPUs, in MiB; None: no limit. Raises BarkError as `cap_mib` does."""
-    if asked is None or not asked.strip():
-        return None
-    return min(mib for _, mib in map(_entry, asked.split(",")))
+    """The smallest of the limits of all GPUs, in MiB; None: no limit. Raises BarkError where it cannot be read."""
+    return min(_entries(asked).values(), default=None)
+
+
+def _entries(asked: str | None) -> dict[str, int]:
+    """MiB by UUID; the UUID of a number alone is empty. Raises BarkError."""
+    parts = [_entry(part) for part in asked.split(",")] if asked and asked.strip() else []
+    entries = dict(parts)
+    if "" in entries and len(parts) > 1:
+        raise BarkError(f"gpu_memory is {asked!r}, which mixes a number with others: {_EXPECTED}")
+    if len(entries) < len(parts):
+        raise BarkError(f"gpu_memory is {asked!r}, which names a GPU twice: {_EXPECTED}")
+    return entries
 
 
 def _entry(text: str) -> tuple[str, int]:

@@ -106,7 +106,7 @@ def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> in
         try:
             with _progress_display(result, pool) as progress:
                 synthesize(script, pool, sound.write, settings.speech.pauses(), result, progress)
-            if result.failures and section.on_failure == "fail":
+            if result.failures and (section.on_failure == "fail" or len(result.failures) == result.total):
                 first = result.failures[0]
                 more = f"; {len(result.failures) - 1} more failed" if len(result.failures) > 1 else ""
                 _refuse_partial(result, sound, f"{first}{more}; replaced by silence", CHECK_FAILED)
@@ -139,10 +139,10 @@ def _refuse_partial(result: SynthesisResult, file: SoundFile, reason: str, code:
 def _partial(result: SynthesisResult, file: SoundFile) -> str:
     """Close the unfinished file; a message on its content."""
     kept = file.abandon()
-    if not file.samples:  # an interrupt may come between a chunk and its count
+    if not file.samples or 0 < result.chunks <= len(result.failures):  # silence alone is worth no file
         kept.unlink(missing_ok=True)
         return "nothing was written"
-    chunks = max(1, result.chunks)
+    chunks = max(1, result.chunks)  # an interrupt may come between a chunk and its count
     silent = f", {len(result.failures)} of them as silence" if result.failures else ""
     return (
         f"{kept} holds the first {chunks} of {result.total} chunks{silent}, {_clock(file.seconds)}; "

@@ -90,7 +90,7 @@ def why_none(
 def unusable(gpu: Gpu) -> str | None:
     """Reason why nothing can train on this GPU; None where it can."""
     if gpu.problem is not None:
-        return f"it does not answer: {gpu.problem}"
+        return f"it cannot be used: {gpu.problem}"
     if gpu.mig:
         return f"MIG is on, `nvidia-smi -i {gpu.index} -mig 0` turns it off"
     if gpu.memory_total_mib is None or gpu.memory_free_mib is None:

@@ -45,8 +45,8 @@ def prepare(text: str, frontend: Frontend, *, voice: str | None, seed: int, lang
     # characters without a token, as a lone zero-width space, are silent
     spoken = (chunk for chunk in chunks if chunk.tokens)
     chunks = tuple(replace(chunk, index=index) for index, chunk in enumerate(spoken))
-    if not chunks:
-        raise SpeechError("there is nothing to say: the text is empty or blank")
+    if not any(letter.isalnum() for chunk in chunks for letter in chunk.text):
+        raise SpeechError("there is nothing to say: the text has no letter and no digit")
     return Script(
         chunks,
         tuple(

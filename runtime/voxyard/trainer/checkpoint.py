@@ -166,6 +166,7 @@ def _write_state(path: Path, state: Mapping[str, NDArray[Any]]) -> None:
 
     try:
         save_file({name: np.asarray(value, order="C") for name, value in state.items()}, path)
+        path.chmod(path.parent.stat().st_mode & 0o666)  # as the umask says: safetensors lets its owner alone read it
     except SafetensorError as error:  # wraps the system's error in its text
         number = errno.ENOSPC if "os error 28" in str(error) or "StorageFull" in str(error) else errno.EIO
         raise OSError(number, os.strerror(number) + f" ({error})", str(path)) from error

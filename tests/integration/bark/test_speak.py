@@ -109,13 +109,14 @@ def test_three_workers_of_which_one_is_killed_speak_the_same_bytes(speak: Speak,
     assert (tmp_path / "b.wav").read_bytes() == (tmp_path / "a.wav").read_bytes()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "count"), [(signal.SIGINT, 1), (signal.SIGTERM, 2)])
 def test_an_interrupt_says_what_was_written_and_leaves_no_process(
-    speak: Speak, tmp_path: Path, how: signal.Signals
+    speak: Speak, tmp_path: Path, how: signal.Signals, count: int
 ) -> None:
     out = tmp_path / "c.wav"
     out.write_bytes(b"what was there before")
-    process = speak(out, "--workers", "2", times=8)  # so long that it has not ended by then
+    process = speak(out, "--workers", str(count), times=8)  # so long that it has not ended by then
     part = wait_for_sound(tmp_path, process)
     left = workers(process)
     process.send_signal(how)
@@ -129,6 +130,7 @@ def test_an_interrupt_says_what_was_written_and_leaves_no_process(
     assert not [each for each in left if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_what_was_written_stays(speak: Speak, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

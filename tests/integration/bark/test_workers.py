@@ -16,7 +16,7 @@ from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request, Result
 
-CHUNKS = [Request(n, "Is it number " + str(n) + "? " * (1 + n % 4), seed=7) for n in range(13)]
+CHUNKS = [Request(n, "Is it number " + str(n) + "? " * (1 + n % 4), seed=7) for n in range(9)]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def pool(engine: EngineSpec, workers: int) -> Pool:
 
 def sounds(results: Iterable[Result]) -> list[bytes]:
     heard = list(results)
-    assert [each.chunk for each in heard] == list(range(13))
+    assert [each.chunk for each in heard] == [each.chunk for each in CHUNKS]
     return [each.audio.tobytes() for each in heard]
 
 
@@ -46,7 +46,7 @@ def test_any_number_of_workers_speaks_the_same_bytes(engine: EngineSpec, expecte
     with pool(engine, 3) as speaking:
         heard = sounds(speaking.submit(CHUNKS).results())
 
-    assert len(set(expected)) == 13
+    assert len(set(expected)) == len(CHUNKS)
     assert heard == expected
 
 

@@ -345,37 +345,3 @@ except TrainerError as error:
     again, refused = run(code, plain())
     assert again == "/device:CPU:1"
     assert "start a new process" in refused
-
-
-# -- a real GPU ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.gpu
-def test_limits_hold_on_a_real_gpu() -> None:
-    """T6: the limit that TensorFlow reports, and the memory that the driver sees the process hold."""
-    code = (
-        REAL
-        + """
-devices = ready({"training": {"device": "gpu", "strategy": "single", "enable_memory_isolation": True,
-                              "model_gpu_memory": 1024, "batch_size": 1}})
-import os, pynvml, tensorflow as tf
-with tf.device(devices.model):
-    kept = tf.random.normal([128, 1024, 1024])  # 512 MiB
-    try:
-        tf.random.normal([512, 1024, 1024])  # 2 GiB
-        refused = False
-    except tf.errors.ResourceExhaustedError:
-        refused = True
-physical = tf.config.list_physical_devices("GPU")[0]
-limits = [one.memory_limit for one in tf.config.get_logical_device_configuration(physical)]
-pynvml.nvmlInit()
-running = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(0))
-held = [one.usedGpuMemory for one in running if one.pid == os.getpid()]
-print(json.dumps([limits, refused, held]))
-"""
-    )
-    limits, refused, held = run(code, plain())
-    assert limits == [1024]
-    assert refused
-    if held and held[0] is not None:  # in a container the driver sees other process ids
-        assert 512 * 2**20 <= held[0] <= (1024 + 1024) * 2**20

@@ -60,7 +60,9 @@ def test_the_workers_own_gpu_decides_which_cap_is_meant(asked: str | None, visib
         ("0", "gpu_memory contains '0'"),
         ("-5", "gpu_memory contains '-5'"),
         ("=5", "gpu_memory contains '=5'"),
-        (f"6000,{ONE}=5", "which mixes a number with GPUs"),
+        (f"6000,{ONE}=5", "which mixes a number with others"),
+        ("5,7", "which mixes a number with others"),
+        (f"{ONE}=5,{ONE}=6", "which names a GPU twice"),
         (f"{ONE}=5,", "gpu_memory contains ''"),
     ],
 )

@@ -130,7 +130,7 @@ def test_no_pair_has_a_better_link_than_the_one_chosen(drawn: list[str]) -> None
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        ({"problem": "GPU is lost"}, "it does not answer: GPU is lost"),
+        ({"problem": "GPU is lost"}, "it cannot be used: GPU is lost"),
         ({"mig": True}, "MIG is on"),
         ({"total": None}, "the driver does not report its memory"),
         ({"free": 3000}, "3000 of 24564 MiB are free where the data GPU needs 9216"),

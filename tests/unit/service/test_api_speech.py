@@ -124,6 +124,7 @@ def test_events_carry_the_sound_in_base64_and_the_usage(served: Served) -> None:
     ("wrong", "parameter", "code"),
     [
         ({"input": "   "}, "input", "invalid_request"),
+        ({"input": "\U0001f600 ?!"}, "input", "invalid_request"),
         ({"input": "a" * 4097}, "input", "invalid_request"),
         ({"input": ""}, "input", "invalid_request"),
         ({"speed": 4.5}, "speed", "invalid_request"),

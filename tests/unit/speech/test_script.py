@@ -21,7 +21,7 @@ def test_a_text_becomes_requests_in_the_default_voice_of_its_language() -> None:
     assert english.estimated_seconds == sum(each.seconds for each in english.requests) > 0
 
 
-@pytest.mark.parametrize("text", ["", " \n\n ", "\u200b"])
+@pytest.mark.parametrize("text", ["", " \n\n ", "\u200b", "😀 😀", "?!"])
 def test_a_text_without_anything_to_say_is_an_error(text: str) -> None:
     class Silent(TonesFrontend):
         def count_tokens(self, text: str) -> int:

@@ -114,6 +114,17 @@ def test_where_failures_end_the_command_the_first_is_named_and_the_others_are_co
     assert not story.with_name("out.wav").exists()
 
 
+@pytest.mark.parametrize("on_failure", ["silence", "fail"])
+def test_where_no_chunk_can_be_spoken_there_is_no_file_of_silence(
+    story: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], on_failure: str
+) -> None:
+    engine = TonesFrontend({"poison": list(range(6))}, max_tokens=4)
+    monkeypatch.setattr("voxyard.speech.frontend.open_frontend", lambda *_: engine)
+    assert spoken(story, on_failure) == CHECK_FAILED
+    assert "nothing was written" in capsys.readouterr().err
+    assert [each.name for each in story.parent.iterdir()] == ["story.txt"]
+
+
 @pytest.mark.parametrize("error", [EncodeError("out.wav: No space left on device"), RuntimeError("a mistake of ours")])
 def test_what_ends_the_speaking_is_no_success(story: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def ends(*_: object) -> NoReturn:

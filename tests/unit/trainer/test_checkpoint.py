@@ -136,3 +136,13 @@ def test_a_checkpoint_is_on_the_disk_before_and_after_its_rename(tmp_path, monke
     assert {each.parent for each in synced[:-1]} == {unfinished}
     assert len(synced) == 3
     assert synced[-1] == tmp_path
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_who_can_read_a_checkpoint_is_what_the_umask_says(tmp_path: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
+    try:
+        path = checkpoint.save(tmp_path, 1, STATE, {}, keep=1)
+    finally:
+        os.umask(before)
+    assert (path / "state.safetensors").stat().st_mode & 0o777 == mode
