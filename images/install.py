@@ -30,7 +30,9 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 FRAMEWORK = {"trainer": "tensorflow", "bark": "torch"}
 ENVIRONMENT, TOOLS = Path("/opt/voxyard"), Path("/opt/tools")
 SECRETS = Path("/run/secrets")
-INSTALL = ("install", "--no-warn-script-location", "--progress-bar", "off")
+INSTALL = ("install", "--no-warn-script-location", "--no-compile", "--progress-bar", "off")
+# By the content of a source, not its time, so that one build is like another; unchecked, as nobody changes sources.
+COMPILE = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash")
 
 
 class InstallError(Exception):
@@ -58,15 +60,18 @@ class Wanted:
 def main(arguments: list[str] | None = None) -> int:
     """Make the tools, or the packages of a role; 1 with a sentence where that cannot be."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["tools", *EXTRAS], help="what to install: the tools come first")
+    parser.add_argument("what", choices=["tools", "compile", *EXTRAS], help="what to install: the tools come first")
     parser.add_argument("--framework", default="none", help="whose TensorFlow or torch, as the Dockerfile says it")
     parser.add_argument("--no-deps", default="", help="a requirement of which nothing else is wanted")
     parser.add_argument("--wheels", type=Path, default=Path("/wheels"))
+    parser.add_argument("--folder", type=Path, default=ENVIRONMENT, help="where to compile what is installed")
     chosen = parser.parse_args(arguments)
     find = ("--find-links", str(chosen.wheels)) if any(chosen.wheels.glob("*.whl")) else ()
     try:
         if chosen.what == "tools":
             install_tools(find)
+        elif chosen.what == "compile":
+            compile_all(chosen.folder)
         else:
             install_packages(chosen.what, chosen.framework, chosen.no_deps, find)
     except InstallError as error:
@@ -101,6 +106,19 @@ def install_packages(role: str, framework: str, no_deps: str, find: Sequence[str
     if no_deps:
         run(*into, "--no-deps", no_deps)
     check_kept({FRAMEWORK[role], "numpy"} & set(base) if base else set(), ENVIRONMENT)
+    compile_all(ENVIRONMENT)
+
+
+def compile_all(folder: Path) -> None:
+    """Compile the modules below `folder`, the same way in every build. Raises InstallError for a folder without any.
+
+    Files that are no Python of this version, such as templates and tests of packages, are left as they are.
+    """
+    command = [str(ENVIRONMENT / "bin/python"), *COMPILE, str(folder / "lib")]
+    print("+", *command, flush=True)
+    subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}, check=False)
+    if not any(folder.glob("lib/python*/site-packages/**/*.pyc")):
+        raise InstallError(f"nothing was compiled below {folder}; its words stand above")
 
 
 def choose(

@@ -7,4 +7,9 @@ fi
 apt-get update --quiet
 DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends python3 python3-venv
 apt-get clean
-rm -rf /var/lib/apt/lists/* /var/cache/debconf/*-old /etc/apt/apt.conf.d/98bundle
+# Logs and caches have the times of this build. Python's own are made anew without: by content, as install.py does it.
+rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache \
+  /var/lib/dpkg/*-old /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /etc/apt/apt.conf.d/98bundle
+find /usr/lib/python3* -name __pycache__ -prune -exec rm -rf {} +
+PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 python3 -m compileall -q -f --invalidation-mode unchecked-hash /usr/lib/python3* \
+  || echo 'python.sh: the modules named above were not compiled'

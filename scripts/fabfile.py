@@ -7,6 +7,7 @@ from tasks.deploy import deploy, drain, plan, rollback, status, unlock
 from tasks.images import images, images_lock
 from tasks.monitoring import monitoring
 from tasks.prove import prove
+from tasks.render import render
 from tasks.runs import fetch, logs, runs, stop, train
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "monitoring",
     "plan",
     "prove",
+    "render",
     "rollback",
     "runs",
     "status",

@@ -1,9 +1,17 @@
-"""Audit log: one JSON line per action, with author and outcome, in a file on the host."""
+"""Audit log: one JSON line per action, with author and outcome, in a file on the host and in its journal.
+
+Each line has the SHA-256 of the line before it, so that a removed or changed line shows; removed last lines show in the
+journal. A line after one without a hash, of an earlier version, has the SHA-256 of all lines before it.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import logging
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet.errors import HostFailedError
@@ -12,9 +20,17 @@ from fleet.lock import operator
 from fleet.ssh.command_batch import Command
 from fleet.ssh.connection_pool import Session
 
+log = logging.getLogger("fleet")
+
 CHANGES = ("deploy", "rollback", "unlock")
 """Actions that decide which release stands on a host."""
-_LONGEST_NOTE = 500  # characters: a line is one atomic write
+TAG = "voxyard-audit"
+"""Identifier of the lines in the journal."""
+_LONGEST_NOTE = 500  # characters
+_LONGEST_LINE = 8192  # bytes
+_COMPARED = 1000  # newest lines of the journal
+_NO_JOURNAL = "no journal"
+_HASH = '"previous": "'
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +45,13 @@ class AuditEntry:
 
 
 def record(session: Session, host: str, entry: AuditEntry) -> None:
-    """Append the entry to the host's audit.jsonl, with the host's time. Raises HostFailedError."""
+    """Append the entry to the host's audit.jsonl and its journal, with the host's time. Raises HostFailedError."""
     command = append_command(host, operator(), entry)
     answer = session.run([command])[command.name]
     if not answer.ok:
         raise HostFailedError(f"{host} could not write its audit log: {answer.message}")
+    if answer.out.strip() == _NO_JOURNAL:
+        log.info("%s: no journal or syslog takes the audit line: it is in audit.jsonl alone", host)
 
 
 def _last_change(text: str) -> AuditEntry | None:
@@ -50,8 +68,61 @@ LAST_CHANGE: Fact[AuditEntry | None] = Fact(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class AuditLog:
+    """Audit log of a host: number of lines, and what was removed or changed, as text."""
+
+    lines: int
+    broken: tuple[str, ...] = ()
+
+
+def _audit_log(text: str) -> AuditLog:
+    journal, file = (base64.b64decode(each) for each in text.split("\n")[:2])
+    lines = file.splitlines(keepends=True)
+    return AuditLog(len(lines), (*_breaks(lines), *_missing(journal.splitlines(), file.splitlines())))
+
+
+def _breaks(lines: Sequence[bytes]) -> Iterator[str]:
+    """The first line that does not follow from those before it."""
+    mark = _HASH.encode()
+    for number, line in enumerate(lines):
+        if mark not in line:
+            continue
+        chained = number > 0 and mark in lines[number - 1]
+        before = lines[number - 1].rstrip(b"\n") if chained else b"".join(lines[:number])
+        expected = hashlib.sha256(before).hexdigest().encode() if number else b""
+        if line.partition(mark)[2].partition(b'"')[0] != expected:
+            yield f"line {number + 1} does not follow from what is before it: a line was removed, changed or inserted"
+            return
+
+
+def _missing(journal: Sequence[bytes], lines: Sequence[bytes]) -> Iterator[str]:
+    """Lines of the journal that the file lacks."""
+    there = set(lines)
+    missing = [line for line in journal if line not in there]
+    if missing:
+        yield f"{len(missing)} lines are in the journal alone, the first: {_title(missing[0])}"
+
+
+def _title(line: bytes) -> str:
+    """Time, action and author of a line; its beginning where it is none."""
+    try:
+        found = json.loads(line)
+        return f"{found['what']} at {found['at']} by {found['who']}"
+    except (ValueError, LookupError, TypeError):
+        return line.decode(errors="replace")[:100]
+
+
+AUDIT_LOG: Fact[AuditLog] = Fact(
+    "audit-log",
+    f"journalctl --quiet --no-pager --lines {_COMPARED} --output cat --identifier {TAG} _UID=$(id -u) 2>/dev/null | "
+    'base64 -w 0; echo; base64 -w 0 "$HOME/.voxyard/audit.jsonl" 2>/dev/null; echo',
+    _audit_log,
+)
+
+
 def append_command(host: str, who: str, entry: AuditEntry) -> Command:
-    """Command that appends one line of JSON."""
+    """Command that appends one line of JSON with the hash of those before it; prints where no journal took it."""
     note = " ".join(entry.note.split())
     rest = {
         "who": who,
@@ -68,6 +139,19 @@ def append_command(host: str, who: str, entry: AuditEntry) -> Command:
         "umask 077",
         'mkdir -p "$HOME/.voxyard"',
         'cd "$HOME/.voxyard"',
-        f'printf \'{{"at": "%s", %s\\n\' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" {shlex.quote(end)} >> audit.jsonl',
+        "exec 9>> audit.jsonl",
+        "flock 9",  # of two writers the second hashes the first one's line
+        'if [ -n "$(tail -c 1 audit.jsonl)" ]; then echo >&9; fi',  # a write that was cut off
+        "last=$(tail -n 1 audit.jsonl)",
+        'case "$last" in',
+        "  '') previous= ;;",
+        f'  *{shlex.quote(_HASH)}*) previous=$(printf %s "$last" | sha256sum) ;;',
+        "  *) previous=$(sha256sum < audit.jsonl) ;;",
+        "esac",
+        f'line=$(printf \'{{"at": "%s", {_HASH}%s", %s\' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "${{previous%% *}}" '
+        f"{shlex.quote(end)})",
+        "printf '%s\\n' \"$line\" >&9",
+        f"printf '%s\\n' \"$line\" | systemd-cat -t {TAG} 2>/dev/null || "
+        f'logger --socket-errors=on --size {_LONGEST_LINE} -t {TAG} -- "$line" 2>/dev/null || echo {_NO_JOURNAL}',
     ]
     return Command("audit", "\n".join(lines))

@@ -23,6 +23,10 @@ _HOME = '"$HOME/.voxyard"'
 _HELD = 75  # EX_TEMPFAIL: the lock is taken
 
 
+class HostLockedError(HostFailedError):
+    """Refusal: somebody else holds the lock of the host."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lock:
     """Lock on a host, with its owner. Both times are the host's own, in seconds since the epoch."""
@@ -50,14 +54,14 @@ class Lock:
 def locked(session: Session, host: str, reason: str) -> Iterator[None]:
     """Holds the lock of `host` (a name, for messages) until the block ends.
 
-    Raises HostFailedError where it is taken, with owner, age, reason and fix. When the connection is lost at the end,
-    the lock stays on the host.
+    Raises HostLockedError where it is taken, with owner, age, reason and fix, HostFailedError where the host cannot be
+    locked. When the connection is lost at the end, the lock stays on the host.
     """
     token = secrets.token_hex(8)
     take = take_command(operator(), reason, token)
     answer = session.run([take])[take.name]
     if answer.code == _HELD:
-        raise HostFailedError(refusal(host, _parse(answer.out)))
+        raise HostLockedError(refusal(host, _parse(answer.out)))
     if not answer.ok:
         raise HostFailedError(f"{host} could not be locked: {answer.message}")
     try:

@@ -20,7 +20,9 @@ from invoke.parser.parser import ParseMachine
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host, Inventory, load
 from fleet.inventory.validators import unknown_home
+from fleet.release.compose import SITE
 from fleet.rollout.context import Cancellation
+from fleet.runs.config import read_file
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / "deploy/hosts.yaml"
@@ -33,6 +35,7 @@ WRONG_USE = 2
 
 HELP = {
     "host": "only this host; repeat the option or separate names with commas",
+    "group": "only the hosts of this group of the inventory, and those of --host; repeatable, as --host",
     "inventory": "inventory file [default: deploy/hosts.yaml]",
     "json": "print the result as JSON",
 }
@@ -69,9 +72,17 @@ def load_inventory(inventory: str) -> Inventory:
     return load(absolute_path(inventory) or INVENTORY)
 
 
-def select_hosts(inventory: str, names: Sequence[str] | None) -> tuple[Host, ...]:
-    """Hosts of these names, all hosts without names. Raises FleetError."""
-    return load_inventory(inventory).select(split_names(names))
+def select_hosts(inventory: str, names: Sequence[str] | None, groups: Sequence[str] | None = None) -> tuple[Host, ...]:
+    """Hosts of these names and groups, all hosts without either. Raises FleetError."""
+    return selected(load_inventory(inventory), names, groups)
+
+
+def selected(fleet: Inventory, names: Sequence[str] | None, groups: Sequence[str] | None) -> tuple[Host, ...]:
+    """Hosts of the options --host and --group, all hosts without either. Raises FleetError for an empty option."""
+    for option, given in (("host", names), ("group", groups)):
+        if given and not split_names(given):
+            raise FleetError(f"--{option} {' '.join(given)!r} has no name: leave it out to select all hosts")
+    return fleet.select(split_names(names), split_names(groups))
 
 
 def split_names(names: Sequence[str] | None) -> list[str]:
@@ -85,6 +96,22 @@ def absolute_path(text: str) -> Path | None:
         return Path(text).expanduser().absolute() if text else None
     except RuntimeError:
         raise FleetError(unknown_home(text)) from None
+
+
+def one_host(inventory: str, host: str) -> Host:
+    """The only host of this name. Raises FleetError for none or several names."""
+    if len(split_names([host])) != 1:
+        raise FleetError(f"found {host!r} as host, expected the name of one host")
+    (found,) = select_hosts(inventory, [host])
+    return found
+
+
+def override_files(paths: Sequence[str] | None) -> tuple[tuple[str, bytes], ...]:
+    """Names and contents of the operator's compose files, in merge order. Raises FleetError."""
+    return tuple(
+        (f"{SITE}{number}-{Path(each).name}", read_file(absolute_path(each)))
+        for number, each in enumerate(paths or (), 1)
+    )
 
 
 def print_json(document: object) -> None:

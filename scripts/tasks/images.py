@@ -9,8 +9,10 @@ from fabric import task
 
 from fleet.errors import FleetError
 from fleet.images import pins
-from fleet.images.image import ROLES, Build, LocalImage, build_image, built_tag
-from fleet.images.push import RECORD, push, write_record
+from fleet.images.build import Build, build_image
+from fleet.images.image import ROLES, LocalImage, built_tag, names_images_by_manifest
+from fleet.images.push import RECORD, check_registry, push, write_record
+from fleet.images.revision import read_revision
 from fleet.images.sbom import FOLDER, write_sbom
 from tasks.base import HELP, ROOT, absolute_path, exit_with, print_json, reporting_errors, say, split_names
 
@@ -31,7 +33,8 @@ MEGABYTE = 1e6
         "build-network": "network of the build steps, such as host",
         "cache-from": "ROLE=REFERENCE: earlier image whose unchanged layers are reused",
         "unpinned": "allow base images without a digest, for development",
-        "push": "push to this registry, HOST/PATH, and record the digests in build/images.json",
+        "push": "push to this registry, HOST/PATH, for the commit of the sources; the digests: build/images.json",
+        "replace": "with --push: replace another image that the registry has for this commit",
         "json": HELP["json"],
     },
 )
@@ -48,10 +51,14 @@ def images(
     cache_from: Sequence[str] | None = None,
     unpinned: bool = False,
     push: str = "",
+    replace: bool = False,
     json: bool = False,
 ) -> None:
     """Build the images of all services, each with a software bill of materials (SBOM)."""
     with reporting_errors():
+        if replace and not push:
+            raise FleetError("--replace needs --push")
+        check_registry(push)
         roles = _roles(image)
         frameworks, earlier = _by_role("framework", framework), _by_role("cache-from", cache_from)
         locked = pins.read(ROOT / pins.LOCK)
@@ -72,11 +79,16 @@ def images(
             )
             built = build_image(ROOT, how)
             bill = write_sbom(built, ROOT / FOLDER)
-            built = _pushed(built, role, push)
+            built = _pushed(built, role, push, replace=replace)
             write_record(ROOT / RECORD, {role: built})
             size = f"{built.size_bytes / MEGABYTE:.0f} MB"
             say(f"{role}: {built.reference} ({size}); SBOM: {bill.relative_to(ROOT)}")
             done.append(_document(role, built, bases[role], str(bill.relative_to(ROOT))))
+        if names_images_by_manifest():
+            say(
+                "this engine has containerd's image store, which names an image by its manifest: without a registry, "
+                "deploys from here and from engines with the classic store replace each other's containers"
+            )
         if json:
             print_json({"images": done})
 
@@ -125,11 +137,17 @@ def _by_role(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def _pushed(image: LocalImage, role: str, registry: str) -> LocalImage:
+def _pushed(image: LocalImage, role: str, registry: str, *, replace: bool) -> LocalImage:
     if not registry:
         return image
-    say(f"{role}: pushing to {registry}")
-    return push(image, role, registry)
+    revision = read_revision(ROOT)
+    commit = None if revision.fault else revision.commit
+    say(f"{role}: pushing to {registry}" + (f" for commit {commit[:12]}" if commit else ""))
+    pushed = push(image, role, registry, commit, replace=replace)
+    if commit is None:
+        name = f"{registry}/{image.release_tag}"
+        say(f"{role}: {revision.fault}: it is not the image of a commit; deploy it with --image {role}={name}")
+    return pushed
 
 
 def _document(role: str, image: LocalImage, base: str, bill: str) -> dict[str, object]:

@@ -36,11 +36,13 @@ from tasks.base import (
     print_json,
     reporting_errors,
     say,
+    selected,
+    split_names,
 )
 
 
 @task(
-    iterable=["host"],
+    iterable=["host", "group"],
     auto_shortflags=False,
     help=HELP
     | {
@@ -54,6 +56,7 @@ from tasks.base import (
 def monitoring(
     _: Any,
     host: Sequence[str] | None = None,
+    group: Sequence[str] | None = None,
     inventory: str = "",
     site: str = "",
     check: bool = False,
@@ -70,7 +73,7 @@ def monitoring(
         if (folder := absolute_path(out)) is not None:
             _write(fleet, inputs, folder)
             return
-        hosts = _monitoring_hosts(fleet, host)
+        hosts = _monitoring_hosts(fleet, host, group)
         program_images = images.find(inputs.images, images.pinned(ROOT))
         with Connections() as connections:
             with reading():
@@ -137,13 +140,16 @@ def _all_of(result: GroupResult[Any]) -> dict[str, Any]:
     return dict(result.succeeded)
 
 
-def _monitoring_hosts(fleet: Inventory, names: Sequence[str] | None) -> tuple[Host, ...]:
+def _monitoring_hosts(
+    fleet: Inventory, names: Sequence[str] | None, groups: Sequence[str] | None = None
+) -> tuple[Host, ...]:
     """Hosts with the role monitoring. Raises FleetError where there is none, or a named host lacks the role."""
-    chosen = fleet.select(names or ())
+    chosen = selected(fleet, names, groups)
     monitoring_hosts = tuple(each for each in chosen if "monitoring" in each.roles)
-    others = [each.name for each in chosen if each not in monitoring_hosts] if names else []
+    others = [each.name for each in chosen if each.name in split_names(names) and each not in monitoring_hosts]
     if others or not monitoring_hosts:
-        who = f"{', '.join(others)} does not have" if others else "no host has"
+        no_host = f"no host of {', '.join(split_names(groups))} has" if groups else "no host has"
+        who = f"{', '.join(others)} does not have" if others else no_host
         raise FleetError(
             f"{fleet.path}: {who} the role monitoring: add roles: [monitoring] to a host, "
             "or write the files for this machine with --out DIR"
@@ -153,7 +159,8 @@ def _monitoring_hosts(fleet: Inventory, names: Sequence[str] | None) -> tuple[Ho
 
 def _write(fleet: Inventory, inputs: MonitoringInputs, folder: Path) -> None:
     names = (*webhook_secrets(fleet), GRAFANA)  # the values are not written
-    release = render(fleet, inputs, Secrets(dict.fromkeys(names, b"")), {}, os.getuid(), os.getgid())
+    placeholders = Secrets(dict.fromkeys(names, b""))
+    release = render(fleet, inputs, placeholders, {}, os.getuid(), os.getgid(), named=lambda name, _: name)
     check_here(release)
     command = write(release, folder)
     say(f"{folder}: monitoring {release.id}, {len(release.files)} files")

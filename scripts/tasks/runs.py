@@ -38,16 +38,16 @@ from tasks.base import (
     absolute_path,
     exit_with,
     fail,
+    one_host,
+    override_files,
     print_json,
     reporting_errors,
     say,
     select_hosts,
-    split_names,
 )
 
 ONE_HOST = "host of the run"
 RUN = "run id, as printed by `fab runs`"
-SITE = "site-"
 
 
 @task(
@@ -87,7 +87,7 @@ def train(
             raise FleetError("--config FILE is missing: name the settings file, or give --resume RUN")
         if resume and (run or corpus or override):
             raise FleetError("--resume cannot be combined with --run, --corpus or --override: leave them out")
-        where = _one(inventory, host)
+        where = one_host(inventory, host)
         flags = flags_of(set or (), {"training.max_steps": max_steps, "training.device": device})
         settings = RunSettings(read_file(absolute_path(config)), flags)
         validated = validate(settings, name=config or f"the settings of {resume}")
@@ -98,16 +98,18 @@ def train(
         else:
             name = new_run_id(Path(config).stem, run)
             folders = folders_of(validated.config, absolute_path(corpus))
-            overrides = tuple(
-                (f"{SITE}{number}-{Path(each).name}", read_file(absolute_path(each)))
-                for number, each in enumerate(override or (), 1)
-            )
-            files = _begin(where, name, settings, folders, overrides)
+            files = _begin(where, name, settings, folders, override_files(override))
         _follow_up(where, files, json=json)
 
 
-@task(iterable=["host"], auto_shortflags=False, help=HELP)
-def runs(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: bool = False) -> None:
+@task(iterable=["host", "group"], auto_shortflags=False, help=HELP)
+def runs(
+    _: Any,
+    host: Sequence[str] | None = None,
+    group: Sequence[str] | None = None,
+    inventory: str = "",
+    json: bool = False,
+) -> None:
     """List the training runs of the hosts: state, step, loss."""
 
     def read(each: Host) -> tuple[TrainingRun, ...]:
@@ -115,7 +117,7 @@ def runs(_: Any, host: Sequence[str] | None = None, inventory: str = "", json: b
             return read_runs(session)
 
     with reporting_errors(), reading():
-        wanted = [each for each in select_hosts(inventory, host) if host or "trainer" in each.roles]
+        wanted = [each for each in select_hosts(inventory, host, group) if host or "trainer" in each.roles]
         result = on_every_host(wanted, read, keep=True)
         if json:
             print_json(report.document(result, [each.name for each in wanted]))
@@ -145,7 +147,7 @@ def logs(
                 "expected one of --service bark, --service exporter or --run ID; with make: "
                 f'make logs HOST={host} ARGS="--service bark"'
             )
-        where = _one(inventory, host)
+        where = one_host(inventory, host)
         labels = run_labels(run) if run else service_labels(service)
         with connected(where) as session:
             if run:
@@ -157,7 +159,7 @@ def logs(
 def stop(_: Any, host: str, run: str, inventory: str = "") -> None:
     """Stop a training run after it saved a checkpoint; continue it with `fab train --resume`."""
     with reporting_errors():
-        where = _one(inventory, host)
+        where = one_host(inventory, host)
         with connected(where) as session:
             found = find_run(session, where.name, run)
             if not found.active and not found.drained:
@@ -183,7 +185,7 @@ def stop(_: Any, host: str, run: str, inventory: str = "") -> None:
 def fetch(_: Any, host: str, run: str, out: str, inventory: str = "", json: bool = False) -> None:
     """Fetch a run: checkpoints (verified by checksum), samples, report and logs."""
     with reporting_errors(), reading("run the same command again to continue"):
-        where, folder = _one(inventory, host), absolute_path(out)
+        where, folder = one_host(inventory, host), absolute_path(out)
         if folder is None:
             raise FleetError("--out DIR is missing")
         with connected(where) as session:
@@ -193,14 +195,6 @@ def fetch(_: Any, host: str, run: str, out: str, inventory: str = "", json: bool
             print_json(report.fetched_document(fetched))
         else:
             print(report.fetched(fetched))
-
-
-def _one(inventory: str, host: str) -> Host:
-    """The only host of this name. Raises FleetError for none or several names."""
-    if len(split_names([host])) != 1:
-        raise FleetError(f"found {host!r} as host, expected the name of one host")
-    (found,) = select_hosts(inventory, [host])
-    return found
 
 
 def _begin(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +59,20 @@ class Operator:
 
     inventory: Path
     environment: Mapping[str, str]
+    images: Mapping[str, str] = field(default_factory=dict)  # of plan and deploy, by role
+    root: Path = ROOT  # clone of the repository
 
     def words(self, task: str, *arguments: str) -> list[str]:
         """The command line of a task."""
         program = str(Path(sys.executable).with_name("fab"))
-        return [program, "--search-root", str(ROOT / "scripts"), task, "--inventory", str(self.inventory), *arguments]
+        named = [f"{role}={name}" for role, name in self.images.items()] if task in ("plan", "deploy") else []
+        options = ["--inventory", str(self.inventory), *(word for each in named for word in ("--image", each))]
+        return [program, "--search-root", str(self.root / "scripts"), task, *options, *arguments]
 
     def fab(self, task: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a task to its end, whatever that is."""
         words = self.words(task, *arguments)
-        done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=self.environment, timeout=600)
+        done = subprocess.run(words, capture_output=True, text=True, cwd=self.root, env=self.environment, timeout=600)
         assert "Traceback" not in done.stderr, done.stderr
         return done
 
@@ -76,7 +80,7 @@ class Operator:
         """Start a task."""
         pipe = subprocess.PIPE
         words = self.words(task, *arguments)
-        return subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, env=self.environment)
+        return subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, cwd=self.root, env=self.environment)
 
     def good(self, task: str, *arguments: str) -> str:
         """Run a task that succeeds; what it wrote to standard output."""
@@ -136,6 +140,7 @@ def write_fleet(folder: Path, entries: Mapping[str, Mapping[str, Any]], **top: A
     for each in entries.values():
         roles = each.get("roles", [])
         assert isinstance(each, dict)
+        each.setdefault("node_exporter", False)  # its own test deploys it
         each.setdefault("compose_overrides", ["quick-bark.yaml" if "bark" in roles else "quick.yaml"])
         if "bark" in roles:
             each.setdefault("bark", {"weights": "weights", "stop_seconds": 5})

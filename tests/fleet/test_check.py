@@ -36,7 +36,7 @@ class Fault:
     services: tuple[str, ...] = ("bark", "trainer")
 
 
-ALL = ("exporter", "bark", "trainer", "monitoring")
+ALL = ("exporter", "node-exporter", "bark", "trainer", "monitoring")
 FAULTS = {
     "an old driver": Fault(
         "gpu-pix",
@@ -93,7 +93,6 @@ FAULTS = {
     "few PCIe lanes": Fault("gpu-pix", faults.few_lanes, "WARN", "pcie_width", "uses 4 of 16 PCIe lanes", ALL),
     "a clock that is ahead": Fault("gpu-pix", faults.skewed_clock, "WARN", "clock", "s ahead of yours", ALL),
     "no NUMA node": Fault("gpu-sys", faults.no_numa_node, "WARN", "numa", "has NUMA node -1", ALL),
-    "little shared memory": Fault("gpu-pix", faults.small_shared_memory, "WARN", "shm", "of shared memory"),
     "control groups of systemd": Fault(
         "gpu-pix", faults.systemd_cgroups, "WARN", "cgroup_driver", "a systemd reload removes them", ALL
     ),

@@ -19,7 +19,7 @@ from tests.fleet.bed.host import GpuHost, HostFactory
 
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Bark, Host
-from fleet.inventory.secrets import Secrets
+from fleet.inventory.secrets import Secrets, versioned
 from fleet.release.artefact import Artefact
 from fleet.release.compose import sources, trainer_sources
 from fleet.release.gpu_assignment import assign
@@ -45,24 +45,27 @@ class Case:
     keys: bool = True
     voices: bool = False
     override: bool = False
+    measured: bool = False  # by a node_exporter of the release
 
     @property
     def name(self) -> str:
         """Its directory."""
         words = [*self.roles, f"{self.gpus}gpus", "keys" * self.keys, "voices" * self.voices, "own" * self.override]
+        words.append("node" * self.measured)
         return "-".join(word for word in words if word)
 
     @property
     def login_info(self) -> LoginInfo:
-        return LoginInfo("192.0.2.11" if self.keys else "127.0.0.1", 1000, 1000, gpus=self.gpus > 0)
+        return LoginInfo("192.0.2.11" if self.keys else "127.0.0.1", gpus=self.gpus > 0, memory_mib=64 << 10)
 
     def release(self) -> Release:
-        on: Host = host(roles=self.roles, bark=Bark())
+        on: Host = host(roles=self.roles, bark=Bark(), node_exporter=self.measured)
+        roles = (*wanted_images(on), *(["node-exporter"] if self.measured else []))
         compose = sources(COMPOSE, on, gpus=self.gpus > 0, loopback="bark" in self.roles and not self.keys)
         bodies = {name: path.read_bytes() for name, path in compose.items()}
         kinds = ("weights", "voices") if self.voices else ("weights",)
         inputs = ReleaseInputs(
-            images={role: LocalImage(IMAGE.id, (), 1, f"voxyard-{role}") for role in wanted_images(on)},
+            images={role: LocalImage(IMAGE.id, (), 1, f"voxyard-{role}") for role in roles},
             compose=bodies | ({"site-1-own.yaml": OVERRIDE} if self.override else {}),
             trainer={name: path.read_bytes() for name, path in trainer_sources(COMPOSE, on).items()},
             artefacts={kind: Artefact(kind, "0" * 12, Path("/"), {}, 1) for kind in kinds if "bark" in self.roles},
@@ -77,6 +80,7 @@ CASES = (
     *(Case(("bark",), gpus, keys=keys, voices=True) for gpus, keys in product((0, 2), (True, False))),
     *(Case(("trainer", "bark"), gpus, keys=False) for gpus in (0, 1, 2)),
     Case(("bark",), 2, override=True),
+    Case(("trainer",), 2, measured=True),
 )
 
 
@@ -165,7 +169,8 @@ def test_compose_accepts_it(read: dict[str, Read], case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_only_a_host_with_gpus_reserves_any_and_bark_by_uuid(read: dict[str, Read], case: Case) -> None:
     document = read[case.name].document
-    assert set(document["services"]) == {"exporter", *({"bark"} & set(case.roles))}
+    also = {"node-exporter"} if case.measured else set()
+    assert set(document["services"]) == {"exporter", *({"bark"} & set(case.roles)), *also}
     assert reserved(document, "exporter") == (["all"] if case.gpus else [])
     if "bark" not in case.roles:
         return
@@ -212,10 +217,8 @@ def test_bark_gets_secrets_weights_and_voices_as_files(read: dict[str, Read]) ->
     document = read[Case(("bark",), 2, voices=True).name].document
     bark = document["services"]["bark"]
     assert {each["source"] for each in bark["secrets"]} == {"bark-api-keys", "bark-webhook-secret"}
-    assert {Path(each["file"]).name for each in document["secrets"].values()} == {
-        "bark-api-keys",
-        "bark-webhook-secret",
-    }
+    files = {Path(each["file"]).name for each in document["secrets"].values()}
+    assert files == {versioned(name, value) for name, value in KEYS.values.items()}
     sources_of = {each["target"]: each["source"] for each in bark["volumes"]}
     home = sources_of["/etc/voxyard/bark.yaml"].partition("/releases/")[0]
     assert sources_of["/var/lib/voxyard/weights"].startswith(home.rpartition("/")[0])

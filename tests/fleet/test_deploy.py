@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.fleet import operators
+from tests.fleet.bed import faults
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost, HostFactory, HostSpec
 from tests.fleet.operators import KEY, ROOT, Operator, audit, current, fake_image
@@ -153,8 +154,22 @@ def test_the_containers_have_no_rights(first: Said, hosts: list[GpuHost]) -> Non
     assert found["HostConfig"]["DeviceRequests"][0]["Capabilities"] == [["utility"]]
     for each, name in ((hosts[0], "voxyard-exporter-1"), (hosts[1], "voxyard-bark-1")):
         status = told(each, f"docker exec {name} cat /proc/1/status")
+        assert re.search(r"^Uid:\s+65532\s+65532", status, re.MULTILINE)
         assert re.search(r"CapEff:\s+0+$", status, re.MULTILINE)
         assert re.search(r"NoNewPrivs:\s+1$", status, re.MULTILINE)
+
+
+def test_what_the_service_writes_belongs_to_its_own_user_and_its_memory_is_limited(
+    first: Said, hosts: list[GpuHost]
+) -> None:
+    bark = json.loads(told(hosts[1], "docker inspect voxyard-bark-1"))[0]["HostConfig"]
+    total = int(told(hosts[1], "sed -n 's/^MemTotal: *//p' /proc/meminfo").split()[0]) << 10
+    assert total // 2 < bark["Memory"] < total
+    assert (bark["ShmSize"], bark["IpcMode"]) == (1 << 30, "private")
+    owners = told(hosts[1], "cd ~voxyard/.voxyard && stat -c '%u %a' data/bark data/bark/* secrets/*").splitlines()
+    assert len(owners) > 3
+    assert {owner.split()[0] for owner in owners} == {"65532"}
+    assert owners[-1].split()[1] == "600"
 
 
 def test_the_release_is_for_its_owner_alone_and_the_plan_is_in_the_container(first: Said, host: GpuHost) -> None:
@@ -229,14 +244,11 @@ def test_a_release_that_is_never_healthy_is_reported_with_its_last_log_lines_and
 def test_a_host_that_is_not_ready_stops_the_deploy_before_anything_changes(
     first: Said, operator: Operator, hosts: list[GpuHost]
 ) -> None:
-    document = yaml.safe_load(operator.inventory.read_text())
-    document["hosts"]["gpu-01"]["gpus"] = 3
-    path = operator.inventory.with_name("bad.yaml")
-    path.write_text(yaml.safe_dump(document))
     before = [traces(each) for each in hosts]
-    done = replace(operator, inventory=path).fab("deploy")
+    with faults.old_compose(hosts[0]):
+        done = operator.fab("deploy")
     assert done.returncode == 1
-    assert "2 GPUs, the inventory says 3" in " ".join(done.stderr.split())
+    assert "Compose 2.20.3, expected at least 2.24.4" in " ".join(done.stderr.split())
     assert "nothing was changed; not ready: gpu-01" in done.stderr
     assert [traces(each) for each in hosts] == before
 

@@ -46,8 +46,8 @@ class Fleet:
         return f"bark={tag}"
 
     def secret(self) -> str:
-        """The one that the host has."""
-        return str(self.host.run("cat ~voxyard/.voxyard/secrets/bark-webhook-secret").stdout)
+        """The one that the service has."""
+        return str(self.host.run("docker exec voxyard-bark-1 cat /run/secrets/bark-webhook-secret").stdout)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def fleet(engine: Engine, base_image: str, gpu_host: HostFactory, tmp_path_facto
         pytest.param("tar", "*weights*", "before", "dies", id="weights"),
         pytest.param("mv", "-T .weights*", "after", "goes on", id="weights renamed"),
         pytest.param("mv", "-T .[0-9a-f]*.partial *", "before", "dies", id="release"),
-        pytest.param("mv", "-f .partial/*", "after", "dies", id="one secret of two"),
+        pytest.param("mv", "-f .partial/*", "after", "dies", id="secrets"),
         pytest.param("docker", "stop*", "after", "dies", id="stop"),
         pytest.param("docker", "compose*up*", "before", "dies", id="start"),
         pytest.param("docker", "compose*up*", "after", "goes on", id="started"),

@@ -59,7 +59,8 @@ def fleet(
     }
     folder = tmp_path_factory.mktemp("fleet")
     path = operators.write_fleet(folder, entries)
-    found = Fleet(Operator(path, operators.environment(engine)), hosts)
+    pushed = {role: f"voxyard-{role}:built" for role in ("exporter", "trainer")}
+    found = Fleet(Operator(path, operators.environment(engine), images=pushed), hosts)
     begin(found, folder / "processes")
     return found
 
@@ -144,7 +145,7 @@ def test_the_images_of_a_host_with_a_registry_are_named_by_digest(fleet: Fleet, 
 
 def test_a_secret_is_in_no_log_audit_line_image_or_process_list(fleet: Fleet) -> None:
     host = fleet.hosts[0]
-    there = host.run("cd ~voxyard/.voxyard/secrets && stat -c %a . * && cat bark-webhook-secret").stdout
+    there = host.run("cd ~voxyard/.voxyard/secrets && stat -c %a . * && cat bark-webhook-secret.*").stdout
     assert there.split() == ["700", "600", "600", KEY]
     for name, text in fleet.said.items():
         assert KEY not in text, name
@@ -247,6 +248,24 @@ def test_rollback_goes_back_with_what_is_on_the_host_and_a_deploy_forward_again(
     assert fleet.operator.results("deploy", "--host", "gpu-sys") == {"gpu-sys": "deployed"}
 
 
+def test_a_release_of_an_earlier_version_has_its_data_as_the_login_and_the_next_one_takes_it_over(
+    fleet: Fleet,
+) -> None:
+    host, data = fleet.hosts[1], "~voxyard/.voxyard/data/bark"
+    newer, login = current(host), host.run("id -u voxyard").stdout.strip()
+    place = "cd ~voxyard/.voxyard/releases && earlier=$(basename $(readlink ../previous)) && cd $earlier"
+    host.run(
+        f"{place} && sed -i 's/^VOXYARD_\\([UG]ID\\)=.*/VOXYARD_\\1={login}/' voxyard.env && sha256sum -- * > .sha256"
+    )
+    host.run(f"touch {data}/documents.db && chown 65532:65532 {data}/documents.db")
+    owners = f"stat -c %u {data} {data}/documents.db; docker inspect --format '{{{{.Config.User}}}}' voxyard-bark-1"
+    assert host.run(owners).stdout.split() == ["65532", "65532", "65532:65532"]
+    assert fleet.operator.results("rollback", "--host", "gpu-sys") == {"gpu-sys": "rolled back"}
+    assert host.run(owners).stdout.split() == [login, login, f"{login}:{login}"]
+    assert fleet.operator.results("rollback", "--host", "gpu-sys", "--release", newer) == {"gpu-sys": "rolled back"}
+    assert host.run(owners).stdout.split() == ["65532", "65532", "65532:65532"]
+
+
 def test_drift_is_seen_and_put_right(fleet: Fleet) -> None:
     host = fleet.hosts[1]
     host.run("echo '# mine' >> ~voxyard/.voxyard/current/exporter.yaml")
@@ -268,6 +287,19 @@ def test_a_drained_host_stops_bark_and_a_deploy_brings_it_back(fleet: Fleet) -> 
     assert audit(fleet.hosts[1])[-1]["what"] == "drain"
     assert fleet.operator.results("deploy", "--drain", "--host", "gpu-sys") == {"gpu-sys": "deployed"}
     assert list(containers(fleet.hosts[1])) == ["bark", "exporter"]
+
+
+def test_a_line_that_was_removed_from_the_audit_log_is_found_by_check(fleet: Fleet) -> None:
+    host, log = fleet.hosts[1], "~voxyard/.voxyard/audit.jsonl"
+    assert "gpu-sys: no journal or syslog takes the audit line" in fleet.said["progress"]
+    host.run(f"cp -p {log} /tmp/whole.jsonl && sed -i 2d {log}")
+    (found,) = fleet.operator.json("check", "--host", "gpu-sys")["hosts"]
+    host.run(f"cp -p /tmp/whole.jsonl {log}")
+    (finding,) = [each for each in found["findings"] if each["check"] == "audit"]
+    assert finding["level"] == "WARN"
+    assert "line 2 does not follow from what is before it" in finding["found"]
+    (found,) = fleet.operator.json("check", "--host", "gpu-sys")["hosts"]
+    assert "audit" not in [each["check"] for each in found["findings"]]
 
 
 @pytest.mark.parametrize(

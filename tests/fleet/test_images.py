@@ -23,7 +23,9 @@ from tests.fleet.bed.voxyard_images import FRAMEWORKS, torch_wheel
 
 from fleet.errors import FleetError
 from fleet.images import pins as image_lock
-from fleet.images.image import ROLES, SOURCES, Build, LocalImage, build_image, built_tag, find_image
+from fleet.images.build import Build, build_image
+from fleet.images.image import ROLES, LocalImage, built_tag, cache_tag, find_image
+from fleet.images.revision import SOURCES
 from fleet.images.sbom import write_sbom
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -210,7 +212,7 @@ def test_a_change_of_code_ships_one_small_layer(
         *(base_image, secrets["pip_config"], secrets["ca_bundle"], "host", "bark"),
         wheels=torch_wheel().parent,
         framework=FRAMEWORKS["bark"],
-        cache_from=images["bark"].release_tag,
+        cache_from=cache_tag("bark"),
     )
 
     try:
@@ -251,7 +253,7 @@ def test_fab_images_builds_and_pushes_and_says_the_digest(
     done = fab(
         *("images", "--image", "exporter", "--base", base_image, "--unpinned", "--build-network", "host"),
         *("--pip-config", str(secrets["pip_config"]), "--ca-bundle", str(secrets["ca_bundle"])),
-        *("--wheels", str(torch_wheel().parent), "--cache-from", f"exporter={images['exporter'].release_tag}"),
+        *("--wheels", str(torch_wheel().parent), "--cache-from", f"exporter={cache_tag('exporter')}"),
         *("--push", place, "--json"),
     )
 

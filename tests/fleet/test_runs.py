@@ -205,9 +205,10 @@ def test_the_container_has_no_rights_and_writes_only_its_own_directory(story: St
     container = lab.container("proof")
     config = container["HostConfig"]
     assert config["ReadonlyRootfs"] is True
-    assert (config["CapDrop"], config["Privileged"], config["IpcMode"]) == (["ALL"], False, "host")
-    uid, gid = lab.told("id -u voxyard; id -g voxyard").split()
-    assert container["Config"]["User"] == f"{uid}:{gid}"
+    assert (config["CapDrop"], config["Privileged"], config["IpcMode"]) == (["ALL"], False, "private")
+    assert container["Config"]["User"] == "65532:65532"
+    assert config["ShmSize"] == 1 << 30
+    assert config["Memory"] > 1 << 30
     assert config["LogConfig"]["Config"]["max-size"]
     assert container["Config"]["StopTimeout"] == 60
     writable = [each["Destination"] for each in container["Mounts"] if each["RW"]]
@@ -215,7 +216,12 @@ def test_the_container_has_no_rights_and_writes_only_its_own_directory(story: St
     labels = container["Config"]["Labels"]
     assert (labels["voxyard.role"], labels["voxyard.run"]) == ("trainer", "proof")
     assert labels["voxyard.release"] == operators.current(lab.host)
-    assert lab.told("find ~voxyard/.voxyard ! -user voxyard") == ""
+    others = lab.told("cd ~voxyard/.voxyard && find . ! -user voxyard -printf '%P %U\n'").splitlines()
+    assert {line.split()[1] for line in others} == {"65532"}
+    assert {re.sub(r"^(runs/proof/checkpoints|corpora/tones/\w+/shards-\w+)\b.*", r"\1", line) for line in others} == {
+        "runs/proof/checkpoints",
+        *re.findall(r"^corpora/tones/\w+/shards-\w+", "\n".join(others), re.MULTILINE),
+    }
     assert lab.told("stat -c %a ~voxyard/.voxyard/runs/proof").strip() == "700"
 
 
@@ -380,3 +386,19 @@ def test_a_connection_that_is_cut_while_a_run_starts_does_not_end_the_start(stor
         typed.communicate()
     lab.wait("shared", "running")
     lab.good("stop", "--run", "shared")
+
+
+def test_a_proof_runs_in_the_runs_container_and_leaves_nothing_on_the_host(lab: Lab, story: Story) -> None:
+    """A stand-in: the way is the real one, and the figures measure nothing."""
+    out = lab.folder / "proof"
+    said = lab.good("prove", "--stand-in", "--override", str(lab.folder / "bed.yaml"), "--out", str(out))
+    assert "3 of 3 steps done" in said
+    assert "stand-in" in said
+    report = json.loads((out / "report.json").read_text())
+    assert (report["ok"], report["stand_in"], report["host"]["name"]) == (True, True, "gpu-01")
+    assert [each["name"] for each in report["steps"]] == ["tests", "bench-trainer", "profile-trace"]
+    assert report["environments"][0]["name"].startswith("voxyard-trainer:")
+    assert "stand-in" in (out / "index.html").read_text()
+    assert lab.told("docker ps -aq --filter name=voxyard-proof").strip() == ""
+    assert lab.told("ls ~voxyard/.voxyard/proofs").strip() == ""
+    assert lab.told("tail -n 1 ~voxyard/.voxyard/audit.jsonl").count('"prove"') == 1

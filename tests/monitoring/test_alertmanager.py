@@ -300,7 +300,7 @@ def test_targets_are_named_after_the_hosts_of_the_inventory() -> None:
         "prometheus/targets/bark.yaml": {"gpu-01": ["192.0.2.11:8080"], "gpu-02": ["[2001:db8::2]:8088"]},
         "prometheus/targets/node.yaml": {
             "gpu-01": ["192.0.2.11:9100"],
-            "gpu-02": ["[2001:db8::2]:9100"],
+            "gpu-02": ["192.0.2.12:9100"],  # where its exporter listens, too
             "watch-01": ["node-exporter:9100"],
         },
     }

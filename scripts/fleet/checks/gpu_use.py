@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from fleet.checks.finding import ON_GPUS, Finding
+from fleet.checks.gpus import NAME_THE_OTHERS, left_out
 from fleet.facts.fact import Unknown
-from fleet.facts.gpu_use import GpuProcess, short_bus_id
+from fleet.facts.gpu_health import gpu_of, names_a_gpu, recent_critical
+from fleet.facts.gpu_use import GpuProcess
 from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
 from fleet.release.gpu_assignment import Assignment
+from fleet.release.gpu_selection import GpuSelection
 from voxyard.host.limits import HEADROOM_MIB
 
-CRITICAL_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120})  # as in the alert GpuXidCritical
-XID_SECONDS = 24 * 3600.0  # older errors are considered handled
 DESKTOP_MIB = 256  # less than any CUDA context uses
 _OF_THE_DRIVER = "nvidia-cuda-mps"
 
@@ -22,7 +23,7 @@ def check_all(facts: HostFacts, assignment: Assignment) -> Iterator[Finding]:
     """All findings on GPU use; none where no workload is planned."""
     if isinstance(facts.gpus, Unknown) or not facts.gpus:
         return
-    yield from xids(facts, facts.gpus)
+    yield from xids(facts, facts.gpus, assignment.selection)
     limits = limits_by_gpu(assignment)
     for gpu in facts.gpus:
         services = tuple(sorted({each.workload for each in assignment.workloads if each.gpu == gpu.uuid}))
@@ -45,21 +46,29 @@ def limits_by_gpu(assignment: Assignment) -> Mapping[str, int]:
     return found
 
 
-def xids(facts: HostFacts, gpus: tuple[HostGpu, ...]) -> Iterator[Finding]:
-    """Check: no recent critical Xid error."""
+def xids(facts: HostFacts, gpus: tuple[HostGpu, ...], selection: GpuSelection) -> Iterator[Finding]:
+    """Check: no recent critical Xid error; a GPU with one is left out where enough others remain."""
     if isinstance(facts.xids, Unknown):
         found = f"Xid errors are not known: {facts.xids.reason}"
         remedy = "sudo usermod -aG systemd-journal USER allows reading them; the exporter reports new ones"
         yield Finding("INFO", "xid", found, remedy)
         return
-    indices = {short_bus_id(gpu.pci_bus_id).rpartition(".")[0]: gpu.index for gpu in gpus}
-    for each in facts.xids:
-        if each.xid in CRITICAL_XIDS and each.age_seconds < XID_SECONDS:
-            at = short_bus_id(each.bus_id) if each.bus_id.count(":") == 2 else each.bus_id
-            gpu = f"GPU {indices[at]}" if at in indices else f"GPU at {each.bus_id}"
-            found = f"{gpu}, {_ago(each.age_seconds)} ago: {each.text}"
-            remedy = "reset it (sudo nvidia-smi -r) or reboot; if it recurs, replace the card (runbook: GpuXidCritical)"
-            yield Finding("FAIL", "xid", found, remedy, services=ON_GPUS)
+    for each in recent_critical(facts.xids):
+        gpu = gpu_of(each, gpus)
+        name = f"GPU at {each.bus_id}" if gpu is None else f"GPU {gpu.index}"
+        found = f"{name}, {_ago(each.age_seconds)} ago: {each.text}"
+        lost = gpu is None and names_a_gpu(each)
+        if (gpu is not None and gpu.uuid in selection.unlisted) or (lost and selection.unlisted_lost):
+            yield Finding("INFO", "xid", f"{found} (not in the inventory, and not used)", "none for the services")
+            continue
+        spare = selection.spare and (selection.missing > 0 if lost else gpu is not None and gpu.uuid in selection.sick)
+        also = "a deploy then uses it again" if spare else f"or {NAME_THE_OTHERS}"
+        remedy = (
+            "reset it (sudo nvidia-smi -r) or reboot; if it recurs, replace the card (runbook: GpuXidCritical); "
+        ) + also
+        if spare:
+            found += f"{'' if gpu is None else f' ({gpu.uuid})'}{left_out(selection)}"
+        yield Finding("WARN" if spare else "FAIL", "xid", found, remedy, services=ON_GPUS)
 
 
 def compute_mode(gpu: HostGpu, services: tuple[str, ...]) -> Iterator[Finding]:

@@ -13,7 +13,9 @@ from fleet.images.cuda import CudaNeed, supported
 from fleet.images.cuda import text as cuda_text
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import Assignment
+from fleet.release.gpu_selection import GpuSelection
 
+NAME_THE_OTHERS = "name the GPUs to use, without it, as gpus in the inventory"
 # nvml.h, nvmlClocksEventReason…: throttling by power or temperature.
 _THROTTLES = {
     0x4: "power cap",
@@ -38,30 +40,43 @@ def check_all(facts: HostFacts, host: Host, cuda: Mapping[str, CudaNeed], assign
             remedy = "repair the driver until nvidia-smi works (dmesg: NVRM and Xid), then deploy again"
             yield _fail("nvidia_smi", f"nvidia-smi fails: {facts.gpus.reason}", remedy)
         return
-    yield from inventory(facts.gpus, host)
+    selection = assignment.selection
+    yield from inventory(facts.gpus, host, selection)
     if facts.gpus:
         yield from driver(facts.gpus[0], host, cuda)
         yield from kernels(facts.gpus, host, cuda, assignment)
         yield from toolkit(facts)
         yield from numa(facts)
-    for gpu in facts.gpus:
-        for check in _EACH:
+    for gpu in (gpu for gpu in facts.gpus if gpu.uuid not in selection.unlisted):
+        yield from memory_errors(gpu, selection)
+        for check in () if gpu.uuid in selection.left_out else _EACH:
             yield from check(gpu)
     yield from pair(assignment)
     yield from limits(assignment)
 
 
-def inventory(gpus: tuple[HostGpu, ...], host: Host) -> Iterator[Finding]:
-    """Check: the GPUs match the inventory."""
+def inventory(gpus: tuple[HostGpu, ...], host: Host, selection: GpuSelection) -> Iterator[Finding]:
+    """Check: the GPUs match the inventory. Missing ones are left out where enough others remain."""
     remedy = "check nvidia-smi -L and dmesg for a GPU that fell off the bus, or correct gpus in the inventory"
+    found = ""
     if isinstance(host.gpus, int) and len(gpus) != host.gpus:
-        yield _fail("gpu_inventory", f"{len(gpus)} GPUs, the inventory says {host.gpus}", remedy)
+        found = f"{len(gpus)} GPUs, the inventory says {host.gpus}"
     elif isinstance(host.gpus, tuple):
         there = {gpu.uuid for gpu in gpus}
-        if missing := [uuid for uuid in host.gpus if uuid not in there]:
-            yield _fail("gpu_inventory", f"missing: {', '.join(missing)}", remedy)
+        missing = [uuid for uuid in host.gpus if uuid not in there]
+        found = f"missing: {', '.join(missing)}" if missing else ""
         if more := sorted(there - set(host.gpus)):
-            yield _fail("gpu_inventory", f"not in the inventory: {', '.join(more)}", remedy)
+            said = f"not in the inventory, and not used: {', '.join(more)}"
+            yield Finding("INFO", "gpu_inventory", said, "none: add them to gpus in the inventory to use them")
+    if found:
+        spare = selection.spare and selection.missing > 0
+        found += left_out(selection) if spare else ""
+        yield Finding("WARN" if spare else "FAIL", "gpu_inventory", found, remedy, services=ON_GPUS)
+
+
+def left_out(selection: GpuSelection) -> str:
+    """Part of a finding on a GPU that is left out."""
+    return f"; left out: the services use the other {len(selection.used)}"
 
 
 def driver(gpu: HostGpu, host: Host, cuda: Mapping[str, CudaNeed]) -> Iterator[Finding]:
@@ -154,17 +169,21 @@ def mig(gpu: HostGpu) -> Iterator[Finding]:
         yield _fail("mig", f"GPU {gpu.index} is in MIG mode", remedy)
 
 
-def memory_errors(gpu: HostGpu) -> Iterator[Finding]:
-    """Check: no ECC or row-remapping errors."""
+def memory_errors(gpu: HostGpu, selection: GpuSelection) -> Iterator[Finding]:
+    """Check: no ECC or row-remapping errors; a GPU with them is left out where enough others remain."""
+    spare = gpu.uuid in selection.left_out
     reset = f"stop its processes, then sudo nvidia-smi -i {gpu.index} -r (or reboot); if it recurs, replace the card"
+    also = "; a deploy then uses it again" if spare else f"; or {NAME_THE_OTHERS}"
+    out = f" ({gpu.uuid}){left_out(selection)}" if spare else ""
     if gpu.ecc_uncorrected:
-        found = f"GPU {gpu.index}: {gpu.ecc_uncorrected} uncorrectable ECC errors since the driver was loaded"
-        yield _fail("ecc", found, reset)
+        found = f"GPU {gpu.index}: {gpu.ecc_uncorrected} uncorrectable ECC errors since the driver was loaded{out}"
+        yield Finding("WARN" if spare else "FAIL", "ecc", found, reset + also, services=ON_GPUS)
     if gpu.remap_failed:
-        found = f"GPU {gpu.index}: row remapping failed"
-        yield _fail("row_remap", found, "replace the card")
+        found = f"GPU {gpu.index}: row remapping failed{out}"
+        yield Finding("WARN" if spare else "FAIL", "row_remap", found, f"replace the card{also}", services=ON_GPUS)
     elif gpu.remap_pending:
-        yield _fail("row_remap", f"GPU {gpu.index}: row remapping pending until a reset", reset)
+        found = f"GPU {gpu.index}: row remapping pending until a reset{out}"
+        yield Finding("WARN" if spare else "FAIL", "row_remap", found, reset + also, services=ON_GPUS)
 
 
 def persistence(gpu: HostGpu) -> Iterator[Finding]:
@@ -189,7 +208,7 @@ def throttling(gpu: HostGpu) -> Iterator[Finding]:
         yield Finding("WARN", "throttling", found, remedy)
 
 
-_EACH: tuple[Callable[[HostGpu], Iterator[Finding]], ...] = (mig, memory_errors, persistence, pcie_width, throttling)
+_EACH: tuple[Callable[[HostGpu], Iterator[Finding]], ...] = (mig, persistence, pcie_width, throttling)
 
 
 def pair(assignment: Assignment) -> Iterator[Finding]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from fleet.audit import TAG
 from fleet.checks import gpu_start, gpu_use, gpus, space
 from fleet.checks.finding import ALL_SERVICES, BARK, EXPORTER, MONITORING, ON_GPUS, TRAINER, Finding, acknowledged
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS
+from fleet.images.node_exporter import NODE_EXPORTER
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import Assignment
 
@@ -20,7 +22,12 @@ DOCKER_MINIMUM = (20, 10)  # BuildKit in the engine, and the stop timeouts that 
 COMPOSE_MINIMUM = (2, 24, 4)  # `!reset`, which removes the GPU reservation on hosts without GPUs
 SKEW_SECONDS = 2.0
 # Service of each listener in Host.ports; all others belong to monitoring.
-_LISTENERS = {"the exporter": EXPORTER, "the speech service": BARK, "a training run's metrics": TRAINER}
+_LISTENERS = {
+    "the exporter": EXPORTER,
+    "the host's node_exporter": NODE_EXPORTER,
+    "the speech service": BARK,
+    "a training run's metrics": TRAINER,
+}
 
 
 def preflight(
@@ -35,6 +42,7 @@ def preflight(
         *space.check_all(facts, host, requirements),
         *ports(facts, host),
         *clock(facts),
+        *audit_log(facts),
         *gpus.check_all(facts, host, requirements.cuda, assignment),
         *gpu_start.check_all(facts),
         *gpu_use.check_all(facts, assignment),
@@ -43,7 +51,7 @@ def preflight(
 
 
 def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iterator[Finding]:
-    """Check: the engine answers, is recent enough, and maps the login's user and files into containers."""
+    """Check: the engine answers, is recent enough, and maps users and files into containers."""
     if isinstance(facts.docker, Unknown):
         remedy = "install and start Docker; `docker version` must work there"
         if "permission denied" in facts.docker.reason.lower():
@@ -64,7 +72,7 @@ def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iter
         )
     for option, words in (("rootless", "runs rootless"), ("userns", "remaps users (userns-remap)")):
         if option in facts.docker.security:
-            found = f"Docker {words}: containers run as another user and cannot read the login's files"
+            found = f"Docker {words}: containers cannot read the files of ~/.voxyard"
             remedy = "use a rootful Docker Engine, without userns-remap in /etc/docker/daemon.json"
             yield Finding("FAIL", "docker_users", found, remedy, services=ON_GPUS)
     if "selinux" in facts.docker.security:
@@ -120,15 +128,23 @@ def clock(facts: HostFacts) -> Iterator[Finding]:
         )
 
 
+def audit_log(facts: HostFacts) -> Iterator[Finding]:
+    """Check: no line of the audit log was removed or changed, by its hashes and its copy in the journal."""
+    if isinstance(facts.audit_log, Unknown):
+        found = f"the audit log cannot be read: {facts.audit_log.reason}"
+        yield Finding("WARN", "audit", found, "check ~/.voxyard/audit.jsonl on the host")
+        return
+    for said in facts.audit_log.broken:
+        remedy = f"ask who changed ~/.voxyard/audit.jsonl there; the journal's copy: journalctl -t {TAG}"
+        yield Finding("WARN", "audit", f"the audit log was changed: {said}", remedy)
+
+
 def login(facts: HostFacts, host: Host) -> Iterator[Finding]:
-    """Check: the login works and is not root: containers run as the login's user."""
+    """Check: the login works; it need not be root."""
     remedy = "create a user in the group docker, and name it as user in the inventory"
     if isinstance(facts.login, Unknown):
         shell = f"the login shell must run commands and print nothing itself: ssh {host.user}@{host.address} true"
         yield Finding("FAIL", "login", f"unexpected output of the login shell: {facts.login.reason}", shell)
-    elif facts.login.uid == 0 and {"trainer", "bark"} & set(host.roles):
-        found = "the remote user is root, and containers run as the remote user"
-        yield Finding("FAIL", "login", found, remedy, services=ON_GPUS)
     elif facts.login.uid == 0:
         yield Finding("INFO", "login", "the remote user is root, which is not required", remedy)
 
@@ -149,8 +165,13 @@ def programs(facts: HostFacts, host: Host) -> Iterator[Finding]:
 
 
 def _other_port(service: str) -> str:
-    names = {EXPORTER: "exporter_port", BARK: "bark.port", TRAINER: "trainer.metrics_port"}
-    return f", or change {names[service]} in the inventory" if service in names else ""
+    names = {
+        EXPORTER: "change exporter_port",
+        NODE_EXPORTER: "keep it with node_exporter: false, or change node_exporter_port",
+        BARK: "change bark.port",
+        TRAINER: "change trainer.metrics_port",
+    }
+    return f", or {names[service]} in the inventory" if service in names else ""
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -20,7 +20,11 @@ class HostRequirements:
     cuda: Mapping[str, CudaNeed] = field(default_factory=lambda: DEFAULTS)  # by role
     images: Mapping[str, LocalImage] = field(default_factory=dict)
     artefact_bytes: Mapping[str, int] = field(default_factory=dict)
-    architecture: str = ""  # of the images, as in uname -m; empty: not known
+
+    @property
+    def architecture(self) -> str:
+        """Architecture of the images, as in uname -m; empty where it is not known."""
+        return next((each.machine for each in self.images.values() if each.machine), "")
 
     def docker_bytes(self, host: Host, there: Collection[str]) -> int:
         """Free bytes needed under Docker's root of `host`, which has the images `there` (ids).

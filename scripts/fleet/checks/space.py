@@ -1,4 +1,4 @@
-"""Preflight checks of disk space, shared memory and locked memory."""
+"""Preflight checks of disk space and locked memory."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from fleet.facts.host import HostFacts
 from fleet.inventory.hosts import Host
 from fleet.release.compose import parse
 
-SHARED_BYTES = 1 << 30  # used by worker processes and NCCL (/dev/shm)
-
 
 def check_all(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iterator[Finding]:
     """All findings on disk and memory."""
     yield from disks(facts, host, requirements)
     if {"trainer", "bark"} & set(host.roles):
-        yield from shared_memory(facts)
         yield from locked_memory(facts, host)
 
 
@@ -46,18 +43,6 @@ def disks(facts: HostFacts, host: Host, requirements: HostRequirements) -> Itera
     elif facts.home_disk.free_bytes < home:
         found = f"{_gib(facts.home_disk.free_bytes)} free in the home ({facts.home_disk.path}), {_gib(home)} needed"
         yield Finding("FAIL", "disk", found, "free disk space: du -sh ~/.voxyard/* shows usage")
-
-
-def shared_memory(facts: HostFacts) -> Iterator[Finding]:
-    """Check: shared memory is large enough for worker processes and NCCL."""
-    if isinstance(facts.shared_memory, Unknown):
-        found = f"no shared memory: {facts.shared_memory.reason}"
-        yield Finding("WARN", "shm", found, "mount a tmpfs on /dev/shm there", services=ON_GPUS)
-    elif facts.shared_memory.size_bytes < SHARED_BYTES:
-        size = _gib(facts.shared_memory.size_bytes)
-        found = f"{size} of shared memory ({facts.shared_memory.path}), at least {_gib(SHARED_BYTES)} is recommended"
-        remedy = "sudo mount -o remount,size=8g /dev/shm, and the same in /etc/fstab"
-        yield Finding("WARN", "shm", found, remedy, services=ON_GPUS)
 
 
 def locked_memory(facts: HostFacts, host: Host) -> Iterator[Finding]:

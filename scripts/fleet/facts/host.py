@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from fleet.audit import AUDIT_LOG, AuditLog
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.gpu_start import GpuStart
 from fleet.facts.gpu_use import NUMA, PROCESSES, XIDS, GpuProcess, Numa, XidError
@@ -24,7 +25,6 @@ from fleet.facts.machine import (
     LOGIN,
     PORTS,
     PROGRAMS,
-    SHARED_MEMORY,
     TOOLKIT,
     Container,
     Disk,
@@ -39,7 +39,7 @@ from fleet.ssh.connection_pool import Session
 # Only where nvidia-smi and Docker answer: a hanging program would hang every time.
 _OF_GPUS = (HEALTH, REMAPS, CLOCKS, CAPABILITIES, TOPOLOGY, P2P, PROCESSES, NUMA)
 _OF_DOCKER = (COMPOSE, TOOLKIT, DISK, IMAGES, CONTAINERS)
-_FIRST = (LOGIN, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, SHARED_MEMORY, PORTS, PROGRAMS)
+_FIRST = (LOGIN, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, PORTS, PROGRAMS, AUDIT_LOG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class HostFacts:
     engine_limits: EngineLimits | Unknown
     home_disk: Disk | Unknown
     artefact_bytes_present: int | Unknown  # weights and voices on the host
-    shared_memory: Disk | Unknown  # /dev/shm
     ports: frozenset[int] | Unknown  # TCP ports in use
     programs: frozenset[str] | Unknown  # those of TOOLS that are installed
     containers: tuple[Container, ...] | Unknown
     clock_skew: float | Unknown  # seconds that the host is ahead of the operator, at least
+    audit_log: AuditLog | Unknown = field(default_factory=lambda: AuditLog(0))
     gpu_start: GpuStart | Unknown | None = None  # of a container with the release's GPU request; None: not tried
 
 
@@ -104,10 +104,10 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
         engine_limits=ENGINE_LIMITS.among(answers),
         home_disk=HOME_DISK.among(answers),
         artefact_bytes_present=KEPT.among(answers),
-        shared_memory=SHARED_MEMORY.among(answers),
         ports=PORTS.among(answers),
         programs=PROGRAMS.among(answers),
         containers=CONTAINERS.among(answers),
+        audit_log=AUDIT_LOG.among(answers),
         clock_skew=clock if isinstance(clock, Unknown) else _ahead(clock, before, after),
     )
 

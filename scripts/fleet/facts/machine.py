@@ -14,7 +14,7 @@ ROLE_LABEL = "voxyard.role"
 CONFIG_LABEL = "voxyard.config"
 _PROJECT_LABEL = "com.docker.compose.project"
 _SYS_RESOURCE = 24  # linux/capability.h
-TOOLS = ("bash", "rsync", "sha256sum", "tar")
+TOOLS = ("bash", "flock", "rsync", "sha256sum", "tar")
 _LISTEN = "0A"  # state LISTEN in /proc/net/tcp
 
 
@@ -213,7 +213,6 @@ KEPT = Fact(
     'cd "$HOME/.voxyard/artefacts" 2>/dev/null || { echo 0; exit; }; du -sk . | cut -f 1',
     lambda text: int(text) * 1024,
 )
-SHARED_MEMORY = Fact("shared-memory", "df -Pk /dev/shm", _disk)
 IMAGES = Fact("images", "docker image ls --quiet --no-trunc", _images)
 PROGRAMS = Fact(
     "programs", f"for each in {' '.join(TOOLS)}; do command -v $each >/dev/null && echo $each; done; true", _tools

@@ -16,6 +16,9 @@ from voxyard.trainer.devices.cuda_kernels import UNKNOWN_KERNELS, CudaKernels
 
 log = logging.getLogger("fleet")
 
+FRAMEWORKS_LABEL = "voxyard.frameworks"
+"""Label of an image with the CUDA builds of its frameworks, as JSON: what `read_frameworks` reads, for registries."""
+
 Version = tuple[int, int]  # major, minor
 
 # NVIDIA's table "CUDA Toolkit and Corresponding Driver Versions": driver branch → the newest CUDA that it supports.
@@ -97,20 +100,34 @@ def cuda_needs(images: Mapping[str, LocalImage]) -> Mapping[str, CudaNeed]:
 
 @functools.cache
 def cuda_need(image: LocalImage, role: str) -> CudaNeed | None:
-    """CUDA requirements of a local image: from its environment and, in a confined container, from its framework.
+    """CUDA requirements of an image: from its environment, and from the record of its framework.
 
-    None for an image that records neither, and for roles without a framework. Raises FleetError.
+    A local image without the record, which builds add as a label, is read in a confined container. None for an image
+    that records neither, and for roles without a framework. Raises FleetError.
     """
     if role not in FRAMEWORK_ARGUMENTS:
         return None
-    said = json.loads(docker("image", "inspect", "--format", "{{json .Config.Env}}", image.id)) or []
+    said = image.label(FRAMEWORKS_LABEL)
     try:
-        confined = ("--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--entrypoint", "python")
-        frameworks = json.loads(docker("run", *confined, image.id, "-I", "-c", _PROGRAM))
+        frameworks = read_frameworks(image) if said is None else json.loads(said)
     except (FleetError, ValueError) as error:
         log.warning("the framework in %s cannot be read, only its base counts: %s", image.release_tag, error)
         frameworks = {}
-    return need(role, dict(each.partition("=")[::2] for each in said), frameworks)
+    return need(role, dict(each.partition("=")[::2] for each in image.environment), frameworks)
+
+
+def read_frameworks(image: LocalImage) -> dict[str, Any]:
+    """CUDA builds of the frameworks in a local image, listed by a confined container of it.
+
+    Raises FleetError.
+    """
+    confined = ("--rm", "--pull", "never", "--network", "none", "--read-only", "--cap-drop", "ALL")
+    said = docker("run", *confined, "--entrypoint", "python", image.id, "-I", "-c", _PROGRAM)
+    try:
+        found: dict[str, Any] = json.loads(said)
+    except ValueError as error:
+        raise FleetError(f"{image.release_tag} did not list its frameworks as JSON: {said[:200]!r}") from error
+    return found
 
 
 def need(role: str, environment: Mapping[str, str], frameworks: Mapping[str, Any]) -> CudaNeed | None:

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fleet.errors import FleetError
-from fleet.images.image import NO_DOCKER, LocalImage, docker, find_image
+from fleet.images.image import NO_DOCKER, LocalImage, docker
+from fleet.images.registry import NoSuchImageError, find_published, published_name
 
 RECORD = Path("build/images.json")
 
 
-def push(image: LocalImage, role: str, registry: str) -> LocalImage:
-    """Push the image to REGISTRY/voxyard-ROLE; returns it with its digest. Raises FleetError.
+def push(
+    image: LocalImage,
+    role: str,
+    registry: str,
+    version: str | None = None,
+    *,
+    replace: bool = False,
+    find: Callable[[str, str], LocalImage] = find_published,
+) -> LocalImage:
+    """Push the image to REGISTRY/voxyard-ROLE:VERSION, by default its id; returns it as the registry has it.
 
-    The tag contains the image id: pushing the same image again changes nothing.
+    `version` is the commit of its sources. An image that is there already is not pushed again; another one under the
+    same name is kept, unless `replace`. Raises FleetError.
     """
-    if "://" in registry or registry.endswith("/"):
-        raise FleetError(f"{registry}: expected a registry as HOST or HOST/PATH, without https:// and trailing slash")
-    name = f"{registry}/{image.release_tag}"
+    check_registry(registry)
+    name = published_name(registry, role, version) if version else f"{registry}/{image.release_tag}"
+    try:
+        there = find(name, role)
+    except NoSuchImageError:
+        there = None
+    if there is not None and _same(there, image):
+        return there
+    if there is not None and not replace:
+        raise FleetError(
+            f"{name} is another image ({there.id[:19]}) than the one built here ({image.id[:19]}), built from other "
+            "inputs: base, framework, wheels, packages of the distribution. Deploys use the one in the registry; "
+            "--replace replaces it"
+        )
     docker("tag", image.id, name)
     try:
         # The layers' progress goes to standard error: standard output is for results.
@@ -30,17 +50,28 @@ def push(image: LocalImage, role: str, registry: str) -> LocalImage:
         raise FleetError(NO_DOCKER) from None
     if done.returncode != 0:
         raise FleetError(f"{name} was not pushed (docker push exited with {done.returncode}), see its output above")
-    pushed = find_image(image.id, role, registry=registry)
-    if pushed.digest is None:
-        raise FleetError(f"{name} was pushed, but the engine reports no digest: check docker image inspect {name}")
+    pushed = find(name, role)
+    if not _same(pushed, image):
+        raise FleetError(f"{name} was pushed, but the registry has another image there: somebody else pushed it, too")
     return pushed
+
+
+def check_registry(registry: str) -> None:
+    """Raises FleetError for a registry that is not HOST or HOST/PATH."""
+    if "://" in registry or registry.endswith("/"):
+        raise FleetError(f"{registry}: expected a registry as HOST or HOST/PATH, without https:// and trailing slash")
+
+
+def _same(one: LocalImage, other: LocalImage) -> bool:
+    """True for one image, also where two engines name it differently: by its configuration, by its manifest."""
+    return (one.layers, one.environment, one.labels) == (other.layers, other.environment, other.labels)
 
 
 def write_record(path: Path, images: Mapping[str, LocalImage]) -> None:
     """Write the images, by role, to the file; entries of other roles stay. Raises FleetError for an invalid file."""
     everything = {**(read_record(path) if path.exists() else {}), **images}
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {role: asdict(image) | {"reference": image.reference} for role, image in sorted(everything.items())}
+    document = {role: _entry(image) for role, image in sorted(everything.items())}
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
@@ -56,3 +87,8 @@ def read_record(path: Path) -> dict[str, LocalImage]:
         raise FleetError(f"{path}: no such file: build the images with make images") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FleetError(f"{path}: not an image record ({error}): remove it, then run make images") from error
+
+
+def _entry(image: LocalImage) -> dict[str, object]:
+    names = ("id", "layers", "size_bytes", "repository", "digest", "reference")
+    return {name: getattr(image, name) for name in names}

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from fleet.errors import FleetError
-from fleet.inventory import bark_settings, validators
+from fleet.inventory import bark_settings, rollout_settings, validators
+from fleet.inventory.clusters import Cluster, read_clusters
+from fleet.inventory.rollout_settings import RolloutSettings
 from fleet.inventory.validators import ErrorCollector, InvalidValueError, Readers, list_of, merged
 from fleet.inventory.yaml_lines import YamlValue, read
 
@@ -22,12 +24,12 @@ ROLES: tuple[Role, ...] = ("trainer", "bark", "monitoring")
 POLICIES: tuple[Policy, ...] = ("recommended", "full")
 MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000, "node_exporter": 9100}
 WARNINGS = (
-    "cgroup_driver", "clock", "disk", "driver", "driver_compat", "gpu_memory", "gpu_process", "numa", "pair_link",
-    "pcie_width", "persistence", "programs", "selinux", "shm", "throttling", "toolkit", "topology",
+    "audit", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory", "gpu_memory",
+    "gpu_process", "numa", "pair_link", "pcie_width", "persistence", "programs", "row_remap", "selinux", "throttling",
+    "toolkit", "topology", "xid",
 )  # fmt: skip
 """Ids of the checks that warn: what `acknowledged` may name."""
 LONGEST_STOP = 3600  # seconds
-MIN_HEALTHY_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Bark:
     weights: Path | None = None  # local directory
     voices: Path | None = None  # local directory; None: Bark's own voices
     stop_seconds: int = 60
+    memory_gib: int | None = None  # limit of its container; None: a share of the host's memory
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # of its file, by section
 
 
@@ -57,6 +60,7 @@ class Trainer:
 
     metrics_port: int = 9411
     stop_seconds: int = 120  # longer than writing a checkpoint
+    memory_gib: int | None = None  # as of Bark
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class Host:
     acknowledged: frozenset[str] = frozenset()  # check ids
     exporter_port: int = 9410
     exporter_address: str | None = None  # None: the address of the SSH login
+    node_exporter: bool = True  # False: the host has one of its own
+    node_exporter_port: int = 9100
     identity_file: Path | None = None
     known_hosts: Path | None = None
     ssh_config: bool = False  # also read the operator's ~/.ssh/config
@@ -83,11 +89,19 @@ class Host:
     trainer: Trainer = field(default_factory=Trainer)
     secrets: Path | None = None  # local file
     canary: bool = False  # first of its roles to get a release
+    groups: tuple[str, ...] = ()  # names that select it, with others
+
+    @property
+    def gets_node_exporter(self) -> bool:
+        """True where node_exporter is part of the release; on a monitoring host it is part of monitoring."""
+        return self.node_exporter and "monitoring" not in self.roles
 
     @property
     def ports(self) -> Mapping[str, int]:
         """TCP ports of a deployment, by listener."""
         taken = {"the exporter": self.exporter_port}
+        if self.gets_node_exporter:
+            taken["the host's node_exporter"] = self.node_exporter_port
         if "bark" in self.roles:
             taken["the speech service"] = self.bark.port
         if "trainer" in self.roles:
@@ -105,29 +119,36 @@ class AlertReceiver:
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutSettings:
-    """Rollout settings: batch size, and seconds for which a service must stay healthy."""
-
-    batch: int = 4  # hosts in parallel, after the canaries
-    min_healthy_seconds: int = MIN_HEALTHY_SECONDS  # without a restart
-
-
-@dataclass(frozen=True, slots=True)
 class Inventory:
-    """Hosts, alert receivers and rollout settings of a fleet."""
+    """Hosts, clusters, alert receivers and rollout settings of a fleet."""
 
     path: Path
     hosts: tuple[Host, ...]
     alert_receivers: tuple[AlertReceiver, ...] = ()
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
+    clusters: tuple[Cluster, ...] = ()
 
-    def select(self, names: Iterable[str]) -> tuple[Host, ...]:
-        """Hosts of these names, all without names, in the inventory's order. Raises FleetError."""
-        wanted = list(dict.fromkeys(names))
-        known = {host.name: host for host in self.hosts}
+    def select(self, names: Iterable[str], groups: Iterable[str] = ()) -> tuple[Host, ...]:
+        """Hosts of these names and groups, all without either, in the inventory's order. Raises FleetError."""
+        wanted, of_groups = list(dict.fromkeys(names)), list(dict.fromkeys(groups))
+        known = [host.name for host in self.hosts]
+        if not known:
+            raise FleetError(f"{self.path} has clusters only: add hosts, or write files for them with fab render")
         if unknown := [name for name in wanted if name not in known]:
             raise FleetError(f"no host {', '.join(unknown)} in {self.path}: expected one of {', '.join(known)}")
-        return tuple(host for host in self.hosts if not wanted or host.name in wanted)
+        if unknown := [name for name in of_groups if name not in self.groups]:
+            there = f"expected one of {', '.join(self.groups)}" if self.groups else "no host has groups"
+            raise FleetError(f"no group {', '.join(unknown)} in {self.path}: {there}")
+        return tuple(
+            host
+            for host in self.hosts
+            if not (wanted or of_groups) or host.name in wanted or not set(of_groups).isdisjoint(host.groups)
+        )
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of the hosts, in the inventory's order."""
+        return tuple(dict.fromkeys(group for host in self.hosts for group in host.groups))
 
 
 def load(path: Path) -> Inventory:
@@ -136,14 +157,15 @@ def load(path: Path) -> Inventory:
         raise FleetError(f"{path}: no such inventory: copy deploy/hosts.example.yaml there and edit it")
     root = read(path)
     problems = ErrorCollector(path)
-    top = problems.mapping(root, "", ("defaults", "hosts", "alert_receivers", "rollout"))
+    top = problems.mapping(root, "", ("defaults", "hosts", "clusters", "alert_receivers", "rollout"))
     defaults = problems.values(top.get("defaults"), "defaults", _SETTINGS)
-    hosts = tuple(_hosts(top.get("hosts"), defaults, problems))
+    clusters = tuple(read_clusters(top.get("clusters"), defaults, problems, _resolve_paths))
+    hosts = tuple(_hosts(top.get("hosts"), defaults, problems)) if "hosts" in top or not clusters else ()
     _check_addresses(hosts, top.get("hosts"), problems)
     receivers = tuple(_receivers(top.get("alert_receivers"), problems))
-    rollout = problems.values(top.get("rollout"), "rollout", _ROLLOUT)
+    rollout = problems.values(top.get("rollout"), "rollout", rollout_settings.READERS)
     problems.raise_any()
-    return Inventory(path, hosts, receivers, RolloutSettings(**cast("dict[str, Any]", rollout)))
+    return Inventory(path, hosts, receivers, rollout_settings.rollout_settings(rollout, path.parent), clusters)
 
 
 def _hosts(node: YamlValue | None, defaults: Mapping[str, object], problems: ErrorCollector) -> Iterable[Host]:
@@ -268,9 +290,11 @@ def _warning(node: YamlValue) -> str:
     return str(node.value)
 
 
+_memory_gib = validators.integer("GiB", 1, 1 << 16)
 _stop_seconds = validators.integer("seconds", 1, LONGEST_STOP)
 _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
     "the exporter": ("exporter_port",),
+    "the host's node_exporter": ("node_exporter_port",),
     "the speech service": ("bark", "port"),
     "a training run's metrics": ("trainer", "metrics_port"),
 }
@@ -278,11 +302,14 @@ _SETTINGS: Readers = {  # keys of `defaults` and of a host
     "user": validators.word,
     "port": validators.port,
     "roles": lambda node: list_of(node, validators.one_of(ROLES)),
+    "groups": lambda node: list_of(node, validators.word),
     "memory_policy": validators.one_of(POLICIES),
     "gpus": validators.gpus,
     "jump": _jumps,
     "acknowledged": lambda node: frozenset(list_of(node, _warning)),
     "exporter_port": validators.port,
+    "node_exporter": validators.boolean,
+    "node_exporter_port": validators.port,
     "identity_file": validators.path,
     "known_hosts": validators.path,
     "ssh_config": validators.boolean,
@@ -293,14 +320,11 @@ _SETTINGS: Readers = {  # keys of `defaults` and of a host
         "weights": validators.path,
         "voices": validators.path,
         "stop_seconds": _stop_seconds,
+        "memory_gib": _memory_gib,
         "settings": bark_settings.readers(),
     },
-    "trainer": {"metrics_port": validators.port, "stop_seconds": _stop_seconds},
+    "trainer": {"metrics_port": validators.port, "stop_seconds": _stop_seconds, "memory_gib": _memory_gib},
     "secrets": validators.path,
-}
-_ROLLOUT: Readers = {
-    "batch": validators.integer("a number of hosts", 1, 1000),
-    "min_healthy_seconds": validators.integer("seconds", 1, 3600),
 }
 _OWN: Readers = {  # keys of a host only
     "address": validators.address,

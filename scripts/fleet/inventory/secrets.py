@@ -46,7 +46,8 @@ class Secrets:
 
 
 def service_of(name: str | None) -> str | None:
-    """Service of the secret with this name; None for an unknown name."""
+    """Service of the secret with this name; None for an unknown name. A file's version does not count."""
+    name = None if name is None else name.partition(".")[0]
     if name is not None and re.fullmatch(rf"{ALERTS}[a-z0-9][a-z0-9-]*", name):
         return "alertmanager"
     return SERVICE_OF.get(name or "")
@@ -74,14 +75,15 @@ def read(path: Path) -> Secrets:
     return Secrets(values)
 
 
-def fingerprint(name: str, value: bytes) -> str:
-    """Public fingerprint of a secret value; slow to compute, against brute force."""
-    return _slow_hash(name, value)
-
-
 @functools.lru_cache(maxsize=64)
-def _slow_hash(name: str, value: bytes) -> str:
-    return hashlib.scrypt(value, salt=f"voxyard {name}".encode(), dklen=16, **_SCRYPT).hex()
+def versioned(name: str, value: bytes) -> str:
+    """File name of a secret on a host: its name and a fingerprint of its value.
+
+    Each value has a file of its own, so that every release finds its secrets. The fingerprint is public: it is slow to
+    compute, against brute force.
+    """
+    fingerprint = hashlib.scrypt(value, salt=f"voxyard {name}".encode(), dklen=6, **_SCRYPT)
+    return f"{name}.{fingerprint.hex()}"
 
 
 def _content(path: Path) -> str:

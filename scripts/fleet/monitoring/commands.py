@@ -115,25 +115,15 @@ def remove(program: str) -> Command:
     return Command(f"remove-{program}", text, 120)
 
 
-def restore_secrets(names: Iterable[str]) -> Command:
-    """Restores the previous values of these secrets."""
-    words = " ".join(map(shlex.quote, names)) or "''"
-    text = (
-        f"cd {HOME}/secrets 2>/dev/null || exit 0; for name in {words}; do "
-        'if [ -n "$name" ] && [ -e ".before/$name" ]; then mv -f ".before/$name" "$name" || exit 1; fi; done'
-    )
-    return Command("restore-secrets", text)
-
-
-def forget_secrets(names: Iterable[str]) -> Command:
-    """Removes the previous values of these secrets."""
-    words = " ".join(shlex.quote(f".before/{name}") for name in names)
-    return Command("forget-secrets", f"cd {HOME}/secrets 2>/dev/null && rm -f {words} || true")
-
-
 def releases_there() -> Command:
     """Prints the release ids, newest first."""
     return Command("releases", f"cd {FOLDER} 2>/dev/null && ls -1t | grep -xE '[0-9a-f]{{12}}' || true")
+
+
+def named_secrets(releases: Iterable[str]) -> Command:
+    """Prints the file names of these releases' secrets."""
+    files = " ".join(f"{shlex.quote(each)}/*.yaml" for each in releases)
+    return Command("named-secrets", f"cd {FOLDER} && sed -n 's|^ *file: ../../secrets/||p' {files} | sort -u")
 
 
 def named_images(releases: Iterable[str]) -> Command:
@@ -144,9 +134,10 @@ def named_images(releases: Iterable[str]) -> Command:
     )
 
 
-def prune(releases: Iterable[str], images: Iterable[str]) -> Command:
-    """Removes releases and images; the engine keeps images in use."""
-    lines = [f"cd {FOLDER} || exit 1", "failed=0"]
+def prune(releases: Iterable[str], images: Iterable[str], secrets: Iterable[str]) -> Command:
+    """Removes releases, images and secrets; the engine keeps images in use."""
+    lines = [f"cd {FOLDER} || exit 1", "failed=0", f"rm -rf {HOME}/secrets/.partial {HOME}/secrets/.before"]
+    lines += [f"rm -f {HOME}/secrets/{shlex.quote(name)} || failed=1" for name in secrets]
     lines += [f"rm -rf {shlex.quote(name)} || failed=1" for name in releases]
     lines += [f"docker rmi {shlex.quote(name)} >/dev/null || failed=1" for name in images]
     return Command("prune", "\n".join([*lines, "exit $failed"]), 120)

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fleet.errors import HostFailedError
-from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
+from fleet.inventory.rollout_settings import MIN_HEALTHY_SECONDS
 from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT, reply, request
 from fleet.monitoring.release import MonitoringManifest
 from fleet.monitoring.state import read_containers

@@ -7,7 +7,7 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import yaml
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Inventory
-from fleet.inventory.secrets import GRAFANA, Secrets
+from fleet.inventory.secrets import GRAFANA, Secrets, versioned
 from fleet.monitoring.render import (
     SECRETS,
     TARGETS,
@@ -88,7 +88,7 @@ class MonitoringRelease:
     manifest: MonitoringManifest
     files: tuple[tuple[str, bytes], ...]
     program_images: tuple[MonitoringImage, ...]
-    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # by file name on the host
 
     @property
     def id(self) -> str:
@@ -166,10 +166,12 @@ def render(
     program_images: Mapping[str, MonitoringImage],
     uid: int,
     gid: int,
+    named: Callable[[str, bytes], str] = versioned,
 ) -> MonitoringRelease:
     """Render the release of a monitoring host; `uid` and `gid` of its login, `program_images` by program.
 
-    Raises FleetError for missing secrets or invalid files.
+    `named` gives the file name of a secret from its name and value. Raises FleetError for missing secrets or invalid
+    files.
     """
     programs = inputs.programs
     owned = _secrets(inventory, secrets, programs)
@@ -183,10 +185,11 @@ def render(
             )
         files[name] = content
     texts = dict(inputs.compose)
-    if own := _alertmanagers_secrets(owned["alertmanager"]):
+    names = {program: {name: named(name, value) for name, value in each.items()} for program, each in owned.items()}
+    if own := _secrets_file(names):
         texts[HOST_FILE] = own
     variables = {**inputs.variables, "VOXYARD_UID": str(uid), "VOXYARD_GID": str(gid)}
-    made_of = _programs(programs, texts, variables, files, owned, program_images)
+    made_of = _programs(programs, texts, variables, files, program_images)
     variables |= {
         f"VOXYARD_{_upper(name)}_IMAGE": program_image.reference for name, program_image in program_images.items()
     }
@@ -198,7 +201,7 @@ def render(
     files[ENVIRONMENT_FILE] = _environment({"VOXYARD_RELEASE": release, **variables})
     manifest = MonitoringManifest(release, tuple(texts), made_of, frozenset(_targets(files)), frozenset(_groups(files)))
     files[MANIFEST_FILE] = _written(manifest)
-    secret_values = {name: value for values in owned.values() for name, value in values.items()}
+    secret_values = {names[program][name]: value for program, each in owned.items() for name, value in each.items()}
     return MonitoringRelease(
         manifest, tuple(sorted(files.items())), tuple(dict.fromkeys(program_images.values())), secret_values
     )
@@ -239,7 +242,6 @@ def _programs(
     texts: Mapping[str, bytes],
     variables: Mapping[str, str],
     files: Mapping[str, bytes],
-    secrets: Mapping[str, Mapping[str, bytes]],
     program_images: Mapping[str, MonitoringImage],
 ) -> tuple[Program, ...]:
     plain = {name: value for name, value in variables.items() if not name.endswith(("_IMAGE", "_CONFIG"))}
@@ -252,7 +254,6 @@ def _programs(
             compose=tuple(texts.items()),
             environment=plain,
             files={},
-            secrets=secrets.get(name, {}),
         )
         if name in READ_AT_START:
             config = _digest({"": config.encode(), **_below(files, READ_AT_START[name])})
@@ -275,16 +276,23 @@ def _secrets(inventory: Inventory, secrets: Secrets, programs: tuple[str, ...]) 
     return {program: {name: secrets.values[name] for name in names} for program, names in wanted.items()}
 
 
-def _alertmanagers_secrets(secrets: Mapping[str, bytes]) -> bytes | None:
-    if not secrets:
+def _secrets_file(files: Mapping[str, Mapping[str, str]]) -> bytes | None:
+    """Compose file of the programs' secrets, from program, name and file name; None without secrets."""
+    if not any(files.values()):
         return None
-    mounts = [{"source": name, "target": str(SECRETS / name)} for name in sorted(secrets)]
-    document = {
-        "services": {"alertmanager": {"secrets": mounts}},
-        "secrets": {name: {"file": f"../../secrets/{name}"} for name in sorted(secrets)},
+    services: dict[str, Any] = {
+        program: {"secrets": [_mount(program, name) for name in sorted(named)]}
+        for program, named in files.items()
+        if named
     }
-    text = yaml.safe_dump(document, sort_keys=False)
-    return f"# The secrets of this host's Alertmanager; written by fab monitoring.\n{text}".encode()
+    places = {name: {"file": f"../../secrets/{file}"} for each in files.values() for name, file in sorted(each.items())}
+    text = yaml.safe_dump({"services": services, "secrets": places}, sort_keys=False)
+    return f"# The secrets of this host's programs; written by fab monitoring.\n{text}".encode()
+
+
+def _mount(program: str, name: str) -> Any:
+    """Mount of a secret: below /run/secrets, Alertmanager's where its configuration names them."""
+    return {"source": name, "target": str(SECRETS / name)} if program == "alertmanager" else name
 
 
 def _targets(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:

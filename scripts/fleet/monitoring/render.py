@@ -21,8 +21,7 @@ SECRETS = PurePosixPath("/etc/voxyard")
 MAIL_RELAY, MAIL_PASSWORD = "alert-mail-relay", "alert-mail-password"
 """Secret with the mail relay URL (smtp://…), and the password file extracted from it."""
 
-NODE_PORT = 9100
-NODE_BESIDE = f"node-exporter:{NODE_PORT}"  # of the monitoring host, by its compose service name
+NODE_BESIDE = "node-exporter:9100"  # of the monitoring host, by its compose service name
 
 WATCHDOG = "watchdog"
 """Receiver of the Watchdog alert only; without it all receivers get the alert, once a day."""
@@ -115,7 +114,8 @@ def _targets(hosts: Iterable[Host]) -> dict[str, list[dict[str, object]]]:
             if "bark" in host.roles
         ],
         "node": [
-            _target(host, NODE_BESIDE if "monitoring" in host.roles else _at(host.address, NODE_PORT)) for host in hosts
+            _target(host, NODE_BESIDE if "monitoring" in host.roles else _at(_exporter(host), host.node_exporter_port))
+            for host in hosts
         ],
     }
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 from fleet.audit import AuditEntry, record
 from fleet.errors import FleetError, HostFailedError
+from fleet.facts.fact import known
 from fleet.images.archive import ImageCache
-from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
+from fleet.inventory.rollout_settings import MIN_HEALTHY_SECONDS
+from fleet.inventory.secrets import service_of
 from fleet.lock import locked
 from fleet.monitoring import commands
 from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT, ask, request
@@ -17,9 +19,10 @@ from fleet.monitoring.check import CONFIGURATION, refusal
 from fleet.monitoring.gate import pass_gate
 from fleet.monitoring.release import MonitoringManifest, MonitoringRelease
 from fleet.monitoring.state import MonitoringChange, plan_change, read_manifest, read_state
-from fleet.rollout.commands import PULL_SECONDS, write_secrets
+from fleet.rollout.commands import PULL_SECONDS
 from fleet.rollout.health_gate import Clock
-from fleet.rollout.transfer import Transfer, secrets_archive
+from fleet.rollout.host_state import SECRETS
+from fleet.rollout.transfer import Transfer
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
 
@@ -70,7 +73,7 @@ class MonitoringRollout:
         return planned
 
     def _transfer(self, planned: MonitoringChange) -> None:
-        """Transfers images and files, and checks the configuration; programs keep running."""
+        """Transfers images, secrets and files, and checks the configuration; programs keep running."""
         release = planned.release
         transfer = Transfer(self.host, self.session, self.cache)
         for image_transfer in planned.image_transfers:
@@ -80,6 +83,8 @@ class MonitoringRollout:
             self._run_checked(
                 Command("pull", f"docker pull --quiet '{program_image.reference}'", PULL_SECONDS), "pull an image"
             )
+        if planned.secrets:
+            transfer.secrets(planned.secrets)
         if planned.write:
             log.info("%s: writing monitoring %s", self.host, release.id)
             command = commands.write(release.id, release.checksums)
@@ -96,10 +101,6 @@ class MonitoringRollout:
     def _restart_and_check(self, planned: MonitoringChange) -> None:
         """Activates the new files, restarts or reloads changed programs, and waits until all are healthy."""
         release = planned.release
-        if planned.secrets:
-            log.info("%s: writing secrets: %s", self.host, ", ".join(planned.secrets))
-            sent = self.session.send(write_secrets(), [secrets_archive(planned.secrets)])
-            self._require_ok("write the secrets", sent)
         self._run_checked(commands.point("live", release.id), "change the link live")
         for name in planned.removals:
             log.info("%s: stopping %s", self.host, name)
@@ -135,7 +136,6 @@ class MonitoringRollout:
             return False
         log.warning("%s: rolling back to monitoring %s", self.host, before.id)
         try:
-            self._run_checked(commands.restore_secrets(planned.secrets), "restore the secrets")
             self._run_checked(commands.point("live", before.id), "change the link live")
             again = {*planned.starts, *planned.removals}
             self._start(before, again)
@@ -148,10 +148,8 @@ class MonitoringRollout:
         return True
 
     def _clean_up(self, planned: MonitoringChange) -> None:
-        """Removes old secrets and releases; failures are logged only."""
+        """Removes old releases and secrets; failures are logged only."""
         try:
-            if planned.secrets:
-                self._run_checked(commands.forget_secrets(planned.secrets), "remove the old secrets")
             self._prune(planned)
         except FleetError as error:
             log.warning("%s", error)
@@ -162,13 +160,22 @@ class MonitoringRollout:
         kept = list(dict.fromkeys([planned.release.id, *([planned.current] if planned.current else []), *there]))
         kept = [each for each in kept if each in there][:KEEP]
         old = [each for each in there if each not in kept]
-        if not old:
+        secrets = self._unneeded_secrets(kept)
+        if not (old or secrets):
             return
-        names = [commands.named_images(each) for each in (kept, old)]
-        needed, gone = (self.session.run([name])[name.name].out.split() for name in names)
+        names = [commands.named_images(each) for each in (kept, old) if each]
+        needed, gone = [*(self.session.run([name])[name.name].out.split() for name in names), []][:2]
         unneeded = [name for name in gone if (name not in needed and name.startswith("voxyard-")) or "@" in name]
-        log.info("%s: removing %s", self.host, ", ".join([*old, *unneeded]))
-        self._run_checked(commands.prune(old, unneeded), "remove old releases")
+        log.info("%s: removing %s", self.host, ", ".join([*old, *unneeded, *secrets]))
+        self._run_checked(commands.prune(old, unneeded, secrets), "remove old releases")
+
+    def _unneeded_secrets(self, kept: Sequence[str]) -> list[str]:
+        """Secrets of the monitoring programs that no kept release reads."""
+        command = commands.named_secrets(kept)
+        answers = self.session.run([command, SECRETS.command])
+        self._require_ok("read which secrets are needed", answers[command.name])
+        there, needed = known(SECRETS.among(answers), {}), answers[command.name].out.split()
+        return [name for name in there if service_of(name) in ("alertmanager", "grafana") and name not in needed]
 
     def _record(self, before: str, after: str, result: str, note: str = "") -> None:
         try:

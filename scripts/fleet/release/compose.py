@@ -25,7 +25,7 @@ def sources(folder: Path, host: Host, *, gpus: bool, loopback: bool) -> dict[str
 
     `loopback`: its speech service has no API keys. Raises FleetError for a missing file.
     """
-    names = ["exporter.yaml"]
+    names = ["exporter.yaml", *(["node-exporter.yaml"] if host.gets_node_exporter else [])]
     if "bark" in host.roles:
         names += ["bark.yaml", *(["bark-loopback.yaml"] if loopback else [])]
     names += [] if gpus else ["cpu.yaml"]
@@ -39,9 +39,11 @@ def trainer_sources(folder: Path, host: Host) -> dict[str, Path]:
     return _present({TRAINER_FILE: folder / TRAINER_FILE}, host) if "trainer" in host.roles else {}
 
 
-def host_file(*, gpus: Sequence[str], voices: str | None, secrets: Sequence[str]) -> dict[str, Any]:
-    """Host-specific compose file: GPUs, voices and secrets of its speech service."""
-    service: dict[str, Any] = {}
+def host_file(
+    *, gpus: Sequence[str], voices: str | None, secrets: Mapping[str, str], memory_mib: int | None = None
+) -> dict[str, Any]:
+    """Host-specific compose file: GPUs, memory limit, voices and secrets (file by name) of its speech service."""
+    service: dict[str, Any] = {} if memory_mib is None else {"mem_limit": f"{memory_mib}m"}
     if gpus:
         # A variable cannot hold a list.
         devices = [{"driver": "nvidia", "device_ids": list(gpus), "capabilities": ["gpu", "compute", "utility"]}]
@@ -53,7 +55,7 @@ def host_file(*, gpus: Sequence[str], voices: str | None, secrets: Sequence[str]
         service["secrets"] = list(secrets)
     document: dict[str, Any] = {"services": {"bark": service}} if service else {}
     if secrets:
-        document["secrets"] = {name: {"file": f"../../secrets/{name}"} for name in secrets}
+        document["secrets"] = {name: {"file": f"../../secrets/{file}"} for name, file in secrets.items()}
     return document
 
 

@@ -9,10 +9,14 @@ from fleet.images.image import LocalImage
 from fleet.inventory.bark_settings import start_seconds
 from fleet.inventory.hosts import Host
 from fleet.release.artefact import Artefact
+from fleet.release.config_hash import variable
 from fleet.release.gpu_assignment import Assignment
+from fleet.release.memory import memory_limits
 from fleet.release.plan import plan_variables
 
 ENVIRONMENT_FILE = "voxyard.env"
+USER_ID = 65532
+"""User and group of the containers, as in the images: nobody logs in as it, and it owns what containers write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +24,8 @@ class LoginInfo:
     """Login data of a host that its release depends on."""
 
     address: str  # of the SSH login; default listen address of the services
-    uid: int  # bark and trainer run as this user
-    gid: int
     gpus: bool
+    memory_mib: int | None = None  # of the host; None: not known, nothing is derived from it
 
 
 def exporter_address(host: Host, login_info: LoginInfo) -> str:
@@ -35,6 +38,11 @@ def bark_address(host: Host, login_info: LoginInfo) -> str:
     return host.bark.address or login_info.address
 
 
+def trainer_memory(host: Host, login_info: LoginInfo) -> int | None:
+    """Memory limit of a training run in MiB; None without one."""
+    return memory_limits(host, login_info.memory_mib).get("trainer")
+
+
 def variables(
     host: Host,
     assignment: Assignment,
@@ -43,13 +51,17 @@ def variables(
     artefacts: Mapping[str, Artefact],
 ) -> dict[str, str]:
     """Variables of the compose files, except the release id and the configuration hashes."""
-    found = {f"VOXYARD_{role.upper()}_IMAGE": image.reference for role, image in images.items()}
+    found = {variable(role, "IMAGE"): image.reference for role, image in images.items()}
     found |= {
-        "VOXYARD_UID": str(login_info.uid),
-        "VOXYARD_GID": str(login_info.gid),
+        "VOXYARD_UID": str(USER_ID),
+        "VOXYARD_GID": str(USER_ID),
         "VOXYARD_EXPORTER_ADDRESS": exporter_address(host, login_info),
         "VOXYARD_EXPORTER_PUBLISHED_PORT": str(host.exporter_port),
     }
+    if host.gets_node_exporter:
+        address = exporter_address(host, login_info)
+        listen = f"[{address}]" if ":" in address else address
+        found["VOXYARD_NODE_EXPORTER_LISTEN"] = f"{listen}:{host.node_exporter_port}"
     if "bark" in host.roles:
         limits = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(assignment.bark_limits.items()))
         found |= {
@@ -65,6 +77,7 @@ def variables(
             "VOXYARD_TRAINER_METRICS_ADDRESS": exporter_address(host, login_info),
             "VOXYARD_TRAINER_METRICS_PORT": str(host.trainer.metrics_port),
             "VOXYARD_TRAINER_STOP_SECONDS": str(host.trainer.stop_seconds),
+            **({"VOXYARD_TRAINER_MEMORY": str(memory)} if (memory := trainer_memory(host, login_info)) else {}),
             **plan_variables(assignment),
         }
     return found

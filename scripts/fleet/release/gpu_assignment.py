@@ -10,6 +10,7 @@ from fleet.facts.fact import Unknown
 from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
 from fleet.inventory.hosts import Host
+from fleet.release.gpu_selection import GpuSelection, select_gpus
 from voxyard.host import Gpu, HostError
 from voxyard.host.limits import BARK_WORKER_MIB, TrainerLimits, bark_limit_mib
 from voxyard.host.pairing import unusable
@@ -38,14 +39,27 @@ class Assignment:
     notes: tuple[str, ...] = ()  # unknown link properties
     peer_access: bool | None = None  # between the pair; None: unknown or no pair
     problem: str | None = None  # reason why workloads have no GPUs
+    selection: GpuSelection = field(default_factory=GpuSelection)
 
 
 def assign(facts: HostFacts, host: Host) -> Assignment:
-    """Assign the roles of the inventory to the GPUs of the host."""
+    """Assign the roles of the inventory to the GPUs of the host.
+
+    GPUs that the inventory does not list get nothing, nor do sick ones where enough others remain.
+    """
+    selection = select_gpus(facts, host)
+    found = _assign(facts, host, selection)
+    if selection.spare and (found.problem is not None or not found.workloads):
+        selection = replace(selection, used=selection.used | selection.sick, spare=False)
+        found = _assign(facts, host, selection)
+    return replace(found, selection=selection)
+
+
+def _assign(facts: HostFacts, host: Host, selection: GpuSelection) -> Assignment:
     wanted = {"trainer", "bark"} & set(host.roles)
     if not wanted or isinstance(facts.gpus, Unknown) or not facts.gpus:
         return Assignment()
-    gpus = tuple(_as_empty(gpu) for gpu in facts.gpus)
+    gpus = tuple(_as_empty(gpu, selection) for gpu in facts.gpus)
     if "trainer" not in wanted:
         return _with_bark(Assignment(), gpus, host, 0)
     links = _links(facts)
@@ -126,7 +140,7 @@ def _links(facts: HostFacts) -> Links:
         return Links(topology, notes=(f"peer access between the GPUs is not known: {error}",))
 
 
-def _as_empty(gpu: HostGpu) -> Gpu:
+def _as_empty(gpu: HostGpu, selection: GpuSelection) -> Gpu:
     """GPU in terms of `voxyard.host`, with all memory free.
 
     Free memory changes while our workloads run: a plan based on it would not be reproducible.
@@ -140,5 +154,14 @@ def _as_empty(gpu: HostGpu) -> Gpu:
         memory_free_mib=gpu.memory_total_mib,
         compute_capability=None,
         mig=gpu.mig,
-        problem="row remapping failed" if gpu.remap_failed else None,
+        problem=_problem(gpu, selection),
     )
+
+
+def _problem(gpu: HostGpu, selection: GpuSelection) -> str | None:
+    """Reason why a GPU gets no workload; None where it may get one."""
+    if gpu.uuid in selection.unlisted:
+        return "the inventory does not list it"
+    if gpu.uuid in selection.left_out:
+        return "it is left out for its faults"
+    return "row remapping failed" if gpu.remap_failed else None

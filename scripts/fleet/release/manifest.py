@@ -37,6 +37,8 @@ class Manifest:
     images: tuple[str, ...]
     artefacts: tuple[str, ...]  # names of directories below artefacts/
     compose_files: tuple[str, ...]
+    secrets: tuple[str, ...] | None = ()  # file names below secrets/; None: of a version that did not list them
+    withheld: tuple[str, ...] = ()  # services that the preflight kept from it: left as they are
 
     def service(self, name: str) -> ServiceEntry | None:
         """The service of this name."""
@@ -64,6 +66,8 @@ def parse(data: bytes | str) -> Manifest:
             images=tuple(_name(each, "image") for each in found["images"]),
             artefacts=tuple(_name(each, "name") for each in found["artefacts"]),
             compose_files=tuple(str(each) for each in found["compose_files"]),
+            secrets=tuple(map(str, found["secrets"])) if "secrets" in found else None,
+            withheld=tuple(str(each) for each in found.get("withheld", ())),
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FleetError(

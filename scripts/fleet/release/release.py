@@ -15,23 +15,25 @@ import yaml
 
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
+from fleet.images.node_exporter import NODE_EXPORTER
 from fleet.inventory import bark_settings
 from fleet.inventory.bark_settings import VOICE_NAMES
 from fleet.inventory.hosts import Host
-from fleet.inventory.secrets import BARK_KEYS, BARK_WEBHOOK, Secrets
+from fleet.inventory.secrets import BARK_KEYS, BARK_WEBHOOK, Secrets, versioned
 from fleet.inventory.secrets import read as read_secrets
 from fleet.release import compose, environment
 from fleet.release.artefact import BUILDERS, Artefact, ChecksumCache
-from fleet.release.config_hash import config_hash
+from fleet.release.config_hash import config_hash, variable
 from fleet.release.environment import ENVIRONMENT_FILE, LoginInfo
 from fleet.release.gpu_assignment import Assignment
+from fleet.release.memory import memory_limits
 from fleet.release.plan import PLAN_FILE, plan_document
 from fleet.release.service import Service
 
 MANIFEST_FILE = "release.json"
 START_MARGIN = 60  # seconds of a start beside loading the model
-# The plan is read by another user inside the container; its parent directory is accessible to the owner only.
-_MODES = {PLAN_FILE: 0o644}
+# Read by another user inside the containers; their parent directory is accessible to the owner only.
+_MODES = {PLAN_FILE: 0o644, bark_settings.BARK_FILE: 0o644}
 
 __all__ = [
     "ENVIRONMENT_FILE",
@@ -68,7 +70,7 @@ class Release:
     services: tuple[Service, ...]  # in start order
     images: tuple[LocalImage, ...]  # including the trainer's
     artefacts: tuple[Artefact, ...] = ()
-    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # by file name on the host
 
     @property
     def checksums(self) -> Mapping[str, str]:
@@ -91,8 +93,13 @@ class Release:
 
 
 def wanted_images(host: Host) -> tuple[str, ...]:
-    """Roles whose images a host needs."""
+    """Roles whose images are built here and which a host needs."""
     return ("exporter", *(role for role in ("bark", "trainer") if role in host.roles))
+
+
+def _found_images(host: Host) -> tuple[str, ...]:
+    """Roles whose images are made by others."""
+    return (NODE_EXPORTER,) if host.gets_node_exporter else ()
 
 
 def read_inputs(
@@ -110,7 +117,7 @@ def read_inputs(
     loopback = "bark" in host.roles and _without_keys(host, login_info, secrets)
     sources = compose.sources(folder, host, gpus=login_info.gpus, loopback=loopback)
     return ReleaseInputs(
-        images={role: images[role] for role in wanted_images(host)},
+        images={role: images[role] for role in (*wanted_images(host), *_found_images(host))},
         compose={name: path.read_bytes() for name, path in sources.items()},
         trainer={name: path.read_bytes() for name, path in compose.trainer_sources(folder, host).items()},
         artefacts=_artefacts(host, checksums or ChecksumCache()),
@@ -118,11 +125,24 @@ def read_inputs(
     )
 
 
-def render(host: Host, assignment: Assignment, login_info: LoginInfo, inputs: ReleaseInputs) -> Release:
-    """Render the release of `host`. Raises FleetError where the host lacks what the inventory requires."""
-    _require_gpus(host, assignment, login_info)
+def render(
+    host: Host,
+    assignment: Assignment,
+    login_info: LoginInfo,
+    inputs: ReleaseInputs,
+    *,
+    withheld: Sequence[str] = (),
+) -> Release:
+    """Render the release of `host`. Raises FleetError where the host lacks what the inventory requires.
+
+    Services that the preflight keeps from it, `withheld`, stay in the files, which their compose overrides need, but
+    are neither started nor sent. A blocked trainer is no role of `host`.
+    """
+    if "bark" not in withheld:
+        _require_gpus(host, assignment, login_info)
     secrets = inputs.secrets.of("bark") if "bark" in host.roles else {}
-    files, compose_files = _files(host, assignment, inputs, secrets)
+    memory = memory_limits(host, login_info.memory_mib).get("bark")
+    files, compose_files = _files(host, assignment, inputs, secrets, memory)
     variables = environment.variables(host, assignment, login_info, inputs.images, inputs.artefacts)
     ordered = [(name, files[name]) for name in compose_files]
 
@@ -135,17 +155,19 @@ def render(host: Host, assignment: Assignment, login_info: LoginInfo, inputs: Re
             environment=variables,
             files=files,
             artefacts=tuple(inputs.artefacts.values()) if bark else (),
-            secrets=secrets if bark else {},
         )
         return replace(service, config=config)
 
     services = tuple(hashed(each) for each in _services(host, assignment, login_info, inputs))
-    variables |= {f"VOXYARD_{each.name.upper()}_CONFIG": each.config for each in services}
-    images, artefacts = tuple(inputs.images.values()), tuple(inputs.artefacts.values())
-    release = _id(files, variables)
+    variables |= {variable(each.name, "CONFIG"): each.config for each in services}
+    services = tuple(each for each in services if each.name not in withheld)
+    images = tuple(image for role, image in inputs.images.items() if role not in withheld)
+    artefacts = () if "bark" in withheld else tuple(inputs.artefacts.values())
+    release = _id(files, variables, withheld)
     files[ENVIRONMENT_FILE] = environment.to_bytes({"VOXYARD_RELEASE": release, **variables})
-    files[MANIFEST_FILE] = _manifest(release, compose_files, services, images, artefacts)
-    return Release(release, tuple(files.items()), compose_files, services, images, artefacts, secrets)
+    values = {} if "bark" in withheld else {versioned(name, value): value for name, value in secrets.items()}
+    files[MANIFEST_FILE] = _manifest(release, compose_files, services, images, artefacts, tuple(values), withheld)
+    return Release(release, tuple(files.items()), compose_files, services, images, artefacts, values)
 
 
 def _artefacts(host: Host, checksums: ChecksumCache) -> Mapping[str, Artefact]:
@@ -190,16 +212,22 @@ def _require_gpus(host: Host, assignment: Assignment, login_info: LoginInfo) -> 
 
 
 def _files(
-    host: Host, assignment: Assignment, inputs: ReleaseInputs, secrets: Mapping[str, bytes]
+    host: Host, assignment: Assignment, inputs: ReleaseInputs, secrets: Mapping[str, bytes], memory: int | None
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Files that do not depend on the release id, and the names of the compose files in merge order."""
+    """Files that do not depend on the release id, and the names of the compose files in merge order.
+
+    `memory`: limit of the speech service in MiB.
+    """
     ours = {name: body for name, body in inputs.compose.items() if not name.startswith(compose.SITE)}
     theirs = {name: body for name, body in inputs.compose.items() if name.startswith(compose.SITE)}
     files = {PLAN_FILE: yaml.safe_dump(plan_document(assignment), sort_keys=False).encode()}
     if "bark" in host.roles:
         voices = inputs.artefacts.get("voices")
         own = compose.host_file(
-            gpus=sorted(assignment.bark_limits), voices=None if voices is None else voices.name, secrets=sorted(secrets)
+            gpus=sorted(assignment.bark_limits),
+            voices=None if voices is None else voices.name,
+            secrets={name: versioned(name, value) for name, value in sorted(secrets.items())},
+            memory_mib=memory,
         )
         if own:
             ours[compose.HOST_FILE] = compose.to_bytes(own, "Host-specific settings of the speech service")
@@ -229,6 +257,16 @@ def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs:
         ready="/readyz" if login_info.gpus else "/healthz",  # without a driver it is never ready
     )
     found = [exporter]
+    if host.gets_node_exporter:
+        node_exporter = Service(
+            name=NODE_EXPORTER,
+            config="",
+            image=inputs.images[NODE_EXPORTER],
+            address=environment.exporter_address(host, login_info),
+            port=host.node_exporter_port,
+            ready="/",
+        )
+        found.append(node_exporter)
     if "bark" in host.roles:
         bark = Service(
             name="bark",
@@ -244,13 +282,15 @@ def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs:
     return found
 
 
-def _id(files: Mapping[str, bytes], variables: Mapping[str, str]) -> str:
+def _id(files: Mapping[str, bytes], variables: Mapping[str, str], withheld: Sequence[str]) -> str:
     """Content hash; images, artefacts and secrets are part of the variables, as names and hashes."""
-    content = {
+    content: dict[str, object] = {
         "files": {name: hashlib.sha256(body).hexdigest() for name, body in files.items()},
         "variables": variables,
         "modes": _MODES,
     }
+    if withheld:
+        content["withheld"] = sorted(withheld)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -260,9 +300,11 @@ def _manifest(
     services: Sequence[Service],
     images: Sequence[LocalImage],
     artefacts: Sequence[Artefact],
+    secrets: Sequence[str],
+    withheld: Sequence[str],
 ) -> bytes:
-    """Manifest as JSON."""
-    document = {
+    """Manifest as JSON; `secrets` are file names."""
+    document: dict[str, object] = {
         "id": release,
         "services": {
             each.name: {
@@ -280,6 +322,9 @@ def _manifest(
         },
         "images": [{"image": each.reference, "image_id": each.id} for each in images],
         "artefacts": [{"kind": each.kind, "id": each.id, "name": each.name} for each in artefacts],
+        "secrets": sorted(secrets),
         "compose_files": list(compose_files),
     }
+    if withheld:
+        document["withheld"] = sorted(withheld)
     return json.dumps(document, indent=2).encode() + b"\n"

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from fleet.audit import AuditEntry, record
+from fleet.checks.finding import TRAINER
 from fleet.errors import FleetError, HostFailedError
 from fleet.release.manifest import Manifest
 from fleet.rollout import commands
 from fleet.rollout.change_plan import ChangePlan
 from fleet.rollout.context import RolloutCancelledError, RolloutContext
+from fleet.rollout.hooks import HostHooks
 from fleet.rollout.outcome import GOOD, Outcome, Result
 from fleet.rollout.prune import prune
 from fleet.rollout.restart import ServiceRestart
@@ -39,30 +41,50 @@ def apply(
 
     Transfers all files first, then restarts services; the release becomes current only when all are healthy. The
     first failure rolls the host back. `active` are running training runs: unless they are to be drained, the host is
-    skipped.
+    skipped. The operator's hooks run around the time in which services or runs are stopped.
     """
+    hooks = HostHooks(host, what, change.manifest.id, context)
+    with hooks.unexpected():
+        outcome = _carry_out(host, session, change, active, context, what, hooks)
+    outcome = hooks.after(replace(outcome, withheld=change.manifest.withheld))
+    if outcome.result in GOOD:
+        _prune(host, session, context)
+    return _record(session, outcome, change, what)
+
+
+def _carry_out(
+    host: str,
+    session: Session,
+    change: ChangePlan,
+    active: Sequence[Any],
+    context: RolloutContext,
+    what: str,
+    hooks: HostHooks,
+) -> Outcome:
     before, after = change.current or "", change.manifest.id
     try:
-        if active and not context.drain:
-            note = f"{run_names(active)} is active: use --drain, or wait until it has ended"
-            return _record(session, Outcome(host, "skipped", before, after, note), change, what)
+        blocked = TRAINER in change.manifest.withheld  # a drained run could not be resumed under this release
+        if active and (blocked or not context.drain):
+            how = "the preflight blocks the trainer: repair that" if blocked else "use --drain"
+            note = f"{run_names(active)} is active: {how}, or wait until it has ended"
+            return Outcome(host, "skipped", before, after, note)
         _transfer(host, session, change, context)
-        limits = _restart_services(host, session, change, context, active, what)
+        limits = _restart_services(host, session, change, context, active, what, hooks)
         if change.publish:
             _publish(host, session, change.manifest, change.current)
     except RolloutCancelledError as error:
         note = f"{error}; run the same command again to continue"
-        return _record(session, Outcome(host, "interrupted", before, after, note), change, what)
+        return Outcome(host, "interrupted", before, after, note)
     except FleetError as error:
-        return _record(session, Outcome(host, "failed", before, after, str(error)), change, what)
-    _prune(host, session, context)
-    note = "" if not active else f"drained and resumed: {run_names(active)}"
+        return Outcome(host, "failed", before, after, str(error))
+    notes = [] if not active else [f"drained and resumed: {run_names(active)}"]
+    notes += [f"{name} is left as it is: the preflight blocks it" for name in change.manifest.withheld]
     result: Result = "rolled back" if what == "rollback" else "deployed"
-    return _record(session, Outcome(host, result, before, after, note, limits), change, what)
+    return Outcome(host, result, before, after, "\n".join(notes), limits)
 
 
 def _transfer(host: str, session: Session, change: ChangePlan, context: RolloutContext) -> None:
-    """Transfers images, artefacts and files to the host; services keep running."""
+    """Transfers images, artefacts, secrets and files to the host; services keep running."""
     transfer = Transfer(host, session, context.cache, context.cancellation.check)
     context.cancellation.check()
     for image_transfer in change.image_transfers:
@@ -71,34 +93,42 @@ def _transfer(host: str, session: Session, change: ChangePlan, context: RolloutC
     for artefact in change.artefacts:
         transfer.artefact(artefact)
         context.cancellation.check()
+    if change.secrets:
+        transfer.secrets(change.secrets)
+        context.cancellation.check()
     if change.write_files and change.release is not None:
         transfer.files(change.release)
 
 
 def _restart_services(
-    host: str, session: Session, change: ChangePlan, context: RolloutContext, active: Sequence[Any], what: str
+    host: str,
+    session: Session,
+    change: ChangePlan,
+    context: RolloutContext,
+    active: Sequence[Any],
+    what: str,
+    hooks: HostHooks,
 ) -> tuple[str, ...]:
     """Restart services with alerts silenced and runs drained; returns the verified GPU memory limits as text."""
     secrets = {} if change.release is None else change.release.secrets
     restart = ServiceRestart(
-        host, session, context.cancellation, context.min_healthy_seconds, secrets=tuple(secrets),
+        host, session, context.cancellation, context.min_healthy_seconds,
         say=lambda text: log.info("%s", redact(text, secrets)),
     )  # fmt: skip
     touched = bool(active) or change.touches_services
     silenced = context.silencer.silenced([host], f"{what} {change.manifest.id}") if touched else nullcontext()
     with silenced:
+        if touched:
+            hooks.before()
         drain_runs(host, session, active, context)
         try:
-            if change.secrets:
-                context.cancellation.check()
-                Transfer(host, session, context.cache).secrets(change.secrets)
             restart.carry_out(change.manifest, change.starts, change.removals)
         except FleetError as error:
             back = _roll_back(restart, change)
             resumed = _resume_runs(session, active, context)
             kind = RolloutCancelledError if isinstance(error, RolloutCancelledError) else HostFailedError
             raise kind(f"{error}\n{back}{resumed}") from error
-        if context.drain:  # including runs drained by an interrupted deploy
+        if context.drain and TRAINER not in change.manifest.withheld:  # also runs drained by an interrupted deploy
             context.runs.resume_drained(session, change.manifest.id)
     return tuple(restart.limits)
 

@@ -11,7 +11,7 @@ from fleet.release.artefact import Artefact
 from fleet.release.diff import file_diff, limit_changes
 from fleet.release.manifest import Manifest, ServiceEntry, manifest_of
 from fleet.release.release import Release
-from fleet.rollout.host_state import HostImage, HostState, ServiceContainer
+from fleet.rollout.host_state import HANDED_OVER, HostImage, HostState, ServiceContainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ChangePlan:
     image_transfers: tuple[ImageTransfer, ...] = ()
     artefacts: tuple[Artefact, ...] = ()
     write_files: bool = False
-    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # missing or changed ones
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # missing or changed ones, by file name
     starts: tuple[ServiceStart, ...] = ()
     removals: tuple[ServiceEntry, ...] = ()  # services that the release no longer has
     publish: bool = False  # update current, previous and state/expected.json
@@ -78,9 +78,10 @@ class ChangePlan:
 
     def lines(self) -> tuple[str, ...]:
         """Changes as text, one line per step."""
+        kept = tuple(f"leave {name} as it is: the preflight blocks it" for name in self.manifest.withheld)
         if self.nothing:
-            return (f"nothing to do: release {self.manifest.id} runs",)
-        return tuple(self._lines())
+            return (f"nothing to do: release {self.manifest.id} runs", *kept)
+        return (*self._lines(), *kept)
 
     def _lines(self) -> Iterator[str]:
         yield from map(str, self.image_transfers)
@@ -137,9 +138,9 @@ def starts(wanted: Manifest, state: HostState) -> tuple[ServiceStart, ...]:
 
 
 def removals(wanted: Manifest, state: HostState) -> Iterator[ServiceEntry]:
-    """Services that have a container but are not in the release."""
+    """Services that have a container but are not in the release; those kept from it by the preflight stay."""
     for name in dict.fromkeys(each.service for each in state.containers):
-        if name and wanted.service(name) is None:
+        if name and wanted.service(name) is None and name not in wanted.withheld:
             known = None if state.manifest is None else state.manifest.service(name)
             yield known or ServiceEntry(name, "", "", "", 0, "", _STOP_SECONDS, 0, {})
 
@@ -182,7 +183,7 @@ def _never_verified(wanted: Manifest, state: HostState) -> bool:
 def _image_transfers(release: Release, state: HostState) -> Iterator[ImageTransfer]:
     for image in release.images:
         there = state.image(image.reference)
-        if there is None or there.layers != image.layers:
+        if there is None or not image.has_layers(there.layers):
             yield ImageTransfer(image, layers_present(image, state.images))
 
 
@@ -195,4 +196,5 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 def _has(state: HostState, name: str, value: bytes) -> bool:
-    return state.secrets.get(name) == ("600", hashlib.sha256(value).hexdigest())
+    mode, checksum = state.secrets.get(name, ("", ""))
+    return mode == "600" and checksum in (HANDED_OVER, hashlib.sha256(value).hexdigest())

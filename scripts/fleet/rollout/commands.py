@@ -5,15 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+from fleet.release.config_hash import variable
 from fleet.ssh.command_batch import Command
 
 PROJECT = "voxyard"
-EXPORTER = "exporter"  # runs on every host, stateless
+EXPORTER = "exporter"  # runs on every host
+STATELESS = ("exporter", "node-exporter")  # they use no GPU and keep no data
 HOME = '"$HOME/.voxyard"'
 LOAD_SECONDS = 1800
 PULL_SECONDS = 3600
 UP_SECONDS = 180
 ARTEFACT_SECONDS = 3600
+AS_ROOT = (
+    "docker run --rm --pull never --network none --read-only --user 0:0 --cap-drop ALL --cap-add CHOWN "
+    "--cap-add DAC_OVERRIDE --security-opt no-new-privileges:true"
+)
+"""Throw-away container that may change owners and remove what containers wrote, and nothing else."""
 _COMPOSE_LABEL = f"--filter label=com.docker.compose.project={PROJECT}"
 
 
@@ -52,10 +59,7 @@ def write_release(release: str, checksums: Mapping[str, str]) -> Command:
 
 
 def write_secrets() -> Command:
-    """Unpacks secrets and their checksums (.sha256), a tar archive on standard input; replaces each file atomically.
-
-    The previous ones stay in secrets/.before until the release is healthy.
-    """
+    """Unpacks secrets and their checksums (.sha256), a tar archive on standard input; writes each file atomically."""
     lines = [
         "set -eu",
         "umask 077",
@@ -67,24 +71,10 @@ def write_secrets() -> Command:
         "tar -xf - -C .partial --no-same-permissions",
         "(cd .partial && sha256sum --check --quiet --strict .sha256 >&2 && rm .sha256)",
         "chmod 0600 .partial/*",
-        "mkdir -p .before",
-        # Backups of an interrupted deploy belong to the current release: keep them.
-        'for name in .partial/*; do name=${name#.partial/}; if [ -e "$name" ] && ! [ -e ".before/$name" ]; '
-        'then cp -p "$name" ".before/.$name.part"; mv ".before/.$name.part" ".before/$name"; fi; done',
-        'for name in .partial/*; do mv -f "$name" "${name#.partial/}"; done',
+        "mv -f .partial/* .",
         "rmdir .partial",
     ]
     return Command("write-secrets", "\n".join(lines), 60)
-
-
-def restore_secrets(names: Iterable[str]) -> Command:
-    """Restores the previous values of these secrets."""
-    moves = [
-        f"if [ -e {before} ]; then mv -f {before} {shlex.quote(name)} || exit 1; fi"
-        for name, before in ((name, shlex.quote(f".before/{name}")) for name in names)
-    ]
-    lines = [f"cd {HOME}/secrets 2>/dev/null || exit 0", *moves, "rmdir .before 2>/dev/null || true"]
-    return Command("restore-secrets", "\n".join(lines))
 
 
 def stop(service: str, seconds: int, *, remove: bool = False) -> Command:
@@ -97,20 +87,45 @@ def stop(service: str, seconds: int, *, remove: bool = False) -> Command:
     return Command("stop", text, seconds + 60)
 
 
-def start(release: str, compose_files: Sequence[str], environment_file: str, service: str) -> Command:
-    """Starts a service of a release in a new container.
+def start(
+    release: str, compose_files: Sequence[str], environment_file: str, service: str, *, secrets: Iterable[str] = ()
+) -> Command:
+    """Starts a service of a release in a new container, after its data and `secrets` belong to its user.
 
     Compose detects neither changed files under the same name nor unhealthy containers.
     """
+    owned = [] if service in STATELESS else [f"../../data/{service}", *(f"../../secrets/{name}" for name in secrets)]
     lines = [
         "set -eu",
         "umask 077",
-        f"mkdir -p -m 0755 {HOME}/state",  # mounts must exist and belong to the login
-        *([] if service == EXPORTER else [f"mkdir -p {HOME}/data/{shlex.quote(service)}"]),
+        f"mkdir -p -m 0755 {HOME}/state",  # mounts must exist
+        *(f"mkdir -p {HOME}/data/{shlex.quote(service)}" for _ in owned[:1]),
+        f"cd {HOME}/releases/{shlex.quote(release)}",
+        *(hand_over(owned, environment_file, variable(service, "IMAGE")) if owned else []),
         f"{_compose(release, compose_files, environment_file)} "
         f"up --detach --force-recreate --no-build --no-deps --quiet-pull {shlex.quote(service)}",
     ]
     return Command("start", "\n".join(lines), UP_SECONDS)
+
+
+def hand_over(paths: Iterable[str], environment_file: str, image: str) -> list[str]:
+    """Lines that give the paths, which exist, to the user of the containers, in the folder of the environment file.
+
+    The login may not: a throw-away container does it, of the image that the variable `image` names. A release of an
+    earlier version names the login as that user. chown changes a directory after all that it holds.
+    """
+    value = f"sed -n 's/^%s=//p' {shlex.quote(environment_file)}"
+    return [
+        f"owner=$({value % 'VOXYARD_UID'}):$({value % 'VOXYARD_GID'})",
+        "set --",
+        "handed=",
+        f"for path in {' '.join(map(shlex.quote, paths))}; do",
+        '  [ "$(stat -c %u:%g "$path")" != "$owner" ] || continue',
+        '  handed="$handed /handed/$#"',
+        '  set -- "$@" --volume "$(realpath "$path"):/handed/$#"',
+        "done",
+        f'[ -z "$handed" ] || {AS_ROOT} "$@" --entrypoint chown "$({value % image})" -hR "$owner" $handed',
+    ]
 
 
 def config_hashes(release: str, compose_files: Sequence[str], environment_file: str) -> Command:
@@ -132,7 +147,8 @@ def set_current(release: str, *, before: str | None, expected: bytes) -> Command
         "mv -T state/.expected.next state/expected.json",
         f"ln -sfn {shlex.quote(f'releases/{release}')} .current.next",
         "mv -T .current.next current",
-        "rm -rf secrets/.before releases/.*.partial artefacts/.*.partial",  # of interrupted deploys
+        # Of interrupted deploys; secrets/.before is an earlier version's.
+        "rm -rf secrets/.before secrets/.partial releases/.*.partial artefacts/.*.partial",
     ]
     return Command("set-current", "\n".join(lines))
 
@@ -209,10 +225,11 @@ def receive_artefact(name: str) -> Command:
 
 
 def secrets_there() -> Command:
-    """Prints mode, SHA-256 and name of each secret; not to be logged."""
+    """Prints mode, SHA-256 and name of each secret; `-` for one that belongs to a container; not to be logged."""
     text = (
         f"cd {HOME}/secrets 2>/dev/null || exit 0; "
-        'for name in *; do if [ -f "$name" ]; then stat -c %a -- "$name" && sha256sum -- "$name"; fi; done'
+        'for name in *; do if [ -f "$name" ]; then stat -c %a -- "$name"; '
+        'if [ -r "$name" ]; then sha256sum -- "$name"; else echo "-  $name"; fi; fi; done'
     )
     return Command("secrets", text)
 
@@ -314,10 +331,13 @@ def named_by_runs() -> Command:
     return Command("named-by-runs", text)
 
 
-def remove(releases: Iterable[str], artefacts: Iterable[str], image_names: Iterable[str]) -> Command:
-    """Removes releases, artefacts and images; the engine keeps images in use."""
+def remove(
+    releases: Iterable[str], artefacts: Iterable[str], image_names: Iterable[str], secrets: Iterable[str] = ()
+) -> Command:
+    """Removes releases, artefacts, images and secrets; the engine keeps images in use."""
     lines = [f"cd {HOME} || exit 1", "failed=0"]
     lines += [f"rm -rf releases/{shlex.quote(name)} || failed=1" for name in releases]
+    lines += [f"rm -f secrets/{shlex.quote(name)} || failed=1" for name in secrets]
     for name in artefacts:
         place = f"artefacts/{shlex.quote(name)}"
         lines.append(f"{{ chmod -R u+w {place} && rm -rf {place}; }} || failed=1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from fleet.errors import FleetError
 from fleet.images.archive import ImageCache
-from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
+from fleet.inventory.rollout_settings import MIN_HEALTHY_SECONDS, HookSettings
 from fleet.ssh.connection_pool import Session
 
 
@@ -134,3 +134,5 @@ class RolloutContext:
     drain: bool = False
     keep: int = 3  # releases to keep on a host
     min_healthy_seconds: float = MIN_HEALTHY_SECONDS  # healthy time without a restart that a service needs
+    hooks: HookSettings = field(default_factory=HookSettings)
+    addresses: Mapping[str, str] = field(default_factory=dict)  # of the inventory, by host; told to the hooks

@@ -10,7 +10,8 @@ from fleet.lock import locked
 from fleet.release.manifest import MANIFEST_FILE, Manifest, parse
 from fleet.rollout import commands
 from fleet.rollout.apply import drain_runs, record_outcome, run_checked, run_names
-from fleet.rollout.context import RolloutContext
+from fleet.rollout.context import RolloutCancelledError, RolloutContext
+from fleet.rollout.hooks import HostHooks
 from fleet.rollout.host_state import CONTAINERS, CURRENT, CURRENT_FILES, container_of
 from fleet.rollout.outcome import Outcome
 from fleet.ssh.connection_pool import Session
@@ -21,29 +22,41 @@ _STOP_SECONDS = 60  # for a service that is not in the release
 
 
 def drain_host(session: Session, host: str, context: RolloutContext) -> Outcome:
-    """Stop runs and services of the host, except the exporter; a deploy starts them again.
+    """Stop runs and services of the host, except the exporters; a deploy starts them again.
 
     Raises HostFailedError where the host is locked.
     """
     with locked(session, host, "drain"):
         context.silencer.begin([host], "drain")  # expires by itself: the end of the drain is not known
         current, release = _release(session)
-        try:
-            active = context.runs.active(session)
-            drain_runs(host, session, active, context)
-            stopped = _stop_services(session, host, release)
-        except FleetError as error:
-            return record_outcome(session, Outcome(host, "failed", current, current, str(error)), "drain")
-        runs = f"{run_names(active)} with a checkpoint" if active else "no runs"
-        note = f"stopped: {', '.join([runs, *stopped])}; undo with: fab deploy --drain --host {host}"
-        return record_outcome(session, Outcome(host, "drained", current, current, note), "drain")
+        hooks = HostHooks(host, "drain", current, context)
+        with hooks.unexpected():
+            outcome = _carry_out(session, host, context, current, release, hooks)
+        return record_outcome(session, hooks.after(outcome), "drain")
+
+
+def _carry_out(
+    session: Session, host: str, context: RolloutContext, current: str, release: Manifest | None, hooks: HostHooks
+) -> Outcome:
+    try:
+        hooks.before()
+        active = context.runs.active(session)
+        drain_runs(host, session, active, context)
+        stopped = _stop_services(session, host, release)
+    except RolloutCancelledError as error:
+        return Outcome(host, "interrupted", current, current, str(error))
+    except FleetError as error:
+        return Outcome(host, "failed", current, current, str(error))
+    runs = f"{run_names(active)} with a checkpoint" if active else "no runs"
+    note = f"stopped: {', '.join([runs, *stopped])}; undo with: fab deploy --drain --host {host}"
+    return Outcome(host, "drained", current, current, note)
 
 
 def _stop_services(session: Session, host: str, release: Manifest | None) -> list[str]:
     containers = CONTAINERS.among(session.run([CONTAINERS.command]))
     found = () if isinstance(containers, Unknown) else containers
     stopped = []
-    for name in sorted({each.service for each in found} - {commands.EXPORTER, ""}):
+    for name in sorted({each.service for each in found} - {*commands.STATELESS, ""}):
         container = container_of(found, name)
         if container is None or container.state != "running":
             continue

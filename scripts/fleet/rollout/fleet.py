@@ -6,26 +6,28 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fleet.checks.finding import EXPORTER, has_failures
+from fleet.checks.finding import TRAINER
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.cuda import DEFAULTS, CudaNeed
-from fleet.images.image import LocalImage, built_tag, find_image
+from fleet.images.image import LocalImage
+from fleet.images.wanted import wanted_image
 from fleet.inventory.hosts import Host
-from fleet.lock import locked, refusal
+from fleet.lock import HostLockedError, locked
 from fleet.release.artefact import ChecksumCache
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release, read_inputs, render, wanted_images
 from fleet.rollout.apply import apply
 from fleet.rollout.change_plan import ChangePlan, plan_change
 from fleet.rollout.context import RolloutContext
+from fleet.rollout.fitness import withheld_services, without
 from fleet.rollout.host_state import HostState, endpoints, read_state
 from fleet.rollout.inspect import HostSnapshot, inspect_host
 from fleet.rollout.outcome import Outcome
-from fleet.rollout.waves import roll, waves
+from fleet.rollout.waves import canaries, roll, waves
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
 
 log = logging.getLogger("fleet")
@@ -37,27 +39,22 @@ Images = Mapping[str, Mapping[str, LocalImage]]  # by host, then by role
 class PlannedRelease:
     """Release and planned change of one host."""
 
+    host: Host  # without the roles that the preflight keeps from the release
     release: Release
     change: ChangePlan
+    withheld: Mapping[str, str] = field(default_factory=dict)  # services that it keeps, with the reasons
 
 
-def find_images(hosts: Sequence[Host], references: Mapping[str, str]) -> Images:
-    """Images that each host needs; `references` replaces the last built ones, by role.
+def find_images(hosts: Sequence[Host], references: Mapping[str, str], root: Path) -> Images:
+    """Images that each host needs, by the sources of the repository `root`; `references` names others, by role.
 
-    Raises FleetError for one that is missing locally, or was not pushed to the host's registry.
+    Hosts with a registry get what was pushed there for the commit, others the last built ones. Raises FleetError.
     """
     found: dict[tuple[str, str | None], LocalImage] = {}
     for host in hosts:
         for role in wanted_images(host):
             if (role, host.registry) not in found:
-                reference = references.get(role, built_tag(role))
-                image = find_image(reference, role, registry=host.registry)
-                if host.registry and image.digest is None:
-                    raise FleetError(
-                        f"{host.name}: the current {reference} was not pushed to the registry {host.registry}: "
-                        f"fab images --push {host.registry}, or remove registry from the inventory"
-                    )
-                found[role, host.registry] = image
+                found[role, host.registry] = wanted_image(role, host.registry, references.get(role), root)
     return {host.name: {role: found[role, host.registry] for role in wanted_images(host)} for host in hosts}
 
 
@@ -74,22 +71,6 @@ def inspect_hosts(
     )
 
 
-def refuse_locked(snapshots: Mapping[str, HostSnapshot]) -> None:
-    """Raises HostFailedError where a host is locked."""
-    if locks := [refusal(name, each.lock) for name, each in snapshots.items() if each.lock is not None]:
-        raise HostFailedError("\n".join([*locks, "nothing was changed"]))
-
-
-def unfit_hosts(hosts: Sequence[Host], snapshots: GroupResult[HostSnapshot]) -> list[str]:
-    """Hosts that cannot get a release: unreachable, or blocked by the preflight."""
-    return [
-        host.name
-        for host in hosts
-        if host.name in snapshots.failed
-        or has_failures(snapshots.succeeded[host.name].host_report.findings, services=(EXPORTER, *host.roles))
-    ]
-
-
 def plan_hosts(
     hosts: Sequence[Host],
     connections: Connections,
@@ -98,21 +79,29 @@ def plan_hosts(
     compose: Path,
     checksums: ChecksumCache | None = None,
 ) -> GroupResult[PlannedRelease]:
-    """Plan the changes of each host; changes nothing. `compose` is the folder of the compose files."""
-    kept = checksums or ChecksumCache()
-    releases: dict[str, Release] = {}
+    """Plan the changes of each host; changes nothing. `compose` is the folder of the compose files.
+
+    The release of a host has no service that its preflight blocks.
+    """
+    cache = checksums or ChecksumCache()
+    releases: dict[str, tuple[Release, Mapping[str, str]]] = {}
     failed: dict[str, FleetError] = {}
     for host in hosts:
         snapshot = snapshots[host.name]
+        withheld = withheld_services(host, snapshot.host_report.findings)
+        rendered = without(host, {TRAINER} & set(withheld))  # a run never starts with such a release
         try:
-            inputs = read_inputs(host, snapshot.login_info, compose, needed[host.name], kept)
-            releases[host.name] = render(host, snapshot.host_report.assignment, snapshot.login_info, inputs)
+            inputs = read_inputs(rendered, snapshot.login_info, compose, needed[host.name], cache)
+            assignment = snapshot.host_report.assignment
+            release = render(rendered, assignment, snapshot.login_info, inputs, withheld=tuple(withheld))
+            releases[host.name] = release, withheld
         except FleetError as error:
             failed[host.name] = error
 
     def compare(host: Host) -> PlannedRelease:
-        release = releases[host.name]
-        return PlannedRelease(release, plan_change(release, read_host(connections.to(host), host, release)))
+        release, withheld = releases[host.name]
+        change = plan_change(release, read_host(connections.to(host), host, release))
+        return PlannedRelease(without(host, withheld), release, change, withheld)
 
     compared = on_every_host([host for host in hosts if host.name in releases], compare)
     return GroupResult(compared.succeeded, {**failed, **compared.failed})
@@ -130,6 +119,8 @@ class RolloutTask:
     what: str  # "deploy", "rollback": for lock, audit log and silence
     replan: Callable[[Host, Session], ChangePlan]  # plans again under the lock
     batch: int = 4
+    max_failed: int = 0  # hosts that may fail before the rollout stops; a failed canary always stops it
+    skip_unfit: bool = False  # go on without hosts that cannot be locked or read
 
 
 def run_rollout(
@@ -137,26 +128,44 @@ def run_rollout(
 ) -> Iterator[Outcome]:
     """Lock the hosts, plan again, apply wave by wave; yields the outcomes.
 
-    Raises FleetError, with nothing changed, where a host cannot be locked or read.
+    Raises FleetError, with nothing changed, where a host is locked, or, unless unfit hosts are to be skipped, cannot
+    be locked or read.
     """
-    with all_locked(hosts, connections, task.what):
-        now = on_every_host(hosts, lambda host: _replan_on(host, connections.to(host), task, context))
-        if now.failed:
+    with all_locked(hosts, connections, task.what, skip_unfit=task.skip_unfit) as unlockable:
+        held = [host for host in hosts if host.name not in unlockable]
+        now = on_every_host(held, lambda host: _replan_on(host, connections.to(host), task, context))
+        if now.failed and not task.skip_unfit:
             raise _combined(now.failed)
-        busy = [host for host in hosts if _busy(*now.succeeded[host.name]) and not context.drain]
-        free = [host for host in hosts if host not in busy]
+        unfit = {**unlockable, **now.failed}
+        busy = [host for host in held if host.name not in unfit and _busy(*now.succeeded[host.name])]
+        busy = [] if context.drain else busy
+        free = [host for host in held if host.name not in unfit and host not in busy]
 
         def work(wave: Sequence[Host]) -> Sequence[Outcome]:
             return _wave(wave, connections, now.succeeded, task, context)
 
+        yield from (Outcome(name, "unfit", note=str(error)) for name, error in unfit.items())
         yield from work(busy)
-        yield from roll(waves(free, task.batch), work, lambda: not context.cancellation.asked)
+        yield from roll(
+            waves(free, task.batch),
+            work,
+            lambda: not context.cancellation.asked,
+            canaries=[host.name for host in canaries(free)],
+            max_failed=task.max_failed,
+        )
 
 
 @contextmanager
-def all_locked(hosts: Sequence[Host], connections: Connections, what: str) -> Iterator[None]:
-    """Holds the locks of all hosts. Raises FleetError, holding none, where one is taken."""
+def all_locked(
+    hosts: Sequence[Host], connections: Connections, what: str, *, skip_unfit: bool = False
+) -> Iterator[Mapping[str, FleetError]]:
+    """Holds the locks of all hosts. Raises FleetError, holding none, where one is taken.
+
+    A host that cannot be locked for another reason raises, too, unless unfit hosts are to be skipped: then it is
+    among those that the block is given, with the reason.
+    """
     locks = {host.name: ExitStack() for host in hosts}
+    unlockable: dict[str, FleetError] = {}
 
     def take(host: Host) -> None:
         session = connections.to(host)
@@ -164,10 +173,15 @@ def all_locked(hosts: Sequence[Host], connections: Connections, what: str) -> It
 
     try:
         # The first host alone: of two rollouts of the same hosts one gets all locks.
-        for part in (hosts[:1], hosts[1:]):
-            if refused := on_every_host(part, take).failed:
+        waiting, first = list(hosts), True
+        while waiting:
+            part = waiting[:1] if first else waiting
+            refused = on_every_host(part, take).failed
+            if refused and not (skip_unfit and not any(isinstance(each, HostLockedError) for each in refused.values())):
                 raise _combined(refused)
-        yield
+            unlockable |= refused
+            waiting, first = waiting[len(part) :], first and bool(refused)
+        yield unlockable
     finally:
         on_every_host(hosts, lambda host: locks[host.name].close())
 
@@ -195,7 +209,7 @@ def _wave(
         began = time.monotonic()
         if found.nothing and not (context.drain and context.runs.waiting(connections.to(host))):
             # Changed by another rollout before the lock was taken.
-            return Outcome(host.name, "unchanged", found.current or "", found.manifest.id)
+            return unchanged(host.name, found)
         outcome = apply(host.name, connections.to(host), found, active, context, what=task.what)
         log.info("%s: %s", host.name, outcome.result)
         return replace(outcome, seconds=time.monotonic() - began)
@@ -209,6 +223,12 @@ def _wave(
         else Outcome(host.name, "failed", note=str(done.failed[host.name]))
         for host in wave
     ]
+
+
+def unchanged(host: str, change: ChangePlan) -> Outcome:
+    """Outcome of a host that needs no change."""
+    kept = "\n".join(f"{name} is left as it is: the preflight blocks it" for name in change.manifest.withheld)
+    return Outcome(host, "unchanged", change.current or "", change.manifest.id, kept, withheld=change.manifest.withheld)
 
 
 def _combined(errors: Mapping[str, FleetError]) -> FleetError:

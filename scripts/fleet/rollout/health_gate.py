@@ -104,7 +104,7 @@ def pass_gate(
         if container is not None and container.config == service.config and CANNOT_WORK in (problem or ""):
             raise HostFailedError(f"{name} {failure_message(session, container, watch, wrong or '')}")
         if container is not None and watch.stable(now, healthy_now=wrong is None):
-            if service.name == commands.EXPORTER:  # computes on no GPU
+            if service.name in commands.STATELESS:
                 return ()
             return gpu_memory.verify(session, f"{host}: {service.name}", container.id, service.gpu_limits)
         if wrong is not None and now >= end:

@@ -13,6 +13,7 @@ from typing import Any
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Fact, Unknown, known
 from fleet.facts.machine import RELEASE_LABEL, ROLE_LABEL
+from fleet.images.node_exporter import NODE_EXPORTER
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
 from fleet.release.manifest import Manifest
@@ -22,6 +23,8 @@ from fleet.ssh.connection_pool import Session
 
 CONFIG_LABEL = "voxyard.config"
 HASH_LABEL = "com.docker.compose.config-hash"
+HANDED_OVER = "-"
+"""In place of the SHA-256 of a secret that only its container can read; its name has its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class HostState:
     files: Mapping[str, bytes]  # of the current release
     images: tuple[HostImage, ...]
     artefacts: frozenset[str]
-    secrets: Mapping[str, tuple[str, str]]  # mode and SHA-256, by name
+    secrets: Mapping[str, tuple[str, str]]  # mode and SHA-256, by file name
     containers: tuple[ServiceContainer, ...]
     not_answering: Mapping[str, str]  # services of the planned release that do not answer, with the reason
     expected: bytes  # state/expected.json
@@ -129,8 +132,9 @@ class Endpoint:
         if said is not None:
             return f"{self.ready}: {said}"
         said = _http_problem(metrics)
-        if said is None and not any(line.startswith("voxyard_") for line in metrics.out.splitlines()):
-            said = "no voxyard metrics: another program listens on this port"
+        prefix = "node_" if self.service == NODE_EXPORTER else "voxyard_"
+        if said is None and not any(line.startswith(prefix) for line in metrics.out.splitlines()):
+            said = f"no metrics named {prefix}…: another program listens on this port"
         return None if said is None else f"/metrics: {said}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,19 +30,19 @@ def inspect_host(
     session: Session, host: Host, images: Mapping[str, LocalImage], cuda: Mapping[str, CudaNeed]
 ) -> HostSnapshot:
     """Inspect the host, which needs `images`; `cuda`: CUDA requirements by role. Raises HostFailedError."""
-    requirements = HostRequirements(images=images, cuda=cuda, architecture=platform.machine())
+    requirements = HostRequirements(images=images, cuda=cuda)
     host_report = report_host(session, host, requirements)
-    answers = session.run([IDS.command, LOCK.command])
-    ids, login = IDS.among(answers), host_report.facts.login
-    if isinstance(ids, Unknown):
-        raise HostFailedError(f"{host.name}: user and group id cannot be read: {ids.reason}")
+    answers = session.run([MEMORY.command, LOCK.command])
+    memory, login = MEMORY.among(answers), host_report.facts.login
+    if isinstance(memory, Unknown):
+        raise HostFailedError(f"{host.name}: its memory cannot be read: {memory.reason}")
     address = host.address if isinstance(login, Unknown) else login.address
-    return HostSnapshot(host_report, LoginInfo(address, *ids, host_report.has_gpus), known(LOCK.among(answers), None))
+    return HostSnapshot(host_report, LoginInfo(address, host_report.has_gpus, memory), known(LOCK.among(answers), None))
 
 
-def _ids(text: str) -> tuple[int, int]:
-    user, group = text.split()
-    return int(user), int(group)
+def _memory(text: str) -> int:
+    (kib,) = [line.split()[1] for line in text.splitlines() if line.startswith("MemTotal:")]
+    return int(kib) // 1024
 
 
-IDS = Fact("ids", "id -u; id -g", _ids)
+MEMORY = Fact("memory", "cat /proc/meminfo", _memory)  # MiB

@@ -1,24 +1,25 @@
-"""Prunes old releases, and images and artefacts that only they use."""
+"""Prunes old releases, and images, artefacts and secrets that only they use."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.machine import RELEASE_LABEL
+from fleet.inventory.secrets import service_of
 from fleet.release import manifest
 from fleet.release.manifest import Manifest
 from fleet.rollout import commands
-from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, HostImage
+from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, SECRETS, HostImage
 from fleet.ssh.connection_pool import Session
 
-_OURS = re.compile(r"(.+/)?voxyard-(exporter|bark|trainer)(:[0-9a-f]{12}|@sha256:[0-9a-f]{64})")
+_OURS = re.compile(r"(.+/)?voxyard-(exporter|bark|trainer|node-exporter)(:[0-9a-f]{12}|@sha256:[0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +33,22 @@ class InUse:
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """Releases, artefacts and images that can be removed."""
+    """Releases, artefacts, images and secrets that can be removed."""
 
     releases: tuple[str, ...] = ()
     artefacts: tuple[str, ...] = ()
     images: tuple[str, ...] = ()  # names
+    secrets: tuple[str, ...] = ()  # file names
 
     @property
     def nothing(self) -> bool:
         """True where everything is in use."""
-        return not (self.releases or self.artefacts or self.images)
+        return not (self.releases or self.artefacts or self.images or self.secrets)
 
 
 def prune(host: str, session: Session, *, keep: int) -> tuple[str, ...]:
-    """Remove unused releases, artefacts and images; returns one line per kind. Raises HostFailedError."""
-    facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, ARTEFACTS, IMAGES, IN_USE, NAMED_BY_RUNS)
+    """Remove unused releases, artefacts, images and secrets; returns one line per kind. Raises HostFailedError."""
+    facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, ARTEFACTS, IMAGES, SECRETS, IN_USE, NAMED_BY_RUNS)
     answers = session.run([fact.command for fact in facts])
     found: list[Any] = []
     for fact in facts:
@@ -54,16 +56,16 @@ def prune(host: str, session: Session, *, keep: int) -> tuple[str, ...]:
         if isinstance(value, Unknown):
             raise HostFailedError(f"{host}: its {fact.name} cannot be read: {value.reason}")
         found.append(value)
-    current, previous, releases, artefacts, images, used, named = found
+    current, previous, releases, artefacts, images, secrets, used, named = found
     used = InUse(used.releases | named.releases, used.images | named.images, (*used.mounts, *named.mounts))
-    old = find_unused(releases, (current, previous), artefacts, images, used, keep=keep)
+    old = find_unused(releases, (current, previous), artefacts, images, used, keep=keep, secrets=tuple(secrets))
     if old.nothing:
         return ()
-    command = commands.remove(old.releases, old.artefacts, old.images)
+    command = commands.remove(old.releases, old.artefacts, old.images, old.secrets)
     answer = session.run([command])[command.name]
     if not answer.ok:
         raise HostFailedError(f"{host}: pruning failed: {answer.message}")
-    parts = {"releases": old.releases, "artefacts": old.artefacts, "images": old.images}
+    parts = {"releases": old.releases, "artefacts": old.artefacts, "images": old.images, "secrets": old.secrets}
     return tuple(f"removed old {kind}: {', '.join(names)}" for kind, names in parts.items() if names)
 
 
@@ -75,10 +77,12 @@ def find_unused(
     used: InUse,
     *,
     keep: int,
+    secrets: Sequence[str] = (),
 ) -> Unused:
-    """Releases, artefacts and images that can be removed. `releases` newest first, `named`: current and previous.
+    """Releases, artefacts, images and secrets that can be removed. `releases` newest first, `named`: current and
+    previous, `secrets`: all files.
 
-    Everything in use by a container or a run stays; with an unreadable manifest all images and artefacts stay.
+    Everything in use by a container or a run stays; with an unreadable manifest all but releases stay.
     """
     kept = {name for name in named if name is not None} | (used.releases & set(releases))
     for name in releases:
@@ -94,7 +98,21 @@ def find_unused(
         old,
         tuple(sorted(name for name in artefacts - needed_artefacts if not _mounted(name, used))),
         tuple(sorted(name for image in images for name in _free_names(image, needed_images, used))),
+        tuple(sorted(_free_secrets(secrets, [each for each in manifests if each is not None], used))),
     )
+
+
+def _free_secrets(secrets: Sequence[str], kept: Sequence[Manifest], used: InUse) -> Iterator[str]:
+    """Secrets of the speech service that no kept release reads; those of monitoring are its own to remove.
+
+    Releases of a version that did not list its secrets read the files without a version in their names.
+    """
+    needed = {name for each in kept for name in each.secrets or ()}
+    unlisted = any(each.secrets is None for each in kept)
+    for name in secrets:
+        mounted = any(mount.endswith(f"/secrets/{name}") for mount in used.mounts)
+        if service_of(name) == "bark" and not (name in needed or mounted or (unlisted and "." not in name)):
+            yield name
 
 
 def _free_names(image: HostImage, needed: set[str], used: InUse) -> set[str]:

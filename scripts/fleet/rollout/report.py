@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from rich.console import Console
 from rich.markup import escape
@@ -119,19 +119,37 @@ def diff_text(changes: Mapping[str, ChangePlan]) -> str:
     return "\n".join(line for diff, names in alike.items() for line in (f"# {', '.join(names)}", *diff))
 
 
-def plan_document(result: GroupResult[ChangePlan], names: Sequence[str]) -> dict[str, object]:
-    """JSON document: `ok`, `changes`, and `hosts` with name, `error`, releases, `steps` and `diff`."""
+def plan_document(
+    result: GroupResult[ChangePlan],
+    names: Sequence[str],
+    withheld: Mapping[str, Mapping[str, str]],
+    *,
+    skip_unfit: bool = False,
+) -> dict[str, object]:
+    """JSON document: `ok`, `changes`, and `hosts` with name, `error`, `skipped`, releases, `steps` and `diff`.
+
+    `withheld` of a host has the reason of each service that the preflight keeps from its release; `skipped` is true
+    for a host that a deploy with these options leaves out.
+    """
     hosts: list[dict[str, object]] = []
     for name in names:
         if name in result.failed:
-            hosts.append({"name": name, "error": str(result.failed[name])})
+            hosts.append({"name": name, "error": str(result.failed[name]), "skipped": skip_unfit})
             continue
         change = result.succeeded[name]
         steps = [] if change.nothing else list(change.lines())
         releases = {"current": change.current, "release": change.manifest.id}
-        hosts.append({"name": name, "error": None, **releases, "steps": steps, "diff": list(change.diff)})
+        kept = dict(withheld.get(name, {}))
+        found = {"name": name, "error": None, "skipped": False, **releases, "steps": steps, "withheld": kept}
+        hosts.append({**found, "diff": list(change.diff)})
     changes = any(not each.nothing for each in result.succeeded.values())
-    return {"ok": not result.failed, "changes": changes, "hosts": hosts}
+    return {"ok": not result.failed and not withheld, "changes": changes, "hosts": hosts}
+
+
+def with_reasons(outcome: Outcome, withheld: Mapping[str, str]) -> Outcome:
+    """Outcome whose note has the reason of each service that the preflight kept from the release."""
+    reasons = [f"{service}: {reason}" for service, reason in withheld.items()]
+    return replace(outcome, note="\n".join(filter(None, [outcome.note, *reasons])))
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
@@ -140,7 +158,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     for each in outcomes:
         said = "\n".join([each.note, *each.limits]).strip()
         seconds = f"{each.seconds:.0f}" if each.seconds else ""
-        style = "" if each.good else _COLOURS["FAIL" if each.result == "failed" else "WARN"]
+        style = "" if each.good else _COLOURS["FAIL" if each.failed else "WARN"]
         table.add_row(*map(escape, (each.host, each.result, each.before, each.after, seconds, said)), style=style)
     return table
 
@@ -157,17 +175,27 @@ def outcomes_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
             "seconds": round(each.seconds, 1),
             "note": each.note,
             "limits": list(each.limits),
+            "withheld": list(each.withheld),
         }
         for each in outcomes
     ]
     return {"ok": all(each.good for each in outcomes), "hosts": hosts}
 
 
-def errors_table(failures: Mapping[str, FleetError]) -> Table:
-    """Table of failed hosts with their errors."""
-    table = _table("host", "failed")
+def errors_table(failures: Mapping[str, FleetError], heading: str = "failed") -> Table:
+    """Table of failed or skipped hosts with their errors."""
+    table = _table("host", heading)
     for name, error in failures.items():
         _row(table, name, str(error))
+    return table
+
+
+def withheld_table(withheld: Mapping[str, Mapping[str, str]]) -> Table:
+    """Table of services that the preflight keeps from the release of a host, with the reasons."""
+    table = _table("host", "service", "left as it is because of")
+    for name, services in withheld.items():
+        for service, reason in services.items():
+            _row(table, name, service, reason)
     return table
 
 

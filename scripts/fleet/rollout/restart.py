@@ -30,7 +30,6 @@ class ServiceRestart:
     session: Session
     cancellation: Cancellation
     min_healthy_seconds: float
-    secrets: tuple[str, ...] = ()  # names of possibly replaced secrets
     say: Callable[[str], None] = log.info
     touched: dict[str, ServiceEntry] = field(default_factory=dict)
     limits: list[str] = field(default_factory=list)  # verified GPU memory limits, as text
@@ -68,7 +67,9 @@ class ServiceRestart:
             return f"the rollback failed, too: {error}\n{self.summary(before)}"
         if before is None:
             return "started services were removed: there was no previous release"
-        return f"rolled back to release {before.id}"
+        lost = [name for name in self.touched if name in before.withheld]
+        none = f", which has no {' and no '.join(lost)}: stopped" if lost else ""
+        return f"rolled back to release {before.id}{none}"
 
     def summary(self, current: Manifest | None) -> str:
         """Service states, the current release, and the commands to repair the host."""
@@ -95,8 +96,6 @@ class ServiceRestart:
         )
 
     def _roll_back(self, before: Manifest | None) -> None:
-        if self.secrets:
-            self._run_checked("restore its secrets", commands.restore_secrets(self.secrets))
         touched = list(self.touched.values())
         for entry in reversed(touched):
             if before is None or before.service(entry.name) is None:
@@ -112,7 +111,9 @@ class ServiceRestart:
         """Stop and start in one step, so that a cancellation never leaves a service stopped."""
         self._stop(service)
         log.info("%s: starting %s", self.host, service.name)
-        command = commands.start(release.id, release.compose_files, ENVIRONMENT_FILE, service.name)
+        command = commands.start(
+            release.id, release.compose_files, ENVIRONMENT_FILE, service.name, secrets=release.secrets or ()
+        )
         self._run_checked(f"start {service.name}", command)
 
     def _stop(self, service: ServiceEntry, *, remove: bool = False) -> None:

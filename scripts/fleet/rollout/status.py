@@ -122,7 +122,13 @@ def _services(
             restarts=container.restarts,
             drift=tuple(_drift(entry, container, images, answers)),
         )
-    for name in sorted({each.service for each in containers} - {each.name for each in release.services}):
+    for name in release.withheld:
+        container = container_of(containers, name)
+        state = "no container" if container is None else container.description
+        said = "not in the release: the preflight blocked it (fab check)"
+        yield ServiceStatus(name, "" if container is None else container.release, state, False, said)
+    ours = {*(each.name for each in release.services), *release.withheld}
+    for name in sorted({each.service for each in containers} - ours):
         yield ServiceStatus(name, "", "runs", False, "", drift=("not in the release",))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from fleet.inventory.hosts import Host
 from fleet.rollout.commands import EXPORTER
@@ -10,21 +10,26 @@ from fleet.rollout.outcome import Outcome
 
 
 def waves(hosts: Sequence[Host], batch: int) -> list[tuple[Host, ...]]:
-    """Waves of hosts, in rollout order; the hosts of a wave are changed in parallel.
+    """Waves of hosts, in rollout order, canaries first; the hosts of a wave are changed in parallel."""
+    first = canaries(hosts)
+    rest = [host for host in hosts if host not in first]
+    return [*((host,) for host in first), *(tuple(rest[at : at + batch]) for at in range(0, len(rest), batch))]
 
-    The canary of a role is the host marked in the inventory, else a canary of another role, else the first host with
-    the role.
+
+def canaries(hosts: Sequence[Host]) -> list[Host]:
+    """Canary of each role.
+
+    It is the host marked in the inventory, else a canary of another role, else the first host with the role.
     """
     all_roles = dict.fromkeys(role for host in hosts for role in roles(host))
-    canaries: list[Host] = []
+    found: list[Host] = []
     for role in all_roles:
         named = [host for host in hosts if host.canary and role in roles(host)]
-        canaries += [host for host in named[:1] if host not in canaries]
+        found += [host for host in named[:1] if host not in found]
     for role in all_roles:
-        if not any(role in roles(host) for host in canaries):
-            canaries.append(next(host for host in hosts if role in roles(host)))
-    rest = [host for host in hosts if host not in canaries]
-    return [*((host,) for host in canaries), *(tuple(rest[at : at + batch]) for at in range(0, len(rest), batch))]
+        if not any(role in roles(host) for host in found):
+            found.append(next(host for host in hosts if role in roles(host)))
+    return found
 
 
 def roles(host: Host) -> tuple[str, ...]:
@@ -36,14 +41,27 @@ def roll(
     order: Sequence[Sequence[Host]],
     work: Callable[[Sequence[Host]], Sequence[Outcome]],
     may_continue: Callable[[], bool],
+    *,
+    canaries: Collection[str] = (),
+    max_failed: int = 0,
 ) -> Iterator[Outcome]:
-    """Run the waves in order; after a failed host, or when `may_continue` is false, the rest is not touched."""
-    stopped = False
+    """Run the waves in order.
+
+    After a failed canary (of the names in `canaries`), after more than `max_failed` failed hosts, or when
+    `may_continue` is false, the rest is not touched.
+    """
+    failed: list[str] = []
+    reason = ""
     for wave in order:
-        if stopped or not may_continue():
-            stopped = True
-            yield from (Outcome(host.name, "not touched") for host in wave)
+        if reason or not may_continue():
+            yield from (Outcome(host.name, "not touched", note=reason) for host in wave)
             continue
         for outcome in work(wave):
-            stopped = stopped or outcome.result in ("failed", "interrupted")
+            failed += [outcome.host] if outcome.failed else []
             yield outcome
+            if outcome.result == "interrupted":
+                reason = reason or "the rollout was interrupted"
+        if broken := [name for name in failed if name in canaries]:
+            reason = f"the canary {', '.join(broken)} failed"
+        elif len(failed) > max_failed:
+            reason = reason or f"failed: {', '.join(failed)}; rollout.max_failed allows {max_failed} of these hosts"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from fleet.rollout.commands import HOME, sums
+from fleet.rollout.commands import HOME, hand_over, sums
 from fleet.runs.files import ENVIRONMENT, MANIFEST
 from fleet.ssh.command_batch import Command
 
@@ -118,8 +118,10 @@ def has_shards(place: str, shards: str) -> Command:
     return Command("has-shards", f'test -d "$HOME/.voxyard/corpora"/{shlex.quote(f"{place}/{shards}")}')
 
 
-def start(run: str, compose_files: Sequence[str], *, prepare: bool) -> Command:
+def start(run: str, compose_files: Sequence[str], corpora: Sequence[str], *, prepare: bool) -> Command:
     """Starts a run and keeps earlier logs; Compose writes start.log and its exit code to start.code.
+
+    Before that the containers' user can read the corpora, write shards beside the first, and owns the checkpoints.
 
     Compose waits until the corpus is prepared, in the background: it continues without the connection.
     """
@@ -133,6 +135,12 @@ def start(run: str, compose_files: Sequence[str], *, prepare: bool) -> Command:
         "umask 077",
         f"cd {RUNS}/{shlex.quote(run)}",
         "mkdir -p checkpoints logs",
+        "[ ! -O checkpoints ] || chmod 0755 checkpoints",  # the login reads them afterwards
+        f"for corpus in {' '.join(map(shlex.quote, corpora))}; do",
+        '  find "../../corpora/$corpus" -user "$(id -u)" ! -perm -o=r -exec chmod go+rX {} +',
+        "done",
+        f"[ ! -O ../../corpora/{shlex.quote(corpora[0])} ] || chmod 0777 ../../corpora/{shlex.quote(corpora[0])}",
+        *hand_over(["checkpoints"], ENVIRONMENT, "VOXYARD_TRAINER_IMAGE"),
         "rm -f start.code start.pid",
         _keep_logs(run),
         f"setsid nohup sh -c {shlex.quote(behind)} </dev/null >/dev/null 2>&1 &",
@@ -140,6 +148,18 @@ def start(run: str, compose_files: Sequence[str], *, prepare: bool) -> Command:
         "echo 'the start did not begin' >&2; exit 1",
     ]
     return Command("start-run", "\n".join(lines), 60)
+
+
+def make_readable(run: str, image: str) -> Command:
+    """Makes the checkpoints of a run readable for the login: a throw-away container does it as their owner."""
+    confined = "docker run --rm --pull never --network none --read-only --cap-drop ALL"
+    lines = [
+        f"cd {RUNS}/{shlex.quote(run)}/checkpoints || exit 1",
+        '[ -n "$(find . ! -readable -print -quit)" ] || exit 0',
+        f'{confined} --security-opt no-new-privileges:true --user "$(stat -c %u:%g .)" --volume "$PWD:/checkpoints" '
+        f"--entrypoint chmod {shlex.quote(image)} -R go+rX /checkpoints",
+    ]
+    return Command("make-readable", "\n".join(lines), 120)
 
 
 def keep_logs(run: str) -> Command:

@@ -26,7 +26,7 @@ _DEPLOYED = {  # set by the compose file on a host
     "telemetry.metrics_port": "trainer.metrics_port of the inventory, on the exporter's address",
     "training.resume": "false for a new run, true with --resume",
 }
-_PATHS = ("data.train_data", "data.val_data", "data.cache_file", "training.init_from")
+PATHS = ("data.train_data", "data.val_data", "data.cache_file", "training.init_from")
 _SHARDS_FOLLOW = ("sample_rate", "text_units", "language", "hop_length")
 
 
@@ -63,7 +63,7 @@ def flags_of(assignments: Sequence[str], named: Mapping[str, str]) -> tuple[tupl
             raise FleetError(f"--set {text}: expected section.key=value with a setting of `voxyard train`{advice}")
         if instead := _DEPLOYED.get(key):
             raise FleetError(f"--set {text}: set by the deployment: {instead}")
-        if key in _PATHS:
+        if key in PATHS:
             raise FleetError(f"--set {text}: name paths in the settings file, or the corpus with --corpus")
         found[key] = value
     return tuple(sorted(found.items()))

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
+from fleet.rollout.commands import AS_ROOT
 from fleet.ssh import rsync
 from fleet.ssh.command_batch import Command
 from fleet.ssh.connection_pool import Session
@@ -146,11 +147,19 @@ def install_command(content: RunInput) -> Command:
         f"mkdir -p {id_}",
         f"rm -rf .{id_}.replaced",
         # Shards of changed recordings are invalid, too.
-        f"if [ -e {id_}/{SOURCE} ]; then mv -T {id_}/{SOURCE} .{id_}.replaced; rm -rf {id_}/shards-*; fi",
+        f"if [ -e {id_}/{SOURCE} ]; then mv -T {id_}/{SOURCE} .{id_}.replaced; {_drop_shards(id_)}; fi",
         f"mv -T .{id_}.partial {id_}/{SOURCE}",
         f"rm -rf .{id_}.replaced",
     ]
     return Command("install-corpus", "\n".join(lines), 300)
+
+
+def _drop_shards(place: str) -> str:
+    """Shell command that removes the shards of a corpus, which a container wrote; one of the trainer's removes them."""
+    listed = "docker image ls --format '{{.Repository}} {{.ID}}' | grep -E '(^|/)voxyard-trainer ' | head -n 1"
+    image = f"$({listed} | cut -d ' ' -f 2)"
+    words = f'{AS_ROOT} --volume "$PWD"/{place}:/corpus --entrypoint sh "{image}" -c "rm -rf /corpus/shards-*"'
+    return f"rm -rf {place}/shards-* 2>/dev/null || {words}"
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

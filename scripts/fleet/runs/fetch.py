@@ -48,6 +48,10 @@ def fetch_run(session: Session, host: Host, run: TrainingRun, out: Path) -> Fetc
     kept = session.run([keep])[keep.name]
     if not kept.ok:
         raise HostFailedError(f"{host.name} could not write the logs of {run.id}: {kept.message}")
+    readable = commands.make_readable(run.id, run.image)
+    made = session.run([readable])[readable.name]
+    if not made.ok:
+        raise HostFailedError(f"{host.name} could not make the checkpoints of {run.id} readable: {made.message}")
     source = f".voxyard/runs/{run.id}"
     command = rsync.pull_command(host, source, out, exclude=_LEFT_OUT)
     for _ in range(_TRIES):

@@ -42,6 +42,7 @@ class DeployedRelease:
     plan: bytes
     compose: bytes  # trainer.yaml
     gpus: tuple[str, ...] = ()  # UUIDs of the host in nvidia-smi order
+    memory_mib: int | None = None  # limit of its containers; None: of a version without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,19 @@ class RunFiles:
         """Compose files in merge order; additional ones last."""
         return (COMPOSE, RUN_COMPOSE, *(name for name, _ in self.wanted.overrides))
 
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """Directories below corpora/ that it reads; the first gets the shards."""
+        return tuple(self.wanted.inputs[role].place for role in ("train", *_INPUTS) if role in self.wanted.inputs)
+
     def archive(self) -> bytes:
-        """Tar archive of the files, readable by the owner only."""
+        """Tar archive of the files."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for name, content in self.files:
                 member = tarfile.TarInfo(name)
-                member.size, member.mode = len(content), 0o600
+                # What containers read, as another user; the run's directory is the login's alone.
+                member.size, member.mode = len(content), 0o644 if name in (SETTINGS, PLAN) else 0o600
                 archive.addfile(member, io.BytesIO(content))
         return buffer.getvalue()
 
@@ -144,7 +151,8 @@ def parse_release(answer: str, gpus: tuple[str, ...]) -> DeployedRelease:
     release = place.rpartition("/")[2]
     if "VOXYARD_TRAINER_IMAGE" not in found or not compose:
         raise FleetError(
-            f"release {release} has no trainer: add the role trainer to the host in the inventory, then fab deploy"
+            f"release {release} has no trainer: add the role trainer to the host in the inventory, or repair what the "
+            "preflight says of it (fab check), then fab deploy"
         )
     try:
         return DeployedRelease(
@@ -158,6 +166,7 @@ def parse_release(answer: str, gpus: tuple[str, ...]) -> DeployedRelease:
             plan=plan,
             compose=compose,
             gpus=gpus,
+            memory_mib=int(found["VOXYARD_TRAINER_MEMORY"]) if "VOXYARD_TRAINER_MEMORY" in found else None,
         )
     except (LookupError, ValueError) as error:
         raise FleetError(f"release {release} cannot be parsed ({error}): deploy again with this version") from error
@@ -203,6 +212,11 @@ def trainer_gpus(plan: bytes) -> tuple[str, ...]:
     found = yaml.safe_load(plan) or {}
     roles = {each["role"]: each["gpu"] for each in found.get("workloads", ()) if each["workload"] == "trainer"}
     return tuple(roles[role] for role in ("model", "data") if role in roles)
+
+
+def gpu_reservation(gpus: Sequence[str]) -> dict[str, Any]:
+    """Compose's device reservation of GPUs by UUID."""
+    return {"driver": "nvidia", "device_ids": list(gpus), "capabilities": ["gpu", "compute", "utility"]}
 
 
 def _uuid(asked: int | str, deployed: DeployedRelease) -> str:
@@ -253,9 +267,11 @@ def _run_compose(
     if volumes:
         service["volumes"] = volumes
     if gpus:
-        device = {"driver": "nvidia", "device_ids": list(gpus), "capabilities": ["gpu", "compute", "utility"]}
-        service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
-    return {"services": {"train": service}}
+        service["deploy"] = {"resources": {"reservations": {"devices": [gpu_reservation(gpus)]}}}
+    if deployed.memory_mib is None:
+        return {"services": {"train": service}}
+    limit = {"mem_limit": f"{deployed.memory_mib}m"}
+    return {"services": {"prepare": limit, "train": service | limit}}
 
 
 def _ids_as_uuids(loaded: Loaded[TrainConfig], deployed: DeployedRelease, gpus: Sequence[str]) -> list[str]:

@@ -1,35 +1,47 @@
-"""GPU proof on a host: the trainer's benchmarks in its released image, on the trainer's GPUs; fetches the report."""
+"""GPU proof on a host: the trainer's benchmarks in a container as training runs have it; fetches the report."""
 
 from __future__ import annotations
 
 import base64
+import importlib.metadata
 import io
 import json
 import shlex
 import tarfile
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
+
+import yaml
 
 from fleet.audit import AuditEntry, record
 from fleet.errors import FleetError, HostFailedError
 from fleet.lock import locked
-from fleet.rollout.commands import HOME
-from fleet.runs.files import DeployedRelease, trainer_gpus
+from fleet.rollout.commands import AS_ROOT, HOME
+from fleet.runs.files import COMPOSE, DeployedRelease, gpu_reservation, trainer_gpus
 from fleet.runs.runs import active_runs, read_release
 from fleet.ssh.command_batch import Command
 from fleet.ssh.connection_pool import Session
+from gpu_report import run as gpu_report
 
-STEPS = ("bench-trainer", "profile-trace", "exporter")
-LEFT_OUT = (
-    "tests marked gpu: released images have no pytest; make test-gpu in a clone on the host runs them",
-    "Bark's tests and bench-bark: they need programs that no image has; make test-gpu runs them, too",
-)
-SOURCES = ("scripts/gpu_report", "scripts/demo", "tests/bench")
+STEPS = ("tests", "bench-trainer", "profile-trace", "exporter")
+STAND_IN_STEPS = ("tests", "bench-trainer", "profile-trace")  # the scripted driver library has to be compiled
+LEFT_OUT = "Bark's tests and bench-bark: they need programs that no image has; make test-gpu in a clone runs them"
+STAND_IN_LEFT_OUT = "the exporter's readings: a stand-in needs a C compiler, which no image has"
+SOURCES = (
+    "scripts/gpu_report", "scripts/demo", "tests/bench", "tests/support/trainer", "pyproject.toml",
+    "tests/integration/trainer/conftest.py", gpu_report.TRAINER_TESTS,
+)  # fmt: skip
+PACKAGES = ("pytest", "pytest-timeout", "pluggy", "iniconfig", "packaging", "pygments")
+"""Packages of the tests that released images lack: Python code alone, which goes with the sources."""
 POLL_SECONDS = 5.0
 LONGEST_SECONDS = 3 * 3600.0
+SERVICE = "train"  # of the release's compose file, and of the operator's additions to it
 _MOUNT = "/proof"
+_PACKAGES = "packages"
+_SCRATCH = "build"  # where benchmarks write what they need
+OF_RUNS = ("command", "depends_on", "ports", "volumes", "healthcheck", "labels", "environment")
 
 
 def prove(
@@ -39,79 +51,143 @@ def prove(
     root: Path,
     out: Path,
     *,
+    overrides: Sequence[tuple[str, bytes]] = (),
+    stand_in: bool = False,
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Run the proof under the host's lock and unpack its report into `out`; the report, as JSON has it.
 
-    The container and its files are removed from the host in any case. Raises FleetError where `out` has files,
-    HostFailedError where a training run is active, the host's plan has no GPUs, or no report was made.
+    The container is that of a training run on this host, with the compose files `overrides` merged last; a `stand_in`
+    takes the same way with CPU devices and measures nothing. The container and its files are removed from the host in
+    any case. Raises FleetError where `out` has files, HostFailedError where a training run is active, the host's plan
+    has no GPUs, or no report was made.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FleetError(f"--out {out} exists and is not an empty directory: name a new one")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FleetError(f"--out {out} cannot be made: {error.strerror}: name another directory") from error
     with locked(session, host, f"prove {proof}"):
         release = read_release(session, host)
         gpus = trainer_gpus(release.plan)
-        if not gpus:
+        if not gpus and not stand_in:
             raise HostFailedError(f"{host}: its plan has no GPUs for the trainer: nothing can be proved on one there")
         if busy := active_runs(session):
             raise HostFailedError(f"{host}: the run {busy[0].id} is active and would disturb it: wait, or fab stop it")
-        begin = begin_command(proof, release, gpus)
-        begun = session.send(begin, [archive(root)])
+        files = {COMPOSE: compose_file(release, gpus, stand_in=stand_in), **dict(overrides)}
+        session.run([remove_left_over(release.image)])
+        begun = session.send(begin_command(proof, release, tuple(files)), [archive(root, files)])
         try:
             if not begun.ok:
                 raise HostFailedError(f"{host} could not start the proof: {begun.message}")
             code = _ended(session, host, proof, sleep, now)
             report = _fetched(session, host, proof, code, out)
         finally:
-            session.run([remove_command(proof)])
+            session.run([remove_command(proof, release.image)])
         result = "ok" if report["ok"] else "failed"
         record(session, host, AuditEntry("prove", release.release, release.release, result, f"proof {proof}"))
-    return report
+    return report | {"left_out": [LEFT_OUT, *([STAND_IN_LEFT_OUT] if stand_in else [])]}
 
 
-def archive(root: Path) -> bytes:
-    """Sources that the image lacks, as a tar archive."""
+def compose_file(release: DeployedRelease, gpus: Sequence[str], *, stand_in: bool) -> bytes:
+    """Compose file of the proof: the release's service of training runs, with another program and without a network."""
+    service = dict(yaml.safe_load(release.compose)["services"][SERVICE])
+    for key in OF_RUNS:
+        service.pop(key, None)
+    program = ["scripts/gpu_report", "--only", *(STAND_IN_STEPS if stand_in else STEPS)]
+    service |= {
+        "entrypoint": ["python"],
+        "command": [
+            *program, *(["--stand-in"] if stand_in else []), "--place", release.image, "--out", f"{_MOUNT}/report",
+        ],
+        "working_dir": _MOUNT,
+        "network_mode": "none",
+        "tmpfs": [*service.get("tmpfs", ()), f"{_MOUNT}/{_SCRATCH}:mode=1777,size=4g"],
+        "environment": {"HOME": "/tmp", "USER": "voxyard", "PYTHONPATH": f"{_MOUNT}/{_PACKAGES}"},  # noqa: S108 - a tmpfs
+        "volumes": [{"type": "bind", "source": ".", "target": _MOUNT, "bind": {"create_host_path": False}}],
+    }  # fmt: skip
+    if release.memory_mib is not None:
+        service["mem_limit"] = f"{release.memory_mib}m"
+    if gpus:
+        service["deploy"] = {"resources": {"reservations": {"devices": [gpu_reservation(gpus)]}}}
+    return yaml.safe_dump({"services": {SERVICE: service}}, sort_keys=False).encode()
+
+
+def archive(root: Path, files: Mapping[str, bytes]) -> bytes:
+    """Sources that the image lacks, and further `files`, as a tar archive."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
         for source in SOURCES:
-            for path in sorted((root / source).rglob("*")):
+            place = root / source
+            for path in [place] if place.is_file() else sorted(place.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:
                     tar.add(path, str(path.relative_to(root)))
+        for name in PACKAGES:
+            for path, where in _installed(name):
+                tar.add(path, f"{_PACKAGES}/{where}")
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), 0o600
+            tar.addfile(member, io.BytesIO(content))
     return made.getvalue()
 
 
-def begin_command(proof: str, release: DeployedRelease, gpus: Sequence[str]) -> Command:
+def _installed(package: str) -> Iterator[tuple[Path, str]]:
+    """Files of an installed package and their places in site-packages. Raises FleetError where it is missing."""
+    try:
+        files = importlib.metadata.files(package) or ()
+    except importlib.metadata.PackageNotFoundError:
+        raise FleetError(f"{package} is not installed here, and the tests go to the host with it: make setup") from None
+    for each in files:
+        path = Path(str(each.locate()))
+        if ".." not in each.parts and "__pycache__" not in each.parts and path.is_file():
+            yield path, str(each)
+
+
+def begin_command(proof: str, release: DeployedRelease, compose_files: Sequence[str]) -> Command:
     """Unpacks the archive of standard input and starts the container, which goes on without the connection."""
-    container = [
-        "docker", "run", "--rm", "--init", "--name", _container(proof), "--gpus", f'"device={",".join(gpus)}"',
-        "--user", f"{release.uid}:{release.gid}", "--read-only", "--tmpfs", "/tmp:mode=1777,size=4g,exec",  # noqa: S108
-        "--cap-drop", "ALL", "--security-opt", "no-new-privileges:true", "--network", "none", "--ipc", "host",
-        "--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--workdir", _MOUNT, "--env", "HOME=/tmp",
-    ]  # fmt: skip
-    program = [
-        "--entrypoint", "python", release.image, "scripts/gpu_report", "--only", *STEPS, "--place", release.image,
-        "--out", f"{_MOUNT}/report",
-    ]  # fmt: skip
-    run = f'{shlex.join(container)} --volume "$PWD:{_MOUNT}" {shlex.join(program)}'
-    behind = f"{run} >report/proof.log 2>&1; echo $? >.code; mv .code code"
+    name = _container(proof)
+    files = [word for each in compose_files for word in ("--file", each)]
+    run = shlex.join(
+        ["docker", "compose", "--project-name", name, *files, "run", "--rm", "--no-TTY", "--name", name, SERVICE]
+    )
+    behind = f"echo $$ >pid; {run} >report/proof.log 2>&1; echo $? >.code; mv .code code"
     lines = [
         "set -eu",
-        "umask 077",
+        "umask 022",  # the container is another user; ~/.voxyard is the login's alone
         f"mkdir -p {HOME}/proofs",
         f"cd {HOME}/proofs",
         f"mkdir {shlex.quote(proof)}",
         f"cd {shlex.quote(proof)}",
         "tar -xf -",
-        "mkdir report",
+        f"mkdir -m 0777 report {_SCRATCH}",  # a tmpfs takes the mode of the folder below it
+        *(f"export {key}={shlex.quote(value)}" for key, value in variables(release).items()),
         f"setsid nohup sh -c {shlex.quote(behind)} </dev/null >/dev/null 2>&1 &",
     ]
     return Command("begin-proof", "\n".join(lines), 120)
 
 
+def variables(release: DeployedRelease) -> dict[str, str]:
+    """Variables of the compose file."""
+    return {
+        "VOXYARD_TRAINER_IMAGE": release.image,
+        "VOXYARD_UID": str(release.uid),
+        "VOXYARD_GID": str(release.gid),
+        "VOXYARD_TRAINER_STOP_SECONDS": str(release.stop_seconds),
+    }
+
+
 def state_command(proof: str) -> Command:
-    """Prints the exit code of the container once it has ended."""
-    return Command("proof-state", f"cd {HOME}/proofs/{shlex.quote(proof)} && cat code 2>/dev/null || true")
+    """Prints the exit code of the container once it has ended, or `gone` where its shell ended without one."""
+    lines = [
+        f"cd {HOME}/proofs/{shlex.quote(proof)} || exit 0",
+        "cat code 2>/dev/null && exit 0",
+        "pid=$(cat pid 2>/dev/null) || exit 0",  # it is only just starting
+        f"grep -aqs {_container(proof)} /proc/$pid/cmdline || cat code 2>/dev/null || echo gone",
+    ]
+    return Command("proof-state", "\n".join(lines))
 
 
 def report_command(proof: str) -> Command:
@@ -119,10 +195,37 @@ def report_command(proof: str) -> Command:
     return Command("proof-report", f"cd {HOME}/proofs/{shlex.quote(proof)}/report && tar -cf - . | base64 -w 0", 60)
 
 
-def remove_command(proof: str) -> Command:
-    """Ends the container and removes the files of the proof."""
-    text = f"docker rm --force {_container(proof)} >/dev/null 2>&1; rm -rf {HOME}/proofs/{shlex.quote(proof)}"
-    return Command("remove-proof", text, 60)
+def remove_command(proof: str, image: str) -> Command:
+    """Ends the container and removes the files of the proof; a throw-away container removes what it wrote."""
+    lines = [
+        f"docker rm --force {_container(proof)} >/dev/null 2>&1",
+        f"cd {HOME}/proofs/{shlex.quote(proof)} || exit 0",
+        _emptied("report", image),
+        f"rm -rf {HOME}/proofs/{shlex.quote(proof)}",
+    ]
+    return Command("remove-proof", "\n".join(lines), 60)
+
+
+def _emptied(report: str, image: str) -> str:
+    """Shell command that removes the files of a report, which belong to the container's user."""
+    mount = f'"$PWD/{report}:/report"'
+    return f"{AS_ROOT} --volume {mount} --entrypoint find {shlex.quote(image)} /report -mindepth 1 -delete"
+
+
+def remove_left_over(image: str) -> Command:
+    """Ends containers and removes files of proofs whose connection was cut: who holds the lock is the only one."""
+    lines = [
+        "ids=$(docker ps --all --quiet --filter name=^voxyard-proof-) || exit 1",
+        '[ -z "$ids" ] || docker rm --force $ids >/dev/null',
+        f"[ -e {HOME}/proofs ] || exit 0",
+        f"cd {HOME}/proofs",
+        "for report in */report; do",
+        '  [ -e "$report" ] || continue',
+        f"  {_emptied('$report', image)}",
+        "done",
+        "rm -rf -- *",
+    ]
+    return Command("remove-left-over-proofs", "\n".join(lines), 120)
 
 
 def _container(proof: str) -> str:
@@ -133,7 +236,12 @@ def _ended(session: Session, host: str, proof: str, sleep: Callable[[float], Non
     """Exit code of the container. Raises HostFailedError after LONGEST_SECONDS."""
     state, deadline = state_command(proof), now() + LONGEST_SECONDS
     while now() < deadline:
-        if said := session.run([state])[state.name].out.strip():
+        said = session.run([state])[state.name].out.strip()
+        if said == "gone":
+            raise HostFailedError(
+                f"{host}: the proof ended without a report, as by a restart of the host: start it again"
+            )
+        if said:
             return int(said)
         sleep(POLL_SECONDS)
     raise HostFailedError(f"{host}: the proof has not ended after {LONGEST_SECONDS / 3600:.0f} hours and was stopped")
@@ -146,12 +254,32 @@ def _fetched(session: Session, host: str, proof: str, code: int, out: Path) -> d
         raise HostFailedError(f"{host}: the report cannot be read: {answer.message}")
     out.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(answer.out))) as tar:
-        tar.extractall(out, filter="data")
+        for member in tar:
+            _unpack(tar, member, host, out)
     try:
         found: dict[str, Any] = json.loads((out / "report.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         log = out / "proof.log"
         said = " ".join(log.read_text(encoding="utf-8", errors="replace").split())[-500:] if log.exists() else ""
         raise HostFailedError(f"{host}: the proof made no report (exit code {code}): {said}; see {log}") from error
-    found["host"]["name"] = host
-    return found | {"left_out": list(LEFT_OUT)}
+    try:
+        found["host"]["name"] = host
+        gpu_report.verdict(found)
+        return found if isinstance(found["ok"], bool) else {**found, "ok": False}
+    except (LookupError, TypeError, AttributeError) as error:
+        raise HostFailedError(f"{host}: {out / 'report.json'} is no report ({error!r})") from error
+
+
+def _unpack(tar: tarfile.TarFile, member: tarfile.TarInfo, host: str, out: Path) -> None:
+    """Write a file below `out`. Raises HostFailedError for a link, a device, or a place outside.
+
+    tarfile's own filter came with Python 3.11.4; Debian 12 has 3.11.2.
+    """
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+        raise HostFailedError(f"{host}: the report holds {member.name!r}, expected files and folders only")
+    if member.isdir():
+        (out / path).mkdir(parents=True, exist_ok=True)
+    elif (content := tar.extractfile(member)) is not None:
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+        (out / path).write_bytes(content.read())

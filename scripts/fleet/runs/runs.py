@@ -114,7 +114,7 @@ def start_run(session: Session, host: str, files: RunFiles, *, again: bool = Fal
         raise HostFailedError(f"{host} already has a run {run}: choose another id, or resume it with --resume {run}")
     _must(host, "write the run's files", written)
     prepare = files.shards is not None and not _has_shards(session, files)
-    start = commands.start(run, files.compose_files, prepare=prepare)
+    start = commands.start(run, files.compose_files, files.corpora, prepare=prepare)
     _must(host, f"start the run {run}", session.run([start])[start.name])
 
 

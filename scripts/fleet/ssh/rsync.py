@@ -52,7 +52,7 @@ def pull_command(host: Host, source: str, target: Path, *, exclude: Sequence[str
     left_out = [f"--exclude={pattern}" for pattern in exclude]
     there = f"{host.user}@{bracketed(host.address)}:{source}/"
     # Keep symbolic links: `best` points to a checkpoint beside it.
-    return [*_rsync(links="--links"), "--delay-updates", *left_out, there, f"{target}/"]
+    return [*_rsync(links="--links", others=False), "--delay-updates", *left_out, there, f"{target}/"]
 
 
 def run(host: Host, command: Sequence[str], *, allowed: Sequence[int] = ()) -> RsyncResult:
@@ -97,13 +97,14 @@ def _failure_message(host: Host, code: int, err: str) -> str:
     return f"{host.name}: rsync failed ({said}){advice}"
 
 
-def _rsync(*, links: str = "--copy-links") -> list[str]:
+def _rsync(*, links: str = "--copy-links", others: bool = True) -> list[str]:
+    """`others`: containers, which are another user, can read the files; on a host ~/.voxyard is the login's alone."""
     return [
         "rsync",
         "--recursive",
         links,
         "--checksum",
-        "--chmod=Du=rwx,Dgo=,Fu=rw,Fgo=",
+        "--chmod=Du=rwx,Dgo=rx,Fu=rw,Fgo=r" if others else "--chmod=Du=rwx,Dgo=,Fu=rw,Fgo=",
         "--partial-dir=.rsync-partial",
         "-s",  # protects names with spaces and special characters
         f"--timeout={STALL_SECONDS}",

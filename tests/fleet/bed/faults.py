@@ -232,17 +232,6 @@ def systemd_cgroups(host: GpuHost) -> contextlib.AbstractContextManager[None]:
     return _docker_that_says(host, "info", 's/"CgroupDriver":"[a-z]*"/"CgroupDriver":"systemd"/')
 
 
-@contextlib.contextmanager
-def small_shared_memory(host: GpuHost) -> Iterator[None]:
-    """/dev/shm has 32 MiB."""
-    before = host.run("findmnt --noheadings --output OPTIONS /dev/shm | grep -o 'size=[^,]*'").stdout.strip()
-    host.run("mount -o remount,size=32m /dev/shm")
-    try:
-        yield
-    finally:
-        host.run(f"mount -o remount,{before} /dev/shm")
-
-
 def skewed_clock(host: GpuHost, seconds: float = 9.0) -> contextlib.AbstractContextManager[None]:
     """The host's `date` is ahead: the kernel's clock is the machine's, which nobody should turn."""
     words = f'[ "$1" = +%s.%N ] && exec "$REAL" -d "now + {seconds} seconds" "$@"; exec "$REAL" "$@"'

@@ -18,13 +18,18 @@ from tests.fleet.bed.errors import BedError
 from tests.fleet.bed.machine import build_secrets
 from tests.fleet.bed.programs import SEARCH, run
 
-from fleet.images.image import ROLES, SOURCES, Build, LocalImage, build_image, built_tag, find_image
+from fleet.images.build import Build, build_image
+from fleet.images.image import ROLES, LocalImage, built_tag, cache_tag, find_image
+from fleet.images.revision import SOURCES
 
 ROOT = Path(__file__).resolve().parents[3]
 WHEELS = images.CACHE / "wheels"
 BASE_PYTHON = "3.11"  # of Debian bookworm
 FRAMEWORKS = {"trainer": "cpu", "bark": "cpu"}
-BUILT_BY = ("scripts/fleet/images/image.py", "tests/fleet/bed/voxyard_images.py")
+BUILT_BY = (
+    *("scripts/fleet/images/build.py", "scripts/fleet/images/image.py", "scripts/fleet/images/reproducible.py"),
+    "tests/fleet/bed/voxyard_images.py",
+)
 
 
 def built(
@@ -75,12 +80,12 @@ def _one(engine: Engine, base_image: str, role: str, say: Callable[[str], None])
             role=role,
             wheels=torch_wheel().parent,
             framework=FRAMEWORKS.get(role),
-            cache_from=built_tag(role) if loaded else None,
+            cache_from=cache_tag(role) if loaded else None,
         ),
     )
     say(f"built voxyard-{role} in {time.monotonic() - began:.0f} s: {image.size_bytes / 1e6:.0f} MB")
     part = kept.with_suffix(".part")
-    engine.docker("save", "--output", part, built_tag(role))
+    engine.docker("save", "--output", part, built_tag(role), cache_tag(role))
     part.replace(kept)
     for old in earlier:
         old.unlink(missing_ok=True)
@@ -92,6 +97,7 @@ def _load(engine: Engine, kept: Path, role: str) -> bool:
         kept.exists()
         and engine.docker("load", "--input", kept, check=False).returncode == 0
         and engine.has(built_tag(role))
+        and engine.has(cache_tag(role))
     )
 
 

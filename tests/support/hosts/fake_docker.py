@@ -42,6 +42,7 @@ class FakeDocker:
     made: int = 0
     stopped: list[tuple[str, int]] = field(default_factory=list)  # service, seconds
     loaded_bytes: list[int] = field(default_factory=list)
+    ran: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)  # mounts and words of `docker run`
 
     def answer(self, words: Sequence[str], home: Path, folder: Path) -> str:
         """Output of the command line `docker WORDS`. Raises RefusedError."""
@@ -59,6 +60,7 @@ class FakeDocker:
             "top": lambda _: "PID\n4711\n4712",
             "logs": lambda _: self.log,
             "events": lambda _: "",
+            "run": self._run,
             "compose": lambda rest: self._up(rest, folder) if "up" in rest else self.compose_hashes,
         }
         return handlers[words[0]](words[1:])
@@ -108,6 +110,12 @@ class FakeDocker:
             raise RefusedError(f"Error response from daemon: manifest for {words[-1]} not found")
         self.images[found["id"]] = {"tags": [], "digests": [words[-1]], "layers": found["layers"]}
         return words[-1]
+
+    def _run(self, words: Sequence[str]) -> str:
+        """Throw-away container; nothing changes, its mounts and words are kept."""
+        mounts = [word.rpartition(":")[0] for before, word in itertools.pairwise(words) if before == "--volume"]
+        self.ran.append((tuple(mounts), tuple(words)))
+        return ""
 
     def _tag(self, words: Sequence[str]) -> str:
         self._find(words[0])[1]["tags"].append(words[1])

@@ -43,8 +43,9 @@ def gpu(index: int = 0, **other: Any) -> HostGpu:
 
 
 def host(**other: Any) -> Host:
-    """Host with the role trainer."""
-    return replace(Host(name="gpu-01", address="192.0.2.11", user="voxyard", roles=("trainer",)), **other)
+    """Host with the role trainer, and a node_exporter of its own."""
+    trains = Host(name="gpu-01", address="192.0.2.11", user="voxyard", roles=("trainer",), node_exporter=False)
+    return replace(trains, **other)
 
 
 def facts(**other: Any) -> HostFacts:
@@ -65,7 +66,6 @@ def facts(**other: Any) -> HostFacts:
         engine_limits=EngineLimits(None, raises=True),
         home_disk=Disk("/home", 900 << 30, 400 << 30),
         artefact_bytes_present=0,
-        shared_memory=Disk("/dev/shm", 32 << 30, 32 << 30),
         ports=frozenset({22}),
         programs=frozenset(TOOLS),
         containers=(),

@@ -6,11 +6,12 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fleet.images.image import LocalImage
+from fleet.inventory.secrets import versioned
 from fleet.release.artefact import Artefact
 from fleet.release.release import Release
 from fleet.release.service import Service
@@ -100,20 +101,28 @@ def release(
             (f"VOXYARD_{each.name.upper()}_CONFIG", each.config),
         )
     }
-    content = f"{variables}{more}{[each.name for each in artefacts]}{gpu_limits}"
+    values = {versioned(key, value): value for key, value in (secrets or {}).items()}
+    owner = {"VOXYARD_UID": "65532", "VOXYARD_GID": "65532"}
+    content = f"{variables}{more}{[each.name for each in artefacts]}{gpu_limits}{list(values)}"
     name = hashlib.sha256(content.encode()).hexdigest()[:12]
     files = {
         "services.yaml": f"services: {sorted(wanted)}\n{more}\n".encode(),
-        "voxyard.env": "".join(f"{k}={v}\n" for k, v in {"VOXYARD_RELEASE": name, **variables}.items()).encode(),
-        "release.json": json.dumps(_manifest(name, services, tuple(have.values()), artefacts)).encode(),
+        "voxyard.env": "".join(
+            f"{k}={v}\n" for k, v in {"VOXYARD_RELEASE": name, **owner, **variables}.items()
+        ).encode(),
+        "release.json": json.dumps(_manifest(name, services, tuple(have.values()), artefacts, values)).encode(),
     }
     return Release(
-        name, tuple(files.items()), ("services.yaml",), services, tuple(have.values()), tuple(artefacts), secrets or {}
+        name, tuple(files.items()), ("services.yaml",), services, tuple(have.values()), tuple(artefacts), values
     )
 
 
 def _manifest(
-    name: str, services: Sequence[Service], images: Sequence[LocalImage], artefacts: Sequence[Artefact]
+    name: str,
+    services: Sequence[Service],
+    images: Sequence[LocalImage],
+    artefacts: Sequence[Artefact],
+    secrets: Iterable[str],
 ) -> dict[str, Any]:
     return {
         "id": name,
@@ -133,6 +142,7 @@ def _manifest(
         },
         "images": [{"image": each.reference, "image_id": each.id} for each in images],
         "artefacts": [{"kind": each.kind, "id": each.id, "name": each.name} for each in artefacts],
+        "secrets": sorted(secrets),
         "compose_files": ["services.yaml"],
     }
 

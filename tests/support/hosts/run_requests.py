@@ -34,6 +34,7 @@ RELEASE = DeployedRelease(
     plan=PLAN,
     compose=COMPOSE,
     gpus=(uuid(0), uuid(1), uuid(2)),
+    memory_mib=40960,
 )
 CORPUS = RunInput("demo", "0123456789ab", "recordings", 3, 1000)
 REQUEST = RunRequest("demo-1", "gpu-01", RunSettings(b"model: {size: tiny}\n"), {"train": CORPUS}, (), "me@here")

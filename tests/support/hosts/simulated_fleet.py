@@ -332,7 +332,7 @@ _GPUS = (
 )
 _DISK = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/nvme0n1 1900000000 1 1800000000 1% {}\n"
 _ALWAYS = {
-    "ids": "1000\n1000\n",
+    "memory": "MemTotal:       131072000 kB\n",
     "gpus": _GPUS.format(0, 1) + _GPUS.format(1, 2),
     "gpu-health": "0, [N/A], [N/A], 16, 16\n1, [N/A], [N/A], 16, 16\n",
     "gpu-remaps": "",
@@ -350,10 +350,10 @@ _ALWAYS = {
     "disk": _DISK.format("/var/lib/docker"),
     "home-disk": _DISK.format("/home"),
     "kept": "0\n",
-    "shared-memory": _DISK.format("/dev/shm"),
+    "audit-log": "\n\n",
     "engine-limits": "unlimited\n000001ffffffffff\n",
     "ports": "  sl  local_address rem_address   st\n",
-    "programs": "bash\nrsync\nsha256sum\ntar\n",
+    "programs": "bash\nflock\nrsync\nsha256sum\ntar\n",
     "containers": "[]",
     "changed-files": "",
     "artefact-files": "",

@@ -1,7 +1,9 @@
-"""Fixtures of the fleet tests: weights in the layout of a model."""
+"""Fixtures of the fleet tests: weights in the layout of a model, and a machine without a journal."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,3 +14,15 @@ from tiny_model import write_model
 def model(tmp_path: Path) -> Path:
     """Weights that look like a model's."""
     return write_model(tmp_path / "weights")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hosts that are directories write nothing into the journal of the machine that runs the tests."""
+    folder = tmp_path_factory.mktemp("no-journal")
+    for name in ("systemd-cat", "logger", "journalctl"):
+        (folder / name).write_text("#!/bin/sh\nexit 1\n")
+        (folder / name).chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        yield

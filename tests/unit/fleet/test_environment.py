@@ -107,6 +107,16 @@ def test_every_module_of_the_tasks_can_be_imported() -> None:
             "no cor",
         ),
         (["monitoring", "--inventory", "{folder}/hosts.yaml", "--out", "{folder}/out"], 0, ""),
+        (
+            ["render", "--to", "slurm", "--config", "{folder}/run.yaml", "--out", "{folder}/out", "--voxyard", "/v"],
+            0,
+            "sbatch --chdir=DIR",
+        ),
+        (
+            ["render", "--to", "kubernetes", "--inventory", "{folder}/hosts.yaml", "--out", "{folder}/k"],
+            2,
+            "no clusters",
+        ),
         (["status", "--inventory", "~nosuchuser/hosts.yaml"], 2, "this machine has no user nosuchuser"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,
@@ -114,6 +124,7 @@ def test_every_module_of_the_tasks_can_be_imported() -> None:
 def test_a_task_runs_with_the_extra_alone(tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
     (tmp_path / "hosts.yaml").write_text("hosts: {a: {address: 192.0.2.1, user: u, roles: [trainer, monitoring]}}\n")
     (tmp_path / "train.yaml").write_text("training: {max_steps: 5}\n")
+    (tmp_path / "run.yaml").write_text("data: {train_data: /corpora/LJ}\n")
     done = alone(TASKS, *(each.format(folder=tmp_path) for each in arguments))
     assert done.returncode == code, done.stderr
     assert said in done.stdout + done.stderr

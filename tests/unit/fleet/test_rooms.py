@@ -47,6 +47,7 @@ ROOMS: dict[str, set[str]] = {
     "rollout": {"inventory", "facts", "images", "release", "checks"},
     "runs": {"inventory", "facts", "rollout"},
     "monitoring": {"inventory", "facts", "images", "release", "rollout"},
+    "render": {"inventory", "images", "release", "runs", "monitoring"},
 }
 TOP = {"inventory", "facts", "ssh"}
 
@@ -88,10 +89,13 @@ def test_transfer_start_publish_and_prune_have_one_module_each() -> None:
 def test_few_modules_start_local_programs() -> None:
     found = {name for name, tree in trees().items() if "subprocess" in imports(tree)}
     assert found <= {
+        "images/build.py",
         "images/image.py",
         "images/pins.py",
         "images/push.py",
+        "images/revision.py",
         "monitoring/check.py",
+        "rollout/hooks.py",
         "ssh/rsync.py",
         "ssh/connection.py",
         "ssh/exchange.py",

@@ -37,7 +37,7 @@ from fleet.runs.runs import find_run
 from fleet.ssh.connection_pool import Connections, GroupResult
 from tasks import base, check, deploy, monitoring, runs
 
-INVENTORY = "defaults: {user: voxyard}\nhosts:\n  gpu-01: {address: 192.0.2.11, roles: [bark]}\n"
+INVENTORY = "defaults: {user: voxyard, node_exporter: false}\nhosts:\n  gpu-01: {address: 192.0.2.11, roles: [bark]}\n"
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
 Fab = Callable[..., tuple[int, str, str]]
 
@@ -133,7 +133,7 @@ def test_a_deploy_to_a_locked_host_is_refused_before_anything_is_planned(
     fab: Fab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = Lock("ann@desk", "deploy", 1000, 1600, "t")
-    login = LoginInfo("192.0.2.11", 1000, 1000, gpus=False)
+    login = LoginInfo("192.0.2.11", gpus=False, memory_mib=64 << 10)
     snapshot = HostSnapshot(HostReport(HOST, facts(), Assignment(), ()), login, lock)
     monkeypatch.setattr(deploy, "find_images", lambda *_: {"gpu-01": {}})
     monkeypatch.setattr(deploy, "inspect_hosts", lambda *_: GroupResult({"gpu-01": snapshot}, {}))
@@ -156,6 +156,74 @@ def test_a_deploy_to_a_host_that_is_off_shows_what_was_found(fab: Fab, monkeypat
     assert "FAIL" in said
     assert "gpu-01 cannot be reached" in said
     assert "nothing was changed; not ready: gpu-01" in said
+
+
+@pytest.fixture
+def half_off(host: ShellHost, fab: Fab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShellHost:
+    """Host of a fleet whose other host is switched off, in a group of its own."""
+    (tmp_path / "hosts.yaml").write_text(f"{INVENTORY}  gpu-02: {{address: 192.0.2.12, groups: [far]}}\n")
+
+    def connect(to: Host) -> AbstractContextManager[Any]:
+        if to.name == "gpu-02":
+            raise HostFailedError("gpu-02 cannot be reached")
+        return host.connect(to)
+
+    context = RolloutContext(
+        cancellation=LeapingCancellation(), cache=ImageCache(tmp_path / "cache", saved), min_healthy_seconds=1
+    )
+    monkeypatch.setattr(deploy, "_context", lambda *_, **__: context)
+    monkeypatch.setattr(deploy, "Connections", lambda: Connections(connect))
+    return host
+
+
+def test_a_rollback_without_an_unfit_host_names_it_and_its_exit_code_says_that_not_all_was_done(
+    half_off: ShellHost, fab: Fab
+) -> None:
+    newer, older = half_off.current, (half_off.folder / "previous").readlink().name
+    code, _, said = fab(deploy.rollback)
+    assert (code, half_off.current) == (1, newer)
+    assert "nothing was changed; cannot roll back: gpu-02 (--skip-unfit leaves them out" in said
+    code, out, said = fab(deploy.rollback, skip_unfit=True, json=True)
+    assert (code, half_off.current) == (1, older)
+    assert "going on without gpu-02" in said
+    document = json.loads(out)
+    assert {each["name"]: (each["result"], each["note"]) for each in document["hosts"]} == {
+        "gpu-01": ("rolled back", ""),
+        "gpu-02": ("unfit", "gpu-02 cannot be reached"),
+    }
+    code, _, said = fab(deploy.rollback, group=["far"], skip_unfit=True)
+    assert code == 1
+    assert "nothing was changed; cannot roll back: gpu-02 (no host is left)" in said
+
+
+def test_a_locked_host_is_unfit_for_a_rollback_that_skips_such_hosts(half_off: ShellHost, fab: Fab) -> None:
+    with locked(half_off, "gpu-01", "deploy of ann's"):
+        code, _, said = fab(deploy.rollback, skip_unfit=True)
+    assert code == 1
+    assert "nothing was changed; cannot roll back: gpu-01, gpu-02 (no host is left)" in said
+
+
+def test_a_group_selects_hosts_and_an_unknown_one_is_wrong_use(half_off: ShellHost, fab: Fab) -> None:
+    code, out, _ = fab(deploy.status, group=["far"], json=True)
+    assert [each["name"] for each in json.loads(out)["hosts"]] == ["gpu-02"]
+    for task in (check.check, deploy.plan, deploy.deploy, deploy.rollback, deploy.drain, deploy.status, deploy.unlock):
+        code, _, said = fab(task, group=["near"])
+        assert code == base.WRONG_USE
+        assert "no group near in" in said
+        assert said.endswith("expected one of far")
+        code, _, said = fab(task, group=[" , "])
+        assert (code, "has no name: leave it out to select all hosts" in said) == (base.WRONG_USE, True)
+    for task in (monitoring.monitoring, runs.runs):
+        assert fab(task, group=["near"])[0] == base.WRONG_USE
+
+
+def test_a_hook_whose_program_is_missing_is_found_before_a_host_is_contacted(fab: Fab, tmp_path: Path) -> None:
+    hooks = "rollout: {hooks: {before: [[no-such-pool, remove]]}}\n"
+    (tmp_path / "hosts.yaml").write_text(f"{INVENTORY}{hooks}")
+    for task in (deploy.deploy, deploy.rollback, deploy.drain):
+        code, _, said = fab(task, host=["gpu-01"])
+        assert code == base.WRONG_USE
+        assert "rollout.hooks.before: no-such-pool is no program of this machine" in said
 
 
 @pytest.mark.parametrize("json_too", [False, True])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,19 @@ def test_without_a_gpu_nothing_is_run_and_nothing_installed(tmp_path: Path) -> N
     assert "make test-gpu STAND_IN=1" in done.stderr
     assert "installing" not in done.stdout
     assert not (tmp_path / "report").exists()
+
+
+def test_every_test_marked_gpu_is_among_its_steps() -> None:
+    named = [ROOT / gpu_report.TRAINER_TESTS, ROOT / "tests/integration/bark"]
+    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "pytest.mark.gpu" in path.read_text()]
+    rest = [path for path in marked if not any(path.is_relative_to(each) for each in named)]
+    assert set(rest) == {
+        ROOT / "tests/unit/repository/test_test_rules.py",
+        Path(__file__),
+    }  # which only speak of the mark
+    words = [step.command for step in gpu_report.steps(ROOT, stand_in=False)]
+    for name, path in zip(("tests", "tests-bark"), named, strict=True):
+        assert any(f"{name}.xml" in " ".join(each) and str(path.relative_to(ROOT)) in each for each in words)
 
 
 def test_a_card_is_described_as_nvidia_smi_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +111,7 @@ def test_a_stand_in_is_labelled_and_takes_the_same_steps(
     real, stand_in = (gpu_report.steps(tmp_path, stand_in=each) for each in (False, True))
     assert [each.name for each in real] == [each.name for each in stand_in]
     assert [set(b.command) - set(a.command) for a, b in zip(real, stand_in, strict=True)] == [
-        set(), {"--smoke"}, {"--smoke"}, {"--stand-in"}, set(), {"--smoke"},
+        {"-k", "split", "not gpu"}, {"--smoke"}, {"--smoke"}, {"--stand-in"}, set(), {"--smoke"},
     ]  # fmt: skip
     assert all(
         {"--device", "gpu"} <= set(each.command) for each in real if each.name in ("bench-trainer", "profile-trace")
@@ -110,6 +125,113 @@ def test_a_stand_in_is_labelled_and_takes_the_same_steps(
     assert whole["stand_in"]
     assert whole["note"] == gpu_report.STAND_IN
     assert capsys.readouterr().out.count(gpu_report.STAND_IN) == 2
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "said"),
+    [
+        ("No devices were found\\n", 0, "nvidia-smi names none: No devices were found"),
+        ("WARNING: infoROM is corrupted\\n", 0, "nvidia-smi names none: WARNING"),
+        ("\\377\\n", 0, "nvidia-smi names none"),
+        ("NVIDIA-SMI has failed\\n", 9, "nvidia-smi failed with exit code 9: NVIDIA-SMI has failed"),
+        ("[Unknown Error], [N/A], [N/A], [N/A], [N/A], [N/A]\\n", 0, "nvidia-smi names none"),
+        (CARD.replace("Disabled", "Enabled"), 0, "MIG is on (NVIDIA H200)"),
+    ],
+)
+def test_what_nvidia_smi_answers_is_no_gpu_and_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    printed: str,
+    code: int,
+    said: str,
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, printed, code)
+    assert gpu_report.main(["--check"]) == gpu_report.NO_GPU
+    assert said in capsys.readouterr().err
+
+
+def test_a_line_before_the_cards_is_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvidia_smi(tmp_path, monkeypatch, f"WARNING: infoROM is corrupted\\n{CARD}")
+    assert [card["name"] for card in gpu_report.cards()] == ["NVIDIA H200"]
+
+
+def test_an_nvidia_smi_that_hangs_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvidia_smi(tmp_path, monkeypatch, "")
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(gpu_report, "SMI_SECONDS", 0.2)
+    with pytest.raises(gpu_report.NoGpuError, match="no answer"):
+        gpu_report.cards()
+
+
+def test_on_gpus_tests_of_which_none_ran_have_failed(tmp_path: Path) -> None:
+    none = '<testsuite><testcase classname="a" name="b"><skipped message="no GPU"/></testcase></testsuite>'
+    writes = script(f"open({str(tmp_path / 'a.xml')!r}, 'w').write({none!r})")
+    step = Step("tests", writes, "a.xml", gpu_report.test_counts)
+    assert not gpu_report.run(step, tmp_path)["ok"]
+    assert gpu_report.run(step, tmp_path, stand_in=True)["ok"]
+
+
+def test_a_result_that_is_cut_off_is_a_step_that_failed(tmp_path: Path) -> None:
+    writes = script(f"open({str(tmp_path / 'a.json')!r}, 'w').write('{{')")
+    assert not gpu_report.run(Step("bench", writes, "a.json", gpu_report.benchmark), tmp_path)["ok"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_the_steps_before_and_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    """Also a process of the step in a session of its own."""
+    passes = f"open({str(tmp_path / 'a.xml')!r}, 'w').write('<t><testcase/></t>')"
+    hangs = (
+        "import subprocess, time; print(subprocess.Popen(['sleep', '300'], start_new_session=True).pid, flush=True); "
+        f"open({str(tmp_path / 'began')!r}, 'w').close(); time.sleep(300)"
+    )
+    steps = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+from gpu_report import run
+first = run.Step("tests", {script(passes)!r}, "a.xml", run.test_counts)
+second = run.Step("exporter", {script(hangs)!r}, "b.json", run.benchmark)
+run.steps = lambda *_, **__: (first, second)
+sys.exit(run.main(["--stand-in", "--out", {str(tmp_path)!r}]))
+"""
+    with subprocess.Popen([sys.executable, "-c", steps], stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "began").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == gpu_report.INTERRUPTED
+    assert "interrupted in exporter; the steps before are in" in told
+    assert "Traceback" not in told
+    whole = json.loads((tmp_path / "report.json").read_text())
+    assert [each["name"] for each in whole["steps"]] == ["tests"]
+    assert whole["left_out"] == ["exporter: the run was interrupted"]
+    pid = int((tmp_path / "exporter.log").read_text())
+    stat = Path(f"/proc/{pid}/stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--keep", "--only", "exporter"], "leave --keep out"),
+        (["--model", "/nonexistent"], "expected a folder of weights"),
+        (["--stand-in", "--model", "/tmp"], "a run on GPUs"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        gpu_report.main(arguments)
+    assert refused.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert gpu_report.main(["--stand-in", "--out", str(tmp_path / "file/report")]) == 1
+    assert "name another folder with --out" in capsys.readouterr().err
 
 
 def test_a_run_takes_the_steps_that_it_is_asked_for(tmp_path: Path) -> None:

@@ -181,6 +181,15 @@ def test_what_no_task_knows_is_refused_before_anything_is_installed(tmp_path: Pa
     assert not (tmp_path / "venv").exists()
 
 
+def test_named_tests_are_run_once_and_by_no_suite(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/ran\n')
+    (tmp_path / "python").chmod(0o755)
+    command = ["make", "-o", "setup", f"BIN={tmp_path}", "test", "TESTS=tests/unit/cli tests/browser"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ran").read_text() == "-m pytest tests/unit/cli tests/browser -q\n"
+
+
 @pytest.mark.parametrize(("task", "code"), [("TESTS=tests/no.py", 2), ("TIER=slow", 0)])
 def test_tests_that_were_named_must_run_and_a_tier_may_be_empty(tmp_path: Path, task: str, code: int) -> None:
     (tmp_path / "python").write_text("#!/bin/sh\nexit 5\n")  # pytest's code where it has run no test
@@ -313,6 +322,10 @@ def test_the_status_line_comes_from_the_newest_report_of_gpus(tmp_path: Path) ->
     assert page.read_text() == f"**Status:** <!-- gpu -->{line}<!-- /gpu -->, and\n"
     (tmp_path / "a.json").unlink()
     assert readme.status(tmp_path).endswith("failed: exporter")
+    for broken in ("", "[]", '{"stand_in": false, "date": "9"}'):
+        (tmp_path / "broken.json").write_text(broken)
+        with pytest.raises(SystemExit, match=r"broken.json is no report of make test-gpu"):
+            readme.status(tmp_path)
     with pytest.raises(ValueError, match="expected one text"):
         readme.with_status("no marks", line)
 

@@ -10,5 +10,7 @@ ln -sf /opt/bed/nvidia_smi.py /usr/bin/nvidia-smi
 [ "$BED_TOOLKIT" = no ] || ln -sf /opt/bed/toolkit_hook.py /usr/bin/nvidia-container-runtime-hook
 # A file system of its own under Docker's root, whose size can be changed: without a disk, in memory.
 [ "$BED_DOCKER_DISK" = machine ] || mount -t tmpfs -o "size=$BED_DOCKER_DISK,mode=0710" tmpfs /var/lib/docker
+# As systemd leaves it: mounts that come later are seen by containers that ask for them.
+mount --make-rshared /
 /opt/bed/engine.sh
 exec /usr/sbin/sshd -D -e

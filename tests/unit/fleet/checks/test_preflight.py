@@ -11,10 +11,10 @@ import yaml
 from fleet_doubles import IMAGE, container, facts, gpu, host, process, uuid
 
 from fleet.checks.finding import ALL_SERVICES, ON_GPUS, Finding, blocked, failures, has_failures
-from fleet.checks.gpu_use import CRITICAL_XIDS
 from fleet.checks.preflight import preflight
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown
+from fleet.facts.gpu_health import CRITICAL_XIDS
 from fleet.facts.gpu_use import Numa, XidError
 from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS, Disk, Docker, EngineLimits, Login, Toolkit
@@ -49,12 +49,11 @@ def test_nothing_speaks_against_a_healthy_host() -> None:
 SINGLE: dict[str, Any] = {"gpus": (gpu(0, compute_mode="Exclusive_Process"),)}
 BOTH = {"roles": ("trainer", "bark")}
 XID = XidError("0000:02:00", 79, 3 * 3600.0, "Xid 79, GPU has fallen off the bus.")
-SMALL = Disk("/dev/shm", 64 << 20, 64 << 20)
 FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"gpus": Unknown("no driver")}, {}, "FAIL", "nvidia_smi", "nvidia-smi fails: no driver"),
     ({"gpus": (gpu(0),)}, {"gpus": 2}, "FAIL", "gpu_inventory", "1 GPUs, the inventory says 2"),
-    ({}, {"gpus": (uuid(0), uuid(1), uuid(7))}, "FAIL", "gpu_inventory", f"missing: {uuid(7)}"),
-    ({}, {"gpus": (uuid(0),)}, "FAIL", "gpu_inventory", f"not in the inventory: {uuid(1)}"),
+    ({}, {"gpus": (uuid(0), uuid(7))}, "FAIL", "gpu_inventory", f"missing: {uuid(7)}"),
+    ({}, {"gpus": (uuid(0),)}, "INFO", "gpu_inventory", f"not in the inventory, and not used: {uuid(1)}"),
     ({"gpus": (gpu(0, driver_version="470.239.06"),)}, {}, "FAIL", "driver", "the default, needs CUDA 12.8"),
     ({"gpus": (gpu(0, driver_version="unknown"),)}, {}, "WARN", "driver", "unknown driver version"),
     ({"toolkit": Toolkit(hook=False, runtime=False, cdi=False)}, {}, "FAIL", "toolkit", "no NVIDIA container toolkit"),
@@ -85,8 +84,6 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"disk": Unknown("x")}, {}, "WARN", "disk", "under Docker's root is not known: x"),
     ({"home_disk": Disk("/home", 10 << 30, 500 << 20)}, {}, "FAIL", "disk", "0.5 GiB free in the home (/home)"),
     ({"home_disk": Unknown("x")}, {}, "WARN", "disk", "in the home of voxyard is not known: x"),
-    ({"shared_memory": SMALL}, {}, "WARN", "shm", "0.1 GiB of shared memory"),
-    ({"shared_memory": Unknown("x")}, {}, "WARN", "shm", "no shared memory: x"),
     ({"engine_limits": EngineLimits(8 << 20, raises=False)}, {}, "FAIL", "memlock", "memlock limit is 8 MiB"),
     ({"engine_limits": EngineLimits(8 << 30, raises=False)}, {}, "FAIL", "memlock", "memlock limit is 8192 MiB"),
     ({"programs": frozenset(TOOLS) - {"rsync"}}, {}, "FAIL", "programs", "rsync is not installed, needed"),
@@ -121,8 +118,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"clock_skew": -9.0}, {}, "WARN", "clock", "the clock is 9.0 s behind yours"),
     ({"clock_skew": Unknown("x")}, {}, "WARN", "clock", "the clock cannot be read: x"),
     ({"login": Unknown("x")}, {}, "FAIL", "login", "unexpected output of the login shell: x"),
-    ({"login": Login(0, "/root", "192.0.2.1")}, {}, "FAIL", "login", "containers run as the remote user"),
-    ({"login": Login(0, "/root", "192.0.2.1")}, {"roles": ()}, "INFO", "login", "the remote user is root"),
+    ({"login": Login(0, "/root", "192.0.2.1")}, {}, "INFO", "login", "the remote user is root"),
     ({"topology": SYS}, {}, "WARN", "pair_link", "no better pair exists on this host"),
     ({"p2p": NO_P2P}, {}, "INFO", "p2p", "transfers go through host memory"),
     ({"topology": Unknown("cut")}, {}, "WARN", "topology", "the links between the GPUs are not known: cut"),
@@ -139,7 +135,9 @@ def test_an_injected_fault_is_found_with_its_fix(
     fault: dict[str, Any], inventory: dict[str, Any], level: str, check: str, said: str
 ) -> None:
     findings = findings_of(
-        facts(**fault), host(**inventory), HostRequirements(image_bytes=200 << 20, architecture="x86_64")
+        facts(**fault),
+        host(**inventory),
+        HostRequirements(image_bytes=200 << 20, images={"exporter": replace(IMAGE, size_bytes=0, machine="x86_64")}),
     )
     named = [each for each in findings if each.check == check and each.level == level]
     assert len(named) == 1
@@ -166,6 +164,71 @@ def test_a_taken_port_speaks_against_its_own_service_alone() -> None:
     findings = findings_of(facts(ports=frozenset({9411})), host(roles=("trainer", "bark")))
     assert blocked(findings) == {"trainer"}
     assert [each.check for each in failures(findings, services=["trainer"])] == ["port"]
+
+
+THREE = (gpu(0), gpu(1), gpu(2))
+OUT = "; left out: the services use the other 2"
+ONE_SICK: list[tuple[dict[str, Any], Any, str, str, set[int]]] = [
+    ({"gpus": (gpu(0), gpu(1, ecc_uncorrected=3), gpu(2))}, None, "ecc", f"loaded ({uuid(1)}){OUT}", {0, 2}),
+    ({"gpus": (gpu(0), gpu(1, remap_pending=True), gpu(2))}, 3, "row_remap", f"reset ({uuid(1)}){OUT}", {0, 2}),
+    ({"gpus": (gpu(0), gpu(1, remap_failed=True), gpu(2))}, 3, "row_remap", f"failed ({uuid(1)}){OUT}", {0, 2}),
+    ({"gpus": THREE, "xids": (XID,)}, 3, "xid", f"off the bus. ({uuid(1)}){OUT}", {0, 2}),
+    ({"gpus": (gpu(0), gpu(1))}, 3, "gpu_inventory", f"2 GPUs, the inventory says 3{OUT}", {0, 1}),
+    ({"gpus": (gpu(0), gpu(1))}, (uuid(0), uuid(1), uuid(7)), "gpu_inventory", f"missing: {uuid(7)}{OUT}", {0, 1}),
+    ({"xids": (replace(XID, bus_id="0000:0c:00"),)}, None, "xid", f"off the bus.{OUT}", {0, 1}),
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "gpus", "check", "said", "used"), ONE_SICK, ids=[f"{each[2]}: {each[3]}" for each in ONE_SICK]
+)
+@pytest.mark.parametrize("role", ["trainer", "bark"])
+def test_a_sick_gpu_is_left_out_with_a_warning_where_enough_others_remain(
+    fault: dict[str, Any], gpus: Any, check: str, said: str, used: set[int], role: str
+) -> None:
+    found, on = facts(topology=THREE_TOPOLOGY, p2p=Unknown("old"), **fault), host(roles=(role,), gpus=gpus)
+    findings = findings_of(found, on)
+    assert not has_failures(findings)
+    (warning,) = [each for each in findings if each.check == check]
+    assert (warning.level, said in warning.found) == ("WARN", True), warning.found
+    assert len(warning.remedy) > 10
+    assert {each.gpu for each in assign(found, on).workloads} == {uuid(index) for index in used}
+
+
+THREE_TOPOLOGY = """\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tPIX\tPHB\t0-7\t0
+GPU1\tPIX\t X \tPHB\t0-7\t0
+GPU2\tPHB\tPHB\t X \t0-7\t0
+"""
+
+
+@pytest.mark.parametrize(
+    ("roles", "count"), [(("bark",), 1), (("trainer",), 1), (("trainer",), 2), (("trainer", "bark"), 3)]
+)
+def test_a_sick_gpu_that_a_service_needs_is_a_failure(roles: tuple[str, ...], count: int) -> None:
+    cards = tuple(gpu(index, ecc_uncorrected=1 if index == 0 else 0) for index in range(count))
+    findings = findings_of(facts(gpus=cards, topology=Unknown("x"), p2p=Unknown("x")), host(roles=roles, gpus=count))
+    (finding,) = [each for each in findings if each.check == "ecc"]
+    assert finding.level == "FAIL"
+    assert "name the GPUs to use, without it, as gpus in the inventory" in finding.remedy
+
+
+def test_a_gpu_that_the_inventory_does_not_list_may_be_sick() -> None:
+    cards = (gpu(0), gpu(1, ecc_uncorrected=1, mig=True, persistence=False))
+    found, listed = facts(gpus=cards, xids=(XID, replace(XID, bus_id="0000:0c:00"))), host(gpus=(uuid(0),))
+    findings = findings_of(found, listed)
+    assert not has_failures(findings, strict=True)
+    assert [each.found for each in findings if each.check == "gpu_inventory"] == [
+        f"not in the inventory, and not used: {uuid(1)}"
+    ]
+    assert len([each for each in findings if each.check == "xid" and each.level == "INFO"]) == 2
+    assert {each.gpu for each in assign(found, listed).workloads} == {uuid(0)}
+
+
+def test_the_link_of_a_pair_is_not_compared_with_that_of_a_gpu_that_is_left_out() -> None:
+    found = facts(gpus=(gpu(0, ecc_uncorrected=1), gpu(1), gpu(2)), topology=BETTER_IS_IN_MIG, p2p=Unknown("old"))
+    (warning,) = [each for each in findings_of(found, host()) if each.check == "pair_link"]
+    assert "GPU0 cannot train (it cannot be used: it is left out for its faults)" in warning.found
 
 
 def test_our_own_processes_are_no_strangers_and_their_memory_counts_as_free() -> None:

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,8 @@ import pytest
 import yaml
 
 from fleet.errors import FleetError
-from fleet.images.image import Build, LocalImage, build_command, build_image, find_image, save, stage_wheels
+from fleet.images.build import Build, build_command, build_image, stage_wheels
+from fleet.images.image import LocalImage, find_image, load, save
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -31,7 +31,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_plain_build_names_file_tag_and_what_goes_into_the_labels() -> None:
     assert build_command(Path("/r"), Build(), version="1.2", revision="abc") == [
-        "docker", "build", "--file", "/r/images/exporter/Dockerfile", "--tag", "voxyard-exporter:built",
+        "docker", "build", "--file", "/r/images/exporter/Dockerfile", "--tag", "voxyard-exporter:build-cache",
         "--build-arg", "VERSION=1.2", "--build-arg", "REVISION=abc", "--build-arg", "BUILDKIT_INLINE_CACHE=1", "/r",
     ]  # fmt: skip
 
@@ -53,7 +53,7 @@ def test_a_role_has_its_own_file_tag_and_framework(role: str, argument: str) -> 
     how = Build(role=role, framework="gpu", wheels=Path("/w"), cache_from="earlier:1")
     command = build_command(Path("/r"), how, version="1", revision="r")
     assert values(command, "--file") == [f"/r/images/{role}/Dockerfile"]
-    assert values(command, "--tag") == [f"voxyard-{role}:built"]
+    assert values(command, "--tag") == [f"voxyard-{role}:build-cache"]
     assert {argument, "WHEELS=build/images/wheels"} <= set(values(command, "--build-arg"))
     assert values(command, "--cache-from") == ["earlier:1"]
 
@@ -167,37 +167,22 @@ def test_a_save_that_breaks_off_is_an_error_and_no_short_image(docker: Path) -> 
         list(save(LocalImage("sha256:" + "ab" * 32, (), 0)))
 
 
-def test_a_commit_that_changes_no_image_leaves_the_revision_as_it_is(docker: Path, tmp_path: Path) -> None:
-    root = tmp_path / "repository"
-    (root / "runtime/voxyard").mkdir(parents=True)
-    (root / "runtime/voxyard/__init__.py").write_text('__version__ = "1.0"\n')
-    docker.write_text(
-        "import sys\nif sys.argv[1] == 'build':\n"
-        "    said = next(word for word in sys.argv if word.startswith('REVISION='))\n"
-        f"    open({str(tmp_path / 'said')!r}, 'a').write(said + '\\n')\n"
-        'else:\n    print(\'[{"Id": "sha256:1", "RootFS": {"Layers": []}, "Size": 7}]\')'
-    )
+def test_an_archive_is_loaded_and_a_load_that_fails_is_an_error(docker: Path) -> None:
+    loaded = docker.with_name("loaded")
+    docker.write_text(f"import sys\nopen({str(loaded)!r}, 'wb').write(sys.stdin.buffer.read())")
+    load([b"one", b"two"])
+    assert loaded.read_bytes() == b"onetwo"
+    docker.write_text("import sys\nsys.exit(5)")
+    with pytest.raises(FleetError, match="docker load failed with exit code 5"):
+        load(itertools.repeat(b"x" * 100_000, 100))
 
-    def git(*words: str) -> None:
-        about = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", "-C", str(root), *about, *words], check=True, capture_output=True)
 
-    build_image(root, Build())
-    git("init", "--quiet")
-    git("add", ".")
-    git("commit", "-m", "one")
-    build_image(root, Build())
-    (root / "README").touch()
-    git("add", ".")
-    git("commit", "-m", "two")
-    build_image(root, Build())
-    (root / "runtime/voxyard/more.py").touch()
-    build_image(root, Build())
-
-    said = (tmp_path / "said").read_text().split()
-    assert said[0] == "REVISION=unknown"
-    assert re.fullmatch("REVISION=[0-9a-f]{40}", said[1])
-    assert said[2:] == [said[1], f"{said[1]}-changed"]
+def test_environment_and_labels_of_an_image_are_known(docker: Path) -> None:
+    config = {"Env": ["A=1"], "Labels": {"b": "2", "a": "1"}}
+    document = {"Id": "sha256:1", "RootFS": {"Layers": []}, "Size": 7, "Config": config}
+    docker.write_text(f"print({json.dumps([document])!r})")
+    found = find_image("x:1")
+    assert (found.environment, found.label("b"), found.label("c")) == (("A=1",), "2", None)
 
 
 def test_the_service_runs_hardened() -> None:

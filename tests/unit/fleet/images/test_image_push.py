@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ import pytest
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.images.push import push, read_record, write_record
+from fleet.images.registry import NoSuchImageError
 
 DIGEST = "r:5000/x/voxyard-bark@sha256:" + "1" * 64
-IMAGE = LocalImage("sha256:" + "ab" * 32, ("sha256:1", "sha256:2"), 7, "voxyard-bark")
+IMAGE = LocalImage("sha256:" + "ab" * 32, ("sha256:1", "sha256:2"), 7, "voxyard-bark", labels=(("a", "b"),))
+PUSHED = replace(IMAGE, size_bytes=9, digest=DIGEST)
 
 
 @pytest.fixture
@@ -28,43 +31,73 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "script"
 
 
-def inspected(digests: list[str]) -> str:
-    document = {"Id": IMAGE.id, "RootFS": {"Layers": list(IMAGE.layers)}, "Size": 7, "RepoDigests": digests}
-    return f"print({json.dumps([document])!r}) if sys.argv[1] == 'image' else None\n"
+class Registry:
+    """Answers of a registry, one after the other; None: no such image."""
+
+    def __init__(self, *answers: LocalImage | None) -> None:
+        self.answers, self.names = list(answers), list[str]()
+
+    def __call__(self, name: str, role: str) -> LocalImage:
+        self.names.append(name)
+        found = self.answers.pop(0)
+        if found is None:
+            raise NoSuchImageError(f"no image {name}")
+        return found
 
 
-def test_an_image_is_pushed_under_a_tag_that_says_which_it_is_and_gets_its_digest(docker: Path) -> None:
-    docker.write_text(inspected([DIGEST]))
-    assert push(IMAGE, "bark", "r:5000/x") == LocalImage(IMAGE.id, IMAGE.layers, 7, "voxyard-bark", DIGEST)
-    name = "r:5000/x/voxyard-bark:abababababab"
-    asked = (docker.parent / "asked").read_text().splitlines()
-    assert asked == [f"tag {IMAGE.id} {name}", f"push {name}", f"image inspect {IMAGE.id}"]
+def asked(docker: Path) -> list[str]:
+    note = docker.parent / "asked"
+    return note.read_text().splitlines() if note.exists() else []
+
+
+@pytest.mark.parametrize(("version", "tag"), [(None, "abababababab"), ("c" * 40, "c" * 40)])
+def test_an_image_is_pushed_under_its_commit_or_its_id_and_gets_its_digest(
+    docker: Path, version: str | None, tag: str
+) -> None:
+    docker.touch()
+    found = Registry(None, PUSHED)
+    assert push(IMAGE, "bark", "r:5000/x", version, find=found) == PUSHED
+    name = f"r:5000/x/voxyard-bark:{tag}"
+    assert asked(docker) == [f"tag {IMAGE.id} {name}", f"push {name}"]
+    assert found.names == [name, name]
+
+
+def test_an_image_that_is_there_is_not_pushed_again_also_where_an_engine_names_it_otherwise(docker: Path) -> None:
+    docker.touch()
+    assert push(replace(IMAGE, id="sha256:manifest"), "bark", "r:5000/x", "c" * 40, find=Registry(PUSHED)) == PUSHED
+    assert asked(docker) == []
+
+
+def test_another_image_of_the_commit_is_kept_unless_it_shall_be_replaced(docker: Path) -> None:
+    docker.touch()
+    other = replace(PUSHED, layers=("sha256:3",))
+    with pytest.raises(FleetError, match=r"is another image .*--replace replaces it"):
+        push(IMAGE, "bark", "r:5000/x", "c" * 40, find=Registry(other))
+    assert asked(docker) == []
+    assert push(IMAGE, "bark", "r:5000/x", "c" * 40, replace=True, find=Registry(other, PUSHED)) == PUSHED
+    with pytest.raises(FleetError, match="somebody else pushed it, too"):
+        push(IMAGE, "bark", "r:5000/x", "c" * 40, find=Registry(None, other))
 
 
 def test_a_push_that_fails_is_an_error_message(docker: Path) -> None:
     docker.write_text("sys.exit(4 if sys.argv[1] == 'push' else 0)")
     with pytest.raises(FleetError, match=r"was not pushed .docker push exited with 4"):
-        push(IMAGE, "bark", "r:5000/x")
-
-
-def test_a_push_without_a_digest_is_not_taken_for_done(docker: Path) -> None:
-    docker.write_text(inspected(["elsewhere/voxyard-bark@sha256:1"]))
-    with pytest.raises(FleetError, match="reports no digest"):
-        push(IMAGE, "bark", "r:5000/x")
+        push(IMAGE, "bark", "r:5000/x", find=Registry(None))
 
 
 @pytest.mark.parametrize("registry", ["https://r:5000", "r:5000/x/"])
 def test_a_registry_is_a_host_and_a_path(registry: str) -> None:
     with pytest.raises(FleetError, match="expected a registry as HOST"):
-        push(IMAGE, "bark", registry)
+        push(IMAGE, "bark", registry, find=Registry())
 
 
 def test_the_record_keeps_the_images_of_other_roles(tmp_path: Path) -> None:
     path = tmp_path / "build/images.json"
-    pushed = LocalImage(IMAGE.id, IMAGE.layers, 7, "voxyard-bark", DIGEST)
+    image = LocalImage(IMAGE.id, IMAGE.layers, 7, "voxyard-bark")
+    pushed = replace(image, digest=DIGEST)
     write_record(path, {"bark": IMAGE, "exporter": IMAGE})
     write_record(path, {"bark": pushed})
-    assert read_record(path) == {"bark": pushed, "exporter": IMAGE}
+    assert read_record(path) == {"bark": pushed, "exporter": image}
     assert json.loads(path.read_text())["bark"]["reference"] == DIGEST
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.inventory.hosts import WARNINGS, AlertReceiver, Bark, Inventory, Jump, RolloutSettings, Trainer, load
+from fleet.inventory.hosts import WARNINGS, AlertReceiver, Bark, Inventory, Jump, Trainer, load
+from fleet.inventory.rollout_settings import HookSettings, MaxFailed, RolloutSettings
 
 ROOT = Path(__file__).resolve().parents[4]
 GPU = "GPU-5f2c1d4e-0d2b-4c55-9a3a-2b1f6c7d8e90"
@@ -186,6 +188,7 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
             "hosts.a: port 8080 is used by the exporter and by the speech service",
         ),
         ("roles: [bark, trainer], trainer: {metrics_port: 8080}", "hosts.a: port 8080 is used by the speech service"),
+        ("exporter_port: 9100", "hosts.a: port 9100 is used by the exporter and by the host's node_exporter"),
         ("roles: [monitoring], exporter_port: 9090", "hosts.a: port 9090 is used by the exporter and by Prometheus"),
         ("port: 22,\n  port: 23", "4: not YAML: port is given twice, first on line 3"),
     ],
@@ -288,7 +291,7 @@ def test_warnings_that_can_be_acknowledged_are_those_of_the_checks() -> None:
 
 def test_ports_of_roles_that_a_host_does_not_have_clash_with_nothing(read: Read) -> None:
     (host,) = read("hosts: {a: {address: h, user: u, exporter_port: 8080, bark: {port: 8080}}}").hosts
-    assert host.ports == {"the exporter": 8080}
+    assert host.ports == {"the exporter": 8080, "the host's node_exporter": 9100}
 
 
 @pytest.mark.parametrize(
@@ -350,3 +353,67 @@ def test_hosts_are_selected_by_name_in_the_inventorys_order(read: Read) -> None:
     assert [host.name for host in inventory.select([])] == ["a", "b", "c"]
     with pytest.raises(FleetError, match=r"no host d in .*: expected one of a, b, c"):
         inventory.select(["a", "d"])
+
+
+def test_hosts_are_selected_by_group_beside_those_that_are_named(read: Read) -> None:
+    inventory = read(
+        "defaults: {user: u, groups: [all]}\nhosts: {a: {address: h, groups: [berlin, a100]}, b: {address: i}, "
+        "c: {address: j, groups: [berlin]}}"
+    )
+    assert inventory.groups == ("berlin", "a100", "all")
+    assert [host.name for host in inventory.select([], ["berlin"])] == ["a", "c"]
+    assert [host.name for host in inventory.select(["b"], ["a100"])] == ["a", "b"]
+    with pytest.raises(FleetError, match=r"no group paris in .*: expected one of berlin, a100, all"):
+        inventory.select([], ["paris"])
+    with pytest.raises(FleetError, match=r"no group berlin in .*: no host has groups"):
+        read("hosts: {a: {address: h, user: u}}").select([], ["berlin"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "of_nine"),
+    [
+        ("2", MaxFailed(2), 2),
+        ("10%", MaxFailed(percent=10), 0),
+        ("34 %", MaxFailed(percent=34), 3),
+        ("0", MaxFailed(), 0),
+    ],
+)
+def test_hosts_that_may_fail_are_a_number_or_a_share(read: Read, text: str, expected: MaxFailed, of_nine: int) -> None:
+    found = read(f"hosts: {{a: {{address: h, user: u}}}}\nrollout: {{max_failed: {text}}}").rollout.max_failed
+    assert (found, found.of(9)) == (expected, of_nine)
+
+
+def test_hooks_are_argument_lists_whose_paths_are_meant_from_the_inventory(read: Read, tmp_path: Path) -> None:
+    hooks = read(
+        "hosts: {a: {address: h, user: u}}\n"
+        "rollout: {hooks: {before: [[hooks/pool, remove], [curl, -f, '']], after: [[/opt/pool, add]], seconds: 5}}"
+    ).rollout.hooks
+    before = ((str(tmp_path / "hooks/pool"), "remove"), ("curl", "-f", ""))
+    assert hooks == HookSettings(before, (("/opt/pool", "add"),), 5, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "complaint"),
+    [
+        ("max_failed: 101%", "rollout.max_failed: expected a number of hosts from 0 to 1000, or a share such as 10%"),
+        ("max_failed: -1", "rollout.max_failed: expected a number of hosts from 0 to 1000"),
+        ("max_failed: yes", "found true"),
+        ("max_failed: 0.1", "found 0.1"),
+        ("hooks: {befor: []}", "rollout.hooks.befor: unknown key: is before meant?"),
+        ("hooks: {before: pool remove}", "rollout.hooks.before: expected a list of commands, found the text"),
+        ("hooks: {before: [pool, remove]}", "expected a command as a list of arguments, such as [/usr/local/bin/pool"),
+        ("hooks: {after: [[pool, 3]]}", "found 3 as an argument: put it in quotes"),
+        ("hooks: {after: [[]]}", "found an empty list"),
+        ("hooks: {after: [['']]}", "rollout.hooks.after: expected a string, found the text ''"),
+        ("hooks: {seconds: 0}", "rollout.hooks.seconds: expected seconds from 1 to 3600, found 0"),
+    ],
+)
+def test_settings_of_a_rollout_are_checked(read: Read, keys: str, complaint: str) -> None:
+    with pytest.raises(FleetError, match=re.escape(complaint)):
+        read(f"hosts: {{a: {{address: h, user: u}}}}\nrollout: {{{keys}}}")
+
+
+@pytest.mark.parametrize("groups", ["berlin", "[a b]", "[x, x]"])
+def test_groups_are_a_list_of_names(read: Read, groups: str) -> None:
+    with pytest.raises(FleetError, match=r"hosts\.a\.groups: "):
+        read(f"hosts: {{a: {{address: h, user: u, groups: {groups}}}}}")

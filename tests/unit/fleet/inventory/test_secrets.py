@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.inventory.secrets import Secrets, fingerprint, read
+from fleet.inventory.secrets import Secrets, read, versioned
 
 HASH = "0123456789abcdef" * 4
 PLANTED = "hunter2-hunter2-hunter2"
@@ -136,9 +136,9 @@ def test_a_missing_file_says_who_names_it(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_a_fingerprint_tells_values_and_names_apart_and_holds_neither() -> None:
-    one = fingerprint("bark-webhook-secret", PLANTED.encode())
-    assert one == fingerprint("bark-webhook-secret", PLANTED.encode())
-    assert one != fingerprint("bark-webhook-secret", PLANTED.encode() + b"!")
-    assert one != fingerprint("grafana-admin-password", PLANTED.encode())
+def test_a_file_name_tells_values_and_names_apart_and_holds_neither() -> None:
+    one = versioned("bark-webhook-secret", PLANTED.encode())
+    assert one == versioned("bark-webhook-secret", PLANTED.encode())
+    assert one != versioned("bark-webhook-secret", PLANTED.encode() + b"!")
+    assert one != versioned("grafana-admin-password", PLANTED.encode())
     assert PLANTED not in one

@@ -23,7 +23,7 @@ from fleet.release.release import LoginInfo, Release, ReleaseInputs, render
 
 COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"
 NAMES = ("exporter.yaml", "bark.yaml")
-LOGIN = LoginInfo("192.0.2.11", 1001, 1002, gpus=True)
+LOGIN = LoginInfo("192.0.2.11", gpus=True, memory_mib=64 << 10)
 WEIGHTS = Artefact("weights", "0123456789ab", Path("/w"), {}, 1)
 KEYS = {"bark-api-keys": b"alice: " + b"0" * 64}
 HOST = host(roles=("trainer", "bark"))
@@ -86,6 +86,8 @@ SETTINGS: list[tuple[str, Host, set[str]]] = [
     ("bark.stop_seconds", replace(HOST, bark=Bark(stop_seconds=90)), {"bark"}),
     ("bark.settings", replace(HOST, bark=Bark(settings={"service": {"max_characters": 1000}})), {"bark"}),
     ("trainer.metrics_port", replace(HOST, trainer=Trainer(metrics_port=9500)), set()),
+    ("bark.memory_gib", replace(HOST, bark=Bark(memory_gib=20)), {"bark"}),
+    ("trainer.memory_gib", replace(HOST, trainer=Trainer(memory_gib=20)), set()),
     ("trainer.stop_seconds", replace(HOST, trainer=Trainer(stop_seconds=500)), set()),
     ("acknowledged", replace(HOST, acknowledged=frozenset({"clock"})), set()),
     ("canary", replace(HOST, canary=True), set()),
@@ -107,8 +109,8 @@ OTHERS: list[tuple[str, Any, set[str]]] = [
     ("a key", lambda: supplied(secrets=Secrets({"bark-api-keys": b"bob: 1"})), {"bark"}),
     ("a new secret", lambda: with_secret("bark-webhook-secret", b"x" * 16), {"bark"}),
     ("Grafana's password", lambda: with_secret("grafana-admin-password", b"x" * 8), set()),
-    ("the login's user id", lambda: rendered(login_info=replace(LOGIN, uid=5)), {"bark"}),
-    ("bark.yaml", lambda: with_changed("bark.yaml", "shm_size: 8g", "shm_size: 9g"), {"bark"}),
+    ("the host's memory", lambda: rendered(login_info=replace(LOGIN, memory_mib=32 << 10)), {"bark"}),
+    ("bark.yaml", lambda: with_changed("bark.yaml", "shm_size: 1g", "shm_size: 2g"), {"bark"}),
     ("exporter.yaml", lambda: with_changed("exporter.yaml", "mem_limit: 512m", "mem_limit: 600m"), {"exporter"}),
     ("a comment", lambda: with_changed("exporter.yaml", "name: voxyard\n", "# said anew\nname: voxyard\n"), set()),
     ("an override of one service", lambda: with_override("services: {bark: {mem_limit: 64g}}"), {"bark"}),

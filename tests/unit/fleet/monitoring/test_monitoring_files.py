@@ -12,7 +12,7 @@ from fleet_doubles import host
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import AlertReceiver, Inventory
-from fleet.inventory.secrets import Secrets
+from fleet.inventory.secrets import Secrets, versioned
 from fleet.monitoring.check import check_here, refusal
 from fleet.monitoring.export import write
 from fleet.monitoring.images import find, pinned
@@ -134,7 +134,7 @@ def test_a_secret_that_is_missing_is_named(site: Path, name: str) -> None:
 
 def test_secrets_are_in_no_file_and_no_representation(site: Path) -> None:
     release = made(site)
-    assert set(release.secrets) == set(SECRETS)
+    assert release.secrets == {versioned(name, value): value for name, value in SECRETS.items()}
     for value in SECRETS.values():
         assert not any(value in content for _, content in release.files)
         assert value.decode() not in repr(release)
@@ -142,6 +142,9 @@ def test_secrets_are_in_no_file_and_no_representation(site: Path) -> None:
     assert document["services"]["alertmanager"]["secrets"] == [
         {"source": "alert-chat", "target": "/etc/voxyard/alert-chat"}
     ]
+    assert document["services"]["grafana"]["secrets"] == ["grafana-admin-password"]
+    files = {name: f"../../secrets/{versioned(name, value)}" for name, value in SECRETS.items()}
+    assert document["secrets"] == {name: {"file": file} for name, file in files.items()}
 
 
 def test_an_image_is_pinned_or_here_or_named_as_missing() -> None:

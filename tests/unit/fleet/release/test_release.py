@@ -17,7 +17,7 @@ from fleet.errors import FleetError
 from fleet.facts.host import HostFacts
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Bark, Host
-from fleet.inventory.secrets import Secrets
+from fleet.inventory.secrets import Secrets, versioned
 from fleet.release import manifest
 from fleet.release.artefact import Artefact
 from fleet.release.compose import parse, parts_for
@@ -29,7 +29,7 @@ from voxyard.telemetry.configuration import expected_workloads
 from voxyard.trainer.config import TrainConfig
 
 COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"
-LOGIN = LoginInfo("192.0.2.11", uid=1001, gid=1002, gpus=True)
+LOGIN = LoginInfo("192.0.2.11", gpus=True, memory_mib=64 << 10)
 CPU = replace(LOGIN, gpus=False)
 BARK_IMAGE = LocalImage("sha256:" + "ba" * 32, ("sha256:33",), 9_000_000_000, "voxyard-bark")
 TRAINER_IMAGE = LocalImage("sha256:" + "7a" * 32, ("sha256:44",), 9_000_000_000, "voxyard-trainer")
@@ -37,6 +37,7 @@ IMAGES = {"exporter": IMAGE, "bark": BARK_IMAGE, "trainer": TRAINER_IMAGE}
 WEIGHTS = Artefact("weights", "0123456789ab", Path("/w"), {"config.json": "aa"}, 1)
 VOICES = Artefact("voices", "ba9876543210", Path("/v"), {"mine.npz": "bb", "voices.yaml": "cc"}, 1)
 KEYS = Secrets({"bark-api-keys": b"alice: " + b"0" * 64 + b"\n"})
+KEYS_FILE = versioned("bark-api-keys", KEYS.values["bark-api-keys"])
 TRAINER_FILE = b"services: {trainer: {image: x}}\n"
 
 
@@ -89,8 +90,9 @@ def test_a_trainers_release_has_compose_files_environment_plan_and_manifest() ->
         "VOXYARD_RELEASE": made.id,
         "VOXYARD_EXPORTER_IMAGE": "voxyard-exporter:abababababab",
         "VOXYARD_TRAINER_IMAGE": "voxyard-trainer:7a7a7a7a7a7a",
-        "VOXYARD_UID": "1001",
-        "VOXYARD_GID": "1002",
+        "VOXYARD_UID": "65532",
+        "VOXYARD_GID": "65532",
+        "VOXYARD_TRAINER_MEMORY": str(60 << 10),
         "VOXYARD_EXPORTER_ADDRESS": "192.0.2.11",
         "VOXYARD_EXPORTER_PUBLISHED_PORT": "9410",
         "VOXYARD_TRAINER_METRICS_ADDRESS": "192.0.2.11",
@@ -129,7 +131,8 @@ def test_bark_gets_its_gpus_its_limits_and_its_secrets() -> None:
     (devices,) = own["services"]["bark"]["deploy"]["resources"]["reservations"]["devices"]
     assert devices["device_ids"] == [uuid(0), uuid(1)]
     assert own["services"]["bark"]["secrets"] == ["bark-api-keys"]
-    assert own["secrets"] == {"bark-api-keys": {"file": "../../secrets/bark-api-keys"}}
+    assert own["services"]["bark"]["mem_limit"] == "61440m"
+    assert own["secrets"] == {"bark-api-keys": {"file": f"../../secrets/{KEYS_FILE}"}}
     assert settings_of(made) == {
         "service": {
             "data_dir": "/var/lib/voxyard/bark",
@@ -151,7 +154,8 @@ def test_bark_gets_its_gpus_its_limits_and_its_secrets() -> None:
     assert bark.healthy_seconds > 900
     assert variables_of(made)["VOXYARD_BARK_WEIGHTS_ARTEFACT"] == "weights-0123456789ab"
     assert variables_of(made)["VOXYARD_BARK_GPU_MEMORY"] == f"{uuid(0)}=16384,{uuid(1)}=16384"
-    assert made.secrets == KEYS.values
+    assert made.secrets == {KEYS_FILE: KEYS.values["bark-api-keys"]}
+    assert manifest.manifest_of(made).secrets == (KEYS_FILE,)
     assert made.images == (IMAGE, BARK_IMAGE)
     assert made.artefacts == (WEIGHTS,)
 
@@ -177,7 +181,8 @@ def test_voices_are_mounted_and_named_where_there_are_any() -> None:
 
 def test_bark_without_gpus_runs_on_the_cpu_with_nothing_reserved() -> None:
     made = release(speaker(), login_info=CPU, secrets=Secrets())
-    assert made.compose_files == ("exporter.yaml", "bark.yaml", "cpu.yaml")
+    assert made.compose_files == ("exporter.yaml", "bark.yaml", "cpu.yaml", "host.yaml")
+    assert yaml.safe_load(files_of(made)["host.yaml"]) == {"services": {"bark": {"mem_limit": "61440m"}}}
     assert settings_of(made)["bark"] == {"model": "/var/lib/voxyard/weights", "device": "cpu"}
     assert [each.gpu_limits for each in made.services] == [{}, {}]
 
@@ -254,7 +259,7 @@ def test_the_id_changes_with_everything_that_a_host_gets() -> None:
     others = [
         release(on, images={"exporter": replace(IMAGE, id="sha256:" + "cd" * 32), "bark": BARK_IMAGE}),
         release(on, login_info=replace(LOGIN, address="192.0.2.12")),
-        release(on, login_info=replace(LOGIN, uid=7)),
+        release(on, login_info=replace(LOGIN, memory_mib=32 << 10)),
         release(speaker(exporter_port=9411)),
         release(speaker(memory_policy="full")),
         release(host(roles=("trainer", "bark"))),
@@ -274,13 +279,13 @@ def test_the_id_does_not_change_with_what_only_the_operator_sees() -> None:
     assert release(seen).id == release(speaker()).id
 
 
-def test_the_archive_is_for_its_owner_alone_and_the_plan_for_the_containers_user() -> None:
+def test_the_archive_is_for_its_owner_alone_and_what_containers_read_for_their_user() -> None:
     made = release(speaker())
     with tarfile.open(fileobj=io.BytesIO(made.archive())) as archive:
         modes = {member.name: oct(member.mode) for member in archive}
         contents = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
-    assert {name for name, mode in modes.items() if mode != "0o600"} == {"plan.yaml"}
-    assert modes["plan.yaml"] == "0o644"
+    assert {name for name, mode in modes.items() if mode != "0o600"} == {"plan.yaml", "settings-bark.yaml"}
+    assert modes["plan.yaml"] == modes["settings-bark.yaml"] == "0o644"
     assert contents == files_of(made)
 
 
@@ -378,3 +383,24 @@ def test_the_parts_of_a_service_are_its_entry_and_the_default_network() -> None:
     with_network = {"services": services, "networks": {"default": {"name": "lab"}}}
     assert parts_for(with_network, "b") == {"default": {"name": "lab"}}
     assert parts_for(with_network, "a") == {"service": {"image": "x"}, "default": {"name": "lab"}}
+
+
+def test_a_service_that_the_preflight_blocks_stays_in_the_files_and_is_neither_started_nor_sent() -> None:
+    on = speaker(gpus=2)
+    whole, half = (render(on, assign(facts(), on), LOGIN, inputs(on), withheld=kept) for kept in ((), ("bark",)))
+    assert [each.name for each in half.services] == ["exporter"]
+    assert (half.images, half.artefacts, half.secrets) == ((IMAGE,), (), {})
+    assert half.compose_files == whole.compose_files
+    assert manifest.manifest_of(half).withheld == ("bark",)
+    assert manifest.manifest_of(whole).withheld == ()
+    assert half.id != whole.id
+    assert half.services[0].config == whole.services[0].config, "the exporter is not started anew"
+    exporter = render(on, assign(facts(), on), LOGIN, inputs(on), withheld=("exporter",))
+    assert [each.name for each in exporter.services] == ["bark"]
+
+
+def test_a_blocked_speech_service_needs_no_gpu() -> None:
+    on, sick = speaker(), facts(gpus=(gpu(0, mig=True),))
+    with pytest.raises(FleetError, match="no GPU for the speech service"):
+        render(on, assign(sick, on), LOGIN, inputs(on))
+    assert render(on, assign(sick, on), LOGIN, inputs(on), withheld=("bark", "trainer")).services[0].name == "exporter"

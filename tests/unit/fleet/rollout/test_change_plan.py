@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from release_doubles import BASE_LAYERS, artefact, image, release
 
+from fleet.inventory.secrets import versioned
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
 from fleet.rollout.change_plan import ChangePlan, plan_change
 from fleet.rollout.host_state import HostImage, HostState, ServiceContainer
 
 SECRET = b"alice: 0123456789\n"
+FILE = versioned("bark-api-keys", SECRET)
 REQUEST = release(9410, secrets={"bark-api-keys": SECRET}, gpu_limits={"GPU-1": 4096})
 
 
@@ -80,7 +82,7 @@ def test_a_new_host_gets_everything_and_the_text_contains_no_secret(tmp_path: Pa
         f"send image {image('bark').release_tag} (3 MB)",
         f"send {weights.name} (0 MB)",
         f"write release {wanted.id}: services.yaml, voxyard.env, release.json",
-        "write secrets: bark-api-keys",
+        f"write secrets: {FILE}",
         "bark: limit on GPU-1: none → 4096 MiB",
         "start exporter: no container",
         "start bark: no container",
@@ -100,8 +102,8 @@ def test_a_new_host_gets_everything_and_the_text_contains_no_secret(tmp_path: Pa
         (bark(config="b-1", health="starting"), "wait for bark: starting"),
         ({"not_answering": {"bark": "/readyz: answers 503"}}, "start bark: /readyz: answers 503"),
         ({"containers": (container("exporter", "e-1"),)}, "start bark: no container"),
-        ({"secrets": {}}, "write secrets: bark-api-keys"),
-        ({"secrets": {"bark-api-keys": ("644", hashlib.sha256(SECRET).hexdigest())}}, "write secrets: bark-api-keys"),
+        ({"secrets": {}}, f"write secrets: {FILE}"),
+        ({"secrets": {FILE: ("644", hashlib.sha256(SECRET).hexdigest())}}, f"write secrets: {FILE}"),
         ({"expected": b"{}"}, f"make {REQUEST.id} the current release, after {REQUEST.id}"),
     ],
 )
@@ -109,6 +111,10 @@ def test_only_what_is_not_as_it_should_be_changes(other: dict[str, Any], said: s
     found = plan_change(REQUEST, replace(good(), **other))
     assert len(found.lines()) == 1
     assert said in found.lines()[0]
+
+
+def test_a_secret_that_belongs_to_its_container_is_not_written_again() -> None:
+    assert plan_change(REQUEST, replace(good(), secrets={FILE: ("600", "-")})).nothing
 
 
 def test_what_a_cut_deploy_has_started_is_watched_or_recreated_where_it_ended_before() -> None:

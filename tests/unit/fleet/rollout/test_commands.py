@@ -86,15 +86,17 @@ def test_the_current_release_and_the_one_before_it_are_links_that_are_replaced_a
     assert modes(tmp_path / ".voxyard/state") == {"expected.json": "0o644"}
 
 
-def test_secrets_are_replaced_and_can_be_put_back(tmp_path: Path) -> None:
+def test_a_secret_of_another_value_is_another_file_and_is_removed_by_its_name(tmp_path: Path) -> None:
     folder = tmp_path / ".voxyard/secrets"
-    for value in (b"one", b"two", b"three"):
-        good(commands.write_secrets(), tmp_path, secrets_archive({"key": value, "it's": value}))
-    assert (folder / "key").read_bytes() == b"three"
-    assert modes(folder) == {"key": "0o600", "it's": "0o600", ".before": "0o700"}
-    assert good(commands.secrets_there(), tmp_path).splitlines()[::2] == ["600", "600"]
-    good(commands.restore_secrets(["key", "it's", "none"]), tmp_path)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"key": b"one", "it's": b"one"}
+    for name in ("key.1", "key.2", "it's"):
+        good(commands.write_secrets(), tmp_path, secrets_archive({name: name.encode()}))
+    assert {path.name: path.read_bytes().decode() for path in folder.iterdir()} == {
+        name: name for name in ("key.1", "key.2", "it's")
+    }
+    assert set(modes(folder).values()) == {"0o600"}
+    assert good(commands.secrets_there(), tmp_path).splitlines()[::2] == ["600"] * 3
+    good(commands.remove([], [], [], ["key.1", "it's", "none"]), tmp_path)
+    assert [path.name for path in folder.iterdir()] == ["key.2"]
 
 
 def test_secrets_that_were_cut_off_replace_nothing(tmp_path: Path) -> None:
@@ -173,6 +175,44 @@ def test_the_service_is_started_by_exactly_this_command() -> None:
         "--file exporter.yaml --file bark.yaml "
         "up --detach --force-recreate --no-build --no-deps --quiet-pull bark"
     )
+
+
+def started(home: Path, owner: int, *secrets: str) -> list[str]:
+    """Words of each docker command of a start, on a host whose release names the user `owner`."""
+    programs, said = home / "bin", home / "said"
+    programs.mkdir(exist_ok=True)
+    said.unlink(missing_ok=True)
+    (programs / "docker").write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+    (programs / "docker").chmod(0o755)
+    folder = home / ".voxyard/releases/r1"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "voxyard.env").write_text(f"VOXYARD_UID={owner}\nVOXYARD_GID={os.getgid()}\nVOXYARD_BARK_IMAGE=bark:1\n")
+    command = commands.start("r1", ["bark.yaml"], "voxyard.env", "bark", secrets=secrets)
+    environment = {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", command.text], env=environment, check=True, capture_output=True)
+    return said.read_text().splitlines()
+
+
+def test_what_a_service_owns_is_handed_over_by_a_container_of_its_image_before_it_starts(tmp_path: Path) -> None:
+    good(commands.write_secrets(), tmp_path, secrets_archive({"key.1": b"one", "key.2": b"two"}))
+    home = tmp_path / ".voxyard"
+    first, second = started(tmp_path, os.getuid() + 1, "key.1")
+    assert first.startswith("run --rm --pull never --network none --read-only --user 0:0 --cap-drop ALL ")
+    assert first.endswith(
+        f"--volume {home}/data/bark:/handed/0 --volume {home}/secrets/key.1:/handed/2 --entrypoint chown bark:1 "
+        f"-hR {os.getuid() + 1}:{os.getgid()} /handed/0 /handed/2"
+    )
+    assert second.startswith("compose ")
+
+
+def test_what_belongs_to_the_user_of_a_release_already_is_left_alone(tmp_path: Path) -> None:
+    assert [line.split()[0] for line in started(tmp_path, os.getuid())] == ["compose"]
+
+
+def test_a_secret_that_only_its_container_can_read_is_there(tmp_path: Path) -> None:
+    good(commands.write_secrets(), tmp_path, secrets_archive({"key.1": b"one"}))
+    unreadable = commands.secrets_there().text.replace('[ -r "$name" ]', "false")
+    assert good(Command("secrets", unreadable), tmp_path) == "600\n-  key.1\n"
 
 
 def test_names_cannot_break_out_of_a_command() -> None:

@@ -11,7 +11,7 @@ import pytest
 from leaping_clock import LeapingCancellation
 
 from fleet.errors import HostFailedError
-from fleet.inventory.hosts import MIN_HEALTHY_SECONDS
+from fleet.inventory.rollout_settings import MIN_HEALTHY_SECONDS
 from fleet.release.manifest import ServiceEntry
 from fleet.rollout.health_gate import Clock, HealthWatch, last_log_lines, pass_gate
 from fleet.ssh.command_batch import Answer, Command

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +17,7 @@ from shell_host import FakeServices, ShellHost
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.archive import ImageCache
 from fleet.inventory.hosts import Host
+from fleet.inventory.secrets import versioned
 from fleet.lock import break_lock, locked
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
@@ -29,6 +32,7 @@ from tasks.deploy import _unlock
 
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
 GPU = "GPU-00000000-aaaa-bbbb-cccc-000000000000"
+ALICE = versioned("bark-api-keys", b"alice: 0123456789\n")
 
 
 @pytest.fixture
@@ -102,7 +106,7 @@ def test_a_host_that_has_nothing_gets_everything(
     weights = host.folder / "artefacts" / wanted.artefacts[0].name
     assert {path.name for path in weights.iterdir()} == {"config.json", "model.safetensors", ".sha256"}
     assert all(not path.stat().st_mode & 0o222 for path in [weights, *weights.iterdir()])
-    secret = host.folder / "secrets/bark-api-keys"
+    secret = host.folder / "secrets" / ALICE
     assert (secret.read_bytes(), secret.stat().st_mode & 0o777) == (b"alice: 0123456789\n", 0o600)
     assert secret.parent.stat().st_mode & 0o777 == 0o700
     expected = host.folder / "state/expected.json"
@@ -189,8 +193,7 @@ def test_a_release_that_is_not_well_is_rolled_back(
     assert host.services() == {"exporter": "e-1", "bark": "b-1"}
     assert host.current == old.id
     assert (host.folder / "state/expected.json").read_bytes() == manifest_of(old).expected
-    assert (host.folder / "secrets/bark-api-keys").read_bytes() == b"alice: 0123456789\n"
-    assert not (host.folder / "secrets/.before").exists()
+    assert (host.folder / "secrets" / ALICE).read_bytes() == b"alice: 0123456789\n"
     assert host.audit()[-1]["result"] == "failed"
     assert "rolled back" in host.audit()[-1]["note"]
     assert not (host.folder / "lock").exists()
@@ -339,7 +342,7 @@ def test_ctrl_c_at_the_gate_takes_the_host_back(
         f"cancelled by Ctrl-C\nrolled back to release {old}; run the same command again to continue"
     )
     assert (deployed.current, deployed.services()) == (old, {"exporter": "e-1", "bark": "b-1"})
-    assert (deployed.folder / "secrets/bark-api-keys").read_bytes() == b"alice: 0123456789\n"
+    assert (deployed.folder / "secrets" / ALICE).read_bytes() == b"alice: 0123456789\n"
     assert deployed.audit()[-1]["result"] == "interrupted"
     assert deploy(deployed, newer, context).result == "deployed"
 
@@ -580,6 +583,70 @@ def test_what_is_old_goes_and_what_is_in_use_stays(
     assert artefacts == {versions[number].artefacts[0].name for number in (0, 3, 4)}
     tags = {tag for each in host.engine.images.values() for tag in each["tags"]}
     assert tags == {image("exporter").reference, *(image("bark", str(number)).reference for number in (0, 3, 4))}
+
+
+def with_secret(port: int, number: int, secrets: dict[str, bytes]) -> Release:
+    """A release of one service with its own configuration and these secrets."""
+    return release(port, configs={"exporter": "e-1", "bark": f"b-{number}"}, secrets=secrets)
+
+
+def secrets_of(host: ShellHost) -> list[str]:
+    return sorted(path.name for path in (host.folder / "secrets").iterdir())
+
+
+def test_a_rollback_takes_the_secrets_of_its_release_back_and_a_removed_one_leaves_with_the_last_that_reads_it(
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext
+) -> None:
+    bob, hook = b"bob: abcdefghij\n", {"bark-webhook-secret": b"0123456789abcdef"}
+    first = with_secret(fake_services.port, 1, {"bark-api-keys": b"alice: 0123456789\n", **hook})
+    second = with_secret(fake_services.port, 2, {"bark-api-keys": bob})
+    for each in (first, second):
+        deploy(host, each, context)
+    assert secrets_of(host) == sorted([*first.secrets, *second.secrets])
+    host.reconnect()
+    assert roll_back(host, context).after == first.id
+    assert "write-secrets" not in host.names
+    assert (host.folder / "secrets" / ALICE).read_bytes() == b"alice: 0123456789\n"
+    for number in (3, 4, 5):
+        host.engine.containers = [each for each in host.engine.containers if each["Name"] != "/voxyard-exporter-1"]
+        deploy(host, with_secret(fake_services.port, number, {"bark-api-keys": bob}), context)
+    assert secrets_of(host) == [versioned("bark-api-keys", bob)]
+
+
+def test_a_rollback_without_a_secret_of_its_release_is_refused(
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
+) -> None:
+    deploy(host, everything(tmp_path / "a", fake_services.port), context)
+    deploy(host, second(tmp_path / "b", fake_services.port), context)
+    (host.folder / "secrets" / ALICE).unlink()
+    with pytest.raises(HostFailedError, match=f"are missing: secret {ALICE}"):
+        plan_rollback(host, "gpu-01", None)
+
+
+def test_secrets_of_an_earlier_version_stay_while_a_release_of_it_stays_and_those_of_monitoring_always(
+    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
+) -> None:
+    earlier = with_secret(fake_services.port, 0, {})
+    deploy(host, earlier, context)
+    (host.folder / "secrets").mkdir(mode=0o700)
+    for name in ("bark-api-keys", "grafana-admin-password"):
+        (host.folder / "secrets" / name).write_text("as it was")
+    file = host.folder / "releases" / earlier.id / "release.json"
+    document = json.loads(file.read_text())
+    del document["secrets"]
+    file.write_text(json.dumps(document))
+    (file.parent / ".sha256").write_text(
+        "".join(
+            f"{hashlib.sha256((file.parent / name).read_bytes()).hexdigest()}  {name}\n" for name, _ in earlier.files
+        )
+    )
+    deploy(host, everything(tmp_path, fake_services.port), context)
+    assert secrets_of(host) == ["bark-api-keys", ALICE, "grafana-admin-password"]
+    assert plan_rollback(host, "gpu-01", None).manifest.id == earlier.id
+    for number in (1, 2, 3):
+        host.engine.containers = []
+        deploy(host, with_secret(fake_services.port, number, {}), context)
+    assert secrets_of(host) == ["grafana-admin-password"]
 
 
 def test_two_at_once_are_refused_with_owner_and_reason(

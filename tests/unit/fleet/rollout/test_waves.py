@@ -8,7 +8,7 @@ import pytest
 
 from fleet.inventory.hosts import Host, Role
 from fleet.rollout.outcome import Outcome, Result
-from fleet.rollout.waves import roll, waves
+from fleet.rollout.waves import canaries, roll, waves
 
 
 def host(name: str, *roles: Role, canary: bool = False) -> Host:
@@ -41,16 +41,17 @@ def test_a_canary_of_each_role_comes_first_then_batches(hosts: list[Host], order
     assert names(waves(hosts, 3)) == order
 
 
-def done(results: dict[str, Result], go_on: bool = True) -> dict[str, str]:
+def done(results: dict[str, Result], go_on: bool = True, max_failed: int = 0) -> dict[str, str]:
     worked: list[str] = []
+    hosts = [*TRAINERS, *BARKS]
+    first = [each.name for each in canaries(hosts)]
 
     def work(wave: Sequence[Host]) -> list[Outcome]:
         worked.extend(each.name for each in wave)
         return [Outcome(each.name, results.get(each.name, "deployed")) for each in wave]
 
-    found: dict[str, str] = {
-        each.host: each.result for each in roll(waves([*TRAINERS, *BARKS], 3), work, lambda: go_on)
-    }
+    outcomes = roll(waves(hosts, 3), work, lambda: go_on, canaries=first, max_failed=max_failed)
+    found: dict[str, str] = {each.host: each.result for each in outcomes}
     assert worked == [name for name, result in found.items() if result != "not touched"]
     return found
 
@@ -70,3 +71,37 @@ def test_the_hosts_of_a_batch_come_to_their_end_and_the_next_batch_is_not_begun(
 
 def test_nobody_is_touched_once_it_is_to_stop() -> None:
     assert set(done({}, go_on=False).values()) == {"not touched"}
+
+
+@pytest.mark.parametrize(("failed", "touched"), [(["t-1"], 7), (["t-1", "t-2"], 5), (["t-2", "t-4"], 7)])
+def test_batches_go_on_until_more_hosts_than_allowed_have_failed(failed: list[str], touched: int) -> None:
+    found = done(dict.fromkeys(failed, "failed"), max_failed=1)
+    assert len([result for result in found.values() if result != "not touched"]) == touched
+
+
+def test_a_failed_canary_stops_the_rollout_however_many_may_fail() -> None:
+    found = done({"t-0": "failed"}, max_failed=7)
+    assert [name for name, result in found.items() if result != "not touched"] == ["t-0"]
+    assert done({"t-0": "interrupted"}, max_failed=7)["b-0"] == "not touched"
+
+
+def test_hosts_that_are_not_touched_are_told_why() -> None:
+    hosts = [*TRAINERS, *BARKS]
+
+    def work(wave: Sequence[Host]) -> list[Outcome]:
+        return [Outcome(each.name, "failed" if each.name in ("t-1", "t-2") else "deployed") for each in wave]
+
+    *_, last = roll(waves(hosts, 3), work, lambda: True, canaries=["t-0", "b-0"], max_failed=1)
+    assert last.note == "failed: t-1, t-2; rollout.max_failed allows 1 of these hosts"
+    *_, last = roll(waves(hosts, 3), work, lambda: True, canaries=["t-1"], max_failed=9)
+    assert last.note == "the canary t-1 failed"
+
+
+def test_a_host_that_may_still_be_out_of_work_counts_as_failed() -> None:
+    hosts = TRAINERS[:3]
+
+    def work(wave: Sequence[Host]) -> list[Outcome]:
+        return [Outcome(each.name, "deployed", hook_failure="the after hook failed") for each in wave]
+
+    found = [each.result for each in roll(waves(hosts, 1), work, lambda: True, canaries=["t-0"])]
+    assert found == ["deployed", "not touched", "not touched"]

@@ -132,6 +132,20 @@ def test_a_corpus_that_was_changed_on_the_host_is_put_right_but_not_under_a_run(
 
 
 @pytest.mark.needs("rsync", "ssh")
+def test_shards_that_a_container_wrote_are_removed_by_a_container(there: FakeHost, corpus: Path) -> None:
+    sent(there, corpus)
+    folder = place(there, read_input(corpus)).parent
+    (folder / "source/wavs/a.wav").write_bytes(bytes(1000))
+    (there.folder / "bin/rm").write_text('#!/bin/sh\ncase "$*" in *shards*) exit 1;; esac\nexec /bin/rm "$@"\n')
+    (there.folder / "bin/rm").chmod(0o755)
+    there.answers("image", "echo other 1; echo registry.example/speech/voxyard-trainer 2")
+    assert sent(there, corpus) is True
+    (ran,) = [line for line in there.asked("docker") if line.startswith("run ")]
+    assert "--user 0:0 --cap-drop ALL" in ran
+    assert ran.endswith(f"--volume {folder}:/corpus --entrypoint sh 2 -c rm -rf /corpus/shards-*")
+
+
+@pytest.mark.needs("rsync", "ssh")
 def test_a_new_version_lies_beside_the_old_one_and_shares_its_files(there: FakeHost, corpus: Path) -> None:
     old = read_input(corpus)
     sent(there, corpus, busy="demo-1")

@@ -34,6 +34,8 @@ def run_folder(there: FakeHost, name: str = "demo-1") -> Path:
     folder = there.place / "runs" / name
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "run.json").write_text('{"run": "x"}')
+    (folder / "run.env").write_text("VOXYARD_TRAINER_IMAGE=trainer:1\nVOXYARD_UID=65532\nVOXYARD_GID=65532\n")
+    (there.place / "corpora/demo/1/source").mkdir(parents=True)
     return folder
 
 
@@ -84,7 +86,7 @@ def test_a_start_is_told_only_while_somebody_works_at_it(there: FakeHost) -> Non
 def test_a_start_that_waits_for_the_corpus_is_ended_by_a_stop(there: FakeHost) -> None:
     run_folder(there)
     there.answers("up", "sleep 60; echo started > $FAKE_HOST/started")
-    printed(there, run_commands.start("demo-1", ("trainer.yaml",), prepare=True))
+    printed(there, run_commands.start("demo-1", ("trainer.yaml",), ["demo/1"], prepare=True))
     assert row(there)[4] == "begun"
     start_run = time.monotonic()
     printed(there, run_commands.stop("demo-1", 10))
@@ -104,7 +106,7 @@ def test_a_start_continues_by_itself_and_leaves_output_and_code(there: FakeHost)
     there.answers(
         "up", "until [ -e $FAKE_HOST/go ]; do sleep 0.05; done; echo pulling; echo no such image >&2; exit 14"
     )
-    printed(there, run_commands.start("demo-1", ("trainer.yaml", "run.yaml"), prepare=True))
+    printed(there, run_commands.start("demo-1", ("trainer.yaml", "run.yaml"), ["demo/1"], prepare=True))
     assert row(there)[4] == "begun"
     (there.folder / "go").touch()
     end = time.monotonic() + 30

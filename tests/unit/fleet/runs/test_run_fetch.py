@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import fake_ssh_host
@@ -70,6 +71,20 @@ def test_checkpoints_samples_report_and_logs_come_here(there: FakeHost, tmp_path
     assert not {".lock", ".step-00000012.unfinished", "start.log", "run.env"} & names
     line = json.loads((there.place / "audit.jsonl").read_text())
     assert (line["what"], line["note"]) == ("fetch", "run demo-1: checkpoints 4, 8")
+
+
+def test_checkpoints_that_only_their_container_can_read_are_made_readable_as_their_owner(
+    there: FakeHost, tmp_path: Path
+) -> None:
+    fetched(there, tmp_path / "out")
+    assert "chmod" not in "".join(there.asked("docker"))
+    (there.folder / "bin/find").write_text("#!/bin/sh\necho ./step-00000008/state.safetensors\n")
+    (there.folder / "bin/find").chmod(0o755)
+    fetched(there, tmp_path / "out")
+    (ran,) = [line for line in there.asked("docker") if "chmod" in line]
+    folder = there.place / "runs/demo-1/checkpoints"
+    assert f"--cap-drop ALL --security-opt no-new-privileges:true --user {os.getuid()}:{os.getgid()}" in ran
+    assert ran.endswith(f"--volume {folder}:/checkpoints --entrypoint chmod {RELEASE.image} -R go+rX /checkpoints")
 
 
 def test_a_later_state_of_the_run_is_fetched_into_the_same_directory(there: FakeHost, tmp_path: Path) -> None:

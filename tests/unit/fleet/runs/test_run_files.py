@@ -53,6 +53,13 @@ def test_the_compose_file_gets_every_variable_that_it_asks_for() -> None:
     assert (given["VOXYARD_UID"], given["VOXYARD_GID"]) == ("1000", "1001")
 
 
+def test_the_memory_of_a_run_is_that_of_the_release_and_an_earlier_release_has_none() -> None:
+    services = yaml.safe_load(dict(render(REQUEST, RELEASE).files)["run.yaml"])["services"]
+    assert {name: each["mem_limit"] for name, each in services.items()} == {"prepare": "40960m", "train": "40960m"}
+    earlier = yaml.safe_load(dict(render(REQUEST, replace(RELEASE, memory_mib=None)).files)["run.yaml"])["services"]
+    assert "mem_limit" not in earlier["train"]
+
+
 def test_recordings_are_prepared_and_shards_are_read_as_they_are() -> None:
     prepared, raw = replace(CORPUS, kind="shards"), render(REQUEST, RELEASE)
     assert raw.shards is not None
@@ -148,11 +155,12 @@ def test_files_that_are_not_understood_are_reported() -> None:
         request_from_files({"run.json": b"{}", "train.yaml": b""})
 
 
-def test_the_archive_is_for_its_owner_alone() -> None:
+def test_the_archive_is_for_its_owner_alone_but_for_what_the_container_reads() -> None:
     with tarfile.open(fileobj=io.BytesIO(render(REQUEST, RELEASE).archive())) as archive:
-        assert {member.mode for member in archive} == {0o600}
-        names = archive.getnames()
-    assert sorted(names) == ["plan.yaml", "run.env", "run.json", "run.yaml", "train.yaml", "trainer.yaml"]
+        modes = {member.name: member.mode for member in archive}
+    readable = {name for name, mode in modes.items() if mode == 0o644}
+    assert (readable, set(modes.values())) == ({"train.yaml", "plan.yaml"}, {0o600, 0o644})
+    assert sorted(modes) == ["plan.yaml", "run.env", "run.json", "run.yaml", "train.yaml", "trainer.yaml"]
 
 
 def answer(variables: dict[str, str], compose_file: bytes = COMPOSE) -> str:
@@ -166,9 +174,11 @@ def test_a_release_says_what_it_gives_to_runs() -> None:
     variables = {
         "VOXYARD_TRAINER_IMAGE": RELEASE.image, "VOXYARD_UID": "1000", "VOXYARD_GID": "1001",
         "VOXYARD_TRAINER_METRICS_ADDRESS": "192.0.2.11", "VOXYARD_TRAINER_METRICS_PORT": "9411",
-        "VOXYARD_TRAINER_STOP_SECONDS": "120",
+        "VOXYARD_TRAINER_STOP_SECONDS": "120", "VOXYARD_TRAINER_MEMORY": "40960",
     }  # fmt: skip
     assert parse_release(answer(variables), RELEASE.gpus) == RELEASE
+    earlier = {name: value for name, value in variables.items() if name != "VOXYARD_TRAINER_MEMORY"}
+    assert parse_release(answer(earlier), RELEASE.gpus) == replace(RELEASE, memory_mib=None)
     for gone in ("VOXYARD_TRAINER_IMAGE", "VOXYARD_UID"):
         with pytest.raises(FleetError, match="role trainer" if "IMAGE" in gone else "cannot be parsed"):
             parse_release(answer({name: value for name, value in variables.items() if name != gone}), ())

@@ -80,6 +80,7 @@ def session(there: FakeHost) -> LocalSession:
 def write_release(there: FakeHost, given: DeployedRelease) -> None:
     folder = there.place / "releases" / given.release
     folder.mkdir(parents=True)
+    (there.place / "corpora/demo/0123456789ab/source").mkdir(parents=True, exist_ok=True)
     variables = {
         "VOXYARD_TRAINER_IMAGE": given.image,
         "VOXYARD_UID": given.uid,
@@ -87,6 +88,7 @@ def write_release(there: FakeHost, given: DeployedRelease) -> None:
         "VOXYARD_TRAINER_METRICS_ADDRESS": given.address,
         "VOXYARD_TRAINER_METRICS_PORT": given.port,
         "VOXYARD_TRAINER_STOP_SECONDS": given.stop_seconds,
+        "VOXYARD_TRAINER_MEMORY": given.memory_mib,
     }
     (folder / "voxyard.env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
     (folder / "plan.yaml").write_bytes(given.plan)
@@ -133,7 +135,15 @@ def test_a_run_is_written_for_its_owner_alone_and_started_by_exactly_this(
     run = train(session)
     folder = there.place / "runs/demo-1"
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in folder.iterdir() if path.is_file()} == {0o600}
+    modes = {
+        path.name: path.stat().st_mode & 0o777 for path in folder.iterdir() if path.name.endswith((".yaml", ".env"))
+    }
+    assert {name for name, mode in modes.items() if mode != 0o600} == {"train.yaml", "plan.yaml"}
+    handed = [line for line in there.asked("docker") if "chown" in line]
+    assert [line.split("--volume ")[1] for line in handed] == [
+        f"{folder}/checkpoints:/handed/0 --entrypoint chown {RELEASE.image} -hR 1000:1001 /handed/0"
+    ]
+    assert (folder / "checkpoints").stat().st_mode & 0o777 == 0o755
     assert (run.state, run.gpus, run.release) == ("starting", (uuid(0), uuid(1)), RELEASE.release)
     up = [line for line in there.asked("docker") if " up " in line]
     assert up == [

@@ -44,8 +44,8 @@ def test_a_directory_is_pushed_whole_by_contents_and_replaces_what_was_there(the
         rsync.run(host(), rsync.push_command(host(), source, ".voxyard/x/old", link_to=None, lock=".voxyard/x/lock"))
     written = {str(path.relative_to(there.place / "x/old")) for path in (there.place / "x/old").rglob("*")}
     assert written == {"wavs", "wavs/it's 1.wav", "metadata.csv"}
-    assert (there.place / "x/old/wavs").stat().st_mode & 0o777 == 0o700
-    assert (there.place / "x/old/metadata.csv").stat().st_mode & 0o777 == 0o600
+    assert (there.place / "x/old/wavs").stat().st_mode & 0o777 == 0o755, "a container reads it, as another user"
+    assert (there.place / "x/old/metadata.csv").stat().st_mode & 0o777 == 0o644
 
 
 def test_contents_are_compared_though_size_and_time_are_the_same(there: FakeHost, tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+# Trains until the run has ended. SIGTERM (time limit, preemption, a drained node) stops it after a checkpoint; then the
+# job goes back into the queue, unless Slurm itself is ending or requeueing it, and continues from that checkpoint.
+set -u
+if [ ! -f train.yaml ]; then
+  echo "no train.yaml in $PWD: submit with sbatch --chdir=DIR DIR/run.sbatch" >&2
+  exit 2
+fi
+mkdir -p checkpoints || exit
+export VOXYARD_TRAIN_CHECKPOINT_DIR="$PWD/checkpoints"
+
+child='' stopped=''
+stop() {
+  stopped=1
+  [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+}
+trap stop TERM
+"${train[@]}" &
+child=$!
+[ -z "$stopped" ] || stop
+while true; do  # a signal ends `wait` before the trainer has ended
+  wait "$child"
+  code=$?
+  kill -0 "$child" 2>/dev/null || break
+done
+if [ -n "$stopped" ]; then
+  wait "$child"  # what the trainer itself answered
+  code=$?
+fi
+trap '' TERM
+
+[ -n "$stopped" ] || exit "$code"
+case $code in
+  0 | 143) ;;  # a checkpoint was saved, or the signal came before the first step
+  *) exit "$code" ;;
+esac
+state=$(squeue --noheader --jobs "$SLURM_JOB_ID" --format %T)
+echo "stopped by SIGTERM, the job is $state"
+if [ "$state" = RUNNING ]; then
+  exec scontrol requeue "$SLURM_JOB_ID"
+fi
+exit 143

@@ -1,0 +1,96 @@
+"""Release of a cluster: rendered by the code of a host's release, with the GPUs that the inventory names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fleet.errors import FleetError
+from fleet.images.image import LocalImage
+from fleet.inventory.clusters import Cluster
+from fleet.inventory.hosts import Bark, Host, Trainer
+from fleet.release.artefact import ChecksumCache
+from fleet.release.environment import LoginInfo
+from fleet.release.gpu_assignment import Assignment
+from fleet.release.release import Release, read_inputs, render, wanted_images
+from voxyard.host import Gpu, HostError
+from voxyard.host.limits import bark_limit_mib
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - in a pod
+
+
+def release_of(
+    cluster: Cluster, folder: Path, images: Mapping[str, LocalImage], checksums: ChecksumCache | None = None
+) -> Release:
+    """Release of the cluster; `folder` contains the compose files, `images` the record of built images by role.
+
+    Raises FleetError for missing or invalid inputs, and images that were not pushed to the cluster's registry.
+    """
+    host = _as_host(cluster)
+    needed = {role: _pushed(cluster, role, images) for role in wanted_images(host)}
+    login = LoginInfo(EVERYWHERE, gpus="bark" not in cluster.roles or cluster.bark.gpus > 0)
+    inputs = read_inputs(host, login, folder, needed, checksums)
+    return render(host, Assignment(bark_limits=_bark_limits(cluster)), login, inputs)
+
+
+def secret_names(release: Release) -> tuple[str, ...]:
+    """Names of the release's secrets, which on a host are part of file names with a fingerprint."""
+    return tuple(sorted(name.rpartition(".")[0] for name in release.secrets))
+
+
+def _as_host(cluster: Cluster) -> Host:
+    """The cluster in terms of the inventory's hosts: a host is what a pod of the speech service has for itself."""
+    bark = cluster.bark
+    limits = _bark_limits(cluster)
+    own: dict[str, dict[str, object]] = {"speech": {"max_parallel_tts_workers": max(1, bark.gpus)}, "bark": {}}
+    if limits:  # UUIDs are known in the pod only, which sees no other GPUs
+        own["bark"]["gpu_memory"] = str(min(limits.values()))
+    settings = {**bark.settings, **{name: {**own[name], **bark.settings.get(name, {})} for name in own}}
+    return Host(
+        name=cluster.name,
+        address=EVERYWHERE,
+        user="voxyard",
+        roles=cluster.roles,
+        memory_policy=cluster.memory_policy,
+        registry=cluster.registry,
+        node_exporter=False,  # a cluster's own: it needs the node's files and processes
+        bark=Bark(
+            address=EVERYWHERE,
+            weights=bark.weights,
+            voices=bark.voices,
+            stop_seconds=bark.stop_seconds,
+            settings=settings,
+        ),
+        trainer=Trainer(stop_seconds=cluster.trainer.stop_seconds),
+        secrets=cluster.secrets,
+    )
+
+
+def _bark_limits(cluster: Cluster) -> dict[str, int]:
+    """MiB per worker of one pod, by a number that stands for the GPU's UUID. Raises FleetError."""
+    memory = cluster.gpu_memory
+    if "bark" not in cluster.roles or memory is None:
+        return {}
+    try:
+        limit = bark_limit_mib(
+            Gpu(0, "", f"a GPU of {cluster.name}", "", memory, memory, None), policy=cluster.memory_policy
+        )
+    except HostError as error:
+        raise FleetError(f"clusters.{cluster.name}.gpu_memory: {error}") from None
+    return {str(number): limit for number in range(cluster.bark.gpus)}
+
+
+def _pushed(cluster: Cluster, role: str, images: Mapping[str, LocalImage]) -> LocalImage:
+    """Image of a role, by digest."""
+    image, wanted = images.get(role), cluster.registry
+    registry = wanted or "REGISTRY"
+    how = f'make images ARGS="--push {registry}"'
+    if image is None:
+        raise FleetError(f"{cluster.name}: the image {role} was never built: {how}")
+    if image.digest is None:
+        raise FleetError(
+            f"{cluster.name}: the image {role} was never pushed to a registry, from which nodes pull: {how}"
+        )
+    if wanted and not image.digest.startswith(f"{wanted}/"):
+        raise FleetError(f"{cluster.name}: the image {role} was pushed as {image.digest}, not to {wanted}: {how}")
+    return image

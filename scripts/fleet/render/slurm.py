@@ -1,0 +1,107 @@
+"""Slurm: an sbatch file a run, which stops with a checkpoint on SIGTERM and requeues itself."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.errors import FleetError
+from fleet.render.run import ClusterRun
+
+SCRIPT, SETTINGS = "run.sbatch", "train.yaml"
+BODY = Path("deploy/slurm/train.sh")
+CPUS = 16  # threads that read clips, as many as the trainer takes on a large host
+_TIME = re.compile(r"[0-9]+|[0-9]+(:[0-5][0-9]){1,2}|[0-9]+-[0-9]{1,2}(:[0-5][0-9]){0,2}")
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """Properties of a job beside those of its run."""
+
+    trainer: str  # image by digest, or the program voxyard on the nodes
+    containers: bool  # `trainer` is an image
+    time: str = "1-00:00:00"  # longest time of one start
+    stop_seconds: int = 120  # before the end: SIGTERM
+
+
+def job_of(*, program: str, image: str | None, time: str, stop_seconds: int) -> SlurmJob:
+    """Job that trains with the image, or with a `program` of the nodes. Raises FleetError."""
+    if not _TIME.fullmatch(time):
+        raise FleetError(f"--time {time}: expected minutes, HH:MM:SS or DAYS-HH:MM:SS")
+    if program:
+        if not Path(program).is_absolute():
+            raise FleetError(f"--voxyard {program}: expected an absolute path, as the nodes see it")
+        return SlurmJob(program, containers=False, time=time, stop_seconds=stop_seconds)
+    if image is None:
+        raise FleetError(
+            "the trainer's image was never pushed to a registry, from which the nodes could pull it: make images "
+            'ARGS="--push REGISTRY", or name a program on the nodes with --voxyard PATH'
+        )
+    return SlurmJob(image, containers=True, time=time, stop_seconds=stop_seconds)
+
+
+def render(run: ClusterRun, job: SlurmJob, body: str) -> Mapping[str, bytes]:
+    """Files of the run by name; `body` is the script after the directives and variables."""
+    text = "\n".join([*_directives(run, job), "", *_variables(run), _command(run, job), "", body.rstrip(), ""])
+    return {SCRIPT: text.encode(), SETTINGS: run.settings}
+
+
+def _directives(run: ClusterRun, job: SlurmJob) -> Sequence[str]:
+    options = {
+        "job-name": run.name,
+        "nodes": "1",
+        "ntasks": "1",
+        "cpus-per-task": str(run.loaded.config.data.num_workers if run.is_set("data.num_workers") else CPUS),
+        **({"gres": f"gpu:{run.gpus}"} if run.gpus else {}),
+        "time": job.time,
+        "signal": f"B:TERM@{job.stop_seconds}",
+        "open-mode": "append",
+        "output": "%x-%j.log",
+    }
+    return [
+        "#!/bin/bash",
+        f"# Training run {run.name} for Slurm; written by fab render --to slurm. Submit with",
+        f"#   sbatch --chdir=DIR DIR/{SCRIPT}",
+        f"# from the directory DIR that holds this file and {SETTINGS}, on a file system that all nodes share.",
+        "# Checkpoints and logs are written there. Options of sbatch (--partition, --time, …) override these lines.",
+        "#SBATCH --requeue",
+        *(f"#SBATCH --{name}={value}" for name, value in options.items()),
+    ]
+
+
+def _variables(run: ClusterRun) -> Sequence[str]:
+    values = {
+        "VOXYARD_CONFIG_HASH": run.config,
+        "VOXYARD_TRAIN_RUN": run.name,
+        "VOXYARD_TRAIN_RESUME": "true",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+    if not run.is_set("data.num_workers"):  # the node may have more processors than the job
+        lines.append(f'export VOXYARD_TRAIN_NUM_WORKERS="${{SLURM_CPUS_PER_TASK:-{CPUS}}}"')
+    return lines
+
+
+def _command(run: ClusterRun, job: SlurmJob) -> str:
+    """The trainer's command line, as the shell array `train`."""
+    words = ["train", "--config", SETTINGS, *run.words]
+    if not job.containers:
+        return f"train=({shlex.join([job.trainer, *words])})"
+    binds = [f"--bind={path}:{path}:ro" for path in run.paths]
+    cache = run.loaded.config.data.cache_file
+    binds += [] if cache is None else [f"--bind={cache.parent}:{cache.parent}"]
+    nv = ["--nv"] if run.gpus else []
+    before = [
+        "env",
+        "--unset=PYTHONPATH",
+        "--unset=PYTHONHOME",
+        "apptainer",
+        "exec",
+        *nv,
+        *binds,
+    ]  # not the host's Python
+    after = [f"docker://{job.trainer}", "voxyard", *words]
+    return f'train=({shlex.join(before)} --bind="$PWD" --pwd="$PWD" {shlex.join(after)})'

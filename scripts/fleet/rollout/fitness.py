@@ -1,0 +1,63 @@
+"""Fitness of hosts for a release: hosts that cannot get one, and services that the preflight keeps from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from fleet.checks.finding import BARK, EXPORTER, TRAINER, Finding, failures
+from fleet.errors import FleetError, HostFailedError
+from fleet.images.node_exporter import NODE_EXPORTER
+from fleet.inventory.hosts import Host
+from fleet.lock import refusal
+from fleet.rollout.inspect import HostSnapshot
+from fleet.ssh.connection_pool import GroupResult
+
+PREFLIGHT = "preflight failed"
+
+
+def refuse_locked(snapshots: Mapping[str, HostSnapshot]) -> None:
+    """Raises HostFailedError where a host is locked."""
+    if locks := locked_hosts(snapshots):
+        raise HostFailedError("\n".join([*map(str, locks.values()), "nothing was changed"]))
+
+
+def locked_hosts(snapshots: Mapping[str, HostSnapshot]) -> dict[str, FleetError]:
+    """Hosts that are locked, with the message that names the owner."""
+    locks = {name: each.lock for name, each in snapshots.items()}
+    return {name: HostFailedError(refusal(name, lock)) for name, lock in locks.items() if lock is not None}
+
+
+def unfit_hosts(hosts: Sequence[Host], snapshots: GroupResult[HostSnapshot]) -> dict[str, FleetError]:
+    """Hosts that cannot get a release, with the reason: unreachable, or all services are blocked by the preflight."""
+    unfit = dict(snapshots.failed)
+    for host in hosts:
+        if host.name not in unfit:
+            kept = withheld_services(host, snapshots.succeeded[host.name].host_report.findings)
+            if set(_deployable(host)) - {NODE_EXPORTER} <= set(kept):
+                reasons = "; ".join(dict.fromkeys(kept.values()))
+                unfit[host.name] = HostFailedError(f"{PREFLIGHT}: {reasons}")
+    return unfit
+
+
+def withheld_services(host: Host, findings: Iterable[Finding]) -> dict[str, str]:
+    """Services of the host that must not get a release, with the failures and their fixes as text."""
+    found = tuple(findings)
+    blocking = {name: failures(found, services=[name]) for name in _deployable(host)}
+    return {
+        name: "; ".join(f"{each.check}: {each.found}: {each.remedy}" for each in those)
+        for name, those in blocking.items()
+        if those
+    }
+
+
+def without(host: Host, services: Iterable[str]) -> Host:
+    """The host without the roles of these services."""
+    left = set(services)
+    return replace(host, roles=tuple(role for role in host.roles if role not in left))
+
+
+def _deployable(host: Host) -> tuple[str, ...]:
+    """Services that a release of the host has: monitoring has a rollout of its own."""
+    node_exporter = (NODE_EXPORTER,) if host.gets_node_exporter else ()
+    return (EXPORTER, *node_exporter, *(role for role in (BARK, TRAINER) if role in host.roles))

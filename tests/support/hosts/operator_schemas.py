@@ -1,0 +1,93 @@
+"""JSON schemas of custom resources, strict: the fields of their definitions that rendered objects may use.
+
+From the CustomResourceDefinitions of the Prometheus Operator, example/prometheus-operator-crd in
+prometheus-operator/prometheus-operator (PrometheusRule as of v0.82, PodMonitor and ServiceMonitor as of v0.91). No
+package on PyPI carries the definitions as schemas.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_DURATION = {
+    "type": "string",
+    "pattern": r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$",
+}
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "object", "additionalProperties": _TEXT}
+
+
+def _object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(required), "properties": properties, "additionalProperties": False}
+
+
+def _list(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _resource(kind: str, spec: Any) -> dict[str, Any]:
+    metadata = _object(("name",), name=_TEXT, namespace=_TEXT, labels=_TEXTS, annotations=_TEXTS)
+    return _object(
+        ("apiVersion", "kind", "metadata", "spec"),
+        apiVersion={"const": "monitoring.coreos.com/v1"},
+        kind={"const": kind},
+        metadata=metadata,
+        spec=spec,
+    )
+
+
+_RELABELING = _object(
+    (),
+    action={
+        "enum": [
+            "replace", "keep", "drop", "hashmod", "labelmap", "labeldrop", "labelkeep", "lowercase", "uppercase",
+            "keepequal", "dropequal",
+        ]
+    },
+    modulus={"type": "integer"},
+    regex=_TEXT,
+    replacement=_TEXT,
+    separator=_TEXT,
+    sourceLabels=_list({"type": "string", "pattern": r"^[a-zA-Z_][a-zA-Z0-9_]*$"}),
+    targetLabel=_TEXT,
+)  # fmt: skip
+_ENDPOINT = {
+    "port": _TEXT,
+    "path": _TEXT,
+    "scheme": {"enum": ["http", "https"]},
+    "interval": _DURATION,
+    "scrapeTimeout": _DURATION,
+    "honorLabels": {"type": "boolean"},
+    "relabelings": _list(_RELABELING),
+    "metricRelabelings": _list(_RELABELING),
+}
+_SELECTOR = _object((), matchLabels=_TEXTS)
+_RULE = _object(
+    ("expr",),
+    alert=_TEXT,
+    annotations=_TEXTS,
+    expr={"type": ["string", "integer"]},
+    **{"for": _DURATION},
+    keep_firing_for=_DURATION | {"minLength": 1},
+    labels=_TEXTS,
+    record=_TEXT,
+)
+_GROUP = _object(
+    ("name",),
+    name={"type": "string", "minLength": 1},
+    interval=_DURATION,
+    labels=_TEXTS,
+    limit={"type": "integer"},
+    query_offset=_DURATION,
+    rules=_list(_RULE),
+)
+SCHEMAS = {
+    "PodMonitor": _resource(
+        "PodMonitor", _object(("selector",), selector=_SELECTOR, podMetricsEndpoints=_list(_object((), **_ENDPOINT)))
+    ),
+    "ServiceMonitor": _resource(
+        "ServiceMonitor",
+        _object(("endpoints", "selector"), selector=_SELECTOR, endpoints=_list(_object((), **_ENDPOINT))),
+    ),
+    "PrometheusRule": _resource("PrometheusRule", _object((), groups=_list(_GROUP))),
+}

@@ -1,0 +1,438 @@
+"""Kubernetes: valid objects under several versions, restricted pods, images by digest, no secrets."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import kubernetes_validate.utils as validator
+import pytest
+import yaml
+from kustomized import Objects, build, builders, containers, identity, pod_of
+from operator_schemas import SCHEMAS
+from rendered_clusters import KEY_HASH, REGISTRY, TRAINER, Render, image
+
+from fleet.errors import FleetError
+from fleet.images.push import write_record
+from fleet.inventory.hosts import load
+from fleet.render.compose_service import quantity, service_of
+from fleet.render.pod import ContainerRole, Storage, parts
+
+ROOT = Path(__file__).resolve().parents[4]
+VERSIONS = ("1.30", *list(dict.fromkeys(validator.all_versions()))[-3:])
+OVERLAYS = ("overlays/lab", "overlays/east", "runs/lab/train")
+
+
+@pytest.fixture(autouse=True)
+def schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schemas are read from their files once."""
+    monkeypatch.setattr(validator, "schema_contents", _schema_contents)
+
+
+_schema_contents = functools.cache(validator.schema_contents)
+
+
+def check(each: dict[str, Any], version: str) -> None:
+    """Raises ValidationError for an object that Kubernetes, or the operator, would not take as it is."""
+    if each["apiVersion"].startswith("monitoring.coreos.com/"):
+        jsonschema_rs.validate(SCHEMAS[each["kind"]], each)
+    else:
+        validator.validate(each, version, strict=True)
+
+
+def of(objects: Objects, kind: str, name: str = "") -> dict[str, Any]:
+    found = [each for each in objects if each["kind"] == kind and (not name or each["metadata"]["name"] == name)]
+    assert len(found) == 1, [identity(each) for each in objects]
+    return found[0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("builder", builders())
+def test_every_object_is_valid_under_each_version(out: Path, version: str, builder: str) -> None:
+    for overlay in OVERLAYS:
+        objects = builders()[builder](out / overlay)
+        assert len(objects) > 2
+        for each in objects:
+            check(each, version)
+
+
+def renamed(document: Any, key: str, typo: str) -> bool:
+    """True where a key was found in the document, and misspelt."""
+    if isinstance(document, dict):
+        if key in document:
+            document[typo] = document.pop(key)
+            return True
+        return any(renamed(each, key, typo) for each in document.values())
+    return isinstance(document, list) and any(renamed(each, key, typo) for each in document)
+
+
+@pytest.mark.parametrize(
+    ("overlay", "kind", "key", "typo"),
+    [
+        ("overlays/lab", "Deployment", "terminationGracePeriodSeconds", "terminationGracePeriodSecond"),
+        ("overlays/lab", "DaemonSet", "livenessProbe", "livenesProbe"),
+        ("overlays/lab", "PersistentVolumeClaim", "storageClassName", "storageClass"),
+        ("overlays/lab", "PodDisruptionBudget", "maxUnavailable", "maxUnavailables"),
+        ("overlays/lab", "Service", "sessionAffinity", "sessionafinity"),
+        ("overlays/lab", "PodMonitor", "podMetricsEndpoints", "podMetricEndpoints"),
+        ("overlays/lab", "ServiceMonitor", "scrapeTimeout", "scrapeTimeOut"),
+        ("overlays/lab", "PrometheusRule", "expr", "exprs"),
+        ("runs/lab/train", "Job", "backoffLimit", "backOffLimit"),
+    ],
+)
+def test_a_misspelt_key_is_caught(out: Path, overlay: str, kind: str, key: str, typo: str) -> None:
+    each = next(each for each in build(out / overlay) if each["kind"] == kind)
+    check(each, VERSIONS[-1])
+    assert renamed(each, key, typo)
+    with pytest.raises((validator.ValidationError, jsonschema_rs.ValidationError)):
+        check(each, VERSIONS[-1])
+
+
+def test_a_misspelt_key_of_a_kustomization_is_caught(out: Path) -> None:
+    file = out / "overlays/lab/kustomization.yaml"
+    file.write_text(file.read_text().replace("\nimages:", "\nimage:"))
+    with pytest.raises(AssertionError, match="unknown keys"):
+        build(out / "overlays/lab")
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_pod_is_restricted(out: Path, overlay: str) -> None:
+    objects = build(out / overlay)
+    pods = [pod for each in objects if (pod := pod_of(each)) is not None]
+    assert pods
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == (65532, 65532)
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["automountServiceAccountToken"] is False
+        assert not {"hostPID", "hostIPC", "hostNetwork"} & set(pod)
+        assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
+    for each in objects:
+        for container in containers(each):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert not [port for port in container.get("ports", ()) if "hostPort" in port]
+
+
+def test_images_are_named_by_their_digests(out: Path) -> None:
+    found = {
+        container["image"] for overlay in OVERLAYS for each in build(out / overlay) for container in containers(each)
+    }
+    assert found == {image(role).reference for role in ("exporter", "bark", "trainer")}
+    assert all(name.startswith(f"{REGISTRY}/voxyard-") and "@sha256:" in name for name in found)
+
+
+def test_secrets_are_referenced_and_never_rendered(out: Path) -> None:
+    text = "\n".join(path.read_text() for path in out.rglob("*") if path.is_file())
+    assert KEY_HASH not in text
+    assert "sixteen-characters" not in text
+    objects = build(out / "overlays/lab")
+    assert "Secret" not in {each["kind"] for each in objects}
+    pod = pod_of(of(objects, "Deployment", "voxyard-bark-1"))
+    assert pod is not None
+    secret = next(volume["secret"] for volume in pod["volumes"] if volume["name"] == "secrets")
+    assert secret["secretName"] == "voxyard-bark"
+    assert [item["key"] for item in secret["items"]] == ["bark-api-keys", "bark-webhook-secret"]
+    assert "create secret generic voxyard-bark --from-file=bark-api-keys=FILE" in text
+
+
+def test_what_a_pod_mounts_is_there(out: Path) -> None:
+    for overlay in OVERLAYS:
+        objects = build(out / overlay)
+        names = {identity(each) for each in objects} | {("PersistentVolumeClaim", "corpora")}
+        for each in objects:
+            pod = pod_of(each)
+            if pod is None:
+                continue
+            volumes = {volume["name"]: volume for volume in pod["volumes"]}
+            for volume in pod["volumes"]:
+                if "configMap" in volume:
+                    assert ("ConfigMap", volume["configMap"]["name"]) in names
+                if "persistentVolumeClaim" in volume:
+                    assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in names
+            for container in containers(each):
+                for mount in container["volumeMounts"]:
+                    source = volumes[mount["name"]].get("configMap")
+                    if source is not None and "subPath" in mount:
+                        assert mount["subPath"] in of(objects, "ConfigMap", source["name"])["data"]
+            assert {mount["name"] for container in containers(each) for mount in container["volumeMounts"]} == set(
+                volumes
+            )
+
+
+def test_each_pod_of_the_speech_service_has_gpus_and_a_volume_of_its_own(out: Path) -> None:
+    objects = build(out / "overlays/lab")
+    for number in (1, 2):
+        name = f"voxyard-bark-{number}"
+        deployment = of(objects, "Deployment", name)
+        assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+        pod = pod_of(deployment)
+        assert pod is not None
+        bark = pod["containers"][0]
+        assert bark["resources"]["limits"]["nvidia.com/gpu"] == 2
+        claims = [
+            each["persistentVolumeClaim"]["claimName"] for each in pod["volumes"] if "persistentVolumeClaim" in each
+        ]
+        assert claims == [name]
+        assert of(objects, "PersistentVolumeClaim", name)["spec"]["storageClassName"] == "fast"
+        shm = next(volume for volume in pod["volumes"] if volume["name"] == "shm")
+        assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+        assert pod["terminationGracePeriodSeconds"] == 90 + 10
+        assert bark["lifecycle"]["preStop"] == {"exec": {"command": ["sleep", "10"]}}
+        assert (bark["readinessProbe"]["httpGet"]["path"], bark["livenessProbe"]["httpGet"]["path"]) == (
+            "/readyz",
+            "/healthz",
+        )
+        assert bark["startupProbe"]["failureThreshold"] * bark["startupProbe"]["periodSeconds"] >= 600
+    settings = yaml.safe_load(of(objects, "ConfigMap", "voxyard-bark")["data"]["settings-bark.yaml"])
+    assert settings["bark"] == {
+        "model": "/var/lib/voxyard/weights", "device": "cuda", "gpu_memory": "16384", "batch_size": 4
+    }  # fmt: skip
+    assert settings["speech"]["max_parallel_tts_workers"] == 2
+    assert settings["service"]["stop_seconds"] == 75
+
+
+def test_voices_are_awaited_beside_the_weights_and_mounted(fab: Render, place: Path) -> None:
+    (place / "voices").mkdir()
+    (place / "voices/ann.npz").write_bytes(b"a voice")
+    inventory_with("weights: weights", "weights: weights, voices: voices")(place)
+    code, said = fab(cluster=["lab"])
+    assert code == 0, said
+    objects = build(place / "out/overlays/lab")
+    names = sorted(of(objects, "ConfigMap", "voxyard-bark-artefacts")["data"])
+    assert [name.partition("-")[0] for name in names] == ["voices", "weights"]
+    bark = (pod_of(of(objects, "Deployment", "voxyard-bark-1")) or {})["containers"][0]
+    mounts = {mount["mountPath"]: mount.get("subPath") for mount in bark["volumeMounts"]}
+    assert mounts["/var/lib/voxyard/voices"] == f"artefacts/{names[0]}"
+    assert mounts["/var/lib/voxyard/weights"] == f"artefacts/{names[1]}"
+    for each in objects:
+        check(each, VERSIONS[-1])
+
+
+def test_a_cluster_without_gpus_reserves_none(out: Path) -> None:
+    objects = build(out / "overlays/east")
+    deployment = of(objects, "Deployment")
+    assert "nvidia.com/gpu" not in yaml.safe_dump(deployment)
+    assert (
+        yaml.safe_load(of(objects, "ConfigMap", "voxyard-bark")["data"]["settings-bark.yaml"])["bark"]["device"]
+        == "cpu"
+    )
+    assert deployment["metadata"]["namespace"] == "speech"
+
+
+def test_rules_and_dashboards_are_the_repositorys_own(out: Path) -> None:
+    objects = build(out / "overlays/lab")
+    rules = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"] == "PrometheusRule"}
+    files = sorted((ROOT / "deploy/prometheus/rules").glob("*.yaml"))
+    expected = {f"voxyard-{path.stem.replace('_', '-')}": yaml.safe_load(path.read_text()) for path in files}
+    assert rules == expected
+    boards = {
+        name: text
+        for each in objects
+        if each["metadata"].get("labels", {}).get("grafana_dashboard")
+        for name, text in each["data"].items()
+    }
+    assert boards == {path.name: path.read_text() for path in (ROOT / "grafana/dashboards").glob("*.json")}
+    assert {each["metadata"]["labels"]["release"] for each in objects if each["kind"].endswith("Monitor")} == {
+        "prometheus"
+    }
+
+
+def test_series_have_the_job_and_instance_that_the_rules_join_by(out: Path) -> None:
+    for each in build(out / "overlays/lab"):
+        if each["kind"].endswith("Monitor"):
+            (endpoint,) = each["spec"].get("endpoints") or each["spec"]["podMetricsEndpoints"]
+            targets = {rule["targetLabel"]: rule for rule in endpoint["relabelings"]}
+            assert each["metadata"]["name"] == f"voxyard-{targets['job']['replacement']}"
+            assert targets["instance"]["sourceLabels"] == ["__meta_kubernetes_pod_node_name"]
+            assert (endpoint["interval"], endpoint["scrapeTimeout"]) == ("15s", "10s")
+
+
+def test_the_same_inputs_make_the_same_bytes_and_other_settings_start_new_pods(
+    out: Path, fab: Render, place: Path
+) -> None:
+    def config() -> str:
+        template = of(build(out / "overlays/lab"), "Deployment", "voxyard-bark-1")["spec"]["template"]
+        return str(template["metadata"]["annotations"]["voxyard/config"])
+
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert fab(config=str(place / "train.yaml"))[0] == 0
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    was = config()
+    (place / "hosts.yaml").write_text((place / "hosts.yaml").read_text().replace("batch_size: 4", "batch_size: 8"))
+    assert fab()[0] == 0
+    assert config() != was
+    assert (out / "runs/lab/train/run.yaml").is_file()
+
+
+def test_a_role_that_was_taken_away_leaves_no_file(out: Path, fab: Render, place: Path) -> None:
+    (place / "hosts.yaml").write_text((place / "hosts.yaml").read_text().replace("[bark, trainer]", "[trainer]"))
+    assert fab(cluster=["lab"])[0] == 0
+    assert not (out / "overlays/lab/bark.yaml").exists()
+    assert (out / "overlays/east/bark.yaml").exists()
+    assert "Deployment" not in {each["kind"] for each in build(out / "overlays/lab")}
+
+
+def test_a_run_is_a_job_that_starts_again_after_a_disruption(out: Path) -> None:
+    objects = build(out / "runs/lab/train")
+    job = of(objects, "Job")
+    rules = job["spec"]["podFailurePolicy"]["rules"]
+    assert {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]} in rules
+    assert rules[1]["onExitCodes"] == {"containerName": "train", "operator": "In", "values": [75]}
+    pod = pod_of(job)
+    assert pod is not None
+    (train,) = pod["containers"]
+    variables = {each["name"]: each["value"] for each in train["env"]}
+    assert variables["VOXYARD_TRAIN_DATA"] == "/corpora/LJ"
+    assert variables["VOXYARD_TRAIN_RESUME"] == "true"
+    assert train["resources"]["limits"]["nvidia.com/gpu"] == 2
+    assert pod["terminationGracePeriodSeconds"] == 120
+
+
+def script_of(out: Path, folder: Path) -> list[str]:
+    """Command line of the Job's script, beside a `voxyard` that stops as the trainer does, or ends with a code."""
+    (folder / "voxyard").write_text(TRAINER)
+    (folder / "voxyard").chmod(0o755)
+    data = of(build(out / "runs/lab/train"), "ConfigMap")["data"]
+    (folder / "train.sh").write_text(data["train.sh"])
+    return ["bash", str(folder / "train.sh")]
+
+
+def test_a_pod_that_is_stopped_before_the_end_exits_with_75(out: Path, tmp_path: Path) -> None:
+    command = script_of(out, tmp_path)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "trains\n"
+    process.terminate()
+    assert process.stdout.readline() == "saved\n"
+    assert process.wait(10) == 75
+    for code in (0, 1, 2):
+        assert subprocess.run([*command, "--exit", str(code)], env=environment).returncode == code
+
+
+def test_weights_are_awaited_and_verified_once(out: Path, tmp_path: Path, weights: Path) -> None:
+    objects = build(out / "overlays/lab")
+    lists, volume = tmp_path / "lists", tmp_path / "volume"
+    lists.mkdir()
+    volume.mkdir()
+    ((name, text),) = of(objects, "ConfigMap", "voxyard-bark-artefacts")["data"].items()
+    (lists / name).write_text(text)
+    script = of(objects, "ConfigMap", "voxyard-bark-scripts")["data"]["artefacts.sh"]
+    script = script.replace("/volume || exit", f"{volume} || exit").replace("/etc/voxyard/artefacts/", f"{lists}/")
+    process = subprocess.Popen(
+        ["bash", "-c", script.replace("sleep 10", "sleep 0.1")],
+        env={"PATH": "/usr/bin:/bin", "NAMESPACE": "speech", "HOSTNAME": "bark-1-x"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = f"waiting for {name}: kubectl --namespace speech cp --container artefacts DIRECTORY/. bark-1-x:/volume"
+    assert said in process.stdout.readline()
+    for file in weights.iterdir():
+        (volume / "artefacts" / name / file.name).write_bytes(file.read_bytes())
+    assert process.wait(20) == 0
+    assert (volume / "data").is_dir()
+    again = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20)
+    assert (again.returncode, again.stdout) == (0, "")
+
+
+Change = Callable[[Path], None]
+
+
+def record_of(**images: str | None) -> Change:
+    def change(place: Path) -> None:
+        (place / "images.json").unlink()
+        write_record(place / "images.json", {role: image(role, where) for role, where in images.items()})
+
+    return change
+
+
+def inventory_with(old: str, new: str) -> Change:
+    def change(place: Path) -> None:
+        file = place / "hosts.yaml"
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (record_of(exporter=REGISTRY, trainer=REGISTRY), "lab: the image bark was never built: make images"),
+        (record_of(exporter=REGISTRY, trainer=REGISTRY, bark=None), "the image bark was never pushed to a registry"),
+        (record_of(exporter="other.example", trainer=REGISTRY, bark=REGISTRY), "voxyard-exporter@sha256:"),
+        (lambda place: (place / "images.json").unlink(), "the image exporter was never built"),
+        (inventory_with("secrets: secrets.yaml", "port: 22"), "without API keys"),
+        (inventory_with("gpu_memory: 24564", "gpu_nodes: {a: b}"), "clusters.lab.gpu_memory: missing"),
+        (inventory_with("gpus: 2", "gpu: 2"), "clusters.lab.bark.gpu: unknown key: is gpus meant?"),
+        (inventory_with("{release: prometheus}", "{release: 2}"), "expected NAME: 'VALUE'"),
+        (inventory_with("namespace: speech", "namespace: Speech"), "clusters.east.namespace: expected the name"),
+        (inventory_with("  east:", "  East:"), "clusters.East: a cluster's name has lower-case letters"),
+        (inventory_with("weights: weights", "stop_seconds: 60"), "the role bark needs weights"),
+    ],
+)
+def test_what_cannot_be_rendered_is_said(fab: Render, place: Path, change: Change, said: str) -> None:
+    change(place)
+    code, message = fab()
+    assert code == 2
+    assert said in message
+    assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cluster": ["west"]}, "no cluster west in"),
+        ({"to": "nomad"}, "expected a target of kubernetes, slurm"),
+        ({"voxyard": "/opt/voxyard"}, "--voxyard has no effect with kubernetes"),
+        ({"run": "x", "gpus": 2}, "--run, --gpus have no effect with a rendering without --config"),
+        ({"config": "{place}/train.yaml", "cluster": ["east"]}, "east: no cluster with the role trainer"),
+        ({"config": "{place}/train.yaml", "set": ["training.checkpoint_dir=/x"]}, "set by the deployment"),
+        ({"config": "{place}/train.yaml", "gpus": 1}, "a cluster numbers the 1 that a run reserves from 0"),
+    ],
+)
+def test_wrong_use_is_said(fab: Render, place: Path, options: dict[str, Any], said: str) -> None:
+    given = {key: value.format(place=place) if isinstance(value, str) else value for key, value in options.items()}
+    code, message = fab(**given)
+    assert code == 2
+    assert said in message
+
+
+def test_a_corpus_outside_of_the_claim_is_refused(fab: Render, place: Path) -> None:
+    (place / "train.yaml").write_text("data: {train_data: /home/ann/LJ}\n")
+    code, message = fab(config=str(place / "train.yaml"))
+    assert code == 2
+    assert "/home/ann/LJ: expected a path below /corpora" in message
+
+
+def test_an_inventory_of_clusters_alone_has_no_hosts(place: Path) -> None:
+    with pytest.raises(FleetError, match="has clusters only"):
+        load(place / "hosts.yaml").select([])
+
+
+def test_a_mount_that_no_volume_stands_for_is_refused() -> None:
+    service = {"volumes": [{"type": "bind", "source": "../../elsewhere", "target": "/x"}]}
+    with pytest.raises(FleetError, match=r"bark: no volume of a cluster stands for \.\./\.\./elsewhere"):
+        parts(service, ContainerRole("bark", "bark", 8080, "http"), Storage({}, {}))
+
+
+@pytest.mark.parametrize(("text", "expected"), [("512m", "512Mi"), ("8g", "8Gi"), ("16gb", "16Gi"), ("1024", "1024")])
+def test_sizes_of_compose_files_are_quantities(text: str, expected: str) -> None:
+    assert quantity(text) == expected
+
+
+def test_variables_of_compose_files_are_substituted() -> None:
+    content = b"services: {x: {image: '${IMAGE:?is missing}', command: ['$$HOME', '${SIZE:-8g}'], ports: [1]}}"
+    found = service_of(content, "x.yaml", "x", {"IMAGE": "i@sha256:1"})
+    assert found == {"image": "i@sha256:1", "command": ["$HOME", "8g"], "ports": [1]}
+    with pytest.raises(FleetError, match=r"x\.yaml: IMAGE has no value in the release"):
+        service_of(content, "x.yaml", "x", {})

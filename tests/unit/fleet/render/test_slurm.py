@@ -1,0 +1,203 @@
+"""Slurm: directives, containers by digest, and a script that requeues what was stopped, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from rendered_clusters import TRAINER, Render, image
+
+APPTAINER = """#!/bin/bash
+echo "apptainer $*" >&2
+while [[ $1 != docker://* ]]; do shift; done
+shift
+exec "$@"
+"""
+
+
+@pytest.fixture
+def settings(place: Path) -> Path:
+    (place / "train.yaml").write_text("data: {train_data: /shared/LJ, data_gpu: 0, model_gpu: 1}\n")
+    return place / "train.yaml"
+
+
+def directives(run: Path) -> dict[str, str]:
+    lines = re.findall(r"^#SBATCH --([a-z-]+)=?(.*)$", (run / "run.sbatch").read_text(), re.MULTILINE)
+    return dict(lines)
+
+
+def test_a_run_reserves_what_its_settings_name(fab: Render, place: Path, settings: Path) -> None:
+    code, said = fab("slurm", config=str(settings), time="2-12:00:00")
+    assert code == 0, said
+    assert directives(place / "out/train") == {
+        "requeue": "",
+        "job-name": "train",
+        "nodes": "1",
+        "ntasks": "1",
+        "cpus-per-task": "16",
+        "gres": "gpu:2",
+        "time": "2-12:00:00",
+        "signal": "B:TERM@120",
+        "open-mode": "append",
+        "output": "%x-%j.log",
+    }
+    assert (place / "out/train/train.yaml").read_bytes() == settings.read_bytes()
+    assert f"docker://{image('trainer').reference} voxyard train" in (place / "out/train/run.sbatch").read_text()
+    assert "sbatch --chdir=DIR DIR/run.sbatch" in said
+
+
+def test_a_run_on_cpus_reserves_no_gpu_and_the_settings_threads(fab: Render, place: Path, settings: Path) -> None:
+    settings.write_text("data: {train_data: /shared/LJ, num_workers: 3}\ntraining: {device: cpu}\n")
+    assert fab("slurm", config=str(settings), run="small")[0] == 0
+    found = directives(place / "out/small")
+    assert (found["cpus-per-task"], "gres" in found) == ("3", False)
+    assert "--nv" not in (place / "out/small/run.sbatch").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("data: {train_data: LJ}", {}, "data.train_data is LJ: expected an absolute path"),
+        ("training: {max_steps: 5}", {}, "no corpus: set data.train_data"),
+        ("data: {train_data: /a}\ntraining: {strategy: mirrored}", {}, "say with --gpus how many"),
+        ("data: {train_data: /a, model_gpu: 4, data_gpu: 0}", {}, "GPU 4 in the settings"),
+        ("data: {train_data: /a}\ntraining: {device: cpu}", {"gpus": 1}, "--gpus 1 has no effect"),
+        ("data: {train_data: /a}", {"time": "soon"}, "--time soon: expected minutes"),
+        ("data: {train_data: /a}", {"voxyard": "voxyard"}, "expected an absolute path, as the nodes see it"),
+        ("data: {train_data: /a}", {"run": "My Run"}, "--run My Run: expected at most 48 lower-case letters"),
+        ("data: {train_data: /a}", {"cluster": ["lab"]}, "--cluster has no effect with slurm"),
+        ("data: {train_dat: /a}", {}, "did you mean data.train_data?"),
+        ("data: {train_data: /a}", {"gpus": -1}, "--gpus -1: expected a number of GPUs"),
+    ],
+)
+def test_what_cannot_run_is_said(
+    fab: Render, place: Path, settings: Path, text: str, options: dict[str, object], said: str
+) -> None:
+    settings.write_text(text + "\n")
+    code, message = fab("slurm", config=str(settings), **options)
+    assert code == 2
+    assert said in message
+    assert not (place / "out").exists()
+
+
+def test_a_trainer_that_was_never_pushed_is_named_with_both_ways_out(fab: Render, place: Path, settings: Path) -> None:
+    (place / "images.json").unlink()
+    code, message = fab("slurm", config=str(settings))
+    assert code == 2
+    assert "never pushed" in message
+    assert "--voxyard PATH" in message
+    assert fab("slurm")[1] == "--config FILE is missing: name the settings file of the run"
+
+
+def test_settings_that_the_script_decides_are_named(fab: Render, settings: Path) -> None:
+    settings.write_text(settings.read_text() + "training: {resume: false, checkpoint_dir: /x}\n")
+    _, said = fab("slurm", config=str(settings))
+    assert "training.resume" in said
+    assert "has no effect here: a run that starts again always continues from its checkpoint" in said
+    assert "training.checkpoint_dir" in said
+
+
+def rendered(fab: Render, place: Path, settings: Path, *, state: str = "RUNNING") -> tuple[Path, dict[str, str]]:
+    """A rendered run, and an environment with doubles of Slurm's commands; squeue reports `state`."""
+    programs = place / "bin"
+    programs.mkdir()
+    doubles = {
+        "voxyard": TRAINER,
+        "squeue": f"#!/bin/bash\necho {state}\n",
+        "scontrol": '#!/bin/bash\necho "scontrol $*"\n',
+        "apptainer": APPTAINER,
+    }
+    for name, text in doubles.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    code, said = fab("slurm", config=str(settings))
+    assert code == 0, said
+    path = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "PYTHONPATH": "/host"}
+    return place / "out/train", path
+
+
+def started(run: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        ["bash", "run.sbatch"],
+        cwd=run,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "trains\n"
+    return process
+
+
+@pytest.mark.parametrize(("state", "requeues"), [("RUNNING", True), ("COMPLETING", False)])
+def test_a_stopped_run_saves_and_requeues_itself_unless_slurm_does(
+    fab: Render, place: Path, settings: Path, state: str, requeues: bool
+) -> None:
+    run, environment = rendered(fab, place, settings, state=state)
+    process = started(run, environment)
+    process.terminate()
+    out, _ = process.communicate(timeout=20)
+    assert out.splitlines()[:2] == ["saved", f"stopped by SIGTERM, the job is {state}"]
+    assert ("scontrol requeue 7" in out) == requeues
+    assert process.returncode == (0 if requeues else 143)
+    assert (run / "checkpoints").is_dir()
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_run_that_ends_by_itself_ends_the_job(fab: Render, place: Path, settings: Path, code: int) -> None:
+    run, environment = rendered(fab, place, settings)
+    (place / "bin/voxyard").write_text(f"#!/bin/bash\nexit {code}\n")
+    done = subprocess.run(["bash", "run.sbatch"], cwd=run, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (code, "")
+
+
+def test_a_run_that_fails_while_it_stops_is_not_requeued(fab: Render, place: Path, settings: Path) -> None:
+    run, environment = rendered(fab, place, settings)
+    (place / "bin/voxyard").write_text(TRAINER.replace("exit 0", "exit 1"))
+    process = started(run, environment)
+    process.terminate()
+    out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (1, "saved\n")
+
+
+def test_the_trainers_own_answer_counts_however_fast_it_ends(fab: Render, place: Path, settings: Path) -> None:
+    run, environment = rendered(fab, place, settings)
+    (place / "bin/voxyard").write_text(TRAINER.replace("exit 0", "exit 1"))
+    # It has ended when the script, which was told to stop, looks after it.
+    slow = 'kill() { builtin kill "$@"; local code=$?; [ "$1" != -TERM ] || sleep 0.5; return $code; }\n'
+    (place / "slow.sh").write_text(slow)
+    process = started(run, environment | {"BASH_ENV": str(place / "slow.sh")})
+    process.terminate()
+    out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (1, "saved\n")
+
+
+def test_the_container_sees_the_corpus_and_not_the_nodes_python(fab: Render, place: Path, settings: Path) -> None:
+    run, environment = rendered(fab, place, settings)
+    (place / "bin/voxyard").write_text('#!/bin/bash\necho "$* ${PYTHONPATH-none} $VOXYARD_TRAIN_CHECKPOINT_DIR"\n')
+    done = subprocess.run(["bash", "run.sbatch"], cwd=run, env=environment, capture_output=True, text=True)
+    assert done.stdout == f"train --config train.yaml none {run}/checkpoints\n"
+    assert f"apptainer exec --nv --bind=/shared/LJ:/shared/LJ:ro --bind={run} --pwd={run} docker://" in done.stderr
+
+
+def test_a_job_in_another_directory_says_how_it_is_submitted(fab: Render, place: Path, settings: Path) -> None:
+    run, environment = rendered(fab, place, settings)
+    done = subprocess.run(
+        ["bash", run / "run.sbatch"], cwd=place / "bin", env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "no train.yaml in" in done.stderr
+
+
+def test_checkpoints_stay_when_a_run_is_rendered_again(fab: Render, place: Path, settings: Path) -> None:
+    assert fab("slurm", config=str(settings))[0] == 0
+    kept = place / "out/train/checkpoints/step-1"
+    kept.mkdir(parents=True)
+    settings.write_text(yaml.safe_dump({"data": {"train_data": "/shared/other"}}))
+    assert fab("slurm", config=str(settings))[0] == 0
+    assert kept.is_dir()
+    assert "/shared/other" in (place / "out/train/run.sbatch").read_text()
