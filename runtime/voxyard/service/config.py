@@ -59,7 +59,21 @@ class ServiceSection(Section):
     webhook_secret: Path | None = setting(
         None, "File with the secret that signs webhooks.", default_text="webhooks are disabled"
     )
-    stop_seconds: float = setting(10.0, "Time limit for open requests at shutdown.", unit="s", ge=0)
+    instance: str = setting(
+        "", "Name of this service among several behind a gateway; the ids of its documents begin with its prefix.",
+        default_text="ids are random",
+    )  # fmt: skip
+    session_secret: Path | None = setting(
+        None, "File with the secret that signs browser sessions, the same for all services behind a gateway.",
+        default_text="a secret of its own in the data directory",
+    )  # fmt: skip
+    lame_duck_seconds: float = setting(
+        0.0, "At shutdown, time in which `/readyz` answers 503 and all is still accepted, for a gateway to notice.",
+        unit="s", ge=0,
+    )  # fmt: skip
+    stop_seconds: float = setting(
+        10.0, "Time limit for open requests at shutdown, after the lame-duck time.", unit="s", ge=0
+    )
     drain_seconds: float = setting(
         60.0, "Time limit for document chunks in progress at shutdown, from the same moment.", unit="s", ge=0
     )

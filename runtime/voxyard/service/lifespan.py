@@ -68,7 +68,7 @@ def running_app(
             section, frontend, pool, store, audio_store, queue, notifier, keys, registry, gpus=gpus, pauses=pauses
         )
         app = create_app(state)
-        app.state.graceful_shutdown = graceful_shutdown = GracefulShutdown(queue, app.state.limiter, pool)
+        app.state.graceful_shutdown = graceful_shutdown = GracefulShutdown(queue, app.state.limiter, pool, notifier)
         components = open_components(
             section,
             registry,
@@ -88,6 +88,8 @@ def running_app(
 
 def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutdown) -> tuple[bool, str]:
     """True where a worker has its model loaded and documents are dispatched, and the reason as a sentence."""
+    if graceful_shutdown.announced and not graceful_shutdown.draining:
+        return False, "the service is about to shut down and still accepts requests: send new ones elsewhere"
     if graceful_shutdown.draining:
         return (
             False,

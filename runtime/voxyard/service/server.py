@@ -52,9 +52,10 @@ def serve(
     """Answers requests until SIGTERM, SIGINT or `stop`; returns the command's exit code.
 
     `announce` gets the address, such as `http://127.0.0.1:8080`, once the server answers there. On shutdown,
-    `graceful_shutdown` starts no new work. Chunks in progress may finish for `section.drain_seconds`, open requests
-    for `section.stop_seconds` from the same moment, after which they are cut; `/readyz` and `/metrics` answer until
-    then. Then the listener closes, and `on_stop` runs in every case. A second signal ends the server at once.
+    `/readyz` answers 503 and all is accepted for `section.lame_duck_seconds`; then `graceful_shutdown` starts no new
+    work. Chunks in progress may finish for `section.drain_seconds`, open requests for `section.stop_seconds` from that
+    moment, after which they are cut; `/readyz` and `/metrics` answer until then. Then the listener closes, and
+    `on_stop` runs in every case. A second signal ends the server at once.
     `listener` is a socket from `listen`; without it the address is bound now. Outside the main thread no signal
     handlers are installed.
 
@@ -181,6 +182,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Waits for work in progress, then closes the listener and the connections."""
+        await self._notify_gateway()
         began = time.monotonic()
         await self._finish(began)
         left = began + self._section.stop_seconds - time.monotonic()
@@ -194,6 +196,19 @@ class _Server(uvicorn.Server):
                 self._graceful_shutdown.forced = True
         log.info("stopped")
 
+    async def _notify_gateway(self) -> None:
+        """Serves on as a service that is not ready, until a gateway has noticed."""
+        seconds, graceful_shutdown = self._section.lame_duck_seconds, self._graceful_shutdown
+        if graceful_shutdown is None or not seconds:
+            return
+        log.info("stopping in %.0f s: not ready any more, requests are still accepted", seconds)
+        graceful_shutdown.announce()
+        end, tick = time.monotonic() + seconds, 0
+        while not self.force_exit and time.monotonic() < end:
+            await asyncio.sleep(_POLL_SECONDS)
+            tick += 1
+            await self.on_tick(tick)
+
     async def _finish(self, began: float) -> None:
         """Serves until the work is drained and no request is open, or until their time limits."""
         section, graceful_shutdown = self._section, self._graceful_shutdown
@@ -206,6 +221,8 @@ class _Server(uvicorn.Server):
             graceful_shutdown.drain()
         tick, seconds, logged_at = 0, 0.0, -math.inf
         while not self.force_exit and (pending := self._pending(seconds)):
+            if graceful_shutdown is not None and graceful_shutdown.drained:
+                graceful_shutdown.end_streams()
             if seconds - logged_at >= _PROGRESS_LOG_SECONDS and any(pending):
                 logged_at = seconds
                 log.info("stopping: after %.0f s waiting for %s", seconds, ", ".join(filter(None, pending)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.streaming.speech_request import PRIORITY, ConcurrencyLimiter
 from voxyard.speech.pool.drain import Drain
@@ -16,10 +17,20 @@ class GracefulShutdown:
     Unfinished documents stay in the store for the next start. Speech requests in progress continue while they are open.
     """
 
-    def __init__(self, queue: DocumentQueue, limiter: ConcurrencyLimiter, pool: Pool) -> None:
-        self._queue, self._limiter, self._pool = queue, limiter, pool
+    def __init__(self, queue: DocumentQueue, limiter: ConcurrencyLimiter, pool: Pool, notifier: ChangeNotifier) -> None:
+        self._queue, self._limiter, self._pool, self._notifier = queue, limiter, pool, notifier
         self._drain: Drain | None = None
+        self._announced = False
         self.forced = False  # a second signal came: the pool is closed without waiting
+
+    def announce(self) -> None:
+        """Reports the service as not ready, so that a gateway sends no new work, and still accepts all requests."""
+        self._announced = True
+
+    @property
+    def announced(self) -> bool:
+        """True once the shutdown has begun."""
+        return self._announced or self.draining
 
     @property
     def draining(self) -> bool:
@@ -36,6 +47,10 @@ class GracefulShutdown:
     def drained(self) -> bool:
         """True where no worker has a document's chunk in progress any more."""
         return self._drain is not None and self._drain.finished
+
+    def end_streams(self) -> None:
+        """Ends the streams of unfinished documents, to which nothing is added before the next start."""
+        self._notifier.close()
 
     def describe_pending(self) -> str:
         """Chunks in progress, as `2 chunks on worker cuda:0 (running for 3 s)`; empty where there are none."""

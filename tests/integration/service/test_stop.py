@@ -34,14 +34,16 @@ LONG = 3600.0  # seconds of a chunk that no test waits for
 class Service:
     """One process of the service."""
 
-    def __init__(self, folder: Path, *, chunk: float, drain: float = PATIENCE, stop: float = 0.0) -> None:
+    def __init__(
+        self, folder: Path, *, chunk: float, drain: float = PATIENCE, stop: float = 0.0, notice: float = 0.0
+    ) -> None:
         self.data, self._marks = folder / "data", folder / "marks"
         self._marks.mkdir(exist_ok=True)
         paths = [
             *map(str, Path(stopped_service.__file__).parents[1].glob("*/")),
             *filter(None, [os.environ.get("PYTHONPATH")]),
         ]
-        arguments = [str(each) for each in (self.data, self._marks, chunk, drain, stop)]
+        arguments = [str(each) for each in (self.data, self._marks, chunk, drain, stop, notice)]
         self.process = subprocess.Popen(
             [sys.executable, stopped_service.__file__, *arguments],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -219,3 +221,51 @@ def test_a_service_without_work_ends_at_once(start: Start) -> None:
     until(lambda: service.client.get("/readyz").status_code == 200)
     service.process.send_signal(signal.SIGTERM)
     assert logged(service.ended(), "all chunks in progress finished")
+
+
+def test_a_service_that_gives_notice_is_not_ready_and_still_accepts_all(start: Start) -> None:
+    service = start(chunk=0.05, stop=PATIENCE, notice=6.0)
+    until(lambda: service.client.get("/readyz").status_code == 200)
+
+    service.terminate()
+
+    assert "still accepts requests" in service.client.get("/readyz").json()["error"]["message"]
+    assert service.client.get("/healthz").status_code == 200
+    speech = {"model": "tts-1", "voice": "alloy", "input": "Yes.", "response_format": "pcm"}
+    assert service.client.post("/v1/audio/speech", json=speech).status_code == 200
+    document = service.send()
+    lines = service.ended()
+    assert logged(lines, "not ready any more")
+    assert_goes_on(start(chunk=0.05), document)
+
+
+def test_a_document_with_a_key_is_accepted_until_the_end_and_spoken_at_the_next_start(start: Start) -> None:
+    service = start(chunk=6.0)
+    service.send()
+    until(service.is_speaking)
+    service.terminate()
+
+    body, headers = {"text": "Later.", "seed": SEED + 1}, {"Idempotency-Key": "one"}
+    answers = [service.client.post("/v1/documents", json=body, headers=headers) for _ in range(2)]
+
+    assert [each.status_code for each in answers] == [202, 200]
+    (id,) = {each.json()["id"] for each in answers}
+    service.ended()
+    again = start(chunk=0.05)
+    until(lambda: again.document(id)["state"] == "completed")
+
+
+def test_streams_of_unfinished_documents_end_once_no_chunk_is_in_progress(start: Start) -> None:
+    service = start(chunk=3.0, stop=LONG)
+    document = service.send()
+    until(service.is_speaking)
+    with (
+        service.client.stream("GET", f"/v1/documents/{document}/events") as events,
+        service.client.stream("GET", f"/v1/documents/{document}/audio") as audio,
+    ):
+        service.terminate()
+        assert "event: end" not in "".join(events.iter_text())
+        with pytest.raises(httpx.RemoteProtocolError):
+            audio.read()
+    service.ended()
+    assert_goes_on(start(chunk=0.05), document)

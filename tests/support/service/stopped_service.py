@@ -1,7 +1,8 @@
 """A service as a process that is told to end: all of it is real but the engine, which speaks tones and leaves marks.
 
-`stopped_service.py DATA MARKS SECONDS DRAIN STOP`: a chunk takes SECONDS; at the end chunks in work have DRAIN seconds,
-open requests STOP. The address is the first line of standard output.
+`stopped_service.py DATA MARKS SECONDS DRAIN STOP NOTICE`: a chunk takes SECONDS; at the end it is not ready but accepts
+all for NOTICE seconds; then chunks in work have DRAIN seconds, open requests STOP. The address is the first line of
+standard output.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ class MarkingFrontend(TonesFrontend):
         return EngineSpec("documents:marking", self.settings)
 
 
-def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_seconds: float) -> int:
+def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_seconds: float, notice: float) -> int:
     """Serve until a signal comes."""
-    section = ServiceSection(data_dir=data, port=0, drain_seconds=drain_seconds, stop_seconds=stop_seconds)
+    section = ServiceSection(
+        data_dir=data, port=0, drain_seconds=drain_seconds, stop_seconds=stop_seconds, lame_duck_seconds=notice
+    )
     frontend = MarkingFrontend({"marks": str(marks), "rows": 1, "samples": 24, "seconds": seconds})
     speech, registry = SpeechSection(max_parallel_tts_workers=1), Registry()
     configure_json_logging()
@@ -52,4 +55,4 @@ def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_sec
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), *map(float, sys.argv[3:6])))
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), *map(float, sys.argv[3:7])))

@@ -336,7 +336,7 @@ def test_while_no_gpu_is_free_requests_get_503_and_documents_wait(tmp_path: Path
         assert full.message in str(caught.value)
         (worker,) = httpx.get(f"{served.url}/v1/workers", timeout=60).json()["workers"]
         assert (worker["state"], worker["reason"]) == ("waiting", full.message)
-        graceful_shutdown = GracefulShutdown(queue, served.app.state.limiter, pool)
+        graceful_shutdown = GracefulShutdown(queue, served.app.state.limiter, pool, served.state.notifier)
         assert readiness(pool, queue, graceful_shutdown) == (False, f"no worker has its model loaded ({full.message})")
         state = httpx.get(f"{served.url}/v1/documents/{document['id']}", timeout=60).json()["state"]
         assert state in ("pending", "processing")

@@ -64,7 +64,7 @@ DOWN = SimpleNamespace(state="down", device="cuda:1", reason=BROKEN)
 def reason(*workers: Any, ended: str | None = None) -> str:
     pool: Any = SimpleNamespace(ended=ended, workers=lambda: workers)
     queue: Any = SimpleNamespace(problem=None)
-    shutdown: Any = SimpleNamespace(draining=False)
+    shutdown: Any = SimpleNamespace(announced=False, draining=False)
     ready, found = readiness(pool, queue, shutdown)
     assert not ready
     return found

@@ -465,6 +465,8 @@ class Nothing:
     drained, forced = True, False
     def drain(self):
         print("stopping", flush=True)
+    def end_streams(self):
+        pass
     def describe_pending(self):
         return ""
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from voxyard.service.auth.api_keys import Client, Keys, add_key, hashed, revoke_key, write_keys
-from voxyard.service.auth.sessions import Sessions, read_secret
-from voxyard.service.errors import StoreError, UnauthorizedError
+from voxyard.service.auth.sessions import Sessions, read_secret, read_shared_secret
+from voxyard.service.errors import ServiceError, StoreError, UnauthorizedError
 
 SECRET = b"s" * 32
 
@@ -140,3 +140,18 @@ def test_a_secret_that_cannot_be_written_is_an_error_of_the_store(tmp_path: Path
     (tmp_path / "data").write_text("a file")
     with pytest.raises(StoreError, match="cannot be read or written"):
         read_secret(tmp_path / "data" / "secret")
+
+
+def test_services_with_one_shared_secret_accept_each_others_cookies(path: Path, key: str, tmp_path: Path) -> None:
+    (tmp_path / "shared").write_text("s" * 32 + "\n")
+    one, other = (Sessions(Keys(path), read_shared_secret(tmp_path / "shared")) for _ in range(2))
+    assert other.client(one.open(key)) == Client("reader.one")
+
+
+@pytest.mark.parametrize(("text", "reason"), [(None, "No such file"), ("short", "5 bytes, expected at least 32")])
+def test_a_shared_secret_that_is_missing_or_short_is_refused(tmp_path: Path, text: str | None, reason: str) -> None:
+    path = tmp_path / "shared"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ServiceError, match=reason):
+        read_shared_secret(path)

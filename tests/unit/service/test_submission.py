@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.ids import instance_prefix, new_id
 from voxyard.service.documents.records import NewDocument
 from voxyard.service.documents.submission import LONGEST_TITLE, DocumentRequest, fingerprint, new_document
 from voxyard.service.errors import NotFoundError, ServiceError
@@ -23,6 +25,18 @@ REQUEST = DocumentRequest("First words here.\n\nAnd some more of them.")
 def kept(submitted: DocumentRequest = REQUEST) -> NewDocument:
     voices = open_voices(TonesFrontend(), None)
     return new_document(submitted, TonesFrontend(), voices, owner="ann", now=7.0, section=ServiceSection())
+
+
+def test_the_ids_of_an_instance_begin_with_its_prefix_and_look_like_all_others() -> None:
+    one, other = instance_prefix("gpu-01"), instance_prefix("gpu-02")
+    assert (one, one == other) == ("dd84fce3", False)  # a gateway and its hosts may run different versions
+    for id, start in ((new_id("gpu-01"), one), (new_id(), "")):
+        assert re.fullmatch(r"[0-9a-f]{32}", id)
+        assert id.startswith(start)
+    assert len({new_id("gpu-01") for _ in range(100)}) == 100
+    voices = open_voices(TonesFrontend(), None)
+    section = ServiceSection(instance="gpu-02")
+    assert new_document(REQUEST, TonesFrontend(), voices, owner="", now=0.0, section=section).id.startswith(other)
 
 
 def test_the_engines_voices_and_openais_names_are_known() -> None:

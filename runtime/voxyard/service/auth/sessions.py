@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from voxyard.service.auth.api_keys import Client, Keys
-from voxyard.service.errors import StoreError, UnauthorizedError
+from voxyard.service.errors import ServiceError, StoreError, UnauthorizedError
 
 PAGE_HEADER = "X-Voxyard-Page"
 """CSRF protection: header that unsafe requests with a cookie need, and that forms cannot send cross-origin."""
 LIFETIME = 7 * 24 * 3600.0  # seconds
+_SHORTEST_SECRET = 32  # bytes
 _COOKIE = re.compile(r"([A-Za-z0-9._-]{1,64})~([0-9]{1,12})~([0-9a-f]{32})~([0-9a-f]{64})")
 
 
@@ -67,6 +68,26 @@ class Sessions:
         hashed = self._keys.hash_of(name) or ""
         key = hmac.digest(self._secret, hashed.encode(), "sha256")
         return hmac.new(key, f"session~{name}~{end}~{id}".encode(), "sha256").hexdigest()
+
+
+def read_shared_secret(path: Path) -> bytes:
+    """Secret that several services share, from a file that is not written.
+
+    Raises:
+        ServiceError: the file cannot be read, or the secret is too short.
+    """
+    try:
+        content = path.read_bytes().strip()
+    except OSError as error:
+        raise ServiceError(
+            f"session_secret {path}: {error.strerror}: expected a readable file with the secret"
+        ) from error
+    if len(content) < _SHORTEST_SECRET:
+        raise ServiceError(
+            f"session_secret {path}: the secret has {len(content)} bytes, expected at least {_SHORTEST_SECRET}: "
+            "`openssl rand -hex 32` prints one"
+        )
+    return content
 
 
 def read_secret(path: Path) -> bytes:

@@ -19,6 +19,19 @@ class ChangeNotifier:
         self._versions: dict[str, int] = {}
         self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
         self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """True once `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Wakes all waiters: no document changes any more. May be called from any thread."""
+        with self._lock:
+            self._closed = True
+            waiting = tuple(itertools.chain.from_iterable(self._waiting.values()))
+        _wake(waiting)
 
     def version(self, id: str) -> int:
         """Current version of a document; 0 where it has not changed since the start."""
@@ -40,11 +53,11 @@ class ChangeNotifier:
         _wake(waiting)
 
     async def wait(self, id: str, seen: int, timeout: float) -> int:
-        """Current version, as soon as it differs from `seen`, or after `timeout` seconds."""
+        """Current version, as soon as it differs from `seen`, after `timeout` seconds, or at `close`."""
         event = asyncio.Event()
         entry = (asyncio.get_running_loop(), event)
         with self._lock:
-            if self._versions.get(id, 0) != seen:
+            if self._closed or self._versions.get(id, 0) != seen:
                 return self._versions.get(id, 0)
             self._waiting.setdefault(id, set()).add(entry)
         try:

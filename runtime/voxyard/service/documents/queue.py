@@ -46,7 +46,7 @@ class DocumentQueue:
         )
         self._dispatcher = DocumentDispatcher(store, audio_store, pool, pauses, config, on_change, self._on_delete)
         self._accept_lock = threading.Lock()  # checking the limits and storing are one step
-        self._closing = False
+        self._draining = self._closing = False
         self._listeners: dict[str, int] = {}
 
     def start(self) -> None:
@@ -58,11 +58,12 @@ class DocumentQueue:
         self._dispatcher.start()
 
     def drain(self) -> None:
-        """Accepts and dispatches nothing more; the outcomes of chunks in progress are still stored.
+        """Dispatches nothing more; the outcomes of chunks in progress are still stored. Returns at once.
 
-        Returns at once.
+        Of new documents it accepts, for the next start, those of requests that began before, and those with an
+        idempotency key: a repeated request must find the document of the first one, and has no other place.
         """
-        self._closing = True
+        self._draining = True
         self._dispatcher.drain()
 
     def close(self) -> None:
@@ -81,8 +82,15 @@ class DocumentQueue:
         """Measured throughput of document synthesis."""
         return self._dispatcher.throughput
 
-    def accept(self, new: NewDocument) -> tuple[Document, bool]:
+    @property
+    def draining(self) -> bool:
+        """True once `drain` was called."""
+        return self._draining
+
+    def accept(self, new: NewDocument, *, admitted: bool = False) -> tuple[Document, bool]:
         """Stores a document and dispatches it; False where the same request was accepted before.
+
+        `admitted`: its request began before `drain`.
 
         Raises:
             ConflictError: another request came with the same idempotency key.
@@ -92,7 +100,8 @@ class DocumentQueue:
             UnavailableError: the service is shutting down, or the pool has stopped.
         """
         with self._accept_lock:
-            if self._closing:
+            refused = self._draining and not admitted and new.idempotency_key is None
+            if self._closing or refused:
                 raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
             if self.problem is not None:
                 raise UnavailableError(f"no documents are dispatched: {self.problem}; restart the service")

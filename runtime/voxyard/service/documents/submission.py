@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import uuid
 from dataclasses import dataclass
 
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.ids import new_id
 from voxyard.service.documents.records import NewChunk, NewDocument
 from voxyard.service.errors import ServiceError, TooLargeError
 from voxyard.service.voice_names import VoiceNames
@@ -83,7 +83,7 @@ def new_document(
     prepared = script(request.text, frontend, voice, seed, request.language)
     voice = prepared.requests[0].voice  # the engine's default voice is stored with the document
     return NewDocument(
-        id=uuid.uuid4().hex,
+        id=new_id(section.instance),
         owner=owner,
         title=_title(request),
         text=request.text,

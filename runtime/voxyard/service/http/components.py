@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 from voxyard.service.auth.api_keys import Keys
-from voxyard.service.auth.sessions import Sessions, read_secret
+from voxyard.service.auth.sessions import Sessions, read_secret, read_shared_secret
 from voxyard.service.config import ServiceSection
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.rate_limit import RateLimiter
@@ -44,7 +44,14 @@ def open_components(
 
     Raises:
         StoreError: the session secret in the data directory cannot be read or created.
+        ServiceError: the given session secret cannot be read, or is too short.
     """
-    sessions = None if keys is None else Sessions(keys, read_secret(section.data_dir / SESSION_SECRET))
+    sessions = None if keys is None else Sessions(keys, _session_secret(section))
     metrics = ServiceMetrics(registry, documents=documents, disk=disk)
     return MiddlewareComponents(section, registry, keys, sessions, RateLimiter(section.rate_limit), metrics, ready)
+
+
+def _session_secret(section: ServiceSection) -> bytes:
+    if section.session_secret is not None:
+        return read_shared_secret(section.session_secret)
+    return read_secret(section.data_dir / SESSION_SECRET)

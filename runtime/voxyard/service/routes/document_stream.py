@@ -13,7 +13,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from voxyard.service.documents.records import Document, StoredChunk
-from voxyard.service.errors import ConflictError, NotFoundError
+from voxyard.service.errors import ConflictError, NotFoundError, UnavailableError
 from voxyard.service.routes import serializers
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.state import AppState
@@ -50,6 +50,7 @@ async def audio(
     Raises:
         NotFoundError: the document was deleted.
         ConflictError: the document failed.
+        UnavailableError: the service is shutting down; the next start goes on with the document.
     """
     chunks = await run_sync(state.store.chunks, document.id)
     whole = ChunkTimes.of(chunks, state.pauses).spans if document.state == "completed" else ()
@@ -73,6 +74,8 @@ async def audio(
                 at += 1
             if at == len(chunks):
                 break
+            if state.notifier.closed:
+                raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
             seen = await state.notifier.wait(document.id, seen, HEARTBEAT)
             await _check_not_failed(state, document.id)
             chunks = await run_sync(state.store.chunks, document.id)
@@ -112,11 +115,11 @@ class _SentChunks:
 
 
 async def events(state: AppState, id: str, last_event: str | None) -> AsyncGenerator[bytes, None]:
-    """Server-sent events until the document is completed, failed or deleted.
+    """Server-sent events until the document is completed, failed or deleted, or the service shuts down.
 
     `progress` has the document, `chunk` a chunk with a new state or new times; `end` is the last event. An event's id
     is the number of chunks, from the first, that were sent with times: a client that reconnects with it receives the
-    others, some of them perhaps again.
+    others, some of them perhaps again. A stream without `end` is to be connected again.
     """
     sent = _SentChunks(
         int(last_event) if last_event is not None and last_event.isascii() and last_event.isdigit() else 0
@@ -139,6 +142,8 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
             yield _event("end", {"id": id, "state": document.state}, sent.whole)
             return
         while await state.notifier.wait(id, seen, HEARTBEAT) == seen:
+            if state.notifier.closed:
+                return
             yield b": keep-alive\n\n"
         await anyio.sleep(COALESCE_SECONDS)
 

@@ -92,7 +92,7 @@ async def create_document(
     ] = None,
 ) -> Response:
     """Submit a text as JSON, or a TXT, PDF or DOCX file as a form. Accepted documents are durable."""
-    section = state.section
+    section, admitted = state.section, not state.queue.draining
     submitted = await uploads.read_document_request(request, section, idempotency_key)
     if submitted.webhook is not None:
         check_webhook(rules, submitted.webhook)
@@ -107,7 +107,7 @@ async def create_document(
             section=section,
         )
     )
-    document, is_new = await run_sync(state.queue.accept, new)
+    document, is_new = await run_sync(partial(state.queue.accept, new, admitted=admitted))
     body = await run_sync(_document_out, state, document)
     return JSONResponse(
         body.model_dump(mode="json", exclude={"chunks"}),
