@@ -19,7 +19,7 @@ from invoke.parser.parser import ParseMachine
 
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host, Inventory, load
-from fleet.inventory.validators import unknown_home
+from fleet.inventory.types import unknown_home
 from fleet.release.compose import SITE
 from fleet.rollout.context import Cancellation
 from fleet.runs.config import read_file

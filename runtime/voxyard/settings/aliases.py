@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from voxyard.settings.yaml_file import FileEntry, FileNote, SettingsFile
+from voxyard.settings.yaml_file import FileEntry, SettingsFile
+from voxyard.settings.yaml_reader import FileNote
 
 
 @dataclass(frozen=True, slots=True)

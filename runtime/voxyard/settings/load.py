@@ -16,7 +16,8 @@ from voxyard.settings.aliases import Alias, rename
 from voxyard.settings.errors import SettingsError
 from voxyard.settings.fields import GROUPS, PREFIX, Section, Setting, section_type, settings_of, variable_of
 from voxyard.settings.values import from_file, from_text
-from voxyard.settings.yaml_file import FileEntry, FileNote, SectionHead
+from voxyard.settings.yaml_file import FileEntry, SectionHead
+from voxyard.settings.yaml_reader import FileNote
 
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"
 HOST_PLAN_VARIABLE = f"{PREFIX}HOST_PLAN"

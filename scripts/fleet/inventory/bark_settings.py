@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import yaml
-from pydantic import Field
+from pydantic import Field, GetCoreSchemaHandler
+from pydantic_core import core_schema
 
-from fleet.inventory.validators import InvalidValueError, Readers
-from fleet.inventory.yaml_lines import YamlValue
+from fleet.inventory.types import refusal
 from voxyard.bark.config import BarkConfig
 from voxyard.service.config import ServiceSection
 from voxyard.settings import Section, Setting, SettingsError, settings_of
@@ -62,14 +63,6 @@ class DeploymentValues:
     stop_seconds: int  # until the container is killed
 
 
-def readers() -> Readers:
-    """Value readers of `bark.settings`, by section and key."""
-    found: dict[str, dict[str, Callable[[YamlValue], object]]] = {}
-    for setting in settings_of(BarkFile):
-        found.setdefault(setting.section, {})[setting.name] = _reader(setting)
-    return found
-
-
 def start_seconds(settings: Mapping[str, Mapping[str, object]]) -> int:
     """Start timeout of a worker, in seconds."""
     given = _without_nulls(settings).get("speech", {}).get("start_timeout", SpeechSection().start_timeout)
@@ -115,16 +108,37 @@ def _without_nulls(settings: Mapping[str, Mapping[str, object]]) -> dict[str, di
     }
 
 
-def _reader(setting: Setting) -> Callable[[YamlValue], object]:
-    def reader(node: YamlValue) -> object:
-        if (instead := _DEPLOYED.get(setting.key)) is not None:
-            raise InvalidValueError(f"set by the deployment: {instead}")
-        if isinstance(node.value, tuple | Mapping):
-            raise InvalidValueError(f"expected {setting.expected()}, found {node.describe()}")
-        try:
-            from_file(setting, node.value)
-        except SettingsError as error:
-            raise InvalidValueError(str(error)) from None
-        return node.value
+class _Sections:
+    """Values of `bark.settings`, by section and key: what the service itself would accept."""
 
-    return reader
+    def __init__(self) -> None:
+        self.keys: dict[str, dict[str, bool]] = {name: {} for name in BarkFile.model_fields}  # null is the default
+        for setting in settings_of(BarkFile):
+            self.keys[setting.section][setting.name] = True
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        def any_of(values: Mapping[str, core_schema.CoreSchema]) -> core_schema.CoreSchema:
+            optional = {name: core_schema.typed_dict_field(each, required=False) for name, each in values.items()}
+            return core_schema.typed_dict_schema(optional)
+
+        sections: dict[str, dict[str, core_schema.CoreSchema]] = {name: {} for name in self.keys}
+        for setting in settings_of(BarkFile):
+            checked = core_schema.no_info_plain_validator_function(_check(setting))
+            sections[setting.section][setting.name] = checked
+        return any_of({name: any_of(values) for name, values in sections.items()})
+
+
+def _check(setting: Setting) -> Callable[[object], object]:
+    def checked(value: object) -> object:
+        if (instead := _DEPLOYED.get(setting.key)) is not None:
+            raise refusal(f"set by the deployment: {instead}")
+        try:
+            from_file(setting, value)
+        except SettingsError as error:
+            raise refusal(str(error)) from None
+        return value
+
+    return checked
+
+
+ServiceSettings = Annotated[Mapping[str, Mapping[str, object]], _Sections()]

@@ -6,22 +6,38 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Literal
+
+from pydantic import PlainValidator, TypeAdapter
 
 from fleet.errors import FleetError
-from fleet.inventory import bark_settings, rollout_settings, validators
+from fleet.inventory import types
+from fleet.inventory.bark_settings import ServiceSettings
 from fleet.inventory.clusters import Cluster, read_clusters
 from fleet.inventory.rollout_settings import RolloutSettings
-from fleet.inventory.validators import ErrorCollector, InvalidValueError, Readers, list_of, merged
-from fleet.inventory.yaml_lines import YamlValue, read
+from fleet.inventory.types import (
+    Address,
+    Between,
+    LocalPath,
+    Matching,
+    Port,
+    Registry,
+    Seconds,
+    Switch,
+    Text,
+    Word,
+    expected,
+    list_of,
+    refusal,
+)
+from fleet.inventory.validation import ErrorCollector, Values, keys_of, plain
+from voxyard.settings import SettingsError
+from voxyard.settings.values import found_words
+from voxyard.settings.yaml_reader import YamlValue, read
 
 Role = Literal["trainer", "bark", "monitoring"]
-Policy = Literal["recommended", "full"]
-
-ROLES: tuple[Role, ...] = ("trainer", "bark", "monitoring")
-POLICIES: tuple[Policy, ...] = ("recommended", "full")
 MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000, "node_exporter": 9100}
 WARNINGS = (
     "audit", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory", "gpu_memory",
@@ -29,7 +45,7 @@ WARNINGS = (
     "toolkit", "topology", "xid",
 )  # fmt: skip
 """Ids of the checks that warn: what `acknowledged` may name."""
-LONGEST_STOP = 3600  # seconds
+_UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +57,70 @@ class Jump:
     user: str | None = None  # None: as on the target host
 
 
+def _jump(value: object) -> Jump:
+    pattern = r"(?:([A-Za-z0-9_][\w.-]*)@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][\w.-]*)(?::([0-9]{1,5}))?"
+    parts = re.fullmatch(pattern, value) if isinstance(value, str) else None
+    if parts is None:
+        raise expected("[user@]address[:port]", value)
+    user, address, port = parts.groups()
+    if port is not None and not types.PORT.least <= int(port) <= types.PORT.most:
+        raise expected(str(types.PORT), int(port))
+    return Jump(address.strip("[]"), int(port or 22), user)
+
+
+def _jumps(value: object) -> tuple[Jump, ...]:
+    jumps = tuple(map(_jump, value if isinstance(value, list) else [value]))
+    if len(set(jumps)) < len(jumps):
+        raise refusal("the list has a duplicate entry")
+    return jumps
+
+
+def _gpus(value: object) -> int | tuple[str, ...]:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if not isinstance(value, list):
+        raise expected("a count or a list of UUIDs", value)
+    return _UUIDS.validate_python(value)
+
+
+def _warning(value: object) -> str:
+    """Id of a warning of `fab check`; failures cannot be acknowledged."""
+    if value not in WARNINGS:
+        near = difflib.get_close_matches(str(value), WARNINGS, n=1)
+        advice = f": is {near[0]} meant?" if near else f": known are {', '.join(WARNINGS)}"
+        raise expected("the id of a warning of `make check`", value, advice)
+    return str(value)
+
+
+Gibibytes = Annotated[int, Between("GiB", 1, 1 << 16)]
+Gpus = Annotated[int | tuple[str, ...], PlainValidator(_gpus)]
+Jumps = Annotated[tuple[Jump, ...], PlainValidator(_jumps)]
+WarningId = Annotated[str, PlainValidator(_warning)]
+_UUIDS: TypeAdapter[tuple[str, ...]] = TypeAdapter(
+    Annotated[tuple[Annotated[str, Matching(_UUID, "a GPU's UUID as nvidia-smi -L prints it")], ...], list_of()]
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Bark:
     """Speech service settings of one host."""
 
-    port: int = 8080
-    address: str | None = None  # None: the address of the SSH login
-    weights: Path | None = None  # local directory
-    voices: Path | None = None  # local directory; None: Bark's own voices
-    stop_seconds: int = 60
-    memory_gib: int | None = None  # limit of its container; None: a share of the host's memory
-    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # of its file, by section
+    port: Port = 8080
+    address: Address | None = None  # None: the address of the SSH login
+    weights: LocalPath | None = None  # directory
+    voices: LocalPath | None = None  # directory; None: Bark's own voices
+    stop_seconds: Seconds = 60
+    memory_gib: Gibibytes | None = None  # limit of its container; None: a share of the host's memory
+    settings: ServiceSettings = field(default_factory=dict)  # of its file, by section
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
     """Training settings of one host."""
 
-    metrics_port: int = 9411
-    stop_seconds: int = 120  # longer than writing a checkpoint
-    memory_gib: int | None = None  # as of Bark
+    metrics_port: Port = 9411
+    stop_seconds: Seconds = 120  # longer than writing a checkpoint
+    memory_gib: Gibibytes | None = None  # as of Bark
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +128,28 @@ class Host:
     """One host of the fleet."""
 
     name: str
-    address: str
-    user: str
-    port: int = 22
-    roles: tuple[Role, ...] = ()
-    memory_policy: Policy = "recommended"
-    gpus: int | tuple[str, ...] | None = None  # count or UUIDs; None: not given
-    jump: tuple[Jump, ...] = ()  # first hop first
-    acknowledged: frozenset[str] = frozenset()  # check ids
-    exporter_port: int = 9410
-    exporter_address: str | None = None  # None: the address of the SSH login
-    node_exporter: bool = True  # False: the host has one of its own
-    node_exporter_port: int = 9100
-    identity_file: Path | None = None
-    known_hosts: Path | None = None
-    ssh_config: bool = False  # also read the operator's ~/.ssh/config
-    compose_overrides: tuple[Path, ...] = ()  # merged last, in this order
-    registry: str | None = None  # None: images are sent with docker save and docker load
+    address: Address
+    user: Word
+    port: Port = 22
+    roles: Annotated[tuple[Role, ...], list_of()] = ()
+    memory_policy: Literal["recommended", "full"] = "recommended"
+    gpus: Gpus | None = None  # count or UUIDs; None: not given
+    jump: Jumps = ()  # first hop first
+    acknowledged: Annotated[frozenset[WarningId], list_of()] = frozenset()  # check ids
+    exporter_port: Port = 9410
+    exporter_address: Address | None = None  # None: the address of the SSH login
+    node_exporter: Switch = True  # False: the host has one of its own
+    node_exporter_port: Port = 9100
+    identity_file: LocalPath | None = None
+    known_hosts: LocalPath | None = None
+    ssh_config: Switch = False  # also read the operator's ~/.ssh/config
+    compose_overrides: Annotated[tuple[LocalPath, ...], list_of()] = ()  # merged last, in this order
+    registry: Registry | None = None  # None: images are sent with docker save and docker load
     bark: Bark = field(default_factory=Bark)
     trainer: Trainer = field(default_factory=Trainer)
-    secrets: Path | None = None  # local file
-    canary: bool = False  # first of its roles to get a release
-    groups: tuple[str, ...] = ()  # names that select it, with others
+    secrets: LocalPath | None = None  # file
+    canary: Switch = False  # first of its roles to get a release
+    groups: Annotated[tuple[Word, ...], list_of()] = ()  # names that select it, with others
 
     @property
     def gets_node_exporter(self) -> bool:
@@ -113,9 +173,9 @@ class Host:
 class AlertReceiver:
     """Alert receiver: a mail address, or a file on the monitoring host that contains a webhook URL."""
 
-    name: str
-    email: str | None = None
-    webhook_url_file: str | None = None
+    name: Text
+    email: Text | None = None
+    webhook_url_file: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,24 +211,42 @@ class Inventory:
         return tuple(dict.fromkeys(group for host in self.hosts for group in host.groups))
 
 
+_OF_A_HOST = {"name", "address", "exporter_address", "canary", "bark.address"}
+_HOST, _ROLLOUT, _RECEIVER = TypeAdapter(Host), TypeAdapter(RolloutSettings), TypeAdapter(AlertReceiver)
+_DEFAULT_KEYS, _HOST_KEYS = keys_of(Host, _OF_A_HOST), keys_of(Host, {"name"})
+_ROLLOUT_KEYS = keys_of(RolloutSettings, {"hooks.folder"})  # the inventory's
+_RECEIVER_KEYS = keys_of(AlertReceiver)
+_PORT_KEYS: Mapping[str, tuple[str, ...]] = {
+    "the exporter": ("exporter_port",),
+    "the host's node_exporter": ("node_exporter_port",),
+    "the speech service": ("bark", "port"),
+    "a training run's metrics": ("trainer", "metrics_port"),
+}
+
+
 def load(path: Path) -> Inventory:
     """Load the inventory in `path`. Raises FleetError with all errors, one line each, by file, line, host and key."""
     if not path.exists():
         raise FleetError(f"{path}: no such inventory: copy deploy/hosts.example.yaml there and edit it")
-    root = read(path)
     problems = ErrorCollector(path)
-    top = problems.mapping(root, "", ("defaults", "hosts", "clusters", "alert_receivers", "rollout"))
-    defaults = problems.values(top.get("defaults"), "defaults", _SETTINGS)
-    clusters = tuple(read_clusters(top.get("clusters"), defaults, problems, _resolve_paths))
+    try:
+        document = read(path)
+    except SettingsError as error:
+        raise FleetError(str(error)) from None
+    for note in document.problems:
+        problems.add(note.line, "", note.text)
+    top = problems.mapping(document.root, "", ("defaults", "hosts", "clusters", "alert_receivers", "rollout"))
+    defaults = problems.valid(_HOST, problems.nested(top.get("defaults"), "defaults", _DEFAULT_KEYS), "defaults")
+    clusters = tuple(read_clusters(top.get("clusters"), defaults, problems))
     hosts = tuple(_hosts(top.get("hosts"), defaults, problems)) if "hosts" in top or not clusters else ()
     _check_addresses(hosts, top.get("hosts"), problems)
     receivers = tuple(_receivers(top.get("alert_receivers"), problems))
-    rollout = problems.values(top.get("rollout"), "rollout", rollout_settings.READERS)
+    rollout = problems.validated(_ROLLOUT, _ROLLOUT_KEYS, top.get("rollout"), "rollout") or RolloutSettings()
     problems.raise_any()
-    return Inventory(path, hosts, receivers, rollout_settings.rollout_settings(rollout, path.parent), clusters)
+    return Inventory(path, hosts, receivers, rollout, clusters)
 
 
-def _hosts(node: YamlValue | None, defaults: Mapping[str, object], problems: ErrorCollector) -> Iterable[Host]:
+def _hosts(node: YamlValue | None, defaults: Values, problems: ErrorCollector) -> Iterable[Host]:
     entries = problems.mapping(node, "hosts")
     if not entries and not problems.found:
         problems.add(node.line if node else 1, "hosts", "expected at least one host")
@@ -177,33 +255,12 @@ def _hosts(node: YamlValue | None, defaults: Mapping[str, object], problems: Err
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
             problems.add(entry.line, where, "a host name has letters, digits, dots, dashes and underscores only")
         before = len(problems.found)
-        given = merged(defaults, problems.values(entry, where, {**_SETTINGS, **_OWN}))
-        good = len(problems.found) == before
-        missing = [key for key in ("address", "user") if key not in given]
-        if good:
-            for key in missing:
-                problems.add(entry.line, f"{where}.{key}", "missing, and no default is given")
-        if missing:
+        host = problems.validated(_HOST, _HOST_KEYS, entry, where, defaults=defaults, name=name)
+        if host is None:
             continue
-        host = _host(name, given, problems.path)
-        if good:
+        if len(problems.found) == before:
             _check_ports(host, entry, where, problems)
         yield host
-
-
-def _host(name: str, given: Mapping[str, object], inventory: Path) -> Host:
-    values: dict[str, Any] = {key: _resolve_paths(value, inventory) for key, value in given.items()}
-    values |= {key: kind(**values[key]) for key, kind in (("bark", Bark), ("trainer", Trainer)) if key in values}
-    return Host(name=name, **values)
-
-
-def _resolve_paths(value: object, inventory: Path) -> object:
-    """Local paths made absolute, relative to the inventory."""
-    if isinstance(value, Path):
-        return (inventory.parent / value).absolute()
-    if isinstance(value, dict):
-        return {key: _resolve_paths(each, inventory) for key, each in value.items()}
-    return tuple(_resolve_paths(each, inventory) for each in value) if isinstance(value, tuple) else value
 
 
 def _check_ports(host: Host, entry: YamlValue, where: str, problems: ErrorCollector) -> None:
@@ -236,7 +293,7 @@ def _place(host: Host) -> object:
 
 def _spelled(address: str) -> str:
     """Address in one spelling: names in lower case, IPv6 in its short form."""
-    if validators.is_ip(address):
+    if types.is_ip(address):
         return str(ipaddress.ip_address(address))
     return address.lower().rstrip(".")
 
@@ -244,7 +301,7 @@ def _spelled(address: str) -> str:
 def _line(entry: YamlValue, keys: Sequence[str]) -> int | None:
     """Line of a nested key of a host; None where it is not set."""
     for key in keys:
-        if not isinstance(entry.value, Mapping) or key not in entry.value:
+        if not isinstance(entry.value, dict) or key not in entry.value:
             return None
         entry = entry.value[key]
     return entry.line if keys else None
@@ -253,82 +310,13 @@ def _line(entry: YamlValue, keys: Sequence[str]) -> int | None:
 def _receivers(node: YamlValue | None, problems: ErrorCollector) -> Iterable[AlertReceiver]:
     if node is None or node.value is None:
         return
-    if not isinstance(node.value, tuple):
-        problems.add(node.line, "alert_receivers", f"expected a list, found {node.describe()}")
+    if not isinstance(node.value, list):
+        problems.add(node.line, "alert_receivers", f"expected a list, found {found_words(plain(node))}")
         return
     for number, entry in enumerate(node.value):
         where = f"alert_receivers[{number}]"
-        before = len(problems.found)
-        given = problems.values(entry, where, {each.name: validators.text for each in fields(AlertReceiver)})
-        if len(problems.found) > before:
-            continue
-        if "name" not in given or len(given) != 2:
-            problems.add(entry.line, where, "expected a name, and either email or webhook_url_file")
-            continue
-        yield AlertReceiver(**given)  # type: ignore[arg-type]
-
-
-def _jumps(node: YamlValue) -> tuple[object, ...]:
-    return list_of(node, _jump) if isinstance(node.value, tuple) else (_jump(node),)
-
-
-def _jump(node: YamlValue) -> Jump:
-    pattern = r"(?:([A-Za-z0-9_][\w.-]*)@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][\w.-]*)(?::([0-9]{1,5}))?"
-    found = re.fullmatch(pattern, node.value) if isinstance(node.value, str) else None
-    if found is None:
-        raise InvalidValueError(f"expected [user@]address[:port], found {node.describe()}")
-    user, address, port = found.groups()
-    return Jump(address.strip("[]"), 22 if port is None else validators.port(YamlValue(node.line, int(port))), user)
-
-
-def _warning(node: YamlValue) -> str:
-    """Id of a warning of `fab check`; failures cannot be acknowledged."""
-    if node.value not in WARNINGS:
-        near = difflib.get_close_matches(str(node.value), WARNINGS, n=1)
-        advice = f"is {near[0]} meant?" if near else f"known are {', '.join(WARNINGS)}"
-        raise InvalidValueError(f"expected the id of a warning of `make check`, found {node.describe()}: {advice}")
-    return str(node.value)
-
-
-_memory_gib = validators.integer("GiB", 1, 1 << 16)
-_stop_seconds = validators.integer("seconds", 1, LONGEST_STOP)
-_PORT_KEYS: Mapping[str, tuple[str, ...]] = {
-    "the exporter": ("exporter_port",),
-    "the host's node_exporter": ("node_exporter_port",),
-    "the speech service": ("bark", "port"),
-    "a training run's metrics": ("trainer", "metrics_port"),
-}
-_SETTINGS: Readers = {  # keys of `defaults` and of a host
-    "user": validators.word,
-    "port": validators.port,
-    "roles": lambda node: list_of(node, validators.one_of(ROLES)),
-    "groups": lambda node: list_of(node, validators.word),
-    "memory_policy": validators.one_of(POLICIES),
-    "gpus": validators.gpus,
-    "jump": _jumps,
-    "acknowledged": lambda node: frozenset(list_of(node, _warning)),
-    "exporter_port": validators.port,
-    "node_exporter": validators.boolean,
-    "node_exporter_port": validators.port,
-    "identity_file": validators.path,
-    "known_hosts": validators.path,
-    "ssh_config": validators.boolean,
-    "compose_overrides": lambda node: list_of(node, validators.path),
-    "registry": validators.registry,
-    "bark": {
-        "port": validators.port,
-        "weights": validators.path,
-        "voices": validators.path,
-        "stop_seconds": _stop_seconds,
-        "memory_gib": _memory_gib,
-        "settings": bark_settings.readers(),
-    },
-    "trainer": {"metrics_port": validators.port, "stop_seconds": _stop_seconds, "memory_gib": _memory_gib},
-    "secrets": validators.path,
-}
-_OWN: Readers = {  # keys of a host only
-    "address": validators.address,
-    "exporter_address": validators.address,
-    "canary": validators.boolean,
-    "bark": {**cast("Readers", _SETTINGS["bark"]), "address": validators.address},
-}
+        receiver = problems.validated(_RECEIVER, _RECEIVER_KEYS, entry, where)
+        if receiver is not None:
+            if (receiver.email is None) == (receiver.webhook_url_file is None):
+                problems.add(entry.line, where, "expected a name, and either email or webhook_url_file")
+            yield receiver

@@ -11,11 +11,11 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from fleet.errors import FleetError
+from voxyard.settings.yaml_reader import YamlSyntaxError, compose
 
 BARK_KEYS = "bark-api-keys"
 BARK_WEBHOOK = "bark-webhook-secret"
@@ -59,7 +59,7 @@ def read(path: Path) -> Secrets:
     Raises FleetError, with file and line but no content, where it is not a YAML file of known names, where other
     users can read it, or where git tracks it.
     """
-    document = _parsed(path, _content(path))
+    document = _nodes(path, _content(path))
     _refuse_tracked(path)
     if not isinstance(document, yaml.MappingNode):
         raise FleetError(f"{path}:1: expected NAME: VALUE, with a name of {_NAMES}")
@@ -115,21 +115,16 @@ def _content(path: Path) -> str:
         raise FleetError(f"{path}:{line}: not UTF-8 text") from None
 
 
-def _parsed(path: Path, text: str) -> Any:
+def _nodes(path: Path, text: str) -> yaml.Node | None:
     """Root node of the document. Parser messages may contain secrets: only the line is reported."""
     try:
-        return yaml.SafeLoader(text).get_single_node()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-    except (yaml.YAMLError, RecursionError):
-        line = 1
+        return compose(text)
+    except YamlSyntaxError as error:
+        line = error.line
     raise FleetError(f"{path}:{line}: not readable as YAML: quote values with special characters") from None
 
 
-def _value(name: str, node: Any, where: str) -> bytes:
+def _value(name: str, node: yaml.Node, where: str) -> bytes:
     if not isinstance(node, yaml.ScalarNode) or node.tag != "tag:yaml.org,2002:str" or not node.value.strip():
         raise FleetError(f"{where}: {name}: expected a non-empty string: quote it")
     text = str(node.value)

@@ -116,7 +116,7 @@ def test_all_errors_of_a_file_come_together_in_the_order_of_its_lines(file: Path
 def test_a_section_that_stands_twice_is_an_error(file: Path) -> None:
     """T12: YAML readers silently keep the second."""
     text = "training:\n  seed: 1\ntraining:\n  epochs: 2\n"
-    assert _problems(file, text) == ["f:3: section training stands here a second time, first on line 1"]
+    assert _problems(file, text) == ["f:3: training stands here a second time, first on line 1"]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n", "---\n...\n", "null\n", "{}\n", "training:\n"])

@@ -91,7 +91,7 @@ def test_a_file_that_git_tracks_is_refused(write: Write, tmp_path: Path) -> None
         ("", ":1: expected NAME: VALUE"),
         (f"a: b\n{PLANTED}", ":2: not readable as YAML"),
         (f"bark-webhook-secret: *{PLANTED}", ":1: not readable as YAML"),
-        (f"bark-webhook-secret: !{PLANTED} x", ":1: bark-webhook-secret: expected a non-empty string"),
+        (f"bark-webhook-secret: !{PLANTED} x", ":1: not readable as YAML"),
         (f"bark-webhook-secret: '{PLANTED}", "not readable as YAML"),
         (f"\nbark-webhook-secret: [{PLANTED}]", ":2: bark-webhook-secret: expected a non-empty string: quote it"),
         ("bark-webhook-secret: 1234567890123456", ":1: bark-webhook-secret: expected a non-empty string"),
