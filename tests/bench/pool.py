@@ -80,6 +80,13 @@ class SimulatedRows:
         self.free -= 1
         self._left[work] = self._tokens(work)
 
+    def remove(self, unwanted: Callable[[Request], bool]) -> list[Request]:
+        removed = [work for work in self._left if unwanted(work)]
+        for work in removed:
+            del self._left[work]
+        self.free += len(removed)
+        return removed
+
     def step(self) -> list[Request]:
         if not self._left:
             return []

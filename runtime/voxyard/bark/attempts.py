@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from voxyard.bark.pipeline import ChunkWork
 from voxyard.bark.quality import Fault
 from voxyard.bark.voices import VoicePrompt
 from voxyard.speech.engine import Answer, ChunkSource
-from voxyard.speech.requests import Request, Result, Unspeakable
+from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
 
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio
@@ -68,6 +68,7 @@ class ChunksInFlight:
         self._source, self._accept, self._max_attempts = source, accept, max_attempts
         self._chunks: dict[int, ChunkInFlight] = {}
         self._retries: deque[int] = deque()
+        self._cancelled: list[int] = []  # the stages have not been told of them
         self._refused: list[Answer] = []
         self._numbers = itertools.count()
 
@@ -90,8 +91,29 @@ class ChunksInFlight:
             self._chunks[entering[-1]] = chunk
         return [self._work(number) for number in entering]
 
+    def wanted(self, numbers: Iterable[int]) -> set[int]:
+        """Those of the chunks that the source has not cancelled."""
+        self._look()
+        return {number for number in numbers if number in self._chunks}
+
+    def take_cancelled(self) -> Sequence[int]:
+        """Numbers of the chunks that the source has cancelled; each is returned once."""
+        self._look()
+        cancelled, self._cancelled = self._cancelled, []
+        return cancelled
+
+    def _look(self) -> None:
+        for request in self._source.cancelled():
+            number = next((number for number, chunk in self._chunks.items() if chunk.request == request), None)
+            if number is None:
+                continue
+            del self._chunks[number]
+            self._retries = deque(each for each in self._retries if each != number)
+            self._cancelled.append(number)
+            self._refused.append((request, Cancelled()))
+
     def take_refused(self) -> list[Answer]:
-        """Answers for chunks that were not accepted; each is returned once."""
+        """Answers for chunks that were not accepted, or cancelled; each is returned once."""
         refused, self._refused = self._refused, []
         return refused
 

@@ -82,8 +82,8 @@ class BarkEngine:
         """Speak the chunks of the source as rows become free; each is answered as soon as it is done.
 
         A chunk that sounds wrong is spoken again with the next attempt number; the attempt with the fewest faults
-        counts. A text or a voice that the model cannot take, or samples that are no numbers in every attempt, make
-        that chunk unspeakable, and no other.
+        counts. A chunk that the source cancels is given up before the next step. A text or a voice that the model
+        cannot take, or samples that are no numbers in every attempt, make that chunk unspeakable, and no other.
 
         A chunk leaves as a whole. Fine stage and codec could work window by window, but no sound may leave before the
         quality check has heard all of the chunk: a retry would have to take it back. A first sentence is one window of
@@ -96,7 +96,9 @@ class BarkEngine:
         checkpoint, stages = self._require_model()
         retry = self.config.quality == "retry" or (self.config.quality == "auto" and not checkpoint.random)
         chunks = ChunksInFlight(source, self._accept, 1 + (self.config.retries if retry else 0))
-        steps = pipeline.run_causal_stages(checkpoint, stages, self.config, chunks.take, source.progress)
+        steps = pipeline.run_causal_stages(
+            checkpoint, stages, self.config, chunks.take, source.progress, chunks.take_cancelled
+        )
         while True:
             with torch.inference_mode(), memory_errors():
                 outcomes = next(steps, None)
@@ -105,9 +107,11 @@ class BarkEngine:
                 return
             # With offloading a stage is loaded for all of them; otherwise the first leaves before the next is decoded.
             for some in [outcomes] if self.config.offload else [[each] for each in outcomes]:
+                wanted = chunks.wanted(each.number for each in some)
+                left = [each for each in some if each.number in wanted]
                 with torch.inference_mode(), memory_errors():
-                    attempts = self._decode_audio([(chunks[each.number], each) for each in some], source)
-                for outcome, attempt in zip(some, attempts, strict=True):
+                    attempts = self._decode_audio([(chunks[each.number], each) for each in left], source)
+                for outcome, attempt in zip(left, attempts, strict=True):
                     answer = chunks.complete(outcome.number, attempt, checkpoint.layout.sample_rate)
                     if answer is not None:
                         yield answer

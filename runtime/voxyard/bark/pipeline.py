@@ -16,6 +16,8 @@ cache.
 First sound: while an urgent chunk is in flight, its stage steps and no other chunk enters a row of either. It takes the
 steps that it would take alone: it waits neither for full batches nor for the prefills of chunks that come after it.
 
+A chunk that nobody wants any more leaves its row before the next step.
+
 With one stage at a time on the device (`offload`), a batch of chunks goes through all stages together.
 """
 
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -45,11 +47,11 @@ Entering = TypeVar("Entering")
 Leaving = TypeVar("Leaving")
 Onward = TypeVar("Onward")
 Done = TypeVar("Done")
-In_contra = TypeVar("In_contra", contravariant=True)
+In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-class Batch(Protocol[In_contra, Out]):
+class Batch(Protocol[In, Out]):
     """Rows of a stage."""
 
     def __len__(self) -> int:
@@ -59,14 +61,25 @@ class Batch(Protocol[In_contra, Out]):
     def free(self) -> int:
         """Rows without a chunk."""
 
-    def enter(self, work: In_contra, /) -> None:
+    def enter(self, work: In, /) -> None:
         """Give a chunk a free row."""
+
+    def remove(self, unwanted: Callable[[In], bool], /) -> Sequence[In]:
+        """Free the rows of unwanted chunks; these chunks."""
 
     def step(self) -> list[Out]:
         """Decode some tokens in every row; returns the chunks that are done."""
 
 
 Take = Callable[[int, bool], Sequence[Entering] | None]  # room, whether to wait → chunks; None: no more will come
+
+
+class _Numbered(Protocol):
+    @property
+    def number(self) -> int: ...
+
+
+Each = TypeVar("Each", bound=_Numbered)
 
 
 @dataclass(frozen=True)
@@ -94,11 +107,20 @@ def step_refilled(
     take: Take[Entering],
     onward: Callable[[Leaving], Onward],
     urgent: Callable[[Entering | Onward | Done], bool] = lambda _: False,
+    cancelled: Callable[[], Callable[[Entering | Onward], bool] | None] = lambda: None,
 ) -> Iterator[list[Done]]:
-    """Step the two stages until no more chunks come; yields after each step the chunks that are done in both."""
+    """Step the two stages until no more chunks come; yields after each step the chunks that are done in both.
+
+    `cancelled` is asked before each step; it gives a test of the chunks that nobody wants any more, if there are any.
+    """
     ready: deque[Onward] = deque()
     hurried = urgent_first = 0  # urgent chunks in flight; those of them in the first stage
     while True:
+        if (unwanted := cancelled()) is not None:
+            removed = sum(map(urgent, first.remove(unwanted)))
+            urgent_first -= removed
+            hurried -= removed + sum(map(urgent, second.remove(unwanted))) + sum(map(urgent, filter(unwanted, ready)))
+            ready = deque(each for each in ready if not unwanted(each))
         while ready and second.free and (urgent(ready[0]) or not hurried):
             second.enter(ready.popleft())
         if second.free and first.free and not hurried:
@@ -131,10 +153,12 @@ def run_causal_stages(
     config: BarkConfig,
     take: Take[ChunkWork],
     report: Report = unwatched,
+    take_cancelled: Callable[[], Collection[int]] = tuple,
 ) -> Iterator[list[CausalOutcome]]:
     """Run chunks through the causal stages; yields after each step those that are done.
 
-    `report` is called by the decode loops: before each token of the batch, and each layer of a prefill.
+    `take_cancelled` gives the numbers of chunks that nobody wants any more, each once. `report` is called by the
+    decode loops: before each token of the batch, and each layer of a prefill.
     """
     layout = checkpoint.layout
     options = SemanticOptions(
@@ -146,6 +170,15 @@ def run_causal_stages(
     likely = Restriction(config.coarse_top_k, config.coarse_top_p)
     in_flight: dict[int, ChunkWork] = {}
     semantic_outcomes: dict[int, SemanticOutcome] = {}
+    gone: set[int] = set()  # their rows are free once the next are asked for
+
+    def cancelled() -> Callable[[_Numbered], bool] | None:
+        for number in gone:
+            in_flight.pop(number, None)
+            semantic_outcomes.pop(number, None)
+        gone.clear()
+        gone.update(take_cancelled())
+        return (lambda each: each.number in gone) if gone else None
 
     def entering(room: int, wait: bool) -> list[SemanticWork] | None:
         works = take(room, wait)
@@ -173,7 +206,7 @@ def run_causal_stages(
             second_rows = CoarseRows(
                 second, layout.coarse, config.coarse_temperature, skip=config.skip_prefill, likely=likely
             )
-            for done in step_refilled(first_rows, second_rows, entering, onward, urgent):
+            for done in step_refilled(first_rows, second_rows, entering, onward, urgent, cancelled):
                 yield [complete(each) for each in done]
         return
     while (works := entering(config.rows, True)) is not None:
@@ -190,13 +223,17 @@ def run_causal_stages(
             coarse.speak(
                 decoder,
                 layout.coarse,
-                [onward(each) for each in outcomes],
+                [onward(each) for each in _without(cancelled(), outcomes)],
                 config.coarse_temperature,
                 coarse_outcomes.append,
                 skip=config.skip_prefill,
                 likely=likely,
             )
-        yield [complete(each) for each in coarse_outcomes]
+        yield [complete(each) for each in _without(cancelled(), coarse_outcomes)]
+
+
+def _without(unwanted: Callable[[_Numbered], bool] | None, chunks: Sequence[Each]) -> list[Each]:
+    return [each for each in chunks if unwanted is None or not unwanted(each)]
 
 
 def noise_key(request: Request, stage: Stage) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
+from voxyard.speech.requests import SAMPLE_RATE, Cancelled, Request, Result, Unspeakable
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,13 @@ class ChunkSource(Protocol):
     def take(self, room: int, *, wait: bool) -> Sequence[Request]:
         """Up to `room` chunks that are there now; with `wait` at least one, or none when no more will come."""
 
+    def cancelled(self) -> Sequence[Request]:
+        """Chunks that were taken and that nobody wants any more, each once; costs little.
+
+        An engine that looks between its steps answers them with Cancelled and has their rows free; one that does not
+        speaks them to their end, for nobody.
+        """
+
     def progress(self, pause: float = 0.0) -> None:
         """Report that the work on the chunks goes on; costs next to nothing.
 
@@ -37,7 +44,7 @@ class ChunkSource(Protocol):
         """
 
 
-Answer = tuple[Request, Result | Unspeakable]
+Answer = tuple[Request, Result | Unspeakable | Cancelled]
 
 
 class Engine(Protocol):

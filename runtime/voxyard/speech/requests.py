@@ -63,3 +63,8 @@ class Unspeakable:
     """One chunk that cannot be spoken, while others of its batch can."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """One chunk that the engine has ceased to speak, because the source has cancelled it."""

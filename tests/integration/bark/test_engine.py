@@ -23,7 +23,7 @@ from voxyard.bark.model.coarse import CoarseRows
 from voxyard.bark.model.decode import Decoder
 from voxyard.bark.model.semantic import SemanticRows
 from voxyard.bark.weights import tiny
-from voxyard.speech.requests import Request, Result
+from voxyard.speech.requests import Cancelled, Request, Result
 
 Make = Callable[..., BarkEngine]
 
@@ -86,8 +86,43 @@ class Trickle:
             return []
         return [self.left.pop(0)]
 
+    def cancelled(self) -> Sequence[Request]:
+        return ()
+
     def progress(self, pause: float = 0.0) -> None:
         """Nobody watches."""
+
+
+class Cancelling(ListSource[Request]):
+    """A source that cancels chunks when it has been looked at so often."""
+
+    def __init__(self, chunks: Sequence[Request], cancelled: Sequence[Request], after: int) -> None:
+        super().__init__(chunks)
+        self._coming, self._after, self.looks = list(cancelled), after, 0
+
+    def cancelled(self) -> Sequence[Request]:
+        self.looks += 1
+        found = self._coming if self.looks == self._after else []
+        return tuple(found)
+
+
+@pytest.mark.parametrize("settings", [{}, {"offload": True}], ids=["resident", "offload"])
+@pytest.mark.parametrize("after", [1, 2, 3, 5, 8, 13, 21, 34])
+def test_a_cancelled_chunk_is_given_up_and_the_others_sound_the_same(
+    engine: Make, after: int, settings: dict[str, Any]
+) -> None:
+    asked, speaker = requests(), engine(batch_size=3, **settings)
+    expected = sounds(speak(speaker, asked))
+    source = Cancelling(asked, [asked[1], asked[2]], after)
+
+    answers = list(speaker.speak(source))
+
+    spoken = [answer for _, answer in answers if isinstance(answer, Result)]
+    given_up = [request.chunk for request, answer in answers if isinstance(answer, Cancelled)]
+    assert sorted([*given_up, *(each.chunk for each in spoken)]) == sorted(each.chunk for each in asked)
+    assert set(given_up) <= {asked[1].chunk, asked[2].chunk}
+    assert sounds(spoken) == {each.chunk: expected[each.chunk] for each in spoken}
+    assert given_up or not 1 < after < 5  # later, or before they were taken, there is nothing to give up
 
 
 @pytest.fixture

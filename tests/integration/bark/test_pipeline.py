@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -33,6 +33,12 @@ class CountedRows:
         assert self.free
         self._left[work] = work[self._stage]
         self.most = max(self.most, len(self._left))
+
+    def remove(self, unwanted: Callable[[tuple[int, int, int]], bool]) -> list[tuple[int, int, int]]:
+        removed = [work for work in self._left if unwanted(work)]
+        for work in removed:
+            del self._left[work]
+        return removed
 
     def step(self) -> list[tuple[int, int, int]]:
         self.steps += 1
@@ -92,6 +98,49 @@ def test_a_chunk_that_comes_while_others_are_under_way_enters_a_free_row() -> No
     assert out == [0, 1]
     assert first.most == second.most == 2
     assert first.steps + second.steps < 2 * 20
+
+
+def test_a_cancelled_chunk_leaves_its_row_in_either_stage_and_between_them() -> None:
+    first, second = CountedRows(1), CountedRows(2)
+    source = ListSource([(number, 4, 10 + 10 * number) for number in range(8)])
+    gone = {17: {1, 5}, 20: {6}}  # by look: one in the second stage and one in the first; one between them
+    looks = 0
+
+    def cancelled() -> Callable[[tuple[int, int, int]], bool] | None:
+        nonlocal looks
+        looks += 1
+        numbers = gone.get(looks, set())
+        return (lambda work: work[0] in numbers) if numbers else None
+
+    def take(room: int, wait: bool) -> list[tuple[int, int, int]] | None:
+        return list(source.take(room, wait=wait)) or None
+
+    stepping = step_refilled(first, second, take, lambda work: work, cancelled=cancelled)
+    out = [work[0] for done in stepping for work in done]
+
+    assert sorted(out) == [0, 2, 3, 4, 7]
+    assert first.used == 8 * 4 - 2  # of the last steps of chunk 5
+    assert second.used == sum(10 + 10 * number for number in (0, 2, 3, 4, 7)) + 11  # of chunk 1
+
+
+def test_after_an_urgent_chunk_was_cancelled_the_others_are_refilled() -> None:
+    first, second = CountedRows(1), CountedRows(2)
+    coming = [[(9, 4, 6)], [(number, 3, 5) for number in range(4)]]
+    steps = 0
+
+    def take(room: int, wait: bool) -> list[tuple[int, int, int]] | None:
+        return coming.pop(0) if coming else None if wait else []
+
+    def cancelled() -> Callable[[tuple[int, int, int]], bool] | None:
+        nonlocal steps
+        steps += 1
+        return (lambda work: work[0] == 9) if steps == 3 else None
+
+    stepping = step_refilled(first, second, take, lambda work: work, lambda work: work[0] == 9, cancelled)
+    out = [work[0] for done in stepping for work in done]
+
+    assert sorted(out) == [0, 1, 2, 3]
+    assert first.most == second.most == 4
 
 
 def steps_until(urgent: int, busy: Sequence[tuple[int, int, int]], then: Sequence[tuple[int, int, int]]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from voxyard.speech.engine import Answer, ChunkSource, EngineLostError, Ready
-from voxyard.speech.requests import Request, Result, Unspeakable
+from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
 
 
 def tones(settings: Mapping[str, Any]) -> TonesEngine:
@@ -71,7 +71,12 @@ class TonesEngine:
             if begun:
                 self.fault("between")
             begun = True
-            self._spend(self._seconds / self._rows, source)
+            cancelled = self._spend(self._seconds / self._rows, source)
+            for request in cancelled:
+                running.remove(request)
+                yield request, Cancelled()
+            if cancelled:
+                continue
             request = running.popleft()
             if request.chunk in self._deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -89,16 +94,19 @@ class TonesEngine:
     def close(self) -> None:
         self.fault("close")
 
-    def _spend(self, seconds: float, source: ChunkSource) -> None:
-        """Take so long, as an engine that reports its progress or has asked for a pause."""
+    def _spend(self, seconds: float, source: ChunkSource) -> Sequence[Request]:
+        """Take so long, reporting progress or in a pause that was asked for; less where chunks are cancelled: these."""
         if self._pause is not None:
             source.progress(float(self._pause))
             time.sleep(seconds)
-            return
+            return ()
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             source.progress()
+            if cancelled := source.cancelled():
+                return cancelled
             time.sleep(min(left, 0.1))
+        return ()
 
     def _cannot_say(self, text: str) -> bool:
         cured = self._marks is not None and (self._marks / "cured").exists()

@@ -9,10 +9,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from voxyard.speech.pool.ipc import BeginDecoding, FromWorker, SpeakChunk, ToWorker
+from voxyard.speech.pool.ipc import BeginDecoding, CancelChunk, FromWorker, SpeakChunk, ToWorker
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.queue import ChunkKey
-from voxyard.speech.pool.scheduler import BeginWork, FailChunk, KillWorker, Scheduler, SendChunk, StartWorker
+from voxyard.speech.pool.scheduler import (
+    Action,
+    BeginWork,
+    CancelLease,
+    FailChunk,
+    KillWorker,
+    Scheduler,
+    SendChunk,
+    StartWorker,
+)
 from voxyard.speech.pool.worker import PoolChunkSource
 from voxyard.speech.pool.worker_process import EndCause
 from voxyard.speech.requests import Request
@@ -162,7 +171,7 @@ class SimulatedPool:
         if look is not None:
             self.at(self.now + look + 1e-6, lambda: None)
 
-    def _carry_out(self, action: StartWorker | BeginWork | SendChunk | KillWorker | FailChunk) -> None:
+    def _carry_out(self, action: Action) -> None:
         match action:
             case StartWorker(slot, generation) if self._refuse(slot, self.now):
                 self.refusals.append((self.now, slot))
@@ -188,6 +197,8 @@ class SimulatedPool:
                 if process.waits:
                     process.waits = False
                     self.at(self.now, lambda number=process.tries: self._step(process, number))  # type: ignore[misc]
+            case CancelLease(slot, _, lease):
+                self._processes[slot].wire.inbox.append(CancelChunk(lease))
             case KillWorker(slot, _, reason):
                 self._processes[slot].alive = False
                 self.kills.append((slot, reason))

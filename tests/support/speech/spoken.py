@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
 from voxyard.speech.engine import Engine
-from voxyard.speech.requests import Request, Result, Unspeakable
+from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
 
 Chunk = TypeVar("Chunk")
 
@@ -22,11 +22,15 @@ class ListSource(Generic[Chunk]):
         """The next ones."""
         return [self._left.popleft() for _ in range(min(room, len(self._left)))]
 
+    def cancelled(self) -> Sequence[Chunk]:
+        """None."""
+        return ()
+
     def progress(self, pause: float = 0.0) -> None:
         """Nobody watches."""
 
 
-def answers(engine: Engine, requests: Sequence[Request]) -> list[Result | Unspeakable]:
+def answers(engine: Engine, requests: Sequence[Request]) -> list[Result | Unspeakable | Cancelled]:
     """The engine's answer to each request, in their order."""
     made = {id(request): answer for request, answer in engine.speak(ListSource(requests))}
     return [made[id(request)] for request in requests]

@@ -328,6 +328,28 @@ def test_a_cancelled_job_ends_its_readers_and_leaves_the_others_alone(pool: Make
     assert_spoken(list(second.outcomes()), asked)
 
 
+def until_worker_is(pool: Pool, state: str) -> None:
+    deadline = time.monotonic() + 60
+    while pool.workers()[0].state != state:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_a_worker_has_of_a_cancelled_job_is_given_up_for_the_next(pool: MakePool) -> None:
+    speaking = pool(1, seconds=3600.0, rows=2)
+    first = speaking.submit(requests(5), listening=True)
+    until_worker_is(speaking, "busy")
+
+    first.cancel()
+
+    until_worker_is(speaking, "ready")
+    second = speaking.submit(requests(1))
+    until_worker_is(speaking, "busy")
+    second.cancel()
+    until_worker_is(speaking, "ready")
+    assert speaking.workers()[0].processes == 1
+
+
 def test_a_reader_that_waits_for_a_chunk_is_told_that_its_job_was_cancelled() -> None:
     job = Job(0, requests(1), "fail", cancel=lambda: None, listen=lambda _: None)
     told: list[str] = []

@@ -20,6 +20,7 @@ from voxyard.speech.engine import Answer, ChunkSource, EngineLostError, EngineSp
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.ipc import (
     BeginDecoding,
+    CancelChunk,
     ChunkDone,
     ChunkWanted,
     EngineFailed,
@@ -33,7 +34,7 @@ from voxyard.speech.pool.ipc import (
 )
 from voxyard.speech.pool.worker import PoolChunkSource, PoolConnection
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
-from voxyard.speech.requests import Request, Result, Unspeakable
+from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
 
 
 class Line:
@@ -116,6 +117,72 @@ def test_a_chunk_that_has_come_is_taken_without_waiting_while_mates_are_under_wa
 
         assert [each.chunk for each in source.take(2, wait=False)] == [7]
         assert source.take(1, wait=False) == []
+
+
+def test_a_chunk_that_is_cancelled_leaves_its_row_to_the_next(line: Line) -> None:
+    opened(line, seconds=3600.0, rows=1).ask(1)
+    line.say(CancelChunk(10))
+
+    answer = line.hear_answer()
+
+    assert isinstance(answer, ChunkDone)
+    assert (answer.lease, answer.answer) == (10, Cancelled())
+    assert line.hear() == ChunkWanted()
+
+
+def test_a_chunk_is_cancelled_too_late_when_it_was_answered(line: Line) -> None:
+    opened(line).ask(1)
+    first = line.hear_answer()
+    line.say(CancelChunk(10))
+    line.ask(2)
+
+    answers = [first, line.hear_answer()]
+
+    assert [each.lease for each in answers if isinstance(each, ChunkDone)] == [10, 20]
+    assert not any(isinstance(each, ChunkDone) and isinstance(each.answer, Cancelled) for each in answers)
+
+
+def test_a_chunk_that_is_cancelled_before_it_is_taken_is_asked_for_anew() -> None:
+    ours, theirs = (Connection(each.detach()) for each in socket.socketpair())
+    with ours, theirs:
+        source = PoolChunkSource(PoolConnection(theirs))
+        source.take(1, wait=False)
+        ours.send(SpeakChunk(1, Request(7, "text")))
+        ours.send(CancelChunk(1))
+
+        assert source.take(1, wait=False) == []
+        said = [ours.recv() for _ in range(3)]
+
+    assert [type(each) for each in said] == [ChunkWanted, ChunkDone, ChunkWanted]
+    assert said[1].answer == Cancelled()
+
+
+def test_of_equal_chunks_the_one_that_was_cancelled_gets_no_sound() -> None:
+    ours, theirs = (Connection(each.detach()) for each in socket.socketpair())
+    with ours, theirs:
+        source = PoolChunkSource(PoolConnection(theirs))
+        for message in (SpeakChunk(1, Request(7, "text")), SpeakChunk(2, Request(7, "text"))):
+            ours.send(message)
+        (chunk, _) = source.take(2, wait=False)
+        ours.send(CancelChunk(1))
+
+        assert source.cancelled() == (chunk,)
+        assert source.cancelled() == ()
+        with pytest.raises(ValueError, match="which it does not have"):
+            source.complete(Request(8, "text"))
+        assert source.complete(chunk) == 2
+        assert source.complete(chunk, cancelled=True) == 1
+
+
+def test_an_engine_that_ceases_to_speak_what_is_wanted_is_refused() -> None:
+    ours, theirs = (Connection(each.detach()) for each in socket.socketpair())
+    with ours, theirs:
+        source = PoolChunkSource(PoolConnection(theirs))
+        ours.send(SpeakChunk(1, Request(7, "text")))
+        (chunk,) = source.take(1, wait=False)
+
+        with pytest.raises(ValueError, match="not cancelled"):
+            source.complete(chunk, cancelled=True)
 
 
 def test_equal_chunks_are_answered_each_under_its_lease(line: Line) -> None:

@@ -103,7 +103,7 @@ class CoarseRows:
         self._decoder, self._layout, self._skip = decoder, layout, skip
         self._samplings = codebook_samplings(layout, temperature, layout.slide, likely)
         self._rows, self._running = Rows.idle(decoder.cache.batch), dict[int, _Row]()
-        self._empty: list[CoarseOutcome] = []  # chunks without a frame need no row
+        self._empty: list[_Row] = []  # chunks without a frame need no row
 
     def __len__(self) -> int:
         """Chunks that are not done."""
@@ -118,15 +118,22 @@ class CoarseRows:
         """Give the chunk a free row; its first window is prefilled by the next step."""
         chunk = _Row(work, self._layout)
         if not chunk.target:
-            self._empty.append(chunk.outcome())
+            self._empty.append(chunk)
             return
         row = next(each for each in range(len(self._rows.tokens)) if each not in self._running)
         self._running[row] = chunk
         self._rows.keys[row] = work.key
 
+    def remove(self, unwanted: Callable[[CoarseWork], bool]) -> list[CoarseWork]:
+        """Free the rows of unwanted chunks; these chunks."""
+        removed = [each.work for each in (*self._running.values(), *self._empty) if unwanted(each.work)]
+        self._running = {row: each for row, each in self._running.items() if not unwanted(each.work)}
+        self._empty = [each for each in self._empty if not unwanted(each.work)]
+        return removed
+
     def step(self) -> list[CoarseOutcome]:
         """Decode one window in every row; returns the chunks that are done."""
-        done, self._empty = self._empty, []
+        done, self._empty = [chunk.outcome() for chunk in self._empty], []
         if not self._running:
             return done
         self._prefill()

@@ -101,6 +101,13 @@ class SemanticRows:
         self._running[row] = _Row(work)
         self._entered.append(row)
 
+    def remove(self, unwanted: Callable[[SemanticWork], bool]) -> list[SemanticWork]:
+        """Free the rows of unwanted chunks; these chunks."""
+        removed = [each.work for each in self._running.values() if unwanted(each.work)]
+        self._running = {row: each for row, each in self._running.items() if not unwanted(each.work)}
+        self._entered = [row for row in self._entered if row in self._running]
+        return removed
+
     def step(self) -> list[SemanticOutcome]:
         """Decode `check_every` tokens in every row; returns the chunks that are done."""
         self._rows.rewind_unused(self._running)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from voxyard.speech.engine import EngineSpec, Ready
-from voxyard.speech.requests import Request, Result, Unspeakable
+from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,13 @@ class SpeakChunk:
 
     lease: int
     request: Request
+
+
+@dataclass(frozen=True)
+class CancelChunk:
+    """To the worker: nobody wants this chunk any more; the answer is Cancelled where it is not spoken yet."""
+
+    lease: int
 
 
 @dataclass(frozen=True)
@@ -58,10 +65,10 @@ class ChunkWanted:
 
 @dataclass(frozen=True, eq=False)
 class ChunkDone:
-    """From the worker: a chunk is spoken, or cannot be."""
+    """From the worker: a chunk is spoken, cannot be, or was cancelled."""
 
     lease: int
-    answer: Result | Unspeakable
+    answer: Result | Unspeakable | Cancelled
 
 
 @dataclass(frozen=True)
@@ -80,4 +87,4 @@ class EngineFailed:
 
 
 FromWorker = Heartbeat | EngineReady | ChunkWanted | ChunkDone | EngineRaised | EngineFailed
-ToWorker = OpenEngine | BeginDecoding | SpeakChunk | StopWorker
+ToWorker = OpenEngine | BeginDecoding | SpeakChunk | CancelChunk | StopWorker

@@ -21,10 +21,18 @@ from voxyard.speech.pool.first_sound import FirstSound
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, OnFailure, Outcome
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.observer import PoolObserver
-from voxyard.speech.pool.scheduler import BeginWork, FailChunk, KillWorker, Scheduler, SendChunk, StartWorker
+from voxyard.speech.pool.scheduler import (
+    BeginWork,
+    CancelLease,
+    FailChunk,
+    KillWorker,
+    Scheduler,
+    SendChunk,
+    StartWorker,
+)
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
 from voxyard.speech.pool.worker_slot import State, WorkerSlot
-from voxyard.speech.requests import Request, Result, Unspeakable
+from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
 
 _log = logging.getLogger(__name__)
 
@@ -298,7 +306,9 @@ class Pool:
             return  # from a former process, or taken back
         self._worked(worker, now)
         sent, since = worker.sent.pop(message.lease)
-        if isinstance(message.answer, Unspeakable):
+        if isinstance(message.answer, Cancelled):
+            self._scheduler.chunk_cancelled(slot, generation, message.lease, now)
+        elif isinstance(message.answer, Unspeakable):
             self._observer.failure(worker.device.name, "raised")
             self._scheduler.chunk_unspeakable(slot, generation, message.lease, message.answer.reason, now)
         elif self._scheduler.chunk_done(slot, generation, message.lease, now):
@@ -315,6 +325,8 @@ class Pool:
                         self._start(slot, generation, now)
                     case SendChunk():
                         self._send(action, now)
+                    case CancelLease(slot, _, lease):
+                        self._message(self._workers[slot], ipc.CancelChunk(lease))
                     case BeginWork(slot, _, rows):
                         self._message(self._workers[slot], ipc.BeginDecoding(rows))
                     case KillWorker(slot, _, reason, cause):

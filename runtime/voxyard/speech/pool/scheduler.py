@@ -51,6 +51,15 @@ class SendChunk:
 
 
 @dataclass(frozen=True)
+class CancelLease:
+    """Tell the slot's process that nobody wants this chunk any more: it answers, and has a row free."""
+
+    slot: int
+    generation: int
+    lease: int
+
+
+@dataclass(frozen=True)
 class KillWorker:
     """Kill the slot's process: it hung, was late, or has to free its memory."""
 
@@ -69,7 +78,7 @@ class FailChunk:
     reason: str
 
 
-Action = StartWorker | BeginWork | SendChunk | KillWorker | FailChunk
+Action = StartWorker | BeginWork | SendChunk | CancelLease | KillWorker | FailChunk
 
 
 @dataclass(frozen=True)
@@ -112,9 +121,12 @@ class Scheduler:
         self._queue.listen(job, listening)
 
     def cancel(self, job: int) -> None:
-        """Drop the job's chunks: those that wait now, those that are being spoken when they are done."""
+        """Drop the job's chunks: those that wait now, those that are being spoken when their worker answers."""
         self._jobs.discard(job)
         self._queue.remove_job(job)
+        for worker in self.slots:
+            leases = [each.number for each in worker.leases.values() if each.chunk.key.job == job]
+            self._actions += [CancelLease(worker.number, worker.generation, lease) for lease in leases]
 
     def drain(self, below: float) -> None:
         """Hand out no more chunks of jobs of a priority below this, and start no worker for them."""
@@ -149,6 +161,12 @@ class Scheduler:
         worker.chunk_spoken()
         self._acquitted_deaths += done.chunk.deaths
         return done.chunk.key.job in self._jobs
+
+    def chunk_cancelled(self, slot: int, generation: int, lease: int, now: float) -> None:
+        """The engine has ceased to speak a chunk of a job that was cancelled."""
+        worker = self._current(slot, generation)
+        if worker is not None:
+            worker.return_lease(lease, now)
 
     def chunk_unspeakable(self, slot: int, generation: int, lease: int, reason: str, now: float) -> None:
         """The engine cannot speak this chunk, and continues with the others."""

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from voxyard.speech.engine import Engine, is_lost
 from voxyard.speech.pool.ipc import (
     BeginDecoding,
+    CancelChunk,
     ChunkDone,
     ChunkWanted,
     EngineFailed,
@@ -27,7 +28,7 @@ from voxyard.speech.pool.ipc import (
     SpeakChunk,
     StopWorker,
 )
-from voxyard.speech.requests import Request, Result
+from voxyard.speech.requests import Cancelled, Request, Result
 
 _log = logging.getLogger(__name__)
 
@@ -77,19 +78,27 @@ class PoolChunkSource:
         self._requested = 0
         self._stopped = False
         self.leases: dict[Request, deque[int]] = {}  # of taken chunks; equal requests have equal answers
+        self._cancelled: dict[int, Request] = {}  # by lease: taken chunks that nobody wants any more
+        self._uncollected: deque[Request] = deque()  # those of them that the engine has not been told
         self._reported = (0, 0.0)  # reports of progress, and the pause of the last one; read by the heartbeat's thread
 
     def take(self, room: int, *, wait: bool) -> Sequence[Request]:
         """Up to `room` chunks, as an engine takes them."""
-        for _ in range(0 if self._stopped else room - len(self._received) - self._requested):
-            self._pool.send(ChunkWanted())
-            self._requested += 1
+        self._ask(room)
         while self._pool.has_message() or (wait and not self._received and not self._stopped):
             self._read()
+            self._ask(room)  # for those that were cancelled
         taken = [self._received.popleft() for _ in range(min(room, len(self._received)))]
         for speak in taken:
             self.leases.setdefault(speak.request, deque()).append(speak.lease)
         return [speak.request for speak in taken]
+
+    def cancelled(self) -> Sequence[Request]:
+        """Chunks that were cancelled since the last call, as an engine asks for them."""
+        while not self._stopped and self._pool.has_message():
+            self._read()
+        found, self._uncollected = tuple(self._uncollected), deque()
+        return found
 
     def progress(self, pause: float = 0.0) -> None:
         """Record progress, which leaves with the next heartbeat."""
@@ -99,24 +108,31 @@ class PoolChunkSource:
         """Heartbeat with the progress up to now."""
         return Heartbeat(*self._reported)
 
-    def complete(self, request: Request) -> int:
+    def complete(self, request: Request, *, cancelled: bool = False) -> int:
         """Lease of a chunk that the engine has answered; it is returned.
 
+        Of equal requests, one that was cancelled is the last to get a sound.
+
         Raises:
-            ValueError: it has no such chunk.
+            ValueError: it has no such chunk, or has not cancelled it.
         """
         leases = self.leases.get(request)
         if leases is None:
             raise ValueError(f"the engine answered chunk {request.chunk}, which it does not have")
-        lease = leases.popleft()
+        fitting = [lease for lease in leases if (lease in self._cancelled) == cancelled]
+        if cancelled and not fitting:
+            raise ValueError(f"the engine ceased to speak chunk {request.chunk}, which was not cancelled")
+        lease = (fitting or leases)[0]
+        leases.remove(lease)
+        self._cancelled.pop(lease, None)
         if not leases:
             del self.leases[request]
         return lease
 
     def begin(self) -> int | None:
         """Wait for BeginDecoding: its rows; None after StopWorker. Earlier chunks and requests are dropped."""
-        self._received.clear()
-        self.leases.clear()
+        for each in (self._received, self.leases, self._cancelled, self._uncollected):
+            each.clear()
         self._requested = 0
         while not self._stopped:
             message = self._pool.receive()
@@ -125,16 +141,35 @@ class PoolChunkSource:
             self._stopped = isinstance(message, StopWorker)
         return None
 
+    def _ask(self, room: int) -> None:
+        for _ in range(0 if self._stopped else room - len(self._received) - self._requested):
+            self._pool.send(ChunkWanted())
+            self._requested += 1
+
     def _read(self) -> None:
         match message := self._pool.receive():
             case SpeakChunk():
                 self._requested -= 1
                 self._received.append(message)
+            case CancelChunk(lease):
+                self._cancel(lease)
             case StopWorker():
                 self._stopped = True
                 self._received.clear()
             case _:
-                raise TypeError(f"the pool sent {message!r}, expected SpeakChunk or StopWorker")
+                raise TypeError(f"the pool sent {message!r}, expected SpeakChunk, CancelChunk or StopWorker")
+
+    def _cancel(self, lease: int) -> None:
+        """Answer a chunk that was not taken yet; note one that the engine has. One that was answered is left alone."""
+        for speak in self._received:
+            if speak.lease == lease:
+                self._received.remove(speak)
+                self._pool.send(ChunkDone(lease, Cancelled()))
+                return
+        for request, leases in self.leases.items():
+            if lease in leases:
+                self._cancelled[lease] = request
+                self._uncollected.append(request)
 
 
 def serve(connection: PoolConnection) -> int:
@@ -175,7 +210,7 @@ def _speak(
         if shrink is not None:
             engine.shrink(shrink)
         for request, answer in engine.speak(source):
-            lease = source.complete(request)
+            lease = source.complete(request, cancelled=isinstance(answer, Cancelled))
             if isinstance(answer, Result):
                 _check(answer, request)
             connection.send(ChunkDone(lease, answer))
