@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -85,4 +86,9 @@ def variables(
 
 def to_bytes(values: Mapping[str, str]) -> bytes:
     """Content of the environment file."""
-    return "".join(f"{name}={value}\n" for name, value in values.items()).encode()
+    return "".join(f"{name}={_quoted(value)}\n" for name, value in values.items()).encode()
+
+
+def _quoted(value: str) -> str:
+    """Value without interpolation or comment; `'` cannot be quoted, and stands in no value."""
+    return f"'{value}'" if re.search(r"[\s$#\"\\`]", value) else value

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.errors import FleetError
+from fleet.images.node_exporter import NODE_EXPORTER
 from fleet.release.release import Release
+from fleet.release.service import OURS, ConfigFiles
 
 MANIFEST_FILE = "release.json"
 
@@ -26,6 +28,8 @@ class ServiceEntry:
     stop_seconds: int
     healthy_seconds: int
     gpu_limits: Mapping[str, int]  # MiB by UUID
+    metrics: str = OURS  # prefix
+    files: ConfigFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,17 @@ def _service(name: str, found: Mapping[str, Any]) -> ServiceEntry:
         stop_seconds=int(found["stop_seconds"]),
         healthy_seconds=int(found["healthy_seconds"]),
         gpu_limits={str(gpu): int(mib) for gpu, mib in found["gpu_limits"].items()},
+        metrics=str(found.get("metrics", "node_" if name == NODE_EXPORTER else OURS)),
+        files=_config_files(found["files"]) if found.get("files") else None,
+    )
+
+
+def _config_files(found: Mapping[str, Any]) -> ConfigFiles:
+    return ConfigFiles(
+        digest=str(found["digest"]),
+        reload=str(found["reload"]),
+        check=tuple(map(str, found["check"])),
+        shown={str(path): tuple(map(str, texts)) for path, texts in found["shown"].items()},
     )
 
 

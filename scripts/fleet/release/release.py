@@ -8,7 +8,7 @@ import ipaddress
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import yaml
@@ -28,7 +28,7 @@ from fleet.release.environment import ENVIRONMENT_FILE, LoginInfo
 from fleet.release.gpu_assignment import Assignment
 from fleet.release.memory import memory_limits
 from fleet.release.plan import PLAN_FILE, plan_document
-from fleet.release.service import Service
+from fleet.release.service import RolePart, Service
 
 MANIFEST_FILE = "release.json"
 START_MARGIN = 60  # seconds of a start beside loading the model
@@ -58,6 +58,12 @@ class ReleaseInputs:
     trainer: Mapping[str, bytes] = field(default_factory=dict)  # of training runs
     artefacts: Mapping[str, Artefact] = field(default_factory=dict)  # by kind
     secrets: Secrets = field(default_factory=Secrets)
+    parts: tuple[RolePart, ...] = ()  # of roles with configuration files of their own
+
+    @property
+    def all_images(self) -> Mapping[str, LocalImage]:
+        """Images by role or service."""
+        return {**self.images, **{each.name: each.image for part in self.parts for each in part.services}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +114,9 @@ def read_inputs(
     folder: Path,
     images: Mapping[str, LocalImage],
     checksums: ChecksumCache | None = None,
+    parts: Sequence[RolePart] = (),
 ) -> ReleaseInputs:
-    """Read the inputs of a host's release; `folder` contains the compose files.
+    """Read the inputs of a host's release; `folder` contains the compose files, `parts` come from other roles.
 
     `checksums` caches the checksums of weights. Raises FleetError for missing or invalid inputs.
     """
@@ -122,6 +129,7 @@ def read_inputs(
         trainer={name: path.read_bytes() for name, path in compose.trainer_sources(folder, host).items()},
         artefacts=_artefacts(host, checksums or ChecksumCache()),
         secrets=secrets,
+        parts=tuple(parts),
     )
 
 
@@ -143,7 +151,8 @@ def render(
     secrets = inputs.secrets.of("bark") if "bark" in host.roles else {}
     memory = memory_limits(host, login_info.memory_mib).get("bark")
     files, compose_files = _files(host, assignment, inputs, secrets, memory)
-    variables = environment.variables(host, assignment, login_info, inputs.images, inputs.artefacts)
+    variables = environment.variables(host, assignment, login_info, inputs.all_images, inputs.artefacts)
+    variables |= {name: value for part in inputs.parts for name, value in part.variables.items()}
     ordered = [(name, files[name]) for name in compose_files]
 
     def hashed(service: Service) -> Service:
@@ -161,11 +170,13 @@ def render(
     services = tuple(hashed(each) for each in _services(host, assignment, login_info, inputs))
     variables |= {variable(each.name, "CONFIG"): each.config for each in services}
     services = tuple(each for each in services if each.name not in withheld)
-    images = tuple(image for role, image in inputs.images.items() if role not in withheld)
+    images = tuple(image for role, image in inputs.all_images.items() if role not in withheld)
     artefacts = () if "bark" in withheld else tuple(inputs.artefacts.values())
     release = _id(files, variables, withheld)
     files[ENVIRONMENT_FILE] = environment.to_bytes({"VOXYARD_RELEASE": release, **variables})
-    values = {} if "bark" in withheld else {versioned(name, value): value for name, value in secrets.items()}
+    of_services = {"bark": {versioned(name, value): value for name, value in secrets.items()}}
+    of_services |= {name: dict(values) for part in inputs.parts for name, values in part.secrets.items()}
+    values = {file: each for name, found in of_services.items() if name not in withheld for file, each in found.items()}
     files[MANIFEST_FILE] = _manifest(release, compose_files, services, images, artefacts, tuple(values), withheld)
     return Release(release, tuple(files.items()), compose_files, services, images, artefacts, values)
 
@@ -242,6 +253,9 @@ def _files(
                 stop_seconds=host.bark.stop_seconds,
             ),
         )
+    for part in inputs.parts:
+        ours |= part.compose
+        files |= part.files
     merged = ours | theirs
     return {**merged, **inputs.trainer, **files}, tuple(merged)
 
@@ -265,6 +279,7 @@ def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs:
             address=environment.exporter_address(host, login_info),
             port=host.node_exporter_port,
             ready="/",
+            metrics="node_",
         )
         found.append(node_exporter)
     if "bark" in host.roles:
@@ -279,7 +294,7 @@ def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs:
             gpu_limits=assignment.bark_limits,
         )
         found.append(bark)
-    return found
+    return [*found, *(each for part in inputs.parts for each in part.services)]
 
 
 def _id(files: Mapping[str, bytes], variables: Mapping[str, str], withheld: Sequence[str]) -> str:
@@ -317,6 +332,8 @@ def _manifest(
                 "stop_seconds": each.stop_seconds,
                 "healthy_seconds": each.healthy_seconds,
                 "gpu_limits": dict(sorted(each.gpu_limits.items())),
+                "metrics": each.metrics,
+                "files": None if each.files is None else asdict(each.files),
             }
             for each in services
         },

@@ -11,8 +11,8 @@ from typing import Any
 from fleet.audit import AuditEntry, record
 from fleet.checks.finding import TRAINER
 from fleet.errors import FleetError, HostFailedError
-from fleet.release.manifest import Manifest
-from fleet.rollout import commands
+from fleet.release.manifest import Manifest, ServiceEntry
+from fleet.rollout import commands, config_files
 from fleet.rollout.change_plan import ChangePlan
 from fleet.rollout.context import RolloutCancelledError, RolloutContext
 from fleet.rollout.hooks import HostHooks
@@ -98,6 +98,18 @@ def _transfer(host: str, session: Session, change: ChangePlan, context: RolloutC
         context.cancellation.check()
     if change.write_files and change.release is not None:
         transfer.files(change.release)
+    for start in change.starts:
+        if start.kind != "wait for":
+            _check_files(host, session, change.manifest.id, start.service)
+
+
+def _check_files(host: str, session: Session, release: str, service: ServiceEntry) -> None:
+    """Raises HostFailedError where the program of the service rejects its new files."""
+    if (command := config_files.check(release, service)) is not None:
+        answer = session.run([command])[command.name]
+        if not answer.ok:
+            said = config_files.refusal(f"{answer.out}\n{answer.err}")
+            raise HostFailedError(f"{host}: {service.name} rejects its configuration: {said}")
 
 
 def _restart_services(

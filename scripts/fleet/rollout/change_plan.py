@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from fleet.images.image import LocalImage
 from fleet.release.artefact import Artefact
@@ -30,14 +31,14 @@ class ImageTransfer:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStart:
-    """Start of a service in a new container, or wait for a starting one, with the reason."""
+    """Start of a service in a new container, wait for a starting one, or reload of changed files, with the reason."""
 
     service: ServiceEntry
     reason: str
-    wait_only: bool = False
+    kind: Literal["start", "wait for", "reload"] = "start"
 
     def __str__(self) -> str:
-        return f"{'wait for' if self.wait_only else 'start'} {self.service.name}: {self.reason}"
+        return f"{self.kind} {self.service.name}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ class ChangePlan:
 
     @property
     def touches_services(self) -> bool:
-        """True where services are stopped or started."""
-        return bool(self.starts or self.removals)
+        """True where services are stopped or started, or waited for."""
+        return bool(self.removals) or any(each.kind != "reload" for each in self.starts)
 
     def lines(self) -> tuple[str, ...]:
         """Changes as text, one line per step."""
@@ -124,16 +125,19 @@ def starts(wanted: Manifest, state: HostState) -> tuple[ServiceStart, ...]:
     found = []
     for service in wanted.services:
         container = state.container(service.name)
-        reason = _start_reason(service, container, state)
+        stale = service.files is not None and state.loaded.get(service.name) != service.files.digest
+        reason = _start_reason(service, container, state, stale=stale)
         untried = container is not None and container.release == wanted.id and _never_verified(wanted, state)
         if reason is not None:
             found.append(ServiceStart(service, reason))
         elif container is not None and untried and container.restarts:
             found.append(ServiceStart(service, f"its container was restarted {container.restarts} times"))
         elif container is not None and container.starting:
-            found.append(ServiceStart(service, "starting", wait_only=True))
-        elif untried:
-            found.append(ServiceStart(service, "its health was not verified yet", wait_only=True))
+            found.append(ServiceStart(service, "starting", "wait for"))
+        elif untried and not stale:
+            found.append(ServiceStart(service, "its health was not verified yet", "wait for"))
+        elif stale:
+            found.append(ServiceStart(service, "other files than it works with", "reload"))
     return tuple(found)
 
 
@@ -158,21 +162,28 @@ def megabytes(count: int) -> str:
 _STOP_SECONDS = 60  # for an unknown service
 
 
-def _start_reason(service: ServiceEntry, container: ServiceContainer | None, state: HostState) -> str | None:
-    """Reason to recreate the container of a service; None where it is not needed."""
+def _start_reason(
+    service: ServiceEntry, container: ServiceContainer | None, state: HostState, *, stale: bool
+) -> str | None:
+    """Reason to recreate the container of a service; None where it is not needed.
+
+    `stale`: its files are to be reloaded, after which it must answer.
+    """
     if container is None:
         return "no container"
     if container.config != service.config:
         return f"configuration {container.config or 'unknown'}, expected {service.config}"
     if container.image != service.image:
         return f"image {container.image}, expected {service.image}"
-    if touched := [each for each in state.changed_files if each.startswith(f"{container.release}/")]:
+    own = f"{container.release}/{service.name}/"  # of these it has a copy
+    mounted = [each for each in state.changed_files if each.startswith(f"{container.release}/")]
+    if touched := [each for each in mounted if not each.startswith(own)]:
         return f"files changed on the host: {', '.join(touched)}"
     if container.starting:
         return None
     if not container.healthy:
         return container.description
-    return state.not_answering.get(service.name)
+    return None if stale else state.not_answering.get(service.name)
 
 
 def _never_verified(wanted: Manifest, state: HostState) -> bool:

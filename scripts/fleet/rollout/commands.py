@@ -160,7 +160,8 @@ def link(name: str) -> Command:
 
 def checksums(release: str) -> Command:
     """Prints SHA-256 and name of each file of a release; no output where it does not exist."""
-    text = f"cd {HOME}/releases/{shlex.quote(release)} 2>/dev/null && sha256sum -- * || true"
+    text = f"cd {HOME}/releases/{shlex.quote(release)} 2>/dev/null || exit 0; "
+    text += "find . -type f ! -name .sha256 -printf '%P\\0' | xargs -0r sha256sum --"
     return Command("checksums", text)
 
 
@@ -250,10 +251,10 @@ def images() -> Command:
     return Command("images", text, 60)
 
 
-def http(name: str, address: str, port: int, path: str) -> Command:
-    """Prints the response of an HTTP GET, head and body; needs bash only, not curl."""
+def http(name: str, address: str, port: int, path: str, method: str = "GET") -> Command:
+    """Prints the response of an HTTP request, head and body; needs bash only, not curl."""
     target = "127.0.0.1" if address == "0.0.0.0" else "::1" if address == "::" else address  # noqa: S104
-    request = f"GET {path} HTTP/1.0\\r\\nHost: {target}\\r\\n\\r\\n"
+    request = f"{method} {path} HTTP/1.0\\r\\nHost: {target}\\r\\nContent-Length: 0\\r\\n\\r\\n"
     refused = f"{{ echo 'nothing listens on {target}:{port}' >&2; exit 1; }}"
     text = f"{{ exec 3<>/dev/tcp/{target}/{port}; }} 2>/dev/null || {refused}; printf '{request}' >&3 && cat <&3"
     return Command(name, f"bash -c {shlex.quote(text)}", 10)

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fleet.checks.finding import ON_GPUS
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.release.manifest import ServiceEntry
 from fleet.rollout import commands, gpu_memory
-from fleet.rollout.host_state import CONTAINERS, Endpoint, ServiceContainer, container_of, describe_exit
+from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of, describe_exit, endpoint
 from fleet.ssh.connection_pool import Session
 from voxyard.service.healthcheck import CANNOT_WORK
 
@@ -87,13 +88,13 @@ def pass_gate(
     Reports progress every few seconds. Raises HostFailedError with the last log lines when the service exits, is
     restarted, reports that it cannot work, or does not become healthy in time.
     """
-    endpoint = Endpoint(service.name, service.address, service.port, service.ready)
+    watched = endpoint(service)
     said = clock.now()
     end = said + service.healthy_seconds
     while True:
         now = clock.now()
-        answers = session.run([CONTAINERS.command, *endpoint.probes])
-        containers, problem = CONTAINERS.among(answers), endpoint.problem(answers)
+        answers = session.run([CONTAINERS.command, *watched.probes])
+        containers, problem = CONTAINERS.among(answers), watched.problem(answers)
         if isinstance(containers, Unknown):
             raise HostFailedError(f"{host}: services cannot be read: {containers.reason}")
         container = container_of(containers, service.name)
@@ -104,7 +105,7 @@ def pass_gate(
         if container is not None and container.config == service.config and CANNOT_WORK in (problem or ""):
             raise HostFailedError(f"{name} {failure_message(session, container, watch, wrong or '')}")
         if container is not None and watch.stable(now, healthy_now=wrong is None):
-            if service.name in commands.STATELESS:
+            if service.name not in ON_GPUS:
                 return ()
             return gpu_memory.verify(session, f"{host}: {service.name}", container.id, service.gpu_limits)
         if wrong is not None and now >= end:

@@ -7,17 +7,17 @@ import io
 import json
 import tarfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Fact, Unknown, known
 from fleet.facts.machine import RELEASE_LABEL, ROLE_LABEL
-from fleet.images.node_exporter import NODE_EXPORTER
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
-from fleet.release.manifest import Manifest
-from fleet.rollout import commands
+from fleet.release.manifest import Manifest, ServiceEntry
+from fleet.release.service import OURS
+from fleet.rollout import commands, config_files
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
 
@@ -92,6 +92,7 @@ class HostState:
     not_answering: Mapping[str, str]  # services of the planned release that do not answer, with the reason
     expected: bytes  # state/expected.json
     lock: Lock | None
+    loaded: Mapping[str, str] = field(default_factory=dict)  # version of the files that a service works with
 
     def container(self, service: str) -> ServiceContainer | None:
         """Container of the service; the running one of several."""
@@ -118,29 +119,47 @@ class Endpoint:
     address: str
     port: int
     ready: str
+    metrics: str = OURS  # prefix
+    shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # path → texts in its response
 
     @property
-    def probes(self) -> tuple[Command, Command]:
-        """Probe commands: readiness and metrics."""
-        ready = commands.http(f"ready-{self.service}", self.address, self.port, self.ready)
-        return ready, commands.http(f"metrics-{self.service}", self.address, self.port, "/metrics")
+    def probes(self) -> tuple[Command, ...]:
+        """Probe commands: readiness, metrics, and the paths that show what is loaded."""
+        paths = {"ready": self.ready, "metrics": "/metrics"}
+        paths |= {f"shown{number}": path for number, path in enumerate(self.shown)}
+        return tuple(
+            commands.http(f"{what}-{self.service}", self.address, self.port, path) for what, path in paths.items()
+        )
 
     def problem(self, answers: Mapping[str, Answer]) -> str | None:
         """Reason why the service is not ready, from the probe answers; None where it is."""
-        ready, metrics = (answers[command.name] for command in self.probes)
-        said = _http_problem(ready)
+        ready, metrics, *shown = (answers[command.name] for command in self.probes)
+        said = http_problem(ready)
         if said is not None:
             return f"{self.ready}: {said}"
-        said = _http_problem(metrics)
-        prefix = "node_" if self.service == NODE_EXPORTER else "voxyard_"
-        if said is None and not any(line.startswith(prefix) for line in metrics.out.splitlines()):
-            said = f"no metrics named {prefix}…: another program listens on this port"
-        return None if said is None else f"/metrics: {said}"
+        said = http_problem(metrics)
+        if said is None and not any(line.startswith(self.metrics) for line in metrics.out.splitlines()):
+            said = f"no metrics named {self.metrics}…: another program listens on this port"
+        if said is not None:
+            return f"/metrics: {said}"
+        for (path, texts), answer in zip(self.shown.items(), shown, strict=True):
+            said = http_problem(answer)
+            if said is None and (missing := [text for text in texts if text not in answer.out]):
+                said = f"does not show {', '.join(missing)}"
+            if said is not None:
+                return f"{path}: {said}"
+        return None
+
+
+def endpoint(entry: ServiceEntry) -> Endpoint:
+    """Endpoint of a service."""
+    shown = {} if entry.files is None else entry.files.shown
+    return Endpoint(entry.name, entry.address, entry.port, entry.ready, entry.metrics, shown)
 
 
 def endpoints(found: Manifest) -> tuple[Endpoint, ...]:
     """Endpoints of the services of a release."""
-    return tuple(Endpoint(each.name, each.address, each.port, each.ready) for each in found.services)
+    return tuple(map(endpoint, found.services))
 
 
 def describe_exit(code: int | str, *, out_of_memory: bool) -> str:
@@ -163,7 +182,7 @@ def read_state(session: Session, host: str, release: str, wanted: Iterable[Endpo
     checksums = Fact("checksums", commands.checksums(release).text, _checksums)
     facts: tuple[Fact[Any], ...] = (
         CURRENT, PREVIOUS, checksums, CHANGED_FILES, CURRENT_FILES, IMAGES, ARTEFACTS, SECRETS, CONTAINERS, LOCK,
-        EXPECTED,
+        EXPECTED, LOADED,
     )  # fmt: skip
     probes = [command for each in endpoints_of_release for command in each.probes]
     answers = session.run([*(fact.command for fact in facts), *probes])
@@ -184,10 +203,11 @@ def read_state(session: Session, host: str, release: str, wanted: Iterable[Endpo
         not_answering={service: said for service, said in problems.items() if said is not None},
         expected=known(EXPECTED.among(answers), b""),
         lock=known(LOCK.among(answers), None),
+        loaded=known(LOADED.among(answers), {}),
     )
 
 
-def _http_problem(answer: Answer) -> str | None:
+def http_problem(answer: Answer) -> str | None:
     """Reason why a response is not 200; None where it is."""
     if not answer.ok:
         return answer.message
@@ -271,5 +291,8 @@ CURRENT_FILES = Fact("current-files", commands.current_files().text, _archive)
 ARTEFACTS = Fact("artefacts", commands.artefacts_there().text, lambda text: frozenset(text.split()))
 SECRETS = Fact("secrets", commands.secrets_there().text, _secrets)
 EXPECTED = Fact("expected", commands.expected_state().text, lambda text: text.strip().encode())
+LOADED: Fact[Mapping[str, str]] = Fact(
+    "loaded", config_files.loaded().text, lambda text: dict(line.split() for line in text.splitlines())
+)
 IMAGES = Fact("images", commands.images().text, _images, commands.images().seconds)
 CONTAINERS = Fact("services", commands.services().text, _containers)

@@ -11,11 +11,11 @@ from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.release.release import ENVIRONMENT_FILE
-from fleet.rollout import commands
+from fleet.rollout import commands, config_files
 from fleet.rollout.change_plan import ServiceStart
 from fleet.rollout.context import Cancellation, RolloutCancelledError
 from fleet.rollout.health_gate import Clock, HealthWatch, pass_gate
-from fleet.rollout.host_state import CONTAINERS, container_of
+from fleet.rollout.host_state import CONTAINERS, container_of, http_problem
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
 
@@ -32,11 +32,12 @@ class ServiceRestart:
     min_healthy_seconds: float
     say: Callable[[str], None] = log.info
     touched: dict[str, ServiceEntry] = field(default_factory=dict)
+    reloaded: set[str] = field(default_factory=set)  # those of them that kept their containers
     limits: list[str] = field(default_factory=list)  # verified GPU memory limits, as text
     rolling_back: bool = False
 
     def carry_out(self, release: Manifest, starts: Iterable[ServiceStart], removals: Iterable[ServiceEntry]) -> None:
-        """Stop removed services, then stop, start and gate each service in order.
+        """Stop removed services, then stop, start and gate each service in order; or reload and gate it.
 
         Two copies of a service do not fit into GPU memory: the old one stops first. Raises HostFailedError at the
         first unhealthy service, RolloutCancelledError after a cancellation.
@@ -44,12 +45,14 @@ class ServiceRestart:
         for entry in removals:
             self._stop(entry, remove=True)
         for each in starts:
-            if each.wait_only:
+            if each.kind == "wait for":
                 log.info("%s: waiting for %s", self.host, each.service.name)
                 self.touched.setdefault(each.service.name, each.service)  # started by an earlier deploy
+            elif each.kind == "reload":
+                self._reload(release, each.service)
             else:
                 self._recreate(release, each.service)
-            self._wait_until_healthy(each.service, fresh=not each.wait_only)
+            self._wait_until_healthy(each.service, fresh=each.kind == "start")
 
     def roll_back_to(self, before: Manifest | None) -> str:
         """Restore the touched services to the release `before`; returns the result as text.
@@ -104,17 +107,37 @@ class ServiceRestart:
             return
         for service in [each for each in before.services if each.name in self.touched]:
             log.info("%s: rolling back to %s of release %s", self.host, service.name, before.id)
-            self._recreate(before, service)
-            self._wait_until_healthy(service, fresh=True)
+            again = service.name in self.reloaded and self.touched[service.name].config == service.config
+            (self._reload if again else self._recreate)(before, service)
+            self._wait_until_healthy(service, fresh=not again)
 
     def _recreate(self, release: Manifest, service: ServiceEntry) -> None:
         """Stop and start in one step, so that a cancellation never leaves a service stopped."""
         self._stop(service)
+        self.reloaded.discard(service.name)
+        self._publish_files(release, service)
         log.info("%s: starting %s", self.host, service.name)
         command = commands.start(
             release.id, release.compose_files, ENVIRONMENT_FILE, service.name, secrets=release.secrets or ()
         )
         self._run_checked(f"start {service.name}", command)
+
+    def _reload(self, release: Manifest, service: ServiceEntry) -> None:
+        """Make the running service read the files of the release."""
+        self.cancellation.check(rolling_back=self.rolling_back)
+        log.info("%s: reloading %s", self.host, service.name)
+        self.touched.setdefault(service.name, service)
+        self.reloaded.add(service.name)
+        self._publish_files(release, service)
+        if (command := config_files.reload(service)) is not None:
+            said = http_problem(self.session.run([command])[command.name])
+            if said is not None:
+                raise HostFailedError(f"{self.host}: {service.name} does not take its new files: {said}")
+
+    def _publish_files(self, release: Manifest, service: ServiceEntry) -> None:
+        if service.files is not None:
+            command = config_files.publish(release.id, service.name, service.files)
+            self._run_checked(f"write the files of {service.name}", command)
 
     def _stop(self, service: ServiceEntry, *, remove: bool = False) -> None:
         self.cancellation.check(rolling_back=self.rolling_back)
@@ -131,6 +154,9 @@ class ServiceRestart:
         clock = Clock(partial(self.cancellation.wait, rolling_back=self.rolling_back), self.cancellation.now)
         watch = HealthWatch(self.min_healthy_seconds, fresh)
         verified = pass_gate(self.host, self.session, service, clock, watch, self.say)
+        if service.files is not None:
+            command = config_files.confirm(service.name, service.files)
+            self._run_checked(f"note the files of {service.name}", command)
         for line in verified:
             log.info("%s: %s: %s", self.host, service.name, line)
         self.limits += [f"{service.name}: {line}" for line in verified]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from fleet.rollout.host_state import (
     CONTAINERS,
     CURRENT,
     IMAGES,
+    LOADED,
     PREVIOUS,
     HostImage,
     ServiceContainer,
@@ -26,6 +27,8 @@ from fleet.rollout.host_state import (
 from fleet.rollout.prune import RELEASES
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
+
+STALE = "it does not work with the files of its release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Status:
 
 def read_status(session: Session) -> Status:
     """Read the status of the host. Raises HostFailedError when the connection breaks."""
-    facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, CHANGED_FILES, CONTAINERS, IMAGES, LOCK)
+    facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, CHANGED_FILES, CONTAINERS, IMAGES, LOCK, LOADED)
     answers = session.run([fact.command for fact in facts])
     if isinstance(containers := CONTAINERS.among(answers), Unknown):
         return Status(None, problem=f"docker does not answer: {containers.reason}")
@@ -83,11 +86,13 @@ def read_status(session: Session) -> Status:
         return Status(current, problem=said)
     hashes = [_hashes(name, releases) for name in dict.fromkeys(each.release for each in containers)]
     probes = [command for each in endpoints(release) for command in each.probes]
+    loaded = known(LOADED.among(answers), {})
+    stale = {each.name for each in release.services if each.files and loaded.get(each.name) != each.files.digest}
     more = session.run([*probes, *(command for command in hashes if command is not None)])
     return Status(
         current=current,
         previous=known(PREVIOUS.among(answers), None),
-        services=tuple(_services(release, containers, known(IMAGES.among(answers), ()), more)),
+        services=tuple(_services(release, containers, known(IMAGES.among(answers), ()), more, stale)),
         changed_files=known(CHANGED_FILES.among(answers), ()),
         lock=known(LOCK.among(answers), None),
     )
@@ -103,6 +108,7 @@ def _services(
     containers: tuple[ServiceContainer, ...],
     images: tuple[HostImage, ...],
     answers: Mapping[str, Answer],
+    stale: Collection[str],
 ) -> Iterator[ServiceStatus]:
     endpoints_by_service = {each.service: each for each in endpoints(release)}
     for entry in release.services:
@@ -120,7 +126,7 @@ def _services(
             address=entry.address,
             port=entry.port,
             restarts=container.restarts,
-            drift=tuple(_drift(entry, container, images, answers)),
+            drift=(*_drift(entry, container, images, answers), *([STALE] if entry.name in stale else [])),
         )
     for name in release.withheld:
         container = container_of(containers, name)

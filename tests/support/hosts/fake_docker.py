@@ -39,6 +39,7 @@ class FakeDocker:
     knows_layers: bool = True  # accepts archives without layers that it has
     compose_hashes: str = ""  # of the services, as `docker compose config --hash` prints them
     log: str = "last words"  # log of every container
+    refusal: str = ""  # of the program that checks configuration files
     made: int = 0
     stopped: list[tuple[str, int]] = field(default_factory=list)  # service, seconds
     loaded_bytes: list[int] = field(default_factory=list)
@@ -115,6 +116,8 @@ class FakeDocker:
         """Throw-away container; nothing changes, its mounts and words are kept."""
         mounts = [word.rpartition(":")[0] for before, word in itertools.pairwise(words) if before == "--volume"]
         self.ran.append((tuple(mounts), tuple(words)))
+        if self.refusal and "promtool" in words:
+            raise RefusedError(self.refusal)
         return ""
 
     def _tag(self, words: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from fleet.images.image import LocalImage
 from fleet.inventory.secrets import versioned
 from fleet.release.artefact import Artefact
 from fleet.release.release import Release
-from fleet.release.service import Service
+from fleet.release.service import ConfigFiles, Service, digest_of
 
 BASE_LAYERS = ("sha256:base-1", "sha256:base-2")
 
@@ -76,10 +77,16 @@ def release(
     gpu_limits: Mapping[str, int] | None = None,
     healthy_seconds: int = 2,
     more: str = "",
+    rules: str = "",
 ) -> Release:
-    """Release of the services in `configs`, which answer on the local `port`; `more` is added to its files."""
+    """Release of the services in `configs`, which answer on the local `port`; `more` is added to its files.
+
+    `rules` is the content of a file that the exporter reads anew, and shows at /rules.
+    """
     wanted = {"exporter": "e-1", "bark": "b-1"} if configs is None else configs
     have = {role: image(role) for role in wanted} | dict(images or {})
+    watched = {"exporter/rules/a.yaml": rules.encode()} if rules else {}
+    config_files = ConfigFiles(digest_of(watched), "/-/reload", ("promtool", "check"), {"/rules": (rules,)})
     services = tuple(
         Service(
             name,
@@ -90,6 +97,7 @@ def release(
             stop_seconds=5 if name == "exporter" else 7,
             healthy_seconds=healthy_seconds,
             gpu_limits={} if name == "exporter" else dict(gpu_limits or {}),
+            files=config_files if rules and name == "exporter" else None,
         )
         for name, config in wanted.items()
     )
@@ -103,9 +111,9 @@ def release(
     }
     values = {versioned(key, value): value for key, value in (secrets or {}).items()}
     owner = {"VOXYARD_UID": "65532", "VOXYARD_GID": "65532"}
-    content = f"{variables}{more}{[each.name for each in artefacts]}{gpu_limits}{list(values)}"
+    content = f"{variables}{more}{rules}{[each.name for each in artefacts]}{gpu_limits}{list(values)}"
     name = hashlib.sha256(content.encode()).hexdigest()[:12]
-    files = {
+    files = watched | {
         "services.yaml": f"services: {sorted(wanted)}\n{more}\n".encode(),
         "voxyard.env": "".join(
             f"{k}={v}\n" for k, v in {"VOXYARD_RELEASE": name, **owner, **variables}.items()
@@ -137,6 +145,7 @@ def _manifest(
                 "stop_seconds": each.stop_seconds,
                 "healthy_seconds": each.healthy_seconds,
                 "gpu_limits": dict(each.gpu_limits),
+                "files": each.files and asdict(each.files),
             }
             for each in services
         },

@@ -21,17 +21,30 @@ from fleet.ssh.command_batch import Answer, Command, script, split
 
 
 class FakeServices:
-    """HTTP server of fake services; paths in `bad` answer 503."""
+    """HTTP server of fake services; paths in `bad` answer 503.
+
+    At a reload it reads the file `rules`, whose content it then answers at /rules.
+    """
 
     def __init__(self) -> None:
         self.bad: set[str] = set()
-        bad = self.bad
+        self.rules: Path | None = None
+        self.loaded = b""
+        self.reloads = 0
+        bad, services = self.bad, self
 
         class Answers(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.send_response(503 if self.path in bad else 200)
                 self.end_headers()
-                self.wfile.write(b"voxyard_up 1.0\n" if self.path == "/metrics" else b"no model is loaded")
+                pages = {"/metrics": b"voxyard_up 1.0\n", "/rules": services.loaded}
+                self.wfile.write(pages.get(self.path, b"no model is loaded"))
+
+            def do_POST(self) -> None:
+                services.reloads += 1
+                if self.path not in bad and services.rules is not None:
+                    services.loaded = services.rules.read_bytes()
+                self.do_GET()
 
             def log_message(self, *_: object) -> None:
                 """Nothing."""

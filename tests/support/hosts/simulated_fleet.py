@@ -345,6 +345,7 @@ _ALWAYS = {
     "xids": "1000.0\n",
     "docker": '{"Client": {"Version": "28.0"}, "Server": {"Version": "28.0"}}\n{"DockerRootDir": "/var/lib/docker"}\n',
     "compose": "2.35.0\n",
+    "loaded": "",
     "gpu-start": "",
     "toolkit": "hook\nruntime\ncdi\n",
     "disk": _DISK.format("/var/lib/docker"),

@@ -101,15 +101,15 @@ def test_prometheus_asks_where_it_listens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("service", "metric", "good"),
+    ("prefix", "metric", "good"),
     [
-        ("node-exporter", "node_load1 0.1", True),
-        ("node-exporter", "voxyard_up 1", False),
-        ("exporter", "node_load1 0.1", False),
+        ("node_", "node_load1 0.1", True),
+        ("node_", "voxyard_up 1", False),
+        ("voxyard_", "node_load1 0.1", False),
     ],
 )
-def test_its_metrics_are_known_by_their_names(service: str, metric: str, good: bool) -> None:
-    endpoint = Endpoint(service, "127.0.0.1", 9100, "/")
+def test_its_metrics_are_known_by_their_names(prefix: str, metric: str, good: bool) -> None:
+    endpoint = Endpoint("node-exporter", "127.0.0.1", 9100, "/", prefix)
     said = (Answer("HTTP/1.0 200 OK\r\n\r\n"), Answer(f"HTTP/1.0 200 OK\r\n\r\n{metric}\n"))
     problem = endpoint.problem({command.name: answer for command, answer in zip(endpoint.probes, said, strict=True)})
     assert (problem is None) == good
