@@ -143,13 +143,16 @@ endif
 mutants: $(if $(ROOM),$(VENV)/stamps/dev)  ## plant small faults in a package (ROOM=speech; ROOM=all: each) and name those its tests let pass (ARGS="--count 40 --seed 1")
 	@$(BIN)/python scripts/mutants.py $(or $(ROOM),$(error say which package: make mutants ROOM=speech, or ROOM=all)) $(ARGS)
 
-lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint
+lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint, shellcheck
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python grafana/build.py --check
 	@$(BIN)/python scripts/readme.py --check
 	@$(BIN)/hadolint images/*/Dockerfile
+	@$(BIN)/shellcheck .ci/run scripts/fleet/host/*.sh tests/fleet/bed/inside/*.sh
+	@$(BIN)/shellcheck --shell sh images/*.sh
+	@$(BIN)/shellcheck --shell bash deploy/*/*.sh
 
 format: $(VENV)/stamps/dev  ## format the code with ruff
 	@$(BIN)/ruff check --fix --quiet . || true

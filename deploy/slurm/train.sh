@@ -14,6 +14,7 @@ stop() {
   [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
 }
 trap stop TERM
+# shellcheck disable=SC2154  # train=(…) is written before this text
 "${train[@]}" &
 child=$!
 [ -z "$stopped" ] || stop

@@ -10,14 +10,13 @@ import base64
 import hashlib
 import json
 import logging
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact
 from fleet.lock import operator
-from fleet.ssh.command_batch import Command
+from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
@@ -63,7 +62,7 @@ def _last_change(text: str) -> AuditEntry | None:
 
 LAST_CHANGE: Fact[AuditEntry | None] = Fact(
     "last-change",
-    f'grep -sE \'"what": "({"|".join(CHANGES)})"\' "$HOME/.voxyard/audit.jsonl" | tail -n 1',
+    verb("audit_last", "|".join(CHANGES)),
     _last_change,
 )
 
@@ -115,8 +114,7 @@ def _title(line: bytes) -> str:
 
 AUDIT_LOG: Fact[AuditLog] = Fact(
     "audit-log",
-    f"journalctl --quiet --no-pager --lines {_COMPARED} --output cat --identifier {TAG} _UID=$(id -u) 2>/dev/null | "
-    'base64 -w 0; echo; base64 -w 0 "$HOME/.voxyard/audit.jsonl" 2>/dev/null; echo',
+    verb("audit_show", TAG, str(_COMPARED)),
     _audit_log,
 )
 
@@ -134,24 +132,4 @@ def append_command(host: str, who: str, entry: AuditEntry) -> Command:
         "note": note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 1]}…",
     }
     end = json.dumps(rest, ensure_ascii=False).removeprefix("{")
-    lines = [
-        "set -eu",
-        "umask 077",
-        'mkdir -p "$HOME/.voxyard"',
-        'cd "$HOME/.voxyard"',
-        "exec 9>> audit.jsonl",
-        "flock 9",  # of two writers the second hashes the first one's line
-        'if [ -n "$(tail -c 1 audit.jsonl)" ]; then echo >&9; fi',  # a write that was cut off
-        "last=$(tail -n 1 audit.jsonl)",
-        'case "$last" in',
-        "  '') previous= ;;",
-        f'  *{shlex.quote(_HASH)}*) previous=$(printf %s "$last" | sha256sum) ;;',
-        "  *) previous=$(sha256sum < audit.jsonl) ;;",
-        "esac",
-        f'line=$(printf \'{{"at": "%s", {_HASH}%s", %s\' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "${{previous%% *}}" '
-        f"{shlex.quote(end)})",
-        "printf '%s\\n' \"$line\" >&9",
-        f"printf '%s\\n' \"$line\" | systemd-cat -t {TAG} 2>/dev/null || "
-        f'logger --socket-errors=on --size {_LONGEST_LINE} -t {TAG} -- "$line" 2>/dev/null || echo {_NO_JOURNAL}',
-    ]
-    return Command("audit", "\n".join(lines))
+    return Command("audit", verb("audit_append", TAG, str(_LONGEST_LINE), end))

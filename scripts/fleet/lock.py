@@ -7,19 +7,17 @@ import json
 import logging
 import platform
 import secrets
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact, Unknown
-from fleet.ssh.command_batch import Command
+from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 
-_HOME = '"$HOME/.voxyard"'
 _HELD = 75  # EX_TEMPFAIL: the lock is taken
 
 
@@ -93,36 +91,17 @@ def operator() -> str:
 def take_command(owner: str, reason: str, token: str) -> Command:
     """Command that creates the lock file atomically; prints an existing one and exits with 75."""
     content = json.dumps({"owner": owner, "reason": reason, "token": token})
-    partial = shlex.quote(f".lock.{token}")
-    lines = [
-        "set -eu",
-        "umask 077",
-        f"mkdir -p {_HOME}",
-        f"cd {_HOME}",
-        f"printf '%s\\n' {shlex.quote(content)} > {partial}",
-        f"if ln {partial} lock 2>/dev/null; then rm -f {partial}; exit 0; fi",  # link creation is atomic
-        f"rm -f {partial}",
-        f"if [ -e lock ]; then {_printed('lock')}; exit {_HELD}; fi",
-        "echo 'no lock file can be made in ~/.voxyard' >&2; exit 1",
-    ]
-    return Command("lock", "\n".join(lines))
+    return Command("lock", verb("lock_take", content, token))
 
 
 def give_back_command(token: str) -> Command:
     """Command that removes the lock file of this token only."""
-    text = f"cd {_HOME} && if grep -qs {shlex.quote(token)} lock; then rm -f lock; fi"
-    return Command("give-lock-back", text)
+    return Command("give-lock-back", verb("lock_give_back", token))
 
 
 def break_command(token: str) -> Command:
     """Command that removes the lock file of any owner and prints it; no output where there is none."""
-    away = shlex.quote(f".lock.{token}.broken")
-    lines = [
-        f"cd {_HOME} 2>/dev/null || exit 0",
-        f'said=$(mv -T lock {away} 2>&1) || {{ [ -e lock ] || exit 0; echo "$said" >&2; exit 1; }}',
-        f"{_printed(away)}; rm -f {away}",
-    ]
-    return Command("break-lock", "\n".join(lines))
+    return Command("break-lock", verb("lock_break", token))
 
 
 def _give_back(session: Session, host: str, token: str) -> None:
@@ -144,11 +123,6 @@ def refusal(host: str, lock: Lock) -> str:
     )
 
 
-def _printed(file: str) -> str:
-    """Shell command that prints a lock file, its time and the time now; nothing where it has just gone."""
-    return f"{{ cat; echo; date -r /dev/stdin +%s; date +%s; }} < {file}"
-
-
 def _parse(text: str) -> Lock:
     """Parse a lock file; an unreadable file still counts as a lock."""
     body, at, now = text.rstrip("\n").rsplit("\n", 2)
@@ -160,8 +134,4 @@ def _parse(text: str) -> Lock:
         return Lock("somebody", said, int(at), int(now), "")
 
 
-LOCK: Fact[Lock | None] = Fact(
-    "lock",
-    f"cd {_HOME} 2>/dev/null && [ -e lock ] && {_printed('lock')} || true",
-    lambda t: _parse(t) if t.strip() else None,
-)
+LOCK: Fact[Lock | None] = Fact("lock", verb("lock_show"), lambda t: _parse(t) if t.strip() else None)

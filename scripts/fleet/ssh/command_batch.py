@@ -1,13 +1,21 @@
-"""Command batch: several shell commands in one SSH exchange, and the parser of their output."""
+"""Command batch: several shell commands in one SSH exchange, and the parser of their output.
+
+A command is one of its own, or a verb of host/voxyard-host.sh: that script travels once with each exchange that needs
+it, so that a host never runs another version of it.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
 import secrets
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+HOST_SCRIPT = Path(__file__).parents[1] / "host/voxyard-host.sh"
+_NAME = HOST_SCRIPT.stem
 _LONGEST = 500  # characters
 TIMED_OUT = 124  # exit code of coreutils' `timeout`
 
@@ -19,6 +27,31 @@ class Command:
     name: str
     text: str
     seconds: int = 20
+
+    @property
+    def is_verb(self) -> bool:
+        """True for a verb of the host script."""
+        return self.text.startswith(f"{_NAME} ")
+
+    @property
+    def shell(self) -> str:
+        """Shell text that needs nothing else."""
+        return self.started_by(_host_script())
+
+    def started_by(self, program: str) -> str:
+        """Shell text, with the word that expands to the host script."""
+        return f"sh -c {program} {self.text}" if self.is_verb else f"sh -c {shlex.quote(self.text)}"
+
+
+def verb(*words: str) -> str:
+    """Text of a command that is a verb of the host script, with its arguments."""
+    return shlex.join((_NAME, *words))
+
+
+@functools.cache
+def _host_script() -> str:
+    """The host script as one word of a shell."""
+    return shlex.quote(HOST_SCRIPT.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +83,12 @@ def script(commands: Sequence[Command]) -> tuple[str, str]:
         f"begin() {{ printf '\\n{marker} begin %s\\n' \"$1\"; printf '\\n{marker} begin %s\\n' \"$1\" >&2; }}",
         f"end() {{ printf '\\n{marker} end %s\\n' \"$1\"; }}",
     ]
+    if any(command.is_verb for command in commands):
+        lines.append(f"voxyard_host={_host_script()}")
     for command in commands:
         lines.append(f"begin {shlex.quote(command.name)}")
-        lines.append(f"timeout -k 2 {command.seconds} sh -c {shlex.quote(command.text)} </dev/null; end $?")
+        started = command.started_by('"$voxyard_host"')
+        lines.append(f"timeout -k 2 {command.seconds} {started} </dev/null; end $?")
     return "\n".join(lines), marker
 
 
@@ -70,7 +106,7 @@ def split(out: str, err: str, marker: str) -> dict[str, Answer]:
 def marked(command: Command) -> tuple[str, str]:
     """Shell script for a command that reads standard input, and the marker before its exit code."""
     marker = f"--voxyard-{secrets.token_hex(8)}"
-    return f"sh -c {shlex.quote(command.text)}; printf '\\n{marker} end %s\\n' $? >&2", marker
+    return f"{command.shell}; printf '\\n{marker} end %s\\n' $? >&2", marker
 
 
 def unmarked(out: str, err: str, marker: str) -> Answer | None:

@@ -30,7 +30,7 @@ class LocalSession:
         """Run a command with standard input."""
         self.asked.append(command.text)
         done = subprocess.run(
-            ["sh", "-c", command.text],
+            ["sh", "-c", command.shell],
             input=b"".join(data),
             capture_output=True,
             env=self._environment,

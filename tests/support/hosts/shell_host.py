@@ -95,9 +95,9 @@ class ShellHost:
         self._note([command])
         if self.exchanges == self.break_at and self.moment == "middle":
             whole = b"".join(data)
-            self._shell(command.text, whole[: len(whole) // 2])
+            self._shell(command.shell, whole[: len(whole) // 2])
         self._maybe_broken()
-        done = self._shell(command.text, b"".join(data))
+        done = self._shell(command.shell, b"".join(data))
         return Answer(done.stdout.decode(), done.stderr.decode(), done.returncode)
 
     def _note(self, commands: Sequence[Command]) -> None:

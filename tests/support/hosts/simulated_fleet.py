@@ -11,6 +11,7 @@ import json
 import os
 import random
 import re
+import shlex
 import tarfile
 import threading
 import time
@@ -182,8 +183,7 @@ class SimulatedHost:
         if command.name == "write-secrets":
             self.secrets |= {name: value for name, value in files.items() if name != ".sha256"}
         elif command.name == "write-release":
-            (release,) = set(re.findall(r"\.([0-9a-f]{12})\.partial", command.text))
-            self.releases[release] = files
+            self.releases[_words(command)[1]] = files
         else:
             raise AssertionError(f"the simulated host knows no {command.name}, for which it got {sorted(files)}")
         return Answer("")
@@ -205,7 +205,7 @@ class SimulatedHost:
         return Answer(f"{time.time()}\n")
 
     def _images(self, command: Command) -> Answer:
-        if "--format" not in command.text:
+        if not command.is_verb:
             return Answer("".join(f"{each['id']}\n" for each in self.images))
         return Answer("".join(f"{json.dumps(each)}\n" for each in self.images))
 
@@ -242,11 +242,12 @@ class SimulatedHost:
         return Answer(self.expected)
 
     def _lock(self, command: Command) -> Answer:
-        if "ln " not in command.text:  # it is only read
+        verb, *arguments = _words(command)
+        if verb == "lock_show":
             return Answer("" if self.lock is None else f"{self.lock}\n{time.time():.0f}\n")
         if self.lock is not None:
             return Answer(f"{self.lock}\n{time.time():.0f}\n", "", 75)
-        content = json.dumps({"owner": "a@b", "reason": "deploy", "token": command.text[-9:]})
+        content = json.dumps({"owner": "a@b", "reason": "deploy", "token": arguments[1]})
         self.lock = f"{content}\n\n{time.time():.0f}"
         return Answer("")
 
@@ -274,14 +275,14 @@ class SimulatedHost:
     _metrics = _ready
 
     def _stop(self, command: Command) -> Answer:
-        service = re.findall(r"voxyard\.role=(\w+)", command.text)[0]
+        service = _words(command)[1]
         if service in self.containers:
             self._spend(self.speed.stop)
             self.containers[service]["State"] = {"Status": "exited", "StartedAt": "", "Health": None}
         return Answer("")
 
     def _start(self, command: Command) -> Answer:
-        service, release = command.text.split()[-1], _RELEASE.findall(command.text)[0]
+        _, release, _, service, *_ = _words(command)
         entry = json.loads(self.releases[release]["release.json"])["services"][service]
         labels = {"voxyard.role": service, "voxyard.release": release, "voxyard.config": entry["config"]}
         self.healthy_at[service] = self.clock.now() + self.speed.healthy[service]
@@ -296,8 +297,8 @@ class SimulatedHost:
         return Answer("")
 
     def _set_current(self, command: Command) -> Answer:
-        self.links |= {name: release for release, name in re.findall(r"releases/(\w+)'? \.(\w+)\.next", command.text)}
-        self.expected = re.findall(r"printf %s '(.*?)' > state", command.text, re.DOTALL)[0]
+        _, release, self.expected, *before = _words(command)
+        self.links |= dict(zip(("current", "previous"), (release, *before), strict=False))
         return Answer("")
 
     def _audit(self, command: Command) -> Answer:
@@ -320,6 +321,11 @@ class SimulatedHost:
         for release in _RELEASE.findall(command.text):
             self.releases.pop(release, None)
         return Answer("")
+
+
+def _words(command: Command) -> list[str]:
+    """Verb of the host script, and its arguments."""
+    return shlex.split(command.text)[1:]
 
 
 def _sum(body: bytes) -> str:

@@ -21,7 +21,7 @@ RELEASE = release(9410)
 
 def run(command: Command, home: Path, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
-    return subprocess.run(["sh", "-c", command.text], env=environment, input=data, capture_output=True)
+    return subprocess.run(["sh", "-c", command.shell], env=environment, input=data, capture_output=True)
 
 
 def good(command: Command, home: Path, data: bytes = b"") -> str:
@@ -168,13 +168,12 @@ def test_nobody_listening_is_reported(tmp_path: Path) -> None:
     assert done.stderr.decode() == f"nothing listens on 127.0.0.1:{port}\n"
 
 
-def test_the_service_is_started_by_exactly_this_command() -> None:
-    text = commands.start("0123456789ab", ["exporter.yaml", "bark.yaml"], "voxyard.env", "bark").text
-    assert text.splitlines()[-1] == (
-        'cd "$HOME/.voxyard"/releases/0123456789ab && docker compose --project-name voxyard --env-file voxyard.env '
-        "--file exporter.yaml --file bark.yaml "
+def test_the_service_is_started_by_exactly_this_command(tmp_path: Path) -> None:
+    good(commands.write_secrets(), tmp_path, secrets_archive({"key.1": b"one"}))
+    assert started(tmp_path, os.getuid(), "key.1") == [
+        "compose --project-name voxyard --env-file voxyard.env --file exporter.yaml --file bark.yaml "
         "up --detach --force-recreate --no-build --no-deps --quiet-pull bark"
-    )
+    ]
 
 
 def started(home: Path, owner: int, *secrets: str) -> list[str]:
@@ -187,9 +186,9 @@ def started(home: Path, owner: int, *secrets: str) -> list[str]:
     folder = home / ".voxyard/releases/r1"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "voxyard.env").write_text(f"VOXYARD_UID={owner}\nVOXYARD_GID={os.getgid()}\nVOXYARD_BARK_IMAGE=bark:1\n")
-    command = commands.start("r1", ["bark.yaml"], "voxyard.env", "bark", secrets=secrets)
+    command = commands.start("r1", ["exporter.yaml", "bark.yaml"], "voxyard.env", "bark", secrets=secrets)
     environment = {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-c", command.text], env=environment, check=True, capture_output=True)
+    subprocess.run(["sh", "-c", command.shell], env=environment, check=True, capture_output=True)
     return said.read_text().splitlines()
 
 
@@ -199,8 +198,8 @@ def test_what_a_service_owns_is_handed_over_by_a_container_of_its_image_before_i
     first, second = started(tmp_path, os.getuid() + 1, "key.1")
     assert first.startswith("run --rm --pull never --network none --read-only --user 0:0 --cap-drop ALL ")
     assert first.endswith(
-        f"--volume {home}/data/bark:/handed/0 --volume {home}/secrets/key.1:/handed/2 --entrypoint chown bark:1 "
-        f"-hR {os.getuid() + 1}:{os.getgid()} /handed/0 /handed/2"
+        f"--volume {home}/data/bark:/handed/1 --volume {home}/secrets/key.1:/handed/2 --entrypoint chown bark:1 "
+        f"-hR {os.getuid() + 1}:{os.getgid()} /handed/1 /handed/2"
     )
     assert second.startswith("compose ")
 
@@ -211,12 +210,13 @@ def test_what_belongs_to_the_user_of_a_release_already_is_left_alone(tmp_path: P
 
 def test_a_secret_that_only_its_container_can_read_is_there(tmp_path: Path) -> None:
     good(commands.write_secrets(), tmp_path, secrets_archive({"key.1": b"one"}))
-    unreadable = commands.secrets_there().text.replace('[ -r "$name" ]', "false")
+    unreadable = commands.secrets_there().shell.replace('[ -r "$name" ]', "false")
     assert good(Command("secrets", unreadable), tmp_path) == "600\n-  key.1\n"
 
 
 def test_names_cannot_break_out_of_a_command() -> None:
     text = commands.start("x; rm -rf ~", ["a b.yaml"], "$(id)", "`id`").text
+    assert text.startswith("voxyard-host service_start ")
     assert "'x; rm -rf ~'" in text
     assert "'a b.yaml'" in text
     assert "'$(id)'" in text

@@ -186,7 +186,7 @@ def test_a_lock_file_that_cannot_be_read_is_a_lock_all_the_same(tmp_path: Path, 
 
 def test_a_lock_that_is_released_while_it_is_read_is_none(tmp_path: Path) -> None:
     (tmp_path / ".voxyard").mkdir()
-    was_there = Command("lock", LOCK.command.text.replace("[ -e lock ]", "true"))
+    was_there = Command("lock", LOCK.command.shell.replace("[ -e lock ]", "true"))
     assert LOCK.among(LocalSession(tmp_path).run([was_there])) is None
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from fleet.ssh.command_batch import Answer, Command, script, split
+from fleet.ssh.command_batch import HOST_SCRIPT, Answer, Command, script, split, verb
 
 
 def run(*commands: Command) -> dict[str, Answer]:
@@ -75,3 +76,23 @@ def test_quotes_and_dollars_reach_the_command_as_they_are(word: str) -> None:
 )
 def test_a_failure_is_reported_on_one_line(answer: Answer, said: str) -> None:
     assert answer.message == said
+
+
+def test_the_host_script_travels_once_with_an_exchange_that_has_verbs() -> None:
+    text, _ = script([Command("a", verb("lock_show")), Command("b", "true"), Command("c", verb("release_names"))])
+    assert text.count("# -- audit log") == 1
+    assert "voxyard_host" not in script([Command("b", "true")])[0]
+    assert len(text) < 100_000 < 131_072  # one argument of a program on Linux
+
+
+def test_a_verb_gets_its_arguments_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    name = """it's $HOME; `id` "x" * \\ -"""
+    (tmp_path / ".voxyard/releases" / name).mkdir(parents=True)
+    (tmp_path / ".voxyard/releases" / name / "a b").write_text("whole\n")
+    assert run(Command("a", verb("release_file", name, "a b")))["a"] == Answer("whole\n", "", 0)
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_the_host_script_is_posix_shell(shell: str) -> None:
+    assert subprocess.run([shell, "-n", HOST_SCRIPT], check=False).returncode == 0
