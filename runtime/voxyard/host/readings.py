@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from voxyard.host.nvml import UNSUPPORTED, Session, refuses
@@ -44,6 +45,11 @@ _FIELDS: tuple[tuple[str, Any, float], ...] = (  # name, nvml.h's NVML_FI_DEV_â€
     ("remapped_pending", 144, 1),
     ("remapped_failure", 145, 1),
 )
+_PCIE_COUNTERS = {"pcie_transmit_bytes": 0, "pcie_receive_bytes": 1}  # nvml.h, enum nvmlPcieUtilCounter_t
+# Bytes a second of one lane by generation, after the line code (PCI-SIG: 2.5, 5, 8, 16, 32 and 64 GT/s).
+_LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+_WRAP = 2**32
+_UNSIGNED_INT = 1  # nvml.h, enum nvmlValueType_t
 _FIELD_IDS = [field for _, field, _ in _FIELDS]
 _FIELD_VALUES = "nvmlDeviceGetFieldValues"  # its own success says nothing: each value has a code
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # nvml.h, enum nvmlValueType_t
@@ -108,6 +114,7 @@ class GpuReader:
         self._slow: tuple[float, dict[str, Any]] | None = None
         self._last_sample_us = 0
         self._throughput = _Throughput()
+        self._unwrapped = {name: UnwrappedCounter() for name in _PCIE_COUNTERS}
         self._answered = False
         self._refusal: str | None = None
 
@@ -224,12 +231,24 @@ class GpuReader:
             self._note(_FIELD_VALUES, value.nvmlReturn)
             if value.nvmlReturn == 0 and value.valueType < len(_VALUE_MEMBERS):
                 totals[name] = getattr(value.value, _VALUE_MEMBERS[value.valueType]) * factor
-        for name, counter in (("pcie_transmit_bytes", 0), ("pcie_receive_bytes", 1)):
-            if name not in totals:
-                rate = self._ask("nvmlDeviceGetPcieThroughput", counter, key=name)
-                if rate is not None:
-                    totals[name] = self._throughput.add(name, rate * _KB)
+                if name in _PCIE_COUNTERS:
+                    narrow = value.valueType == _UNSIGNED_INT
+                    most = self._most_pcie_bytes() if narrow else 0.0
+                    totals[name] = self._unwrapped[name].add(totals[name], most, partial(self._rate, name))
+        for name in _PCIE_COUNTERS:
+            if name not in totals and (rate := self._rate(name)) is not None:
+                totals[name] = self._throughput.add(name, rate)
         return totals
+
+    def _rate(self, name: str) -> float | None:
+        """Bytes a second over PCIe in the last 20 ms, which is how long the call takes."""
+        kilobytes = self._ask("nvmlDeviceGetPcieThroughput", _PCIE_COUNTERS[name], key=name)
+        return None if kilobytes is None else float(kilobytes) * _KB
+
+    def _most_pcie_bytes(self) -> float:
+        """Bytes a second that the PCIe link can move in one direction; 0.0 where the driver does not tell."""
+        link = self._slow_values()["pcie_link"]
+        return float(link.get("width_max", 0) * _LANE_BYTES.get(link.get("generation_max", 0), 0.0))
 
     def processes(self) -> tuple[Process, ...]:
         """The processes that hold memory of this GPU, by their number. Raises as Session.ask does."""
@@ -252,6 +271,32 @@ def processes_on(index: int, mig_instance: int | None = None) -> tuple[Process, 
         if handle is not None and mig_instance is not None:
             handle = dict(session.mig_handles(handle)).get(mig_instance)
         return () if handle is None else GpuReader(session, handle).processes()
+
+
+class UnwrappedCounter:
+    """Byte counter that only grows, out of one that begins again at 2^32.
+
+    nvml.h says of the PCIe fields that their value can be wrapped. Where the link can move that much between two
+    readings, the rate tells how often it has.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._before: tuple[float, float] | None = None  # when, and the raw value
+        self._total = 0.0
+
+    def add(self, raw: float, most: float, rate: Callable[[], float | None]) -> float:
+        """The counter after a reading of `raw`; `most` and `rate` are in bytes a second."""
+        now = self._clock()
+        since, last = self._before or (now, 0.0)
+        step = raw - last
+        if step < 0:
+            step = raw if last >= _WRAP else step + _WRAP  # one that has passed 2^32 does not wrap: it was reset
+        if most * (now - since) > _WRAP and (measured := rate()) is not None:
+            step += _WRAP * max(0, round((measured * (now - since) - step) / _WRAP))
+        self._before = now, raw
+        self._total += step
+        return self._total
 
 
 class _Throughput:

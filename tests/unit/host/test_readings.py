@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from fake_driver import FakeDriver
 
+from voxyard.host.readings import UnwrappedCounter
+
 WATCH = """
 import json, time
 from voxyard.host import HostError, gpus
@@ -62,3 +64,38 @@ def test_without_gpus_nothing_is_watched(driver: FakeDriver) -> None:
 def test_a_run_that_ends_before_its_watch_has_begun_was_looked_at_once(driver: FakeDriver) -> None:
     seen = watch(driver, ["model"], readings=0, ended=True)
     assert seen == [{"model": pytest.approx(0.4)}, pytest.approx(100), 1]
+
+
+def counted(moved: list[float], *, bits: int, seconds: float = 1.0, most: float = 63e9, error: float = 1.0) -> float:
+    """What the counter says after passes that each moved so many bytes; the driver's rate is off by `error`."""
+    now, raw = 0.0, 123.0
+    counter = UnwrappedCounter(lambda: now)
+    first = total = counter.add(raw, most, lambda: 0.0)
+    for each in moved:
+        now += seconds
+        raw = (raw + each) % 2**bits
+        total = counter.add(raw, most, lambda each=each: each / seconds * error)  # type: ignore[misc]
+    return total - first
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("bytes_moved", [0.0, 1e6, 3e9, 4.2e9, 12e9, 60e9])
+def test_a_byte_counter_grows_by_what_was_moved_however_often_it_wraps(bits: int, bytes_moved: float) -> None:
+    assert counted([bytes_moved] * 20, bits=bits) == 20 * bytes_moved
+
+
+def test_a_rate_that_is_a_little_off_costs_no_byte() -> None:
+    assert counted([12e9] * 20, bits=32, error=1.1) == counted([12e9] * 20, bits=32, error=0.9) == 240e9
+
+
+def test_the_rate_is_not_asked_for_where_the_link_cannot_wrap_the_counter() -> None:
+    def never() -> float:
+        raise AssertionError
+
+    counter = UnwrappedCounter(iter([0.0, 1.0, 2.0]).__next__)
+    assert [counter.add(raw, 4e9, never) for raw in (4e9, 4.2e9, 1e9)] == [4e9, 4.2e9, 1e9 + 2**32]
+
+
+def test_a_wide_counter_that_begins_again_was_reset() -> None:
+    counter = UnwrappedCounter(iter([0.0, 1.0]).__next__)
+    assert [counter.add(raw, 0.0, lambda: None) for raw in (9e12, 5e9)] == [9e12, 9e12 + 5e9]
