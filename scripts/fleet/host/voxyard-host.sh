@@ -372,4 +372,309 @@ prune_remove() {
   exit "$failed"
 }
 
+# -- training runs ---------------------------------------------------------------------------------------------------
+
+# PLACE FILE...: prints the directory of a release (current or releases/ID), then its files, one base64 line each.
+run_release() {
+  cd "$home/$1/" 2>/dev/null || {
+    echo 'no such release' >&2
+    exit 1
+  }
+  shift
+  pwd -P
+  for name do
+    if [ -e "$name" ]; then base64 -w 0 "$name"; fi
+    echo
+  done
+}
+
+# RUN: true while Compose starts this run. The process id alone may be reused.
+starting() {
+  grep -qs voxyard-run- "/proc/$(cat "$1/start.pid" 2>/dev/null || echo none)/cmdline"
+}
+
+# MANIFEST: prints a line per run: name, manifest and report (base64), newest checkpoint, start state, drained, time.
+run_list() {
+  cd "$home/runs" 2>/dev/null || exit 0
+  for file in */"$1"; do
+    [ -e "$file" ] || continue
+    run=${file%/*} report=- drained=no
+    last=$run/checkpoints/report.json
+    if [ "$last" -nt "$file" ]; then report=$(base64 -w 0 "$last"); fi
+    # shellcheck disable=SC2012  # names are steps of equal width
+    newest=$(ls -1d "$run"/checkpoints/step-* 2>/dev/null | tail -n 1)
+    start=$(cat "$run/start.code" 2>/dev/null || true)
+    if [ -z "$start" ] && starting "$run"; then start=begun; fi
+    if [ -e "$run/drained" ]; then drained=yes; fi
+    printf '%s %s %s %s %s %s %s\n' "$run" "$(base64 -w 0 "$file")" "$report" "${newest##*/}-" "${start:--}" \
+      "$drained" "$(stat -c %Y "$file")"
+  done
+}
+
+# Prints `docker inspect` of the containers of runs.
+run_containers() {
+  for _ in 1 2 3 4 5; do  # a container may be replaced in between
+    found=$(docker ps -aq --no-trunc --filter label=voxyard.run)
+    if [ -z "$found" ]; then
+      echo '[]'
+      exit 0
+    fi
+    # shellcheck disable=SC2086  # ids are words
+    if said=$(docker inspect $found 2>/dev/null); then
+      printf '%s\n' "$said"
+      exit 0
+    fi
+    sleep 0.5
+  done
+  # shellcheck disable=SC2086
+  docker inspect $found
+}
+
+# LINES: prints id and last log lines (base64) of each training container, one line each.
+run_tails() {
+  for id in $(docker ps -aq --no-trunc --filter label=voxyard.run --filter label=voxyard.role=trainer); do
+    printf '%s %s\n' "$id" "$(docker logs --tail "$1" "$id" 2>&1 | base64 -w 0)"
+  done
+}
+
+# RUN SUMS [again]: unpacks a run's files, a tar archive on standard input: a new directory atomically, or again, file by
+# file. Exits with 73 where a new run has the name of an existing one.
+run_write() {
+  mkdir -p "$home/runs"
+  cd "$home/runs"
+  if [ -z "${3-}" ] && [ -e "$1" ]; then exit 73; fi
+  rm -rf ".$1.partial"
+  mkdir ".$1.partial"
+  tar -xpmf - -C ".$1.partial"  # with the current time: compared with the time of reports
+  printf %s "$2" | (cd ".$1.partial" && sha256sum --check --quiet --strict -)
+  if [ -n "${3-}" ]; then
+    mv -f ".$1.partial"/* "$1/"
+    rmdir ".$1.partial"
+  else
+    mkdir ".$1.partial/checkpoints" ".$1.partial/logs"
+    mv -T ".$1.partial" "$1"
+  fi
+}
+
+# RUN: prints its files as a base64 tar archive.
+run_files() {
+  cd "$home/runs/$1"
+  find . -maxdepth 1 -type f -size -256k ! -name 'start.*' ! -name drained -printf '%P\n' |
+    tar -cf - -T - | base64 -w 0
+}
+
+# RUN: saves the container logs of the run in the logs/ of its directory, which is this one.
+save_logs() {
+  code=0
+  for id in $(docker ps -aq --filter "label=voxyard.run=$1"); do
+    name=$(docker inspect --format '{{index .Config.Labels "voxyard.role"}}-{{.State.StartedAt}}' "$id")
+    name=$(printf %s "$name" | tr -c A-Za-z0-9- _)
+    if docker logs "$id" > "logs/.$name.part" 2>&1; then mv "logs/.$name.part" "logs/$name.log"; else code=1; fi
+  done
+  return "$code"
+}
+
+# RUN: saves its logs, one file per start.
+run_keep_logs() {
+  cd "$home/runs/$1"
+  mkdir -p logs
+  save_logs "$1"
+}
+
+# PATH: true where it belongs to the login.
+is_mine() {
+  [ "$(stat -c %u "$1")" = "$(id -u)" ]
+}
+
+# RUN ENVIRONMENT [--file FILE]... [--no-deps] -- CORPUS...: starts a run and keeps earlier logs; Compose writes start.log
+# and its exit code to start.code. Before that the containers' user can read the corpora, write shards beside the first,
+# and owns the checkpoints. Compose waits until the corpus is prepared, in the background: it continues without the
+# connection.
+run_start() {
+  run=$1 environment=$2
+  shift 2
+  cd "$home/runs/$run"
+  mkdir -p checkpoints logs
+  if is_mine checkpoints; then chmod 0755 checkpoints; fi  # the login reads them afterwards
+  files=1 first='' dependencies=''
+  for word do
+    shift
+    if [ -z "$files" ]; then
+      find "../../corpora/$word" -user "$(id -u)" ! -perm -o=r -exec chmod go+rX {} +
+      first=${first:-../../corpora/$word}
+    elif [ "$word" = -- ]; then
+      files=''
+    elif [ "$word" = --no-deps ]; then
+      dependencies=$word
+    else
+      set -- "$@" "$word"
+    fi
+  done
+  if is_mine "$first"; then chmod 0777 "$first"; fi
+  hand_over "$environment" VOXYARD_TRAINER_IMAGE -- checkpoints
+  rm -f start.code start.pid
+  save_logs "$run" || true
+  # shellcheck disable=SC2016,SC2086  # the variables are the shell's that stays; nothing, or one word
+  setsid nohup sh -c 'echo $$ >.start.pid; mv .start.pid start.pid; "$@" >start.log 2>&1; echo $? >.code; mv .code start.code' \
+    sh docker compose --project-name "voxyard-run-$run" --env-file "$environment" "$@" \
+    up --detach --force-recreate --no-build $dependencies --quiet-pull train </dev/null >/dev/null 2>&1 &
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    [ ! -e start.pid ] || exit 0
+    sleep 0.2
+  done
+  echo 'the start did not begin' >&2
+  exit 1
+}
+
+# RUN: prints the output of Compose at its start.
+run_start_log() {
+  tail -n 15 "$home/runs/$1/start.log" 2>/dev/null || true
+}
+
+# RUN SECONDS: stops its containers, with a grace period for the checkpoint. A Compose that still waits for the corpus is
+# stopped first, so that it starts nothing afterwards.
+run_stop() {
+  cd "$home/runs"
+  if starting "$1"; then kill -s TERM -- "-$(cat "$1/start.pid")" || true; fi
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    if starting "$1"; then sleep 0.5; else break; fi
+  done
+  ids=$(docker ps -q --filter "label=com.docker.compose.project=voxyard-run-$1")
+  # shellcheck disable=SC2086
+  if [ -n "$ids" ]; then docker stop -t "$2" $ids >/dev/null; fi
+}
+
+# RUN IMAGE: makes its checkpoints readable for the login: a throw-away container does it as their owner.
+run_make_readable() {
+  cd "$home/runs/$1/checkpoints"
+  [ -n "$(find . ! -readable -print -quit)" ] || exit 0
+  docker run --rm --pull never --network none --read-only --cap-drop ALL --security-opt no-new-privileges:true \
+    --user "$(stat -c %u:%g .)" --volume "$PWD:/checkpoints" --entrypoint chmod "$2" -R go+rX /checkpoints
+}
+
+# RUN: marks it as drained: to be resumed after the deployment.
+run_mark_drained() {
+  : > "$home/runs/$1/drained"
+}
+
+run_unmark_drained() {
+  rm -f "$home/runs/$1/drained"
+}
+
+# OPTION VALUE [--filter FILTER]...: prints the logs of the containers, with timestamps and one option of `docker logs`.
+container_logs() {
+  option=$1 value=$2
+  shift 2
+  for id in $(docker ps -aq "$@"); do
+    docker logs --timestamps "$option" "$value" "$id" 2>&1
+  done
+}
+
+# -- corpora ---------------------------------------------------------------------------------------------------------
+
+# CORPUS/VERSION/SHARDS: exits with 0 where these shards exist.
+corpus_has() {
+  test -d "$home/corpora/$1"
+}
+
+# CORPUS VERSION: prints `whole` where it is present, and `beside:ID` for the newest other version.
+corpus_inspect() {
+  mkdir -p "$home/corpora/$1"
+  cd "$home/corpora/$1"
+  if [ -d "$2/source" ]; then echo whole; fi
+  # shellcheck disable=SC2012  # the newest first; names are ids
+  ls -1t | while read -r other; do
+    if [ -d "$other/source" ]; then
+      echo "beside:$other"
+      break
+    fi
+  done
+}
+
+# CORPUS VERSION: renames the complete transfer to its final name, replacing changed content and its shards.
+corpus_install() {
+  cd "$home/corpora/$1"
+  rm -rf ".$2.partial/.rsync-partial"
+  mkdir -p "$2"
+  rm -rf ".$2.replaced"
+  if [ -e "$2/source" ]; then
+    mv -T "$2/source" ".$2.replaced"
+    rm -rf "$2"/shards-* 2>/dev/null || drop_shards "$2"
+  fi
+  mv -T ".$2.partial" "$2/source"
+  rm -rf ".$2.replaced"
+}
+
+# VERSION: removes the shards of a corpus, which a container wrote; one of the trainer's removes them.
+drop_shards() {
+  image=$(docker image ls --format '{{.Repository}} {{.ID}}' | grep -E '(^|/)voxyard-trainer ' | head -n 1)
+  as_root --volume "$PWD/$1:/corpus" --entrypoint sh "${image#* }" -c 'rm -rf /corpus/shards-*'
+}
+
+# -- proofs ----------------------------------------------------------------------------------------------------------
+
+# PROOF SCRATCH SERVICE [NAME=VALUE]... [--file FILE]...: unpacks the archive of standard input and starts the container
+# with these variables; it goes on without the connection.
+proof_begin() {
+  umask 022  # the container is another user; ~/.voxyard is the login's alone
+  proof=$1 scratch=$2 service=$3
+  shift 3
+  while [ "${1#*=}" != "$1" ]; do
+    export "${1?}"
+    shift
+  done
+  mkdir -p "$home/proofs"
+  cd "$home/proofs"
+  mkdir "$proof"
+  cd "$proof"
+  tar -xf -
+  mkdir -m 0777 report "$scratch"  # a tmpfs takes the mode of the folder below it
+  name=voxyard-proof-$proof
+  # shellcheck disable=SC2016  # the variables are the shell's that stays
+  setsid nohup sh -c 'echo $$ >pid; "$@" >report/proof.log 2>&1; echo $? >.code; mv .code code' \
+    sh docker compose --project-name "$name" "$@" run --rm --no-TTY --name "$name" "$service" \
+    </dev/null >/dev/null 2>&1 &
+}
+
+# PROOF: prints the exit code of the container once it has ended, or `gone` where its shell ended without one.
+proof_state() {
+  cd "$home/proofs/$1" 2>/dev/null || exit 0
+  if cat code 2>/dev/null; then exit 0; fi
+  pid=$(cat pid 2>/dev/null) || exit 0  # it is only just starting
+  grep -aqs "voxyard-proof-$1" "/proc/$pid/cmdline" || cat code 2>/dev/null || echo gone
+}
+
+# PROOF: prints the report's folder as a base64 tar archive.
+proof_report() {
+  cd "$home/proofs/$1/report"
+  tar -cf - . | base64 -w 0
+}
+
+# IMAGE FOLDER: removes the files of a report, which belong to the container's user.
+empty_report() {
+  as_root --volume "$PWD/$2:/report" --entrypoint find "$1" /report -mindepth 1 -delete
+}
+
+# PROOF IMAGE: ends the container and removes the files of the proof.
+proof_remove() {
+  docker rm --force "voxyard-proof-$1" >/dev/null 2>&1 || true
+  cd "$home/proofs/$1" 2>/dev/null || exit 0
+  empty_report "$2" report || true
+  rm -rf "$home/proofs/$1"
+}
+
+# IMAGE: ends containers and removes files of proofs whose connection was cut: who holds the lock is the only one.
+proof_remove_left_over() {
+  ids=$(docker ps --all --quiet --filter 'name=^voxyard-proof-')
+  # shellcheck disable=SC2086
+  [ -z "$ids" ] || docker rm --force $ids >/dev/null
+  [ -e "$home/proofs" ] || exit 0
+  cd "$home/proofs"
+  for report in */report; do
+    [ -e "$report" ] || continue
+    empty_report "$1" "$report" || true
+  done
+  rm -rf -- *
+}
+
 "$@"

@@ -16,11 +16,6 @@ LOAD_SECONDS = 1800
 PULL_SECONDS = 3600
 UP_SECONDS = 180
 ARTEFACT_SECONDS = 3600
-AS_ROOT = (
-    "docker run --rm --pull never --network none --read-only --user 0:0 --cap-drop ALL --cap-add CHOWN "
-    "--cap-add DAC_OVERRIDE --security-opt no-new-privileges:true"
-)
-"""Throw-away container that may change owners and remove what containers wrote, and nothing else."""
 
 
 def load_image() -> Command:
@@ -61,33 +56,15 @@ def start(
     """
     owned = [] if service in STATELESS else [f"../../data/{service}", *(f"../../secrets/{name}" for name in secrets)]
     image = variable(service, "IMAGE") if owned else ""  # of the container that hands over
-    words = (release, environment_file, service, image, *_files(compose_files), "--", *owned)
+    words = (release, environment_file, service, image, *compose_options(compose_files), "--", *owned)
     return Command("start", verb("service_start", *words), UP_SECONDS)
-
-
-def hand_over(paths: Iterable[str], environment_file: str, image: str) -> list[str]:
-    """Lines that give the paths, which exist, to the user of the containers, in the folder of the environment file.
-
-    The login may not: a throw-away container does it, of the image that the variable `image` names. A release of an
-    earlier version names the login as that user. chown changes a directory after all that it holds.
-    """
-    value = f"sed -n 's/^%s=//p' {shlex.quote(environment_file)}"
-    return [
-        f"owner=$({value % 'VOXYARD_UID'}):$({value % 'VOXYARD_GID'})",
-        "set --",
-        "handed=",
-        f"for path in {' '.join(map(shlex.quote, paths))}; do",
-        '  [ "$(stat -c %u:%g "$path")" != "$owner" ] || continue',
-        '  handed="$handed /handed/$#"',
-        '  set -- "$@" --volume "$(realpath "$path"):/handed/$#"',
-        "done",
-        f'[ -z "$handed" ] || {AS_ROOT} "$@" --entrypoint chown "$({value % image})" -hR "$owner" $handed',
-    ]
 
 
 def config_hashes(release: str, compose_files: Sequence[str], environment_file: str) -> Command:
     """Prints service and Compose configuration hash per line, as in com.docker.compose.config-hash."""
-    return Command(f"hashes-{release}", verb("service_hashes", release, environment_file, *_files(compose_files)), 30)
+    return Command(
+        f"hashes-{release}", verb("service_hashes", release, environment_file, *compose_options(compose_files)), 30
+    )
 
 
 def set_current(release: str, *, before: str | None, expected: bytes) -> Command:
@@ -227,5 +204,6 @@ def sums(checksums: Mapping[str, str]) -> str:
     return "".join(f"{checksum}  {name}\n" for name, checksum in checksums.items())
 
 
-def _files(compose_files: Sequence[str]) -> list[str]:
+def compose_options(compose_files: Sequence[str]) -> list[str]:
+    """Options of Compose that name its files."""
     return [word for name in compose_files for word in ("--file", name)]

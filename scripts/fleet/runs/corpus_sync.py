@@ -6,7 +6,6 @@ import hashlib
 import logging
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Any, Literal
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.rollout.commands import AS_ROOT
 from fleet.ssh import rsync
-from fleet.ssh.command_batch import Command
+from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
@@ -124,42 +122,12 @@ def send(session: Session, host: Host, folder: Path, content: RunInput, busy: Ca
 
 def inspect_command(content: RunInput) -> Command:
     """Prints `whole` where the content is present, and `beside:ID` for the newest other version."""
-    name, id_ = shlex.quote(content.name), shlex.quote(content.id)
-    lines = [
-        "set -eu",
-        "umask 077",
-        f'mkdir -p "$HOME/{FOLDER}"/{name}',
-        f'cd "$HOME/{FOLDER}"/{name}',
-        f"if [ -d {id_}/{SOURCE} ]; then echo whole; fi",
-        f'for other in $(ls -1t); do if [ -d "$other/{SOURCE}" ]; then echo beside:$other; break; fi; done',
-    ]
-    return Command("inspect-corpus", "\n".join(lines))
+    return Command("inspect-corpus", verb("corpus_inspect", content.name, content.id))
 
 
 def install_command(content: RunInput) -> Command:
     """Renames the complete transfer to its final name, replacing changed content."""
-    id_ = shlex.quote(content.id)
-    lines = [
-        "set -eu",
-        "umask 077",
-        f'cd "$HOME/{FOLDER}"/{shlex.quote(content.name)}',
-        f"rm -rf .{id_}.partial/.rsync-partial",
-        f"mkdir -p {id_}",
-        f"rm -rf .{id_}.replaced",
-        # Shards of changed recordings are invalid, too.
-        f"if [ -e {id_}/{SOURCE} ]; then mv -T {id_}/{SOURCE} .{id_}.replaced; {_drop_shards(id_)}; fi",
-        f"mv -T .{id_}.partial {id_}/{SOURCE}",
-        f"rm -rf .{id_}.replaced",
-    ]
-    return Command("install-corpus", "\n".join(lines), 300)
-
-
-def _drop_shards(place: str) -> str:
-    """Shell command that removes the shards of a corpus, which a container wrote; one of the trainer's removes them."""
-    listed = "docker image ls --format '{{.Repository}} {{.ID}}' | grep -E '(^|/)voxyard-trainer ' | head -n 1"
-    image = f"$({listed} | cut -d ' ' -f 2)"
-    words = f'{AS_ROOT} --volume "$PWD"/{place}:/corpus --entrypoint sh "{image}" -c "rm -rf /corpus/shards-*"'
-    return f"rm -rf {place}/shards-* 2>/dev/null || {words}"
+    return Command("install-corpus", verb("corpus_install", content.name, content.id), 300)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

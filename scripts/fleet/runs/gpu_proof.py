@@ -6,7 +6,6 @@ import base64
 import importlib.metadata
 import io
 import json
-import shlex
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +17,10 @@ import yaml
 from fleet.audit import AuditEntry, record
 from fleet.errors import FleetError, HostFailedError
 from fleet.lock import locked
-from fleet.rollout.commands import AS_ROOT, HOME
+from fleet.rollout.commands import compose_options
 from fleet.runs.files import COMPOSE, DeployedRelease, gpu_reservation, trainer_gpus
 from fleet.runs.runs import active_runs, read_release
-from fleet.ssh.command_batch import Command
+from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
 from gpu_report import run as gpu_report
 
@@ -148,25 +147,9 @@ def _installed(package: str) -> Iterator[tuple[Path, str]]:
 
 def begin_command(proof: str, release: DeployedRelease, compose_files: Sequence[str]) -> Command:
     """Unpacks the archive of standard input and starts the container, which goes on without the connection."""
-    name = _container(proof)
-    files = [word for each in compose_files for word in ("--file", each)]
-    run = shlex.join(
-        ["docker", "compose", "--project-name", name, *files, "run", "--rm", "--no-TTY", "--name", name, SERVICE]
-    )
-    behind = f"echo $$ >pid; {run} >report/proof.log 2>&1; echo $? >.code; mv .code code"
-    lines = [
-        "set -eu",
-        "umask 022",  # the container is another user; ~/.voxyard is the login's alone
-        f"mkdir -p {HOME}/proofs",
-        f"cd {HOME}/proofs",
-        f"mkdir {shlex.quote(proof)}",
-        f"cd {shlex.quote(proof)}",
-        "tar -xf -",
-        f"mkdir -m 0777 report {_SCRATCH}",  # a tmpfs takes the mode of the folder below it
-        *(f"export {key}={shlex.quote(value)}" for key, value in variables(release).items()),
-        f"setsid nohup sh -c {shlex.quote(behind)} </dev/null >/dev/null 2>&1 &",
-    ]
-    return Command("begin-proof", "\n".join(lines), 120)
+    assigned = [f"{name}={value}" for name, value in variables(release).items()]
+    words = (proof, _SCRATCH, SERVICE, *assigned, *compose_options(compose_files))
+    return Command("begin-proof", verb("proof_begin", *words), 120)
 
 
 def variables(release: DeployedRelease) -> dict[str, str]:
@@ -181,55 +164,22 @@ def variables(release: DeployedRelease) -> dict[str, str]:
 
 def state_command(proof: str) -> Command:
     """Prints the exit code of the container once it has ended, or `gone` where its shell ended without one."""
-    lines = [
-        f"cd {HOME}/proofs/{shlex.quote(proof)} || exit 0",
-        "cat code 2>/dev/null && exit 0",
-        "pid=$(cat pid 2>/dev/null) || exit 0",  # it is only just starting
-        f"grep -aqs {_container(proof)} /proc/$pid/cmdline || cat code 2>/dev/null || echo gone",
-    ]
-    return Command("proof-state", "\n".join(lines))
+    return Command("proof-state", verb("proof_state", proof))
 
 
 def report_command(proof: str) -> Command:
     """Prints the report's folder as a base64 tar archive."""
-    return Command("proof-report", f"cd {HOME}/proofs/{shlex.quote(proof)}/report && tar -cf - . | base64 -w 0", 60)
+    return Command("proof-report", verb("proof_report", proof), 60)
 
 
 def remove_command(proof: str, image: str) -> Command:
     """Ends the container and removes the files of the proof; a throw-away container removes what it wrote."""
-    lines = [
-        f"docker rm --force {_container(proof)} >/dev/null 2>&1",
-        f"cd {HOME}/proofs/{shlex.quote(proof)} || exit 0",
-        _emptied("report", image),
-        f"rm -rf {HOME}/proofs/{shlex.quote(proof)}",
-    ]
-    return Command("remove-proof", "\n".join(lines), 60)
-
-
-def _emptied(report: str, image: str) -> str:
-    """Shell command that removes the files of a report, which belong to the container's user."""
-    mount = f'"$PWD/{report}:/report"'
-    return f"{AS_ROOT} --volume {mount} --entrypoint find {shlex.quote(image)} /report -mindepth 1 -delete"
+    return Command("remove-proof", verb("proof_remove", proof, image), 60)
 
 
 def remove_left_over(image: str) -> Command:
     """Ends containers and removes files of proofs whose connection was cut: who holds the lock is the only one."""
-    lines = [
-        "ids=$(docker ps --all --quiet --filter name=^voxyard-proof-) || exit 1",
-        '[ -z "$ids" ] || docker rm --force $ids >/dev/null',
-        f"[ -e {HOME}/proofs ] || exit 0",
-        f"cd {HOME}/proofs",
-        "for report in */report; do",
-        '  [ -e "$report" ] || continue',
-        f"  {_emptied('$report', image)}",
-        "done",
-        "rm -rf -- *",
-    ]
-    return Command("remove-left-over-proofs", "\n".join(lines), 120)
-
-
-def _container(proof: str) -> str:
-    return f"voxyard-proof-{proof}"
+    return Command("remove-left-over-proofs", verb("proof_remove_left_over", image), 120)
 
 
 def _ended(session: Session, host: str, proof: str, sleep: Callable[[float], None], now: Callable[[], float]) -> int:
