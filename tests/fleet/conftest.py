@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.fleet.bed import registry as registries
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import HostFactory
 from tests.fleet.bed.registry import Registry
+from tests.fleet.operators import images_cache
 
 from fleet.images.image import LocalImage
 
@@ -113,3 +115,4 @@ def gpu_host(
         environment.setenv("SSH_AUTH_SOCK", str(agent))
         yield factory
         factory.stop_all()
+        shutil.rmtree(images_cache(engine), ignore_errors=True)  # of operators: an archive for each image of the module

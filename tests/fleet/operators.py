@@ -107,9 +107,14 @@ class Operator:
         self.inventory.write_text(yaml.safe_dump(document, sort_keys=False))
 
 
+def images_cache(engine: Engine) -> Path:
+    """Folder in which operators keep the archives of images."""
+    return engine.folder / "images-cache"
+
+
 def environment(engine: Engine) -> dict[str, str]:
     """An operator whose docker is the bed's engine."""
-    cache = {"VOXYARD_IMAGES_CACHE": str(engine.folder / "images-cache")}
+    cache = {"VOXYARD_IMAGES_CACHE": str(images_cache(engine))}
     return os.environ | dict(engine.environment) | {"PATH": SEARCH} | cache
 
 
