@@ -72,7 +72,7 @@ FAULTS = {
     ),
     "a row to be remapped": Fault("gpu-pix", faults.remap_pending, "FAIL", "row_remap", "GPU 0: row remapping pending"),
     "a row that cannot be": Fault("gpu-sys", faults.remap_failed, "FAIL", "row_remap", "GPU 0: row remapping failed"),
-    "a critical Xid": Fault("gpu-pix", faults.xid, "FAIL", "xid", "GPU 0, 10 min ago: Xid 79"),
+    "a critical Xid": Fault("gpu-pix", faults.xid, "FAIL", "xid", "min ago: Xid 79"),
     "one process where two are planned": Fault(
         "gpu-one", faults.exclusive_process, "FAIL", "compute_mode", "Exclusive_Process), bark and trainer are planned"
     ),

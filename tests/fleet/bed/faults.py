@@ -123,7 +123,7 @@ def foreign_process(host: GpuHost, index: int = 0, memory: int = 3 * GIB) -> Ite
 
 
 @contextlib.contextmanager
-def xid(host: GpuHost, number: int = 79, index: int = 0, *, seconds_ago: float = 600.0) -> Iterator[None]:
+def xid(host: GpuHost, number: int = 79, index: int = 0, *, seconds_ago: float = 100.0) -> Iterator[None]:
     """The kernel's log, which the login may then read, tells of an error of a GPU."""
     up = float(host.run("cut -d ' ' -f 1 /proc/uptime").stdout)
     bus = host.began.scenario.gpus[index].pci_bus_id.lower()
