@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from fleet.facts.fact import Fact
+from fleet.ssh.command_batch import verb
 
 SECONDS = 60  # without persistence mode the driver may initialize every GPU first
 _OWN = "voxyard-exporter"
@@ -44,26 +45,13 @@ def gpu_start(uuids: Collection[str]) -> Fact[GpuStart]:
     """
     wanted = tuple(sorted(uuids))
     request = f'"device={",".join(wanted)}","capabilities=compute,utility"' if wanted else "all,capabilities=utility"
-    confined = "--rm --pull never --network none --read-only --cap-drop ALL --security-opt no-new-privileges"
-    words = f"docker run {confined} --user 65532:65532 --gpus {shlex.quote(request)} --entrypoint {_SMI}"
-    lines = [
-        "own=$(docker image ls --format '{{.Repository}} {{.ID}}' | "
-        f"grep -E '(^|/){_OWN} ' | head -n 1 | cut -d ' ' -f 2)",
-        "image=$own",
-        '[ -n "$image" ] || image=$(docker image ls -q | sort -u | '
-        "xargs -r docker image inspect --format '{{.Size}} {{slice .Id 7 19}}' | "
-        "sort -n | head -n 1 | cut -d ' ' -f 2)",
-        '[ -n "$image" ] || exit 0',
-        "name=voxyard-check-$$",
-        f"said=$(timeout -k 5 {SECONDS} {words.replace('--rm', '--rm --name $name', 1)} $image -L 2>&1); code=$?",
-        "[ $code != 124 ] || docker rm --force $name >/dev/null 2>&1",
-        'printf \'%s\\n%s\\n%s\\n%s\\n\' "$image" "${own:+own}" "$code" "$said"',
-    ]
+    words = ["--rm", "--pull", "never", "--network", "none", "--read-only", "--cap-drop", "ALL"]
+    words += ["--security-opt", "no-new-privileges", "--user", "65532:65532", "--gpus", request, "--entrypoint", _SMI]
 
     def parse(text: str) -> GpuStart:
         if not text.strip():
             return GpuStart(wanted)
         image, own, code, said = text.split("\n", 3)
-        return GpuStart(wanted, image, bool(own), f"{words} {image} -L", int(code), said.strip())
+        return GpuStart(wanted, image, bool(own), f"docker run {shlex.join(words)} {image} -L", int(code), said.strip())
 
-    return Fact("gpu-start", "\n".join(lines), parse, SECONDS + 30)
+    return Fact("gpu-start", verb("fact_gpu_start", _OWN, str(SECONDS), *words), parse, SECONDS + 30)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fleet.facts.fact import Fact
 from fleet.facts.gpus import number
+from fleet.ssh.command_batch import verb
 
 _XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)(.*)")
 
@@ -80,31 +81,6 @@ def short_bus_id(text: str) -> str:
     return f"{domain[-4:]}:{rest}"
 
 
-PROCESSES = Fact(
-    "gpu-processes",
-    "found=$(nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,process_name --format=csv,noheader,nounits) || "
-    "{ code=$?; printf '%s\\n' \"$found\"; exit $code; }; "
-    'printf \'%s\\n\' "$found" | while IFS= read -r line; do [ -n "$line" ] || continue; '
-    'rest=${line#*,}; pid=$(printf %s "${rest%%,*}" | tr -d " "); '
-    'printf \'%s\\t%s\\t%s\\n\' "$line" "$(stat -c %U /proc/$pid 2>/dev/null)" '
-    "\"$(cat /proc/$pid/cgroup 2>/dev/null | tr '\\n' ' ')\"; done",
-    _processes,
-    seconds=60,
-)
-XIDS = Fact(
-    "xids",
-    "read -r up _ </proc/uptime && echo \"$up\"; said() { grep -F 'NVRM: Xid' | tail -n 200; }; "
-    "if dmesg >/dev/null 2>&1; then dmesg | said; "
-    "elif journalctl -kqb -n 1 2>/dev/null | grep -q .; then journalctl -kqb -o short-monotonic | said; "
-    "else echo 'this user may not read the kernel log' >&2; exit 1; fi",
-    _xids,
-)
-NUMA = Fact(
-    "numa",
-    "ls -d /sys/devices/system/node/node[0-9]* 2>/dev/null | wc -l; "
-    "for gpu in $(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader,nounits); do "
-    'at=$(printf %s "${gpu#????}" | tr A-F a-f); '
-    'read -r node <"/sys/bus/pci/devices/$at/numa_node" && echo "$at $node"; done 2>/dev/null; true',
-    _numa,
-    seconds=60,
-)
+PROCESSES = Fact("gpu-processes", verb("fact_gpu_processes"), _processes, seconds=60)
+XIDS = Fact("xids", verb("fact_xids"), _xids)
+NUMA = Fact("numa", verb("fact_numa"), _numa, seconds=60)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fleet.facts.fact import Fact, Unknown, known
+from fleet.ssh.command_batch import verb
 
 _ABSENT = ("", "N/A", "[N/A]", "[NOT SUPPORTED]", "[UNKNOWN ERROR]", "[INSUFFICIENT PERMISSIONS]", "[NOT FOUND]")
 
@@ -149,9 +150,8 @@ REMAPS = Fact(
 )
 CLOCKS = Fact(
     "gpu-clocks",
-    # The field's name until driver 535.
-    f"found=$({_query('index', 'clocks_event_reasons.active')}) && printf '%s\\n' \"$found\" || "
-    + _query("index", "clocks_throttle_reasons.active"),
+    # The second is the field's name until driver 535.
+    verb("fact_gpu_clocks", "index,clocks_event_reasons.active", "index,clocks_throttle_reasons.active"),
     _clock_events,
     seconds=60,
 )

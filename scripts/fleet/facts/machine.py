@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.facts.fact import Fact
+from fleet.ssh.command_batch import verb
 
 RELEASE_LABEL = "voxyard.release"
 ROLE_LABEL = "voxyard.role"
@@ -187,47 +188,16 @@ def _container(found: Mapping[str, Any]) -> Container:
     )
 
 
-LOGIN = Fact("login", 'id -u && printf \'%s\\n%s\\n\' "$HOME" "$SSH_CONNECTION"', _login)
+LOGIN = Fact("login", verb("fact_login"), _login)
 CLOCK = Fact("clock", "date +%s.%N", _clock)  # seconds since the epoch
-PORTS = Fact("ports", "cat /proc/net/tcp; cat /proc/net/tcp6 2>/dev/null || true", _ports)
-DOCKER = Fact("docker", "docker version --format '{{json .}}' && docker info --format '{{json .}}'", _docker)
+PORTS = Fact("ports", verb("fact_ports"), _ports)
+DOCKER = Fact("docker", verb("fact_docker"), _docker)
 COMPOSE = Fact("compose", "docker compose version --short", _compose)
-TOOLKIT = Fact(
-    "toolkit",
-    "PATH=$PATH:/usr/sbin:/usr/local/sbin; "
-    "command -v nvidia-container-runtime-hook >/dev/null && echo hook; "
-    "docker info --format '{{range $name, $_ := .Runtimes}}{{$name}} {{end}}' 2>/dev/null | grep -qw nvidia && "
-    "echo runtime; "
-    "grep -qs nvidia.com/gpu /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json && echo cdi; "
-    "[ -e /dev/char/195:255 ] && echo links; true",
-    _toolkit,
-)
-DISK = Fact(
-    "disk",
-    'root=$(docker info --format "{{.DockerRootDir}}") && { df -Pk "$root" 2>/dev/null || df -Pk "${root%/*}/"; }',
-    _disk,
-)
-HOME_DISK = Fact("home-disk", 'df -Pk "$HOME"', _disk)
-KEPT = Fact(
-    "kept",
-    'cd "$HOME/.voxyard/artefacts" 2>/dev/null || { echo 0; exit; }; du -sk . | cut -f 1',
-    lambda text: int(text) * 1024,
-)
+TOOLKIT = Fact("toolkit", verb("fact_toolkit"), _toolkit)
+DISK = Fact("disk", verb("fact_disk"), _disk)
+HOME_DISK = Fact("home-disk", verb("fact_home_disk"), _disk)
+KEPT = Fact("kept", verb("fact_kept"), lambda text: int(text) * 1024)
 IMAGES = Fact("images", "docker image ls --quiet --no-trunc", _images)
-PROGRAMS = Fact(
-    "programs", f"for each in {' '.join(TOOLS)}; do command -v $each >/dev/null && echo $each; done; true", _tools
-)
-ENGINE_LIMITS = Fact(
-    "engine-limits",
-    'for each in /proc/[0-9]*; do read -r name <$each/comm && [ "$name" = dockerd ] || continue; '
-    "while read -r max locked memory soft hard _; do [ \"$max $locked $memory\" = 'Max locked memory' ] && echo $hard; "
-    'done <$each/limits; while read -r key value; do [ "$key" = CapEff: ] && echo $value; done <$each/status; '
-    "break; done 2>/dev/null; true",
-    _engine_limits,
-)
-CONTAINERS = Fact(
-    "containers",
-    f"found=$(docker ps -aq --no-trunc --filter label={ROLE_LABEL}) && "
-    "if [ -n \"$found\" ]; then docker inspect $found; else echo '[]'; fi",
-    _containers,
-)
+PROGRAMS = Fact("programs", verb("fact_programs", *TOOLS), _tools)
+ENGINE_LIMITS = Fact("engine-limits", verb("fact_engine_limits"), _engine_limits)
+CONTAINERS = Fact("containers", verb("fact_containers", ROLE_LABEL), _containers)

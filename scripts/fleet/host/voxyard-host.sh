@@ -677,4 +677,147 @@ proof_remove_left_over() {
   rm -rf -- *
 }
 
+# -- facts about the host --------------------------------------------------------------------------------------------
+
+fact_login() {
+  id -u
+  printf '%s\n%s\n' "$HOME" "${SSH_CONNECTION-}"
+}
+
+fact_ports() {
+  cat /proc/net/tcp
+  cat /proc/net/tcp6 2>/dev/null || true
+}
+
+fact_docker() {
+  docker version --format '{{json .}}'
+  docker info --format '{{json .}}'
+}
+
+# Prints what of the container toolkit is there: hook, runtime, cdi, links.
+fact_toolkit() {
+  PATH=$PATH:/usr/sbin:/usr/local/sbin
+  if command -v nvidia-container-runtime-hook >/dev/null; then echo hook; fi
+  # shellcheck disable=SC2016  # the variables are the template's
+  runtimes=$(docker info --format '{{range $name, $_ := .Runtimes}}{{$name}} {{end}}' 2>/dev/null || true)
+  case " $runtimes " in *' nvidia '*) echo runtime ;; esac
+  set -- /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json
+  if grep -qs nvidia.com/gpu "$@"; then echo cdi; fi
+  if [ -e /dev/char/195:255 ]; then echo links; fi
+}
+
+# Prints the file system of the engine's images.
+fact_disk() {
+  root=$(docker info --format '{{.DockerRootDir}}')
+  df -Pk "$root" 2>/dev/null || df -Pk "${root%/*}/"
+}
+
+fact_home_disk() {
+  df -Pk "$HOME"
+}
+
+# Prints KiB of the artefacts.
+fact_kept() {
+  if cd "$home/artefacts" 2>/dev/null; then du -sk . | cut -f 1; else echo 0; fi
+}
+
+# PROGRAM...: prints those that are there.
+fact_programs() {
+  for each do
+    if command -v "$each" >/dev/null; then echo "$each"; fi
+  done
+}
+
+# Prints the engine's memlock limit and capabilities.
+fact_engine_limits() {
+  for each in /proc/[0-9]*; do
+    read -r name 2>/dev/null <"$each/comm" || continue
+    [ "$name" = dockerd ] || continue
+    while read -r max locked memory _ hard _; do
+      if [ "$max $locked $memory" = 'Max locked memory' ]; then echo "$hard"; fi
+    done 2>/dev/null <"$each/limits" || true
+    while read -r key value; do
+      if [ "$key" = CapEff: ]; then echo "$value"; fi
+    done 2>/dev/null <"$each/status" || true
+    break
+  done
+}
+
+# LABEL: prints `docker inspect` of the containers with this label.
+fact_containers() {
+  found=$(docker ps -aq --no-trunc --filter "label=$1")
+  # shellcheck disable=SC2086  # ids are words
+  if [ -n "$found" ]; then docker inspect $found; else echo '[]'; fi
+}
+
+# FIELDS OLD_FIELDS: asks nvidia-smi for the fields, by their older names where it does not know them.
+fact_gpu_clocks() {
+  if found=$(nvidia-smi "--query-gpu=$1" --format=csv,noheader,nounits); then
+    printf '%s\n' "$found"
+  else
+    nvidia-smi "--query-gpu=$2" --format=csv,noheader,nounits
+  fi
+}
+
+# Prints GPU processes with user and cgroups, by tabs.
+fact_gpu_processes() {
+  query=--query-compute-apps=gpu_uuid,pid,used_memory,process_name
+  found=$(nvidia-smi "$query" --format=csv,noheader,nounits) || {
+    code=$?
+    printf '%s\n' "$found"
+    exit "$code"
+  }
+  printf '%s\n' "$found" | while IFS= read -r line; do
+    [ -n "$line" ] || continue
+    rest=${line#*,}
+    pid=$(printf %s "${rest%%,*}" | tr -d ' ')
+    user=$(stat -c %U "/proc/$pid" 2>/dev/null || true)
+    groups=$(tr '\n' ' ' 2>/dev/null <"/proc/$pid/cgroup" || true)
+    printf '%s\t%s\t%s\n' "$line" "$user" "$groups"
+  done
+}
+
+# Prints the host's uptime and the newest Xid lines of the kernel log.
+fact_xids() {
+  read -r up _ </proc/uptime
+  echo "$up"
+  if dmesg >/dev/null 2>&1; then
+    log=dmesg
+  elif journalctl -kqb -n 1 2>/dev/null | grep -q .; then
+    log='journalctl -kqb -o short-monotonic'
+  else
+    echo 'this user may not read the kernel log' >&2
+    exit 1
+  fi
+  $log | grep -F 'NVRM: Xid' | tail -n 200
+}
+
+# Prints the number of NUMA nodes, then address and node of each GPU.
+fact_numa() {
+  set -- /sys/devices/system/node/node[0-9]*
+  if [ -e "$1" ]; then echo "$#"; else echo 0; fi
+  for gpu in $(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader,nounits 2>/dev/null || true); do
+    at=$(printf %s "${gpu#????}" | tr A-F a-f)
+    if read -r node 2>/dev/null <"/sys/bus/pci/devices/$at/numa_node"; then echo "$at $node"; fi
+  done
+}
+
+# REPOSITORY SECONDS WORD...: runs the words, of `docker run`, with the newest image of the repository, else the smallest;
+# prints the image, `own` for one of the repository, exit code and output.
+fact_gpu_start() {
+  repository=$1 seconds=$2
+  shift 2
+  own=$(docker image ls --format '{{.Repository}} {{.ID}}' | grep -E "(^|/)$repository " | head -n 1 | cut -d ' ' -f 2)
+  image=$own
+  if [ -z "$image" ]; then
+    image=$(docker image ls -q | sort -u | xargs -r docker image inspect --format '{{.Size}} {{slice .Id 7 19}}' |
+      sort -n | head -n 1 | cut -d ' ' -f 2)
+  fi
+  [ -n "$image" ] || exit 0
+  name=voxyard-check-$$ code=0
+  said=$(timeout -k 5 "$seconds" docker run --name "$name" "$@" "$image" -L 2>&1) || code=$?
+  [ "$code" != 124 ] || docker rm --force "$name" >/dev/null 2>&1 || true
+  printf '%s\n%s\n%s\n%s\n' "$image" "${own:+own}" "$code" "$said"
+}
+
 "$@"

@@ -61,12 +61,12 @@ def test_every_fact_has_a_case_that_is_known_and_one_that_is_not() -> None:
 
 @pytest.mark.parametrize("fact", EVERY.values(), ids=EVERY)
 def test_every_command_is_a_shell_command(fact: Fact[Any]) -> None:
-    done = subprocess.run(["sh", "-n", "-c", fact.text], capture_output=True, text=True)
+    done = subprocess.run(["sh", "-n", "-c", fact.command.shell], capture_output=True, text=True)
     assert done.stderr == ""
 
 
 def test_the_toolkit_is_asked_without_failing_where_nothing_is_there() -> None:
-    done = subprocess.run(["sh", "-c", machine_facts.TOOLKIT.text], capture_output=True, text=True)
+    done = subprocess.run(["sh", "-c", machine_facts.TOOLKIT.command.shell], capture_output=True, text=True)
     assert done.returncode == 0
 
 

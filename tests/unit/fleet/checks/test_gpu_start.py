@@ -114,8 +114,10 @@ def run(folder: Path, images: str, *, run: str = "echo GPU 0") -> GpuStart | Unk
     docker.write_text(DOCKER.format(folder=folder, images=images, run=run))
     docker.chmod(0o755)
     fact = gpu_start([uuid(0)])
-    environment = {"PATH": f"{folder}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", fact.text], capture_output=True, text=True, env=environment, check=False)
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
+    done = subprocess.run(
+        ["sh", "-c", fact.command.shell], capture_output=True, text=True, env=environment, check=False
+    )
     return fact.read(Answer(done.stdout, done.stderr, done.returncode))
 
 
