@@ -11,11 +11,13 @@ from fleet import audit, lock
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.archive import ImageCache
 from fleet.images.cuda import cuda_needs
+from fleet.images.gateway import GATEWAY, find_gateway
 from fleet.images.image import ROLES
 from fleet.images.node_exporter import NODE_EXPORTER, find_node_exporter
 from fleet.inventory.hosts import Host, Inventory
 from fleet.monitoring.silence import AlertmanagerSilencer
 from fleet.release.artefact import ChecksumCache
+from fleet.release.release import found_images
 from fleet.rollout import report
 from fleet.rollout.change_plan import ChangePlan, plan_change
 from fleet.rollout.context import RolloutContext
@@ -57,12 +59,13 @@ from tasks.base import (
     selected,
 )
 
+_OF_OTHERS = {NODE_EXPORTER: find_node_exporter, GATEWAY: find_gateway}
 CHECKSUMS = ROOT / "build/checksums.json"
 DRAIN = "stop training runs with a checkpoint and resume them afterwards; otherwise hosts that train are skipped"
 SKIP_UNFIT = "go on without hosts that are unreachable, locked or not fit; they are named, and the exit code is 1"
 IMAGE = (
     "ROLE=REFERENCE: use this image instead of the commit's in the registry, or of the last built one; roles: "
-    f"{', '.join((*ROLES, NODE_EXPORTER))}"
+    f"{', '.join((*ROLES, *_OF_OTHERS))}"
 )
 
 
@@ -268,11 +271,9 @@ def _planned(
     needed = find_images(hosts, references, ROOT)
     say(f"inspecting {len(hosts)} hosts")
     cuda = {name: cuda_needs(images) for name, images in needed.items()}
-    if with_one := [each.name for each in hosts if each.gets_node_exporter]:
-        image = find_node_exporter(ROOT, references.get(NODE_EXPORTER))
-        needed = {
-            name: {**each, **({NODE_EXPORTER: image} if name in with_one else {})} for name, each in needed.items()
-        }
+    others = {name for each in hosts for name in found_images(each)}
+    found = {name: _OF_OTHERS[name](ROOT, references.get(name)) for name in others}
+    needed = {each.name: {**needed[each.name], **{name: found[name] for name in found_images(each)}} for each in hosts}
     snapshots = inspect_hosts(hosts, connections, needed, cuda)
     if to_act and not skip_unfit:
         refuse_locked(snapshots.succeeded)
@@ -402,8 +403,8 @@ def _references(images: Sequence[str] | None) -> dict[str, str]:
     found = {}
     for text in images or ():
         role, equals, reference = text.partition("=")
-        if not equals or role not in (*ROLES, NODE_EXPORTER) or not reference:
-            names = ", ".join((*ROLES, NODE_EXPORTER))
+        if not equals or role not in (*ROLES, *_OF_OTHERS) or not reference:
+            names = ", ".join((*ROLES, *_OF_OTHERS))
             raise FleetError(f"--image {text}: expected ROLE=REFERENCE, with a role of {names}")
         found[role] = reference
     return found

@@ -36,6 +36,7 @@ _OPEN_FILES = 16_384
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _POLL_SECONDS = 0.1  # between two checks during shutdown
 _PROGRESS_LOG_SECONDS = 5.0  # between two log lines during shutdown
+_LAST_REQUEST_SECONDS = 0.5  # for the first request of a connection that was accepted last
 _IDLE_CLOSE_SECONDS = 1  # for idle connections
 
 
@@ -185,6 +186,7 @@ class _Server(uvicorn.Server):
         await self._notify_gateway()
         began = time.monotonic()
         await self._finish(began)
+        await self._stop_listening()
         left = began + self._section.stop_seconds - time.monotonic()
         closing = 0 if self.server_state.tasks else _IDLE_CLOSE_SECONDS
         self.config.timeout_graceful_shutdown = max(closing, math.ceil(left))
@@ -195,6 +197,16 @@ class _Server(uvicorn.Server):
             if self._graceful_shutdown is not None:
                 self._graceful_shutdown.forced = True
         log.info("stopped")
+
+    async def _stop_listening(self) -> None:
+        """Closes the listener; connections that were accepted may send a request that is under way."""
+        if self.force_exit:
+            return
+        for _ in range(2):  # the first accepts what waits in the kernel, which a closed listener would reset
+            await asyncio.sleep(0)
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(_LAST_REQUEST_SECONDS)
 
     async def _notify_gateway(self) -> None:
         """Serves on as a service that is not ready, until a gateway has noticed."""

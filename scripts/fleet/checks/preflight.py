@@ -12,6 +12,7 @@ from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS
+from fleet.images.gateway import GATEWAY
 from fleet.images.node_exporter import NODE_EXPORTER
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import Assignment
@@ -27,6 +28,8 @@ _LISTENERS = {
     "the host's node_exporter": NODE_EXPORTER,
     "the speech service": BARK,
     "a training run's metrics": TRAINER,
+    "the gateway": GATEWAY,
+    "the gateway's metrics": GATEWAY,
 }
 
 
@@ -170,6 +173,7 @@ def _other_port(service: str) -> str:
         NODE_EXPORTER: "keep it with node_exporter: false, or change node_exporter_port",
         BARK: "change bark.port",
         TRAINER: "change trainer.metrics_port",
+        GATEWAY: "change gateway.port or gateway.metrics_port",
     }
     return f", or {names[service]} in the inventory" if service in names else ""
 

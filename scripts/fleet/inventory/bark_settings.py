@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import yaml
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
+from fleet.inventory.gateway_settings import LAME_DUCK_SECONDS
 from fleet.inventory.types import refusal
 from voxyard.bark.config import BarkConfig
 from voxyard.service.config import ServiceSection
@@ -25,6 +27,8 @@ DATA = "/var/lib/voxyard/bark"
 KEYS = "/run/secrets/bark-api-keys"
 WEBHOOK_SECRET = "/run/secrets/bark-webhook-secret"  # noqa: S105 - a path
 
+SESSION_SECRET = "/run/secrets/bark-session-secret"  # noqa: S105 - a path
+
 _CLOSING_SECONDS = 15  # reserved for idle workers to end and documents to be saved
 _DEPLOYED = {
     "service.host": "it is set from bark.address",
@@ -33,6 +37,8 @@ _DEPLOYED = {
     "service.keys": "add bark-api-keys to the secrets file",
     "service.webhook_secret": "add bark-webhook-secret to the secrets file",
     "service.voices": f"add {VOICE_NAMES} to the directory of bark.voices",
+    "service.instance": "it is the host's name",
+    "service.session_secret": "add bark-session-secret to the secrets file",
     "service.stop_seconds": "use bark.stop_seconds",
     "service.drain_seconds": "use bark.stop_seconds",
     "speech.gpus": "it is the GPUs of the host plan",
@@ -60,13 +66,24 @@ class DeploymentValues:
     webhook_secret: bool
     voices: bool
     voice_names: bool
-    stop_seconds: int  # until the container is killed
+    stop_seconds: int  # until the container is killed, after the lame-duck time
+    instance: str = ""
+    session_secret: bool = False
+    lame_duck_seconds: int = 0
 
 
 def start_seconds(settings: Mapping[str, Mapping[str, object]]) -> int:
     """Start timeout of a worker, in seconds."""
     given = _without_nulls(settings).get("speech", {}).get("start_timeout", SpeechSection().start_timeout)
     return round(given) if isinstance(given, int | float) else 0
+
+
+def lame_duck_seconds(settings: Mapping[str, Mapping[str, object]], *, behind_gateway: bool) -> int:
+    """Seconds at a stop in which the service still accepts requests, for a gateway to notice; rounded up."""
+    given = _without_nulls(settings).get("service", {}).get("lame_duck_seconds")
+    if isinstance(given, int | float):
+        return math.ceil(given)
+    return LAME_DUCK_SECONDS if behind_gateway else 0
 
 
 def working_seconds(stop_seconds: int) -> int:
@@ -82,6 +99,12 @@ def render(settings: Mapping[str, Mapping[str, object]], deployment: DeploymentV
         "speech": {},
         "bark": {"model": WEIGHTS, "device": "cuda" if deployment.gpus else "cpu"},
     }
+    if deployment.instance:
+        document["service"]["instance"] = deployment.instance
+    if deployment.lame_duck_seconds:
+        document["service"]["lame_duck_seconds"] = deployment.lame_duck_seconds
+    if deployment.session_secret:
+        document["service"]["session_secret"] = SESSION_SECRET
     if deployment.keys:
         document["service"]["keys"] = KEYS
     if deployment.webhook_secret:

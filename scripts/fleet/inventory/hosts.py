@@ -13,9 +13,10 @@ from typing import Annotated, Literal
 from pydantic import PlainValidator, TypeAdapter
 
 from fleet.errors import FleetError
-from fleet.inventory import types
+from fleet.inventory import gateway_settings, types
 from fleet.inventory.bark_settings import ServiceSettings
 from fleet.inventory.clusters import Cluster, read_clusters
+from fleet.inventory.gateway_settings import Gateway, Upstream
 from fleet.inventory.rollout_settings import RolloutSettings
 from fleet.inventory.types import (
     Address,
@@ -37,7 +38,7 @@ from voxyard.settings import SettingsError
 from voxyard.settings.values import found_words
 from voxyard.settings.yaml_reader import YamlValue, read
 
-Role = Literal["trainer", "bark", "monitoring"]
+Role = Literal["trainer", "bark", "monitoring", "gateway"]
 MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000, "node_exporter": 9100}
 WARNINGS = (
     "audit", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory", "gpu_memory",
@@ -147,6 +148,9 @@ class Host:
     registry: Registry | None = None  # None: images are sent with docker save and docker load
     bark: Bark = field(default_factory=Bark)
     trainer: Trainer = field(default_factory=Trainer)
+    gateway: Gateway = field(default_factory=Gateway)
+    upstreams: tuple[Upstream, ...] = ()  # of a gateway: all speech services of the fleet
+    behind_gateway: bool = False  # its speech service
     secrets: LocalPath | None = None  # file
     canary: Switch = False  # first of its roles to get a release
     groups: Annotated[tuple[Word, ...], list_of()] = ()  # names that select it, with others
@@ -166,6 +170,8 @@ class Host:
             taken["the speech service"] = self.bark.port
         if "trainer" in self.roles:
             taken["a training run's metrics"] = self.trainer.metrics_port
+        if "gateway" in self.roles:
+            taken |= {"the gateway": self.gateway.port, "the gateway's metrics": self.gateway.metrics_port}
         return taken | (MONITORING_PORTS if "monitoring" in self.roles else {})
 
 
@@ -211,9 +217,10 @@ class Inventory:
         return tuple(dict.fromkeys(group for host in self.hosts for group in host.groups))
 
 
-_OF_A_HOST = {"name", "address", "exporter_address", "canary", "bark.address"}
+_DERIVED = {"name", "upstreams", "behind_gateway"}
+_OF_A_HOST = {*_DERIVED, "address", "exporter_address", "canary", "bark.address", "gateway.address"}
 _HOST, _ROLLOUT, _RECEIVER = TypeAdapter(Host), TypeAdapter(RolloutSettings), TypeAdapter(AlertReceiver)
-_DEFAULT_KEYS, _HOST_KEYS = keys_of(Host, _OF_A_HOST), keys_of(Host, {"name"})
+_DEFAULT_KEYS, _HOST_KEYS = keys_of(Host, _OF_A_HOST), keys_of(Host, _DERIVED)
 _ROLLOUT_KEYS = keys_of(RolloutSettings, {"hooks.folder"})  # the inventory's
 _RECEIVER_KEYS = keys_of(AlertReceiver)
 _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
@@ -221,6 +228,8 @@ _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
     "the host's node_exporter": ("node_exporter_port",),
     "the speech service": ("bark", "port"),
     "a training run's metrics": ("trainer", "metrics_port"),
+    "the gateway": ("gateway", "port"),
+    "the gateway's metrics": ("gateway", "metrics_port"),
 }
 
 
@@ -240,6 +249,8 @@ def load(path: Path) -> Inventory:
     clusters = tuple(read_clusters(top.get("clusters"), defaults, problems))
     hosts = tuple(_hosts(top.get("hosts"), defaults, problems)) if "hosts" in top or not clusters else ()
     _check_addresses(hosts, top.get("hosts"), problems)
+    hosts = gateway_settings.with_upstreams(hosts)
+    _check_gateways(hosts, top.get("hosts"), problems)
     receivers = tuple(_receivers(top.get("alert_receivers"), problems))
     rollout = problems.validated(_ROLLOUT, _ROLLOUT_KEYS, top.get("rollout"), "rollout") or RolloutSettings()
     problems.raise_any()
@@ -284,6 +295,14 @@ def _check_addresses(hosts: Iterable[Host], node: YamlValue | None, problems: Er
             line = _line(entries[host.name], ["address"]) or entries[host.name].line
             said = f"{host.address}, port {host.port}, is the address of {other.name}, too: one entry a host"
             problems.add(line, f"hosts.{host.name}.address", said)
+
+
+def _check_gateways(hosts: Iterable[Host], node: YamlValue | None, problems: ErrorCollector) -> None:
+    entries = problems.mapping(node, "hosts") if node is not None else {}
+    for where, said in gateway_settings.problems(hosts):
+        name = next(each for each in entries if where.startswith(f"hosts.{each}."))
+        keys = where.removeprefix(f"hosts.{name}.").split(".")
+        problems.add(_line(entries[name], keys) or entries[name].line, where, said)
 
 
 def _place(host: Host) -> object:

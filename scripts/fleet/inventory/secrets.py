@@ -19,8 +19,18 @@ from voxyard.settings.yaml_reader import YamlSyntaxError, compose
 
 BARK_KEYS = "bark-api-keys"
 BARK_WEBHOOK = "bark-webhook-secret"
+BARK_SESSIONS = "bark-session-secret"
+GATEWAY_CERTIFICATE = "gateway-certificate"
+GATEWAY_KEY = "gateway-key"
 GRAFANA = "grafana-admin-password"
-SERVICE_OF = {BARK_KEYS: "bark", BARK_WEBHOOK: "bark", GRAFANA: "grafana"}
+SERVICE_OF = {
+    BARK_KEYS: "bark",
+    BARK_WEBHOOK: "bark",
+    BARK_SESSIONS: "bark",
+    GATEWAY_CERTIFICATE: "gateway",
+    GATEWAY_KEY: "gateway",
+    GRAFANA: "grafana",
+}
 """Service of each secret; the secret is mounted as a file of this name."""
 _ALERT = re.compile(r"alert-[a-z0-9][a-z0-9-]{0,40}")  # names used by Alertmanager's receivers
 NAMES = f"{', '.join(SERVICE_OF)}, alert-… (for Alertmanager)"
@@ -29,7 +39,8 @@ ALERTS = "alert-"
 
 _NAMES = f"{', '.join(SERVICE_OF)}, {ALERTS}…"
 LARGEST_FILE = 1 << 20
-_SHORTEST = {BARK_WEBHOOK: 16, GRAFANA: 8}  # characters
+_SHORTEST = {BARK_WEBHOOK: 16, BARK_SESSIONS: 32, GRAFANA: 8}  # characters
+_PEM = {GATEWAY_CERTIFICATE: "CERTIFICATE", GATEWAY_KEY: r"[A-Z ]*PRIVATE KEY"}
 _KEY_NAME, _KEY_HASH = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", r"[0-9a-f]{64}"
 _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20}
 
@@ -135,6 +146,10 @@ def _value(name: str, node: yaml.Node, where: str) -> bytes:
     if name == BARK_KEYS:
         _check_keys(text, where)
         return text.encode()
+    if name in _PEM:
+        if not re.match(rf"\s*-----BEGIN {_PEM[name]}-----\n", text):
+            raise FleetError(f"{where}: {name}: expected PEM, as a block (|) that begins with -----BEGIN …-----")
+        return text.strip().encode() + b"\n"
     if "\n" in text.rstrip("\n"):
         raise FleetError(f"{where}: {name}: expected one line")
     return text.rstrip("\n").encode()

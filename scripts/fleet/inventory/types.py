@@ -129,6 +129,14 @@ def is_ip(found: str) -> bool:
     return True
 
 
+def is_loopback(found: str) -> bool:
+    """True for an address that only its own machine reaches."""
+    try:
+        return ipaddress.ip_address(found.partition("%")[0]).is_loopback
+    except ValueError:
+        return found == "localhost"
+
+
 def _address(value: object) -> str:
     """IP address, IPv6 without brackets, or host name; without a port."""
     address = text(value)

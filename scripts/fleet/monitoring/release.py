@@ -297,7 +297,7 @@ def _mount(program: str, name: str) -> Any:
 
 def _targets(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
     """Job and instance of each target of the generated files."""
-    for job in ("exporter", "trainer", "bark", "node"):
+    for job in ("exporter", "trainer", "bark", "gateway", "node"):
         for group in yaml.safe_load(files[f"{TARGETS}/{job}.yaml"]):
             yield from ((job, group["labels"]["host"]) for _ in group["targets"])
 

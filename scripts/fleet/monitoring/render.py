@@ -113,6 +113,9 @@ def _targets(hosts: Iterable[Host]) -> dict[str, list[dict[str, object]]]:
             for host in hosts
             if "bark" in host.roles
         ],
+        "gateway": [
+            _target(host, _at(_exporter(host), host.gateway.metrics_port)) for host in hosts if "gateway" in host.roles
+        ],
         "node": [
             _target(host, NODE_BESIDE if "monitoring" in host.roles else _at(_exporter(host), host.node_exporter_port))
             for host in hosts

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.images.image import LocalImage
-from fleet.inventory.bark_settings import start_seconds
+from fleet.inventory.bark_settings import lame_duck_seconds, start_seconds
 from fleet.inventory.hosts import Host
 from fleet.release.artefact import Artefact
 from fleet.release.config_hash import variable
@@ -39,6 +39,11 @@ def bark_address(host: Host, login_info: LoginInfo) -> str:
     return host.bark.address or login_info.address
 
 
+def bark_stop_seconds(host: Host) -> int:
+    """Seconds until the container of the speech service is killed."""
+    return host.bark.stop_seconds + lame_duck_seconds(host.bark.settings, behind_gateway=host.behind_gateway)
+
+
 def trainer_memory(host: Host, login_info: LoginInfo) -> int | None:
     """Memory limit of a training run in MiB; None without one."""
     return memory_limits(host, login_info.memory_mib).get("trainer")
@@ -68,7 +73,7 @@ def variables(
         found |= {
             "VOXYARD_BARK_ADDRESS": bark_address(host, login_info),
             "VOXYARD_BARK_PORT": str(host.bark.port),
-            "VOXYARD_BARK_STOP_SECONDS": str(host.bark.stop_seconds),
+            "VOXYARD_BARK_STOP_SECONDS": str(bark_stop_seconds(host)),
             "VOXYARD_BARK_START_SECONDS": str(start_seconds(host.bark.settings)),
             **({"VOXYARD_BARK_GPU_MEMORY": limits} if limits else {}),
         }

@@ -14,12 +14,13 @@ from pathlib import Path
 import yaml
 
 from fleet.errors import FleetError
+from fleet.images.gateway import GATEWAY
 from fleet.images.image import LocalImage
 from fleet.images.node_exporter import NODE_EXPORTER
 from fleet.inventory import bark_settings
 from fleet.inventory.bark_settings import VOICE_NAMES
 from fleet.inventory.hosts import Host
-from fleet.inventory.secrets import BARK_KEYS, BARK_WEBHOOK, Secrets, versioned
+from fleet.inventory.secrets import BARK_KEYS, BARK_SESSIONS, BARK_WEBHOOK, Secrets, versioned
 from fleet.inventory.secrets import read as read_secrets
 from fleet.release import compose, environment
 from fleet.release.artefact import BUILDERS, Artefact, ChecksumCache
@@ -33,7 +34,7 @@ from fleet.release.service import RolePart, Service
 MANIFEST_FILE = "release.json"
 START_MARGIN = 60  # seconds of a start beside loading the model
 # Read by another user inside the containers; their parent directory is accessible to the owner only.
-_MODES = {PLAN_FILE: 0o644, bark_settings.BARK_FILE: 0o644}
+_MODES = {PLAN_FILE: 0o644, bark_settings.BARK_FILE: 0o644, "haproxy.cfg": 0o644}
 
 __all__ = [
     "ENVIRONMENT_FILE",
@@ -42,6 +43,7 @@ __all__ = [
     "LoginInfo",
     "Release",
     "ReleaseInputs",
+    "found_images",
     "plan_document",
     "read_inputs",
     "render",
@@ -103,9 +105,10 @@ def wanted_images(host: Host) -> tuple[str, ...]:
     return ("exporter", *(role for role in ("bark", "trainer") if role in host.roles))
 
 
-def _found_images(host: Host) -> tuple[str, ...]:
+def found_images(host: Host) -> tuple[str, ...]:
     """Roles whose images are made by others."""
-    return (NODE_EXPORTER,) if host.gets_node_exporter else ()
+    node_exporter = (NODE_EXPORTER,) if host.gets_node_exporter else ()
+    return (*node_exporter, *((GATEWAY,) if "gateway" in host.roles else ()))
 
 
 def read_inputs(
@@ -122,9 +125,10 @@ def read_inputs(
     """
     secrets = Secrets() if host.secrets is None else read_secrets(host.secrets)
     loopback = "bark" in host.roles and _without_keys(host, login_info, secrets)
+    _require_shared_sessions(host, secrets)
     sources = compose.sources(folder, host, gpus=login_info.gpus, loopback=loopback)
     return ReleaseInputs(
-        images={role: images[role] for role in (*wanted_images(host), *_found_images(host))},
+        images={role: images[role] for role in (*wanted_images(host), *found_images(host)) if role != GATEWAY},
         compose={name: path.read_bytes() for name, path in sources.items()},
         trainer={name: path.read_bytes() for name, path in compose.trainer_sources(folder, host).items()},
         artefacts=_artefacts(host, checksums or ChecksumCache()),
@@ -208,6 +212,15 @@ def _without_keys(host: Host, login_info: LoginInfo, secrets: Secrets) -> bool:
     return True
 
 
+def _require_shared_sessions(host: Host, secrets: Secrets) -> None:
+    if host.behind_gateway and BARK_SESSIONS not in secrets.values:
+        where = host.secrets or "a file named as secrets in the inventory"
+        raise FleetError(
+            f"{host.name}: behind a gateway all speech services sign the page's sessions with one secret: add "
+            f"{BARK_SESSIONS} to {where}, such as what `openssl rand -hex 32` prints"
+        )
+
+
 def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
@@ -251,6 +264,11 @@ def _files(
                 voices=voices is not None,
                 voice_names=voices is not None and VOICE_NAMES in voices.checksums,
                 stop_seconds=host.bark.stop_seconds,
+                instance=host.name,
+                session_secret=BARK_SESSIONS in secrets,
+                lame_duck_seconds=bark_settings.lame_duck_seconds(
+                    host.bark.settings, behind_gateway=host.behind_gateway
+                ),
             ),
         )
     for part in inputs.parts:
@@ -289,7 +307,7 @@ def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs:
             image=inputs.images["bark"],
             address=environment.bark_address(host, login_info),
             port=host.bark.port,
-            stop_seconds=host.bark.stop_seconds,
+            stop_seconds=environment.bark_stop_seconds(host),
             healthy_seconds=bark_settings.start_seconds(host.bark.settings) + START_MARGIN,
             gpu_limits=assignment.bark_limits,
         )

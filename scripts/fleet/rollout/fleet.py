@@ -12,14 +12,18 @@ from typing import Any
 
 from fleet.checks.finding import TRAINER
 from fleet.errors import FleetError, HostFailedError
+from fleet.gateway.part import gateway_part
 from fleet.images.cuda import DEFAULTS, CudaNeed
+from fleet.images.gateway import GATEWAY
 from fleet.images.image import LocalImage
 from fleet.images.wanted import wanted_image
 from fleet.inventory.hosts import Host
 from fleet.lock import HostLockedError, locked
 from fleet.release.artefact import ChecksumCache
+from fleet.release.environment import LoginInfo
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release, read_inputs, render, wanted_images
+from fleet.release.service import RolePart
 from fleet.rollout.apply import apply
 from fleet.rollout.change_plan import ChangePlan, plan_change
 from fleet.rollout.context import RolloutContext
@@ -91,7 +95,8 @@ def plan_hosts(
         withheld = withheld_services(host, snapshot.host_report.findings)
         rendered = without(host, {TRAINER} & set(withheld))  # a run never starts with such a release
         try:
-            inputs = read_inputs(rendered, snapshot.login_info, compose, needed[host.name], cache)
+            parts = _parts(rendered, snapshot.login_info, compose, needed[host.name])
+            inputs = read_inputs(rendered, snapshot.login_info, compose, needed[host.name], cache, parts)
             assignment = snapshot.host_report.assignment
             release = render(rendered, assignment, snapshot.login_info, inputs, withheld=tuple(withheld))
             releases[host.name] = release, withheld
@@ -105,6 +110,12 @@ def plan_hosts(
 
     compared = on_every_host([host for host in hosts if host.name in releases], compare)
     return GroupResult(compared.succeeded, {**failed, **compared.failed})
+
+
+def _parts(host: Host, login_info: LoginInfo, compose: Path, images: Mapping[str, LocalImage]) -> tuple[RolePart, ...]:
+    if GATEWAY not in host.roles:
+        return ()
+    return (gateway_part(host, login_info, compose, images[GATEWAY]),)
 
 
 def read_host(session: Session, host: Host, release: Release) -> HostState:

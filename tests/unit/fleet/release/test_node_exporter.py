@@ -13,7 +13,7 @@ from release_doubles import image, release
 
 from fleet.checks.preflight import ports
 from fleet.errors import FleetError
-from fleet.images import node_exporter, pins
+from fleet.images import pinned_image, pins
 from fleet.images.image import LocalImage
 from fleet.images.node_exporter import find_node_exporter
 from fleet.inventory.hosts import Host
@@ -140,7 +140,7 @@ def test_an_image_without_a_digest_is_the_local_one(tmp_path: Path, monkeypatch:
         asked.append(words)
         return image("node-exporter")
 
-    monkeypatch.setattr(node_exporter, "find_image", found)
+    monkeypatch.setattr(pinned_image, "find_image", found)
     lock(tmp_path, None)
     assert find_node_exporter(tmp_path) == image("node-exporter")
     find_node_exporter(tmp_path, "mine:1")
@@ -151,6 +151,6 @@ def test_an_image_that_is_nowhere_is_named_with_the_ways_out(tmp_path: Path, mon
     def none(name: str, _: str) -> LocalImage:
         raise FleetError(f"no image {name} on this machine: build it with make images")
 
-    monkeypatch.setattr(node_exporter, "find_image", none)
+    monkeypatch.setattr(pinned_image, "find_image", none)
     with pytest.raises(FleetError, match=r"no image prom/node-exporter:v1\.9\.1 .*images-lock.*node_exporter: false"):
         find_node_exporter(lock(tmp_path, None))

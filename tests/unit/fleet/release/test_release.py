@@ -138,6 +138,7 @@ def test_bark_gets_its_gpus_its_limits_and_its_secrets() -> None:
             "data_dir": "/var/lib/voxyard/bark",
             "stop_seconds": 45,
             "drain_seconds": 45,
+            "instance": "gpu-01",
             "keys": "/run/secrets/bark-api-keys",
         },
         "speech": {"max_parallel_tts_workers": 2, "worker_memory_mib": 6144},
@@ -275,7 +276,7 @@ def test_the_id_changes_with_everything_that_a_host_gets() -> None:
 
 
 def test_the_id_does_not_change_with_what_only_the_operator_sees() -> None:
-    seen = speaker(acknowledged=frozenset({"clock"}), port=2222, name="other", canary=True, secrets=Path("/s"))
+    seen = speaker(acknowledged=frozenset({"clock"}), port=2222, canary=True, secrets=Path("/s"))
     assert release(seen).id == release(speaker()).id
 
 

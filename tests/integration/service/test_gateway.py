@@ -1,0 +1,206 @@
+"""A real HAProxy with a release's configuration before three services, which are stopped and started under load."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+import tones_service
+import yaml
+from gateway_certificate import new_authority
+from gateway_load import Load
+from monitoring_programs import program
+
+from fleet.gateway.configuration import CERTIFICATE, METRICS_PORT, PORT, configuration
+from fleet.inventory.gateway_settings import with_upstreams
+from fleet.inventory.hosts import Bark, Host
+from voxyard.service.documents.ids import instance_prefix
+
+KEY = "a-key-for-tests-0123456789"
+NAMES = ("one", "two", "three")
+PATIENCE = 120.0
+
+
+def until(true: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, f"it never came to be that {what}"
+        time.sleep(0.05)
+
+
+def free_ports(count: int) -> list[int]:
+    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in found]
+    for each in found:
+        each.close()
+    return ports
+
+
+@dataclass
+class Service:
+    """One host's service."""
+
+    folder: Path
+    name: str
+    port: int
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start it; it need not be ready then."""
+        self.folder.mkdir(exist_ok=True)
+        shared = self.folder.parent
+        section = {
+            "host": "127.0.0.1", "port": self.port, "data_dir": str(self.folder / "data"), "instance": self.name,
+            "keys": str(shared / "keys.yaml"), "session_secret": str(shared / "session"), "rate_limit": 0,
+            "lame_duck_seconds": 6, "stop_seconds": 30, "drain_seconds": 30,
+        }  # fmt: skip
+        settings = self.folder / "bark.yaml"
+        settings.write_text(yaml.safe_dump({"service": section, "speech": {"max_parallel_tts_workers": 1}}))
+        folders = [*map(str, Path(tones_service.__file__).parents[1].glob("*/")), os.environ.get("PYTHONPATH", "")]
+        with (self.folder / "log").open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, tones_service.__file__, "serve", "--config", str(settings)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
+                stdout=log, stderr=log, text=True,
+            )  # fmt: skip
+
+    @property
+    def ready(self) -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=10).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for its end in order."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE) == 0
+
+    def end(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass
+class Fleet:
+    """Three services and a gateway."""
+
+    services: list[Service]
+    url: str
+    metrics: str
+    trust: ssl.SSLContext
+    log: Path
+    load: Load = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.load = Load(self.url, KEY, self.trust)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    haproxy = program("haproxy", "haproxy")
+    folder = tmp_path_factory.mktemp("gateway")
+    (folder / "keys.yaml").write_text(f"tester: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
+    (folder / "session").write_text("s" * 32)
+    authority = new_authority(folder, "localhost")
+    https, metrics, *ports = free_ports(2 + len(NAMES))
+    services = [Service(folder / name, name, port) for name, port in zip(NAMES, ports, strict=True)]
+    barks = [Host(each.name, "127.0.0.1", "voxyard", roles=("bark",), bark=Bark(port=each.port)) for each in services]
+    gateway = Host("gw", "127.0.0.1", "voxyard", roles=("gateway",))
+    text = configuration(with_upstreams([gateway, *barks])[0]).decode()
+    (folder / "gateway.pem").write_text(authority.certificate)
+    (folder / "gateway.pem.key").write_text(authority.key)
+    here = {f":{PORT} ": f":{https} ", f":{METRICS_PORT}\n": f":{metrics}\n", CERTIFICATE: str(folder / "gateway.pem")}
+    for place, other in here.items():
+        assert place in text
+        text = text.replace(place, other)
+    (folder / "haproxy.cfg").write_text(text)
+    with (folder / "haproxy.log").open("w") as log:
+        running = subprocess.Popen([haproxy, "-W", "-db", "-f", str(folder / "haproxy.cfg")], stdout=log, stderr=log)
+    try:
+        for each in services:
+            each.start()
+        time.sleep(1)
+        assert running.poll() is None, (folder / "haproxy.log").read_text()
+        found = Fleet(
+            services, f"https://localhost:{https}", f"http://127.0.0.1:{metrics}/metrics",
+            ssl.create_default_context(cafile=str(authority.root)), folder / "haproxy.log",
+        )  # fmt: skip
+        until(lambda: all(each.ready for each in services), "all services are ready")
+        yield found
+    finally:
+        for each in services:
+            each.end()
+        running.terminate()
+        running.wait(60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_services_are_stopped_and_started_under_load_and_no_request_fails_and_no_document_is_lost(
+    fleet: Fleet,
+) -> None:
+    load = fleet.load
+    with load.running():
+        time.sleep(3)
+        for each in fleet.services:
+            each.stop()
+            each.start()
+            until(lambda each=each: each.ready, f"{each.name} is ready again")  # type: ignore[misc]
+            time.sleep(3)
+    assert load.failures == []
+    assert len(load.documents) >= 10
+    assert set(load.fetched) == set(load.documents)
+    assert {id[:8] for id in load.documents} == {instance_prefix(name) for name in NAMES}
+    with load.client() as client:
+        for id in load.documents:
+            assert load.state(client, id)["state"] == "completed"
+            load.fetch(client, id)
+
+
+def test_a_document_is_deleted_on_its_host_and_its_list_is_there_by_name(fleet: Fleet) -> None:
+    with fleet.load.client() as client:
+        answer = client.post("/v1/documents", json={"text": "Short."})
+        id = answer.json()["id"]
+        (name,) = [each for each in NAMES if id.startswith(instance_prefix(each))]
+        assert id in [each["id"] for each in client.get(f"/v1/documents?host={name}").json()["documents"]]
+        assert client.delete(f"/v1/documents/{id}").status_code == 204
+        assert client.get(f"/v1/documents/{id}").status_code == 404
+
+
+def test_the_page_stays_with_one_host_and_its_session_counts_on_all(fleet: Fleet) -> None:
+    with httpx.Client(base_url=fleet.url, verify=fleet.trust, timeout=60) as browser:
+        opened = browser.post("/session", json={"key": KEY})
+        assert opened.status_code == 204
+        (session,) = [each for each in opened.headers.get_list("set-cookie") if each.startswith("voxyard_session=")]
+        assert session.endswith("; Secure")
+        headers = {"X-Voxyard-Page": "1"}
+        ids = [browser.post("/v1/documents", json={"text": "A."}, headers=headers).json()["id"] for _ in range(4)]
+        assert len({id[:8] for id in ids}) == 1
+        assert set(ids) <= {each["id"] for each in browser.get("/v1/documents").json()["documents"]}
+        others = [id for id in fleet.load.documents if id[:8] != ids[0][:8]]
+        assert browser.get(f"/v1/documents/{others[0]}/audio").status_code == 200
+
+
+def test_a_client_that_does_not_know_the_authority_gets_no_connection(fleet: Fleet) -> None:
+    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+        httpx.get(fleet.url, verify=ssl.create_default_context())
+
+
+def test_its_metrics_name_the_services(fleet: Fleet) -> None:
+    text = httpx.get(fleet.metrics).text
+    for each in fleet.services:
+        assert f'haproxy_server_status{{proxy="ready",server="{each.name}",state="UP"}} 1' in text

@@ -1,0 +1,40 @@
+"""The speech service as its command runs it, with an engine that speaks tones instead of Bark, and so without torch.
+
+`tones_service.py serve --config FILE`: FILE and the environment are those of `voxyard serve`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from frontends import TonesFrontend
+
+from voxyard.cli.serve import ServeConfig
+from voxyard.service.http.logging import configure_json_logging
+from voxyard.service.lifespan import running_app
+from voxyard.service.server import listen, serve
+from voxyard.settings import load
+from voxyard.speech.open_pool import open_pool
+from voxyard.telemetry.workloads import Registry
+
+CHUNK_SECONDS = 0.3
+"""Time that a chunk takes: documents are in progress when a service is told to stop."""
+
+
+def main(config: Path) -> int:
+    """Serve until a signal comes."""
+    settings = load(ServeConfig, flags={}, file=config).config
+    section, registry = settings.service, Registry()
+    frontend = TonesFrontend({"rows": 1, "samples": 240, "seconds": CHUNK_SECONDS})
+    configure_json_logging()
+    with (
+        listen(section) as listener,
+        open_pool(frontend.engine, settings.speech, "cpu", workload="bark", registry=registry, warm="all") as pool,
+        running_app(section, settings.speech.pauses(), frontend, pool, registry, tuple) as app,
+    ):
+        return serve(app, section, lambda: None, listener=listener, graceful_shutdown=app.state.graceful_shutdown)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[sys.argv.index("--config") + 1])))
