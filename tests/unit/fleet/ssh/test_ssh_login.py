@@ -19,7 +19,7 @@ from ssh_server import SshServer, free_port, make_key, ssh_agent, ssh_server
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host, Jump
 from fleet.ssh import connection, rsync
-from fleet.ssh.command_batch import Command
+from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import connected, on_every_host
 
 pytestmark = pytest.mark.needs("ssh", "ssh-agent", "sshd", "rsync")
@@ -296,6 +296,17 @@ def test_rsync_goes_the_same_way_and_is_checked_on_it(server: SshServer, certifi
 
 
 # -- while it stands -----------------------------------------------------------------------------------------
+
+
+def test_verbs_of_the_host_script_come_through_with_their_arguments(server: SshServer) -> None:
+    evil = """"$HOME" `id` $(id) ; * -"""
+    with connected(server.host()) as session:
+        seen = session.run([Command("verb", verb("fact_programs", "sh", evil)), Command("plain", "echo on")])
+        (ended,) = session.run([Command("file", verb("release_file", evil, evil))]).values()
+        sent = session.send(Command("verb", verb("fact_programs", "cat")), [b"not read"])
+    assert (seen["verb"].out, seen["plain"].out, sent.out) == ("sh\n", "on\n", "cat\n")
+    assert ended.code == 1
+    assert f"releases/{evil}/{evil}" in ended.err
 
 
 def test_the_exit_code_of_ssh_itself_is_a_commands_own_too(server: SshServer) -> None:
