@@ -65,14 +65,20 @@ class YamlDocument:
     problems: tuple[FileNote, ...] = ()
 
 
-def read(path: Path) -> YamlDocument:
-    """Read the document in `path`. Raises SettingsError for a file that cannot be read, or is no YAML."""
+def read(path: Path, *, anchors: bool = False) -> YamlDocument:
+    """Read the document in `path`; `anchors`: with anchors and aliases.
+
+    Raises SettingsError for a file that cannot be read, or is no YAML.
+    """
     try:
-        root = compose(_text(path))
+        root = compose(_text(path), anchors=anchors)
     except YamlSyntaxError as error:
         raise SettingsError(f"{path}:{error.line}: {error}") from None
     problems: list[FileNote] = []
-    value = YamlValue(1, None) if root is None else _value(root, _line(root), "", problems)
+    try:
+        value = YamlValue(1, None) if root is None else _value(root, _line(root), "", problems)
+    except RecursionError:
+        raise SettingsError(f"{path}: an alias stands within its own anchor") from None
     return YamlDocument(value, tuple(problems))
 
 
@@ -96,11 +102,11 @@ def _text(path: Path) -> str:
         raise SettingsError(f"{path}:{line}: not UTF-8 text (byte 0x{data[error.start]:02x})") from None
 
 
-def compose(text: str) -> yaml.Node | None:
+def compose(text: str, *, anchors: bool = False) -> yaml.Node | None:
     """The node tree of the one document in `text`; None for an empty one. Raises YamlSyntaxError."""
     loader: _Loader | None = None
     try:
-        loader = _Loader(text)
+        loader = _Loader(text, anchors)
         return loader.get_single_node()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -133,17 +139,17 @@ def _sentence(error: yaml.MarkedYAMLError) -> str:
 class _Loader(Reader, Scanner, Parser, Composer, BaseResolver):
     """YAML's text with the plain scalars of YAML 1.2: `1e-4` is a number, `no` or a date is a text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, anchors: bool) -> None:
         Reader.__init__(self, text)
         Scanner.__init__(self)
         Parser.__init__(self)
         Composer.__init__(self)
         BaseResolver.__init__(self)
-        self._depth = 0
+        self._depth, self._anchors = 0, anchors
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+        if not self._anchors and (isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None)):
             raise _Refused(None, None, "anchors and aliases (& and *) are not taken here", event.start_mark)
         if self._depth == DEEPEST:
             raise _Refused(None, None, f"nested more than {DEEPEST} levels deep", event.start_mark)

@@ -239,7 +239,7 @@ def load(path: Path) -> Inventory:
         raise FleetError(f"{path}: no such inventory: copy deploy/hosts.example.yaml there and edit it")
     problems = ErrorCollector(path)
     try:
-        document = read(path)
+        document = read(path, anchors=True)
     except SettingsError as error:
         raise FleetError(str(error)) from None
     for note in document.problems:

@@ -219,7 +219,7 @@ class SimulatedHost:
         return f"releases/{self.links[name]}\n" if name in self.links else ""
 
     def _checksums(self, command: Command) -> Answer:
-        files = self.releases.get(_RELEASE.findall(command.text)[0], {})
+        files = self.releases.get(_words(command)[1], {})
         return Answer("".join(f"{_sum(body)}  {name}\n" for name, body in files.items()))
 
     def _current_files(self, _: Command) -> Answer:

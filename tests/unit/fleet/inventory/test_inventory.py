@@ -230,7 +230,7 @@ def test_a_wrong_value_is_named_with_host_key_and_line(read: Read, keys: str, co
         ("defaults: {bark: {address: h}}\nhosts: {a: {address: h, user: u}}", "1: defaults.bark.address: unknown key"),
         ("hosts: [", "1: not YAML"),
         ("hosts: !!python/none x", "1: the tag tag:yaml.org,2002:python/none is not taken here"),
-        ("hosts: {a: &a {address: h, user: u}, b: *a}", "1: anchors and aliases (& and *) are not taken here"),
+        ("hosts: &a {a: *a}", " an alias stands within its own anchor"),
         ("hosts:\n  a: \x00", "2: control character U+0000, expected text"),
     ],
 )
@@ -245,6 +245,13 @@ def test_all_mistakes_are_named_at_once_in_the_order_of_their_lines(read: Read) 
         read("defaults: {prot: 1}\nhosts:\n  a: {address: h, user: 5}\n  b: {address: h, user: u, port: x}\n")
     lines = str(caught.value).splitlines()
     assert [line.split(":")[1] for line in lines] == ["1", "3", "4"]
+
+
+def test_anchors_and_aliases_are_taken(read: Read) -> None:
+    inventory = read(
+        "defaults: {user: u}\nhosts: {a: {address: h, roles: &all [bark, trainer]}, b: {address: i, roles: *all}}"
+    )
+    assert [host.roles for host in inventory.hosts] == [("bark", "trainer")] * 2
 
 
 def test_a_misspelt_key_is_not_missing_too(read: Read) -> None:
