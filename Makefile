@@ -203,7 +203,7 @@ logs: $(VENV)/stamps/fleet  ## show the log of a service or a run (HOST=NAME ARG
 unlock: $(VENV)/stamps/fleet  ## break the deployment lock of HOST=NAME
 	@$(FAB) unlock $(HOSTS) $(ARGS)
 
-monitoring: $(VENV)/stamps/fleet  ## deploy Prometheus, Alertmanager and Grafana to the monitoring hosts (ARGS="--check": only show the changes)
+monitoring: $(VENV)/stamps/fleet  ## deploy the hosts with the role monitoring: short for deploy ARGS="--role monitoring" (ARGS="--check": only show the changes)
 	@$(FAB) monitoring $(HOSTS) $(ARGS)
 
 bench-trainer: $(VENV)/stamps/dev  ## benchmark the trainer → build/bench/trainer.json

@@ -57,7 +57,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "tasks": (
         "unit/fleet/test_tasks.py unit/fleet/test_host_option.py unit/fleet/images/test_image_task.py "
         "unit/fleet/ssh/test_interrupt.py unit/fleet/ssh/test_connections.py "
-        "unit/fleet/monitoring/test_monitoring_change.py",
+        "unit/fleet/monitoring/test_monitoring_files.py",
     ),
     "gpu_report": ("unit/repository/test_gpu_report.py",),
     "install_torch.py": ("unit/repository/test_install_torch.py",),

@@ -1,4 +1,4 @@
-"""`fab monitoring` on a host that monitors another: scrapes, alerts, silences, changes, rollback."""
+"""A host with the role monitoring, which watches another: scrapes, alerts, silences, reloads, rollback."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fast_clock import sped_up_rules, speed_up
 from tests.fleet import operators
 from tests.fleet.bed import watchers
 from tests.fleet.bed.engine import Engine
-from tests.fleet.bed.host import GpuHost, HostFactory
+from tests.fleet.bed.host import GpuHost, HostFactory, HostSpec
 from tests.fleet.bed.programs import SEARCH
 from tests.fleet.bed.registry import Registry
 
@@ -36,8 +36,6 @@ voxyard_configuration_expected_info{workload="bark",config="aaaaaaaaaaaa",releas
 """
 SITE_COMPOSE = """services:
   grafana: !reset null  # its image is in no Debian package
-  node-exporter:
-    volumes: !override ["/:/host:ro"]  # the root of a host of the bed is shared with nobody
 """
 Answer = subprocess.CompletedProcess[str]
 
@@ -101,24 +99,33 @@ class Fleet:
         return [each for each in self.ask(9093, "/api/v2/alerts") if each["labels"]["alertname"] == name]
 
     def traces(self) -> tuple[str, dict[str, str]]:
-        """All that `fab monitoring` leaves: files with times and modes, and when each container was started."""
-        found = "find monitoring secrets audit.jsonl lock* -printf '%p %T@ %m %l\\n' 2>/dev/null; true"
+        """All that a deploy leaves: files with times and modes, and when each container was started."""
+        found = "find releases config secrets current audit.jsonl lock* -printf '%p %T@ %m %l\\n' 2>/dev/null; true"
         return self.monitoring_host.run(f"cd ~voxyard/.voxyard && {found}", check=False).stdout, self.started()
 
     def started(self) -> dict[str, str]:
-        ids = "$(docker ps -q --filter label=com.docker.compose.project=voxyard-monitoring)"
+        ids = "$(docker ps -q --filter label=com.docker.compose.project=voxyard)"
         shape = '{{index .Config.Labels "voxyard.role"}} {{.State.StartedAt}}'
         lines = self.monitoring_host.run(f"docker inspect --format '{shape}' {ids}", check=False).stdout.splitlines()
         return dict(line.split() for line in lines)
 
     def current(self) -> str:
-        return self.monitoring_host.run("readlink ~voxyard/.voxyard/monitoring/current").stdout.strip()
+        return operators.current(self.monitoring_host)
+
+    def read(self) -> str:
+        """Version of the files that Prometheus reads."""
+        return self.monitoring_host.run("readlink ~voxyard/.voxyard/config/prometheus/current").stdout.strip()
 
     def audit(self) -> list[dict[str, str]]:
         return [
             json.loads(line)
             for line in self.monitoring_host.run("cat ~voxyard/.voxyard/audit.jsonl").stdout.splitlines()
         ]
+
+
+def unwrapped(done: Answer) -> str:
+    """Output without the line breaks of a table."""
+    return " ".join(f"{done.stdout} {done.stderr}".split())
 
 
 def until(holds: Callable[[], object], what: str, seconds: float = 90) -> None:
@@ -130,11 +137,16 @@ def until(holds: Callable[[], object], what: str, seconds: float = 90) -> None:
 
 def write_tree(folder: Path) -> Path:
     """The repository's own files, with rules and scrapes that are in a hurry."""
-    for name in ("scripts", "deploy", "grafana"):
+    for name in ("scripts", "deploy", "grafana", "images"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "hosts.yaml"))
     for path in (folder / "deploy/prometheus/rules").glob("*.yaml"):
         path.write_text(yaml.safe_dump(sped_up_rules(path)), encoding="utf-8")
-    for name in ("prometheus/prometheus.yml", "compose/monitoring.yaml"):  # scrapes, and health checks
+    for name in (
+        "prometheus/prometheus.yml",
+        "compose/monitoring.yaml",
+        "compose/exporter.yaml",
+        "compose/node-exporter.yaml",
+    ):
         path = folder / "deploy" / name
         text = re.sub(r"(interval|timeout): .*", lambda found: speed_up(found[0]), path.read_text("utf-8"))
         path.write_text(text.replace("timeout: 333ms", "timeout: 5s"), "utf-8")
@@ -163,12 +175,15 @@ def fleet(
 ) -> Iterator[Fleet]:
     """Two hosts, one of which tells metrics where its exporter would."""
     names = watchers.build(engine)
-    pinned = f"{registry.address}/node-exporter@{registry.push(names['NODE_EXPORTER'], 'node-exporter')}"
-    monitoring_host, watched = gpu_host.several("watch-01", "gpu-01")
+    pinned = f"{registry.address}/alertmanager@{registry.push(names['ALERTMANAGER'], 'alertmanager')}"
+    operators.fake_image(engine, base_image, "exporter")
+    monitoring_host, watched = gpu_host.several(
+        HostSpec("watch-01", gpus=[], toolkit=False), HostSpec("gpu-01", mount_driver=True)
+    )
     folder, tree = tmp_path_factory.mktemp("operator"), write_tree(tmp_path_factory.mktemp("tree"))
     (folder / "site").mkdir()
     (folder / "site/compose.yaml").write_text(SITE_COMPOSE)
-    (folder / "site/monitoring.env").write_text(f"VOXYARD_NODE_EXPORTER_IMAGE={pinned}\n")
+    (folder / "site/monitoring.env").write_text(f"VOXYARD_ALERTMANAGER_IMAGE={pinned}\n")
     secrets = folder / "secrets.yaml"
     secrets.touch(0o600)
     secrets.write_text(f"alert-mail-relay: smtp://voxyard:{PASSWORD}@127.0.0.1:2525?from=v@lab.example&tls=no\n")
@@ -205,8 +220,8 @@ def test_check_shows_what_would_change_and_changes_nothing(said: dict[str, Answe
     for step in (
         "send image voxyard-prometheus:",
         "pull image",
-        "/node-exporter@sha256:",
-        "write monitoring",
+        "/alertmanager@sha256:",
+        "write release",
         "alert-mail-password",
         "start prometheus",
     ):
@@ -297,16 +312,16 @@ def without(name: str, path: str, folder: Path) -> str:
 def test_rules_that_prometheus_would_refuse_never_get_there(
     said: dict[str, Answer], fleet: Fleet, tmp_path: Path, tool_here: bool
 ) -> None:
-    current, started = fleet.current(), fleet.started()
+    current, started, read = fleet.current(), fleet.started(), fleet.read()
     path = fleet.operator.environment["PATH"]
     if not tool_here:
         path = without("promtool", path, tmp_path)
     with fleet.operator.changed("site/rules/mine.yaml", BROKEN):
         done = fleet.operator.fab(path=path)
     assert done.returncode == (2 if tool_here else 1)
-    assert "unclosed left parenthesis" in done.stderr
+    assert "unclosed left parenthesis" in unwrapped(done)
     assert (fleet.current(), fleet.started()) == (current, started)
-    assert fleet.monitoring_host.run("readlink ~voxyard/.voxyard/monitoring/live").stdout.strip() == current
+    assert fleet.read() == read
     assert fleet.query("up")
     assert "nothing to do" in fleet.operator.good().stdout
 
@@ -316,20 +331,22 @@ def test_a_program_that_is_never_healthy_is_put_back(said: dict[str, Answer], fl
     with fleet.operator.changed("site/monitoring.env", f"{settings}VOXYARD_PROMETHEUS_URL=http://[nowhere\n"):
         done = fleet.operator.fab()
     assert done.returncode == 1
-    assert "nowhere" in done.stderr
+    assert "nowhere" in unwrapped(done)
     assert fleet.current() == current
     until(lambda: fleet.query("up"), "Prometheus answers as before")
     last = fleet.audit()[-1]
-    assert (last["what"], last["to"], last["result"]) == ("monitoring", current, "rolled back")
+    assert (last["what"], last["from"], last["result"]) == ("deploy", current, "failed")
+    assert f"rolled back to release {current}" in last["note"]
     assert "nothing to do" in fleet.operator.good().stdout
 
 
-def test_secrets_are_their_owners_alone_and_nowhere_else(said: dict[str, Answer], fleet: Fleet) -> None:
-    listed = fleet.monitoring_host.run("cd ~voxyard/.voxyard/secrets && stat -c '%n %a %U' . *").stdout.split("\n")
-    assert ". 700 voxyard" in listed
+def test_secrets_are_their_containers_alone_and_nowhere_else(said: dict[str, Answer], fleet: Fleet) -> None:
+    listed = fleet.monitoring_host.run("cd ~voxyard/.voxyard/secrets && stat -c '%n %a %u' . *").stdout.split("\n")
+    uid = fleet.monitoring_host.run("id -u voxyard").stdout.strip()
+    assert f". 700 {uid}" in listed
     (password,) = [each for each in listed if each.startswith("alert-mail-password.")]
-    assert password.endswith(" 600 voxyard")
-    inside = "docker exec voxyard-monitoring-alertmanager-1 cat /etc/voxyard/alert-mail-password"
+    assert password.endswith(" 600 65532")
+    inside = "docker exec voxyard-alertmanager-1 cat /etc/voxyard/alert-mail-password"
     assert fleet.monitoring_host.run(inside).stdout == PASSWORD
     found = fleet.monitoring_host.run(
         f"cd ~voxyard/.voxyard && grep -rlF {PASSWORD} . || true; "
@@ -340,20 +357,19 @@ def test_secrets_are_their_owners_alone_and_nowhere_else(said: dict[str, Answer]
     assert not any(PASSWORD in each.stdout + each.stderr for each in said.values())
 
 
-def test_programs_run_as_the_login_and_are_confined(said: dict[str, Answer], fleet: Fleet) -> None:
-    uid = fleet.monitoring_host.run("id -u voxyard").stdout.strip()
-    assert set(fleet.started()) == {"prometheus", "alertmanager", "node-exporter"}
+def test_programs_run_as_a_user_of_their_own_and_are_confined(said: dict[str, Answer], fleet: Fleet) -> None:
+    assert set(fleet.started()) == {"exporter", "prometheus", "alertmanager", "node-exporter"}
     for program in ("prometheus", "alertmanager"):
-        status = fleet.monitoring_host.run(f"docker exec voxyard-monitoring-{program}-1 cat /proc/1/status").stdout
-        assert re.search(rf"^Uid:\s+{uid}\s", status, re.MULTILINE)
+        status = fleet.monitoring_host.run(f"docker exec voxyard-{program}-1 cat /proc/1/status").stdout
+        assert re.search(r"^Uid:\s+65532\s", status, re.MULTILINE)
         assert re.search(r"^CapEff:\s+0+$", status, re.MULTILINE)
-    owners = fleet.monitoring_host.run("stat -c %U ~voxyard/.voxyard/data/prometheus/*").stdout.split()
-    assert set(owners) == {"voxyard"}
+    owners = fleet.monitoring_host.run("stat -c %u ~voxyard/.voxyard/data/prometheus/*").stdout.split()
+    assert set(owners) == {"65532"}
 
 
 def test_a_container_that_was_removed_is_started_again_and_no_other(said: dict[str, Answer], fleet: Fleet) -> None:
     before = fleet.started()
-    fleet.monitoring_host.run("docker rm -f voxyard-monitoring-alertmanager-1")
+    fleet.monitoring_host.run("docker rm -f voxyard-alertmanager-1")
     done = fleet.operator.good()
     assert "start alertmanager: no container" in done.stdout
     after = fleet.started()
@@ -361,15 +377,13 @@ def test_a_container_that_was_removed_is_started_again_and_no_other(said: dict[s
 
 
 def test_a_cut_between_link_and_reload_is_made_good(said: dict[str, Answer], fleet: Fleet) -> None:
-    current = fleet.current()
-    fleet.monitoring_host.run(
-        "cd ~voxyard/.voxyard/monitoring && cp -a current/ 0123456789ab && ln -sfn 0123456789ab live && "
-        "chown -hR voxyard: 0123456789ab live"
-    )
+    read = fleet.read()
+    fleet.monitoring_host.run("cd ~voxyard/.voxyard/config && rm prometheus/loaded alertmanager/loaded")
     done = fleet.operator.good()
     assert "reload prometheus" in done.stdout
     assert "reload alertmanager" in done.stdout
-    assert fleet.monitoring_host.run("readlink ~voxyard/.voxyard/monitoring/live").stdout.strip() == current
+    assert fleet.read() == read
+    assert "nothing to do" in fleet.operator.good().stdout
 
 
 def test_a_second_operator_is_refused_and_told_who(said: dict[str, Answer], fleet: Fleet) -> None:
@@ -386,9 +400,9 @@ def test_old_ones_are_removed_and_three_stay(said: dict[str, Answer], fleet: Fle
     for number in range(3):
         rules = BROKEN.replace("sum(up", f"sum(up) + {number}")
         with fleet.operator.changed("site/rules/mine.yaml", rules):
-            assert "add prometheus/site/mine.yaml" in fleet.operator.good().stdout or number
-    there = fleet.monitoring_host.run("ls ~voxyard/.voxyard/monitoring").stdout.split()
-    assert len(there) == 5
-    assert {"live", "current", fleet.current()} <= set(there)
+            assert "+++ b/prometheus/site/mine.yaml" in fleet.operator.good().stdout
+    there = fleet.monitoring_host.run("ls ~voxyard/.voxyard/releases").stdout.split()
+    assert len(there) == 3
+    assert fleet.current() in there
     assert fleet.query("a:b:c")
     fleet.operator.good()

@@ -10,40 +10,33 @@ import pytest
 import yaml
 from alert_rules import ROOT
 
+from fleet.images.image import LocalImage
+from fleet.images.third_party import MONITORING
 from fleet.inventory.hosts import load
 from fleet.inventory.secrets import Secrets
-from fleet.monitoring.commands import DATA
-from fleet.monitoring.release import read_inputs, render
 from fleet.monitoring.render import webhook_secrets
+from fleet.monitoring.role import monitoring_part, read_inputs
 
 FILE = ROOT / "deploy/compose/monitoring.yaml"
 DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = DOCUMENT["services"]
 
 
-LIVE = PurePosixPath("/etc/voxyard/monitoring/live")
-
-
-def mounts(service: str) -> dict[str, str]:
-    """Mounts of a service: path inside → the source."""
-    if service == "node-exporter":
-        return {"/host": "/"}
-    assert all(each["type"] == "bind" for each in SERVICES[service]["volumes"])
-    return {each["target"]: each["source"] for each in SERVICES[service]["volumes"]}
+READ = PurePosixPath("/etc/voxyard/config/current")
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, bytes]:
-    """Files on the host, by names below the link `live`."""
+    """Files of the release, by their names in it."""
     inputs = read_inputs(ROOT, ROOT / "no/site")
     fleet = load(ROOT / "deploy/hosts.example.yaml")
     names = ("grafana-admin-password", *webhook_secrets(fleet))
     secrets = Secrets(dict.fromkeys(names, b"12345678"))
-    return dict(render(fleet, inputs, secrets, {}, 1000, 1000).files)
+    return dict(monitoring_part(fleet, inputs, secrets, dict.fromkeys(MONITORING, LocalImage("", (), 0))).files)
 
 
-def test_the_four_programs_are_there() -> None:
-    assert set(SERVICES) == {"prometheus", "alertmanager", "grafana", "node-exporter"}
+def test_the_three_programs_are_there() -> None:
+    assert set(SERVICES) == {"prometheus", "alertmanager", "grafana"}
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
@@ -61,20 +54,22 @@ def test_a_service_is_bound_to_loopback_watched_and_confined(name: str) -> None:
     assert re.fullmatch(r"\$\{VOXYARD_[A-Z_]+_IMAGE:-[a-z/-]+:v?\d+\.\d+\.\d+\}", service["image"])
 
 
-@pytest.mark.parametrize("name", ["prometheus", "alertmanager", "grafana"])
-def test_a_program_sees_monitoring_read_only_writes_into_its_own_and_runs_as_the_login(name: str) -> None:
-    live, data = SERVICES[name]["volumes"]
-    assert (live["source"], live["target"], live["read_only"]) == ("..", str(LIVE.parent), True)
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_a_program_sees_its_files_read_only_writes_into_its_own_and_runs_as_the_releases_user(name: str) -> None:
+    config, data = SERVICES[name]["volumes"]
+    assert (config["source"], config["target"], config["read_only"]) == (f"../../config/{name}", str(READ.parent), True)
     assert data["source"] == f"../../data/{name}"
-    assert f"../../data/{name}".rpartition("/")[2] in DATA
     assert SERVICES[name]["user"].startswith("${VOXYARD_UID:?")
 
 
 def test_every_program_finds_its_files(files: dict[str, bytes]) -> None:
-    text = FILE.read_text(encoding="utf-8")
-    named = {each.rstrip('"') for each in re.findall(rf"{LIVE}/(\S+)", text)}
+    named = {
+        f"{name}/{found}"
+        for name, service in SERVICES.items()
+        for found in re.findall(rf"{READ}/([\w./-]+)", yaml.safe_dump(service))
+    }
     named |= {
-        provider["options"]["path"].removeprefix(f"{LIVE}/")
+        "grafana/" + provider["options"]["path"].removeprefix(f"{READ}/")
         for file in (ROOT / "grafana/provisioning/dashboards").glob("*.yaml")
         for provider in yaml.safe_load(file.read_text(encoding="utf-8"))["providers"]
     }

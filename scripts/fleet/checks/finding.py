@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fleet.images.gateway import GATEWAY
-from fleet.images.node_exporter import NODE_EXPORTER
+from fleet.images.third_party import GATEWAY, MONITORING, NODE_EXPORTER
 from fleet.inventory.hosts import Host
 
 Level = Literal["FAIL", "WARN", "INFO"]
 
-EXPORTER, BARK, TRAINER, MONITORING = "exporter", "bark", "trainer", "monitoring"
-ALL_SERVICES = (EXPORTER, NODE_EXPORTER, BARK, TRAINER, GATEWAY, MONITORING)
+EXPORTER, BARK, TRAINER = "exporter", "bark", "trainer"
+ALL_SERVICES = (EXPORTER, NODE_EXPORTER, BARK, TRAINER, GATEWAY, *MONITORING)
 ON_GPUS = (BARK, TRAINER)
 """Services that compute on GPUs. The exporter only reads them: it must also run where they are faulty."""
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 from fleet.audit import TAG
 from fleet.checks import gpu_start, gpu_use, gpus, space
-from fleet.checks.finding import ALL_SERVICES, BARK, EXPORTER, MONITORING, ON_GPUS, TRAINER, Finding, acknowledged
+from fleet.checks.finding import ALL_SERVICES, BARK, EXPORTER, ON_GPUS, TRAINER, Finding, acknowledged
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS
-from fleet.images.gateway import GATEWAY
-from fleet.images.node_exporter import NODE_EXPORTER
+from fleet.images.third_party import GATEWAY, MONITORING, NODE_EXPORTER
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import Assignment
 
@@ -22,7 +21,8 @@ __all__ = ["HostRequirements", "preflight"]
 DOCKER_MINIMUM = (20, 10)  # BuildKit in the engine, and the stop timeouts that Compose v2 relies on
 COMPOSE_MINIMUM = (2, 24, 4)  # `!reset`, which removes the GPU reservation on hosts without GPUs
 SKEW_SECONDS = 2.0
-# Service of each listener in Host.ports; all others belong to monitoring.
+# Service of each listener in Host.ports; those of monitoring have their programs' names.
+_EARLIER = "voxyard-monitoring"  # project of the monitoring programs in earlier versions: it keeps their ports
 _LISTENERS = {
     "the exporter": EXPORTER,
     "the host's node_exporter": NODE_EXPORTER,
@@ -77,7 +77,7 @@ def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iter
         if option in facts.docker.security:
             found = f"Docker {words}: containers cannot read the files of ~/.voxyard"
             remedy = "use a rootful Docker Engine, without userns-remap in /etc/docker/daemon.json"
-            yield Finding("FAIL", "docker_users", found, remedy, services=ON_GPUS)
+            yield Finding("FAIL", "docker_users", found, remedy, services=(*ON_GPUS, *MONITORING))
     if "selinux" in facts.docker.security:
         found = "SELinux confines containers: mounts from the login's home may not be readable"
         yield Finding(
@@ -104,11 +104,11 @@ def ports(facts: HostFacts, host: Host) -> Iterator[Finding]:
     """Check: no foreign process listens on a port of our services."""
     if isinstance(facts.ports, Unknown):
         return
-    running = [each for each in known(facts.containers, ()) if each.state == "running"]
+    running = [each for each in known(facts.containers, ()) if each.state == "running" and each.project != _EARLIER]
     own = {port for each in running for port in each.ports}
     on_the_host = {each.role for each in running if each.host_network}
     for listener, number in host.ports.items():
-        service = _LISTENERS.get(listener, MONITORING)
+        service = _LISTENERS.get(listener, listener.lower())
         if number in facts.ports and number not in own and service not in on_the_host:
             found = f"port {number}, for {listener}, is used by a foreign process"
             remedy = f"stop it (sudo ss -ltnp 'sport = :{number}' shows it){_other_port(service)}"

@@ -31,8 +31,8 @@ class HostRequirements:
 
         `docker load` unpacks an image beside its layers: the largest image counts twice.
         """
-        roles = {"exporter", *host.roles}
-        missing = [each.size_bytes for role, each in self.images.items() if role in roles and each.id not in there]
+        kept = {role for role in ("bark", "trainer") if role not in host.roles}
+        missing = [each.size_bytes for role, each in self.images.items() if role not in kept and each.id not in there]
         return self.image_bytes + sum(missing) + (0 if host.registry else max(missing, default=0)) + _SPARE_BYTES
 
     def home_bytes(self, host: Host, there: int) -> int:

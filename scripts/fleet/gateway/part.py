@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fleet.errors import FleetError
 from fleet.gateway.configuration import CERTIFICATE, STOP_SECONDS, configuration
-from fleet.images.gateway import GATEWAY
 from fleet.images.image import LocalImage
+from fleet.images.third_party import GATEWAY
 from fleet.inventory.hosts import Host
 from fleet.inventory.secrets import GATEWAY_CERTIFICATE, GATEWAY_KEY, Secrets, read, versioned
 from fleet.release import compose, environment

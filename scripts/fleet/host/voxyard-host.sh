@@ -347,6 +347,52 @@ http_request() {
     printf "%s %s HTTP/1.0\r\nHost: %s\r\nContent-Length: 0\r\n\r\n" "$1" "$4" "$2" >&3 && cat <&3' bash "$@"
 }
 
+# -- configuration files that a service reads anew -------------------------------------------------------------------
+
+# RELEASE SERVICE VERSION: copies the files of a release for its service, readable by any user inside, and points
+# `current` to them. Older versions go: a rollback copies from its own release.
+config_publish() {
+  umask 022
+  mkdir -p "$home/config/$2"
+  cd "$home/config/$2"
+  rm -rf .partial
+  cp -r "$home/releases/$1/$2" .partial
+  chmod -R u+w,a+rX .partial
+  sed -n "s|^\([0-9a-f]*  \)$2/|\1|p" "$home/releases/$1/.sha256" > .partial/.sha256
+  (cd .partial && sha256sum --check --quiet --strict .sha256 >&2)
+  rm -f loaded
+  if [ -e "$3" ]; then mv -T "$3" .replaced; fi  # same name, changed on the host
+  mv -T .partial "$3"
+  ln -sfn "$3" .current.next
+  mv -T .current.next current
+  for each in ???????????? .replaced; do [ "$each" = "$3" ] || rm -rf "./$each"; done
+}
+
+# SERVICE VERSION: notes that the service works with these files.
+config_confirm() {
+  printf %s "$2" > "$home/config/$1/loaded"
+}
+
+# Prints service and version of the files that each service works with, unless they were changed on the host.
+config_list() {
+  cd "$home/config" 2>/dev/null || exit 0
+  for name in *; do
+    version=$(cat "$name/loaded" 2>/dev/null) || continue
+    [ "$(readlink "$name/current")" = "$version" ] || continue
+    (cd "$name/current" && sha256sum --check --quiet --strict .sha256) >/dev/null 2>&1 || continue
+    echo "$name $version"
+  done
+}
+
+# RELEASE SERVICE IMAGE INSIDE PROGRAM [ARGUMENT]...: checks the files of a release, mounted at INSIDE, with a program of
+# the service's image.
+config_check() {
+  folder=$home/releases/$1/$2 image=$3 inside=$4 program=$5
+  shift 5
+  docker run --rm --pull never --network none --user "$(id -u):$(id -g)" --read-only --cap-drop ALL \
+    --volume "$folder:$inside:ro" --entrypoint "$program" "$image" "$@"
+}
+
 # -- pruning ---------------------------------------------------------------------------------------------------------
 
 # Prints images, releases and artefacts named in the files of training runs.

@@ -15,12 +15,12 @@ from fleet.errors import FleetError
 from fleet.images.image import NO_DOCKER, ROLES
 
 LOCK = Path("images/digests.lock")
-COMPOSE_FILES = (Path("deploy/compose/monitoring.yaml"), Path("deploy/compose/gateway.yaml"))
+THIRD_PARTY = tuple(Path(f"deploy/compose/{name}.yaml") for name in ("monitoring", "node-exporter", "gateway"))
 UNRESOLVED = "unresolved"
 HEAD = """\
-# Written by `make images-lock`: the bases of our images, and the images of others. The tags stand in
-# images/*/Dockerfile, deploy/compose/monitoring.yaml and gateway.yaml: change them there. A digest names the same
-# image for ever; `unresolved` means that no registry could be asked yet, and a build refuses it without --unpinned.
+# Written by `make images-lock`: the bases of our images, and those that others make. The tags stand in
+# images/*/Dockerfile and deploy/compose/{monitoring,node-exporter,gateway}.yaml: change them there. A digest names the
+# same image for ever; `unresolved`: no registry could be asked yet, and a build refuses it without --unpinned.
 """
 SECONDS = 60.0
 
@@ -50,13 +50,13 @@ class LockResult:
 
 
 def sources(root: Path) -> dict[str, str]:
-    """Images that belong into the lock, by role or monitoring service.
+    """Images that belong into the lock, by role or service.
 
     Raises FleetError for a Dockerfile without a base.
     """
     found = {role: _base(root / "images" / role / "Dockerfile") for role in ROLES}
-    for file in COMPOSE_FILES:
-        document = yaml.safe_load((root / file).read_text(encoding="utf-8"))
+    for path in THIRD_PARTY:
+        document = yaml.safe_load((root / path).read_text(encoding="utf-8"))
         for name, service in document["services"].items():
             named = re.fullmatch(r"\$\{\w+:-(.+)\}", service["image"])
             found[name] = named.group(1) if named else service["image"]

@@ -39,7 +39,7 @@ from voxyard.settings.values import found_words
 from voxyard.settings.yaml_reader import YamlValue, read
 
 Role = Literal["trainer", "bark", "monitoring", "gateway"]
-MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000, "node_exporter": 9100}
+MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
     "audit", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory", "gpu_memory",
     "gpu_process", "numa", "pair_link", "pcie_width", "persistence", "programs", "row_remap", "selinux", "throttling",
@@ -156,15 +156,10 @@ class Host:
     groups: Annotated[tuple[Word, ...], list_of()] = ()  # names that select it, with others
 
     @property
-    def gets_node_exporter(self) -> bool:
-        """True where node_exporter is part of the release; on a monitoring host it is part of monitoring."""
-        return self.node_exporter and "monitoring" not in self.roles
-
-    @property
     def ports(self) -> Mapping[str, int]:
         """TCP ports of a deployment, by listener."""
         taken = {"the exporter": self.exporter_port}
-        if self.gets_node_exporter:
+        if self.node_exporter:
             taken["the host's node_exporter"] = self.node_exporter_port
         if "bark" in self.roles:
             taken["the speech service"] = self.bark.port

@@ -71,5 +71,5 @@ def ask(session: Session, command: Command) -> Reply:
         return reply(session.run([command])[command.name])
     except ValueError as error:
         raise HostFailedError(
-            f"{command.name}: {error}: check that the monitoring containers run: fab monitoring"
+            f"{command.name}: {error}: check that the monitoring containers run: fab status"
         ) from None

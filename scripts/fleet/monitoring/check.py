@@ -9,15 +9,16 @@ import tempfile
 from pathlib import Path
 
 from fleet.errors import FleetError
-from fleet.monitoring.release import MonitoringRelease
+from fleet.monitoring.role import PROMETHEUS_FILE
+from fleet.release.service import RolePart, below
+from fleet.rollout.config_files import refusal
 
 log = logging.getLogger("fleet")
 
-CONFIGURATION = "prometheus/prometheus.yml"
 SECONDS = 120
 
 
-def check_here(release: MonitoringRelease, program: str = "promtool") -> bool:
+def check_here(part: RolePart, program: str = "promtool") -> bool:
     """True where the local promtool accepts the configuration; False without promtool: the host's image checks it.
 
     amtool is not used: an older one rejects configuration of newer versions. Raises FleetError with promtool's
@@ -28,12 +29,11 @@ def check_here(release: MonitoringRelease, program: str = "promtool") -> bool:
         log.info("%s is not installed on this machine: the configuration is checked on the host only", program)
         return False
     with tempfile.TemporaryDirectory(prefix="voxyard-monitoring-") as folder:
-        for name, content in release.files:
-            if name.startswith("prometheus/"):
-                path = Path(folder, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-        command = [found, "check", "config", str(Path(folder, CONFIGURATION))]
+        for name, content in below(part.files, "prometheus").items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        command = [found, "check", "config", str(Path(folder, PROMETHEUS_FILE))]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -42,10 +42,3 @@ def check_here(release: MonitoringRelease, program: str = "promtool") -> bool:
             said = refusal(f"{done.stdout}\n{done.stderr}").replace(f"{folder}/", "")
             raise FleetError(f"promtool rejects the Prometheus configuration, nothing was sent: {said}")
     return True
-
-
-def refusal(text: str) -> str:
-    """Error lines of a check."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    bad = [line for line in lines if "FAILED" not in line and "SUCCESS" not in line and not line.startswith("Checking")]
-    return " ".join(bad or lines)[-1500:]

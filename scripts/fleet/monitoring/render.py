@@ -21,8 +21,6 @@ SECRETS = PurePosixPath("/etc/voxyard")
 MAIL_RELAY, MAIL_PASSWORD = "alert-mail-relay", "alert-mail-password"
 """Secret with the mail relay URL (smtp://…), and the password file extracted from it."""
 
-NODE_BESIDE = "node-exporter:9100"  # of the monitoring host, by its compose service name
-
 WATCHDOG = "watchdog"
 """Receiver of the Watchdog alert only; without it all receivers get the alert, once a day."""
 DAILY = "24h"
@@ -116,10 +114,7 @@ def _targets(hosts: Iterable[Host]) -> dict[str, list[dict[str, object]]]:
         "gateway": [
             _target(host, _at(_exporter(host), host.gateway.metrics_port)) for host in hosts if "gateway" in host.roles
         ],
-        "node": [
-            _target(host, NODE_BESIDE if "monitoring" in host.roles else _at(_exporter(host), host.node_exporter_port))
-            for host in hosts
-        ],
+        "node": [_target(host, _at(_exporter(host), host.node_exporter_port)) for host in hosts],
     }
 
 

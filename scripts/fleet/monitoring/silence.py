@@ -101,7 +101,7 @@ class AlertmanagerSilencer:
         except FleetError as error:
             log.warning(
                 "alerts of %s stay silenced on %s for up to %.0f minutes: %s. To expire it there: docker exec "
-                "voxyard-monitoring-alertmanager-1 amtool --alertmanager.url=http://127.0.0.1:%d silence expire %s",
+                "voxyard-alertmanager-1 amtool --alertmanager.url=http://127.0.0.1:%d silence expire %s",
                 ", ".join(left.values()),
                 monitoring_host.name,
                 self._longest / 60,

@@ -25,7 +25,7 @@ def sources(folder: Path, host: Host, *, gpus: bool, loopback: bool) -> dict[str
 
     `loopback`: its speech service has no API keys. Raises FleetError for a missing file.
     """
-    names = ["exporter.yaml", *(["node-exporter.yaml"] if host.gets_node_exporter else [])]
+    names = ["exporter.yaml", *(["node-exporter.yaml"] if host.node_exporter else [])]
     if "bark" in host.roles:
         names += ["bark.yaml", *(["bark-loopback.yaml"] if loopback else [])]
     names += [] if gpus else ["cpu.yaml"]

@@ -64,7 +64,7 @@ def variables(
         "VOXYARD_EXPORTER_ADDRESS": exporter_address(host, login_info),
         "VOXYARD_EXPORTER_PUBLISHED_PORT": str(host.exporter_port),
     }
-    if host.gets_node_exporter:
+    if host.node_exporter:
         address = exporter_address(host, login_info)
         listen = f"[{address}]" if ":" in address else address
         found["VOXYARD_NODE_EXPORTER_LISTEN"] = f"{listen}:{host.node_exporter_port}"

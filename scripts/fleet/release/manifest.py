@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.errors import FleetError
-from fleet.images.node_exporter import NODE_EXPORTER
+from fleet.images.third_party import NODE_EXPORTER
 from fleet.release.release import Release
 from fleet.release.service import OURS, ConfigFiles
 

@@ -14,9 +14,8 @@ from pathlib import Path
 import yaml
 
 from fleet.errors import FleetError
-from fleet.images.gateway import GATEWAY
 from fleet.images.image import LocalImage
-from fleet.images.node_exporter import NODE_EXPORTER
+from fleet.images.third_party import GATEWAY, NODE_EXPORTER
 from fleet.inventory import bark_settings
 from fleet.inventory.bark_settings import VOICE_NAMES
 from fleet.inventory.hosts import Host
@@ -107,7 +106,7 @@ def wanted_images(host: Host) -> tuple[str, ...]:
 
 def found_images(host: Host) -> tuple[str, ...]:
     """Roles whose images are made by others."""
-    node_exporter = (NODE_EXPORTER,) if host.gets_node_exporter else ()
+    node_exporter = (NODE_EXPORTER,) if host.node_exporter else ()
     return (*node_exporter, *((GATEWAY,) if "gateway" in host.roles else ()))
 
 
@@ -289,7 +288,7 @@ def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs:
         ready="/readyz" if login_info.gpus else "/healthz",  # without a driver it is never ready
     )
     found = [exporter]
-    if host.gets_node_exporter:
+    if host.node_exporter:
         node_exporter = Service(
             name=NODE_EXPORTER,
             config="",

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from fleet.checks.finding import BARK, EXPORTER, TRAINER, Finding, failures
 from fleet.errors import FleetError, HostFailedError
-from fleet.images.gateway import GATEWAY
-from fleet.images.node_exporter import NODE_EXPORTER
+from fleet.images.third_party import GATEWAY, MONITORING, NODE_EXPORTER
 from fleet.inventory.hosts import Host
 from fleet.lock import refusal
 from fleet.rollout.inspect import HostSnapshot
@@ -59,6 +58,7 @@ def without(host: Host, services: Iterable[str]) -> Host:
 
 
 def _deployable(host: Host) -> tuple[str, ...]:
-    """Services that a release of the host has: monitoring has a rollout of its own."""
-    node_exporter = (NODE_EXPORTER,) if host.gets_node_exporter else ()
-    return (EXPORTER, *node_exporter, *(role for role in (BARK, TRAINER, GATEWAY) if role in host.roles))
+    """Services that a release of the host may have."""
+    node_exporter = (NODE_EXPORTER,) if host.node_exporter else ()
+    monitoring = MONITORING if "monitoring" in host.roles else ()
+    return (EXPORTER, *node_exporter, *(role for role in (BARK, TRAINER, GATEWAY) if role in host.roles), *monitoring)

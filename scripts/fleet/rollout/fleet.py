@@ -14,8 +14,8 @@ from fleet.checks.finding import TRAINER
 from fleet.errors import FleetError, HostFailedError
 from fleet.gateway.part import gateway_part
 from fleet.images.cuda import DEFAULTS, CudaNeed
-from fleet.images.gateway import GATEWAY
 from fleet.images.image import LocalImage
+from fleet.images.third_party import GATEWAY, MONITORING
 from fleet.images.wanted import wanted_image
 from fleet.inventory.hosts import Host
 from fleet.lock import HostLockedError, locked
@@ -82,21 +82,26 @@ def plan_hosts(
     needed: Images,
     compose: Path,
     checksums: ChecksumCache | None = None,
+    parts: Mapping[str, Sequence[RolePart]] | None = None,
 ) -> GroupResult[PlannedRelease]:
     """Plan the changes of each host; changes nothing. `compose` is the folder of the compose files.
 
-    The release of a host has no service that its preflight blocks.
+    `parts` are those of roles with files of their own, by host. The release of a host has no service that its
+    preflight blocks.
     """
     cache = checksums or ChecksumCache()
     releases: dict[str, tuple[Release, Mapping[str, str]]] = {}
     failed: dict[str, FleetError] = {}
     for host in hosts:
         snapshot = snapshots[host.name]
-        withheld = withheld_services(host, snapshot.host_report.findings)
+        own = (parts or {}).get(host.name, ())
+        left_out = set(MONITORING) - {each.name for part in own for each in part.services}  # by the operator's files
+        blocked = withheld_services(host, snapshot.host_report.findings)
+        withheld = {name: reason for name, reason in blocked.items() if name not in left_out}
         rendered = without(host, {TRAINER} & set(withheld))  # a run never starts with such a release
         try:
-            parts = _parts(rendered, snapshot.login_info, compose, needed[host.name])
-            inputs = read_inputs(rendered, snapshot.login_info, compose, needed[host.name], cache, parts)
+            every = (*_parts(rendered, snapshot.login_info, compose, needed[host.name]), *own)
+            inputs = read_inputs(rendered, snapshot.login_info, compose, needed[host.name], cache, every)
             assignment = snapshot.host_report.assignment
             release = render(rendered, assignment, snapshot.login_info, inputs, withheld=tuple(withheld))
             releases[host.name] = release, withheld

@@ -12,6 +12,8 @@ from typing import Any
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.machine import RELEASE_LABEL
+from fleet.images.image import ROLES
+from fleet.images.third_party import THIRD_PARTY
 from fleet.inventory.secrets import service_of
 from fleet.release import manifest
 from fleet.release.manifest import Manifest
@@ -19,7 +21,8 @@ from fleet.rollout import commands
 from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, SECRETS, HostImage
 from fleet.ssh.connection_pool import Session
 
-_OURS = re.compile(r"(.+/)?voxyard-(exporter|bark|trainer|node-exporter)(:[0-9a-f]{12}|@sha256:[0-9a-f]{64})")
+_NAMES = "|".join((*ROLES, *THIRD_PARTY))
+_OURS = re.compile(rf"(.+/)?voxyard-({_NAMES})(:[0-9a-f]{{12}}|@sha256:[0-9a-f]{{64}})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ def find_unused(
 
 
 def _free_secrets(secrets: Sequence[str], kept: Sequence[Manifest], used: InUse) -> Iterator[str]:
-    """Secrets of the speech service that no kept release reads; those of monitoring are its own to remove.
+    """Secrets of our services that no kept release reads.
 
     Releases of a version that did not list its secrets read the files without a version in their names.
     """
@@ -111,14 +114,16 @@ def _free_secrets(secrets: Sequence[str], kept: Sequence[Manifest], used: InUse)
     unlisted = any(each.secrets is None for each in kept)
     for name in secrets:
         mounted = any(mount.endswith(f"/secrets/{name}") for mount in used.mounts)
-        if service_of(name) == "bark" and not (name in needed or mounted or (unlisted and "." not in name)):
+        if service_of(name) is not None and not (name in needed or mounted or (unlisted and "." not in name)):
             yield name
 
 
 def _free_names(image: HostImage, needed: set[str], used: InUse) -> set[str]:
     if image.id in used.images or image.names & (needed | used.images):
         return set()
-    return {name for name in image.names if _OURS.fullmatch(name)}
+    ours = {name for name in image.names if _OURS.fullmatch(name)}
+    pulled = {name for name in image.names if "@sha256:" in name}  # beside the tag of a release
+    return ours | pulled if ours else set()
 
 
 def _mounted(artefact: str, used: InUse) -> bool:

@@ -10,7 +10,7 @@ from tests.fleet.bed import images
 from tests.fleet.bed.engine import Engine
 
 ROOT = Path(__file__).resolve().parents[3]
-COMPOSE = ROOT / "deploy/compose/monitoring.yaml"
+COMPOSE = [ROOT / "deploy/compose" / name for name in ("monitoring.yaml", "node-exporter.yaml")]
 PROGRAMS = {
     "PROMETHEUS": "prometheus",
     "ALERTMANAGER": "prometheus-alertmanager",
@@ -24,7 +24,7 @@ def build(engine: Engine) -> dict[str, str]:
     context = engine.folder / "watchers"
     context.mkdir(exist_ok=True)
     shutil.copy(Path(__file__).with_name("inside") / "wget.py", context)
-    text = COMPOSE.read_text(encoding="utf-8")
+    text = "".join(path.read_text(encoding="utf-8") for path in COMPOSE)
     found = {}
     for word, program in PROGRAMS.items():
         (name,) = re.findall(rf"\$\{{VOXYARD_{word}_IMAGE:-([^}}]+)\}}", text)

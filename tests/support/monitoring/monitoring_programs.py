@@ -110,7 +110,7 @@ def prometheus(program: str, config: Path) -> Iterator[Prometheus]:
 def prometheus_at(port: int, program: str, config: Path) -> Iterator[Prometheus]:
     """The same, on a port that its configuration knows."""
     command = [program, f"--config.file={config}", f"--storage.tsdb.path={config.parent / 'data'}"]
-    command += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
+    command += [f"--web.listen-address=127.0.0.1:{port}", "--web.enable-lifecycle", "--log.level=warn"]
     with _running(command, config.parent, port):
         yield Prometheus(port)
 

@@ -21,6 +21,7 @@ from fleet.checks.host_report import HostReport
 from fleet.errors import HostFailedError
 from fleet.images.archive import ImageCache
 from fleet.images.image import ROLES
+from fleet.images.third_party import THIRD_PARTY
 from fleet.inventory.hosts import Host
 from fleet.lock import Lock, locked
 from fleet.release.environment import LoginInfo
@@ -35,7 +36,7 @@ from fleet.rollout.inspect import HostSnapshot
 from fleet.runs.files import render
 from fleet.runs.runs import find_run
 from fleet.ssh.connection_pool import Connections, GroupResult
-from tasks import base, check, deploy, monitoring, runs
+from tasks import base, check, deploy, monitoring, releases, runs
 
 INVENTORY = "defaults: {user: voxyard, node_exporter: false}\nhosts:\n  gpu-01: {address: 192.0.2.11, roles: [bark]}\n"
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
@@ -116,7 +117,7 @@ def test_a_rollback_changes_the_host_and_another_one_has_nothing_to_do(
     context = RolloutContext(
         cancellation=LeapingCancellation(), cache=ImageCache(tmp_path / "cache", saved), min_healthy_seconds=1
     )
-    monkeypatch.setattr(deploy, "_context", lambda *_, **__: context)
+    monkeypatch.setattr(deploy, "rollout_context", lambda *_, **__: context)
     newer, older = host.current, (host.folder / "previous").readlink().name
     code, out, said = fab(deploy.rollback)
     assert (code, host.current) == (0, older), said
@@ -135,8 +136,8 @@ def test_a_deploy_to_a_locked_host_is_refused_before_anything_is_planned(
     lock = Lock("ann@desk", "deploy", 1000, 1600, "t")
     login = LoginInfo("192.0.2.11", gpus=False, memory_mib=64 << 10)
     snapshot = HostSnapshot(HostReport(HOST, facts(), Assignment(), ()), login, lock)
-    monkeypatch.setattr(deploy, "find_images", lambda *_: {"gpu-01": {}})
-    monkeypatch.setattr(deploy, "inspect_hosts", lambda *_: GroupResult({"gpu-01": snapshot}, {}))
+    monkeypatch.setattr(releases, "find_images", lambda *_: {"gpu-01": {}})
+    monkeypatch.setattr(releases, "inspect_hosts", lambda *_: GroupResult({"gpu-01": snapshot}, {}))
     code, _, said = fab(deploy.deploy)
     assert code == 1
     assert "gpu-01 is locked by ann@desk for 10 min (deploy)" in said
@@ -150,7 +151,7 @@ def unreachable(_: Host) -> AbstractContextManager[Any]:
 
 def test_a_deploy_to_a_host_that_is_off_shows_what_was_found(fab: Fab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deploy, "Connections", lambda: Connections(unreachable))
-    monkeypatch.setattr(deploy, "find_images", lambda *_: {"gpu-01": {}})
+    monkeypatch.setattr(releases, "find_images", lambda *_: {"gpu-01": {}})
     code, _, said = fab(deploy.deploy)
     assert code == 1
     assert "FAIL" in said
@@ -171,7 +172,7 @@ def half_off(host: ShellHost, fab: Fab, tmp_path: Path, monkeypatch: pytest.Monk
     context = RolloutContext(
         cancellation=LeapingCancellation(), cache=ImageCache(tmp_path / "cache", saved), min_healthy_seconds=1
     )
-    monkeypatch.setattr(deploy, "_context", lambda *_, **__: context)
+    monkeypatch.setattr(deploy, "rollout_context", lambda *_, **__: context)
     monkeypatch.setattr(deploy, "Connections", lambda: Connections(connect))
     return host
 
@@ -236,11 +237,11 @@ def test_a_check_of_a_host_that_is_off_fails(fab: Fab, monkeypatch: pytest.Monke
     assert "gpu-01 cannot be reached" in out
 
 
-@pytest.mark.parametrize("reference", ["grafana=x", "bark", "bark="])
+@pytest.mark.parametrize("reference", ["grafanas=x", "bark", "bark="])
 def test_an_image_of_no_role_is_wrong_use(fab: Fab, reference: str) -> None:
     code, _, said = fab(deploy.plan, image=[reference])
     assert code == base.WRONG_USE
-    assert f"--image {reference}: expected ROLE=REFERENCE, with a role of {', '.join(ROLES)}" in said
+    assert f"--image {reference}: expected ROLE=REFERENCE, with a role of {', '.join((*ROLES, *THIRD_PARTY))}" in said
 
 
 def test_an_exit_code_of_monitoring_needs_a_check(fab: Fab) -> None:
@@ -255,7 +256,7 @@ def test_monitoring_files_for_this_machine_are_named_with_the_command_that_start
     code, _, said = fab(monitoring.monitoring, out=str(tmp_path / "out"))
     assert code == 0
     first, *_, last = said.splitlines()
-    assert first.startswith(f"→ {tmp_path}/out: monitoring ")
+    assert first.startswith(f"→ {tmp_path}/out: ")
     assert last.startswith("→ start with: docker compose ")
 
 

@@ -18,9 +18,9 @@ from fleet.checks.preflight import ports
 from fleet.errors import FleetError
 from fleet.gateway.configuration import CERTIFICATE, configuration
 from fleet.gateway.part import gateway_part
-from fleet.images import pinned_image
-from fleet.images.gateway import find_gateway
+from fleet.images import third_party
 from fleet.images.image import LocalImage
+from fleet.images.third_party import find_third_party
 from fleet.inventory.gateway_settings import Gateway, Upstream
 from fleet.inventory.hosts import Bark, Host, load
 from fleet.inventory.secrets import read
@@ -227,7 +227,7 @@ def test_its_image_is_the_pinned_one(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(words)
         return IMAGE
 
-    monkeypatch.setattr(pinned_image, "find_image", found)
-    find_gateway(ROOT)
+    monkeypatch.setattr(third_party, "find_image", found)
+    find_third_party("gateway", ROOT)
     assert [name for _, name in asked] == ["gateway"]
     assert asked[0][0].startswith("haproxy:")

@@ -1,4 +1,4 @@
-"""Files of `fab monitoring`, from repository, inventory and the operator's additions."""
+"""The role monitoring as a part of a release: repository, inventory and the operator's additions."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fleet_doubles import host
+from fleet_doubles import facts, host
 
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import AlertReceiver, Inventory
 from fleet.inventory.secrets import Secrets, versioned
-from fleet.monitoring.check import check_here, refusal
+from fleet.monitoring.check import check_here
 from fleet.monitoring.export import write
-from fleet.monitoring.images import find, pinned
-from fleet.monitoring.release import MonitoringImage, MonitoringRelease, parse, read_inputs, render
+from fleet.monitoring.role import monitoring_part, read_inputs
+from fleet.release.gpu_assignment import assign
+from fleet.release.manifest import Manifest, manifest_of
+from fleet.release.release import LoginInfo, Release, ReleaseInputs, render
+from fleet.release.service import RolePart
 
 ROOT = Path(__file__).resolve().parents[4]
 SECRETS = {"grafana-admin-password": b"a-long-password", "alert-chat": b"https://chat.lab.example/secret-hook"}
 FLEET = Inventory(
     Path("hosts.yaml"),
-    (host(gpus=2), host(name="watch-01", roles=("monitoring",), gpus=0)),
+    (host(gpus=2), host(name="watch-01", roles=("monitoring",), gpus=0, node_exporter=True)),
     (AlertReceiver("chat", webhook_url_file="/etc/voxyard/alert-chat"),),
 )
 
@@ -31,10 +34,8 @@ def image(number: int) -> LocalImage:
     return LocalImage(f"sha256:{number:064x}", ("sha256:a", f"sha256:{number}"), 1 << 20, "voxyard-prometheus")
 
 
-PICTURES = {
-    name: MonitoringImage(f"voxyard-{name}:{number:012x}", image(number))
-    for number, name in enumerate(("prometheus", "alertmanager", "grafana", "node-exporter"), 1)
-}
+IMAGES = {name: image(number) for number, name in enumerate(("prometheus", "alertmanager", "grafana"), 1)}
+EXPORTERS = {"exporter": image(8), "node-exporter": image(9)}
 
 
 @pytest.fixture
@@ -49,23 +50,53 @@ def made(
     site: Path,
     fleet: Inventory = FLEET,
     secrets: dict[str, bytes] = SECRETS,
-    program_images: dict[str, MonitoringImage] = PICTURES,
-) -> MonitoringRelease:
-    return render(fleet, read_inputs(ROOT, site), Secrets(secrets), program_images, 1000, 1001)
+    images: dict[str, LocalImage] = IMAGES,
+) -> Release:
+    """Release of the monitoring host."""
+    watcher = fleet.hosts[1]
+    names = ("exporter.yaml", "node-exporter.yaml", "cpu.yaml")
+    inputs = ReleaseInputs(
+        EXPORTERS,
+        {name: (ROOT / "deploy/compose" / name).read_bytes() for name in names},
+        parts=(part(site, fleet, secrets, images),),
+    )
+    return render(watcher, assign(facts(gpus=()), watcher), LoginInfo("192.0.2.9", gpus=False), inputs)
 
 
-def configs(release: MonitoringRelease) -> dict[str, str]:
-    return {each.name: each.config for each in release.manifest.programs}
+def part(
+    site: Path,
+    fleet: Inventory = FLEET,
+    secrets: dict[str, bytes] = SECRETS,
+    images: dict[str, LocalImage] = IMAGES,
+) -> RolePart:
+    return monitoring_part(fleet, read_inputs(ROOT, site), Secrets(secrets), images)
 
 
-def again(release: MonitoringRelease) -> dict[str, str]:
-    return {each.name: each.files for each in release.manifest.programs}
+def manifest(release: Release) -> Manifest:
+    return manifest_of(release)
 
 
-def test_the_same_gives_the_same_and_its_manifest_can_be_read_back(site: Path) -> None:
+def configs(release: Release) -> dict[str, str]:
+    return {each.name: each.config for each in release.services}
+
+
+def read_anew(release: Release) -> dict[str, str]:
+    return {each.name: each.files.digest for each in release.services if each.files is not None}
+
+
+def shown(release: Release) -> str:
+    """What Prometheus must show before it counts as healthy."""
+    (files,) = [each.files for each in manifest(release).services if each.name == "prometheus"]
+    assert files is not None
+    return str(dict(files.shown))
+
+
+def test_the_same_gives_the_same_and_all_services_are_in_one_release(site: Path) -> None:
     first, second = made(site), made(site)
     assert first == second
-    assert parse(dict(first.files)["release.json"]) == first.manifest
+    names = ["exporter", "node-exporter", "prometheus", "alertmanager", "grafana"]
+    assert [each.name for each in manifest(first).services] == names
+    assert set(manifest(first).secrets or ()) == {versioned(name, value) for name, value in SECRETS.items()}
 
 
 def test_other_targets_are_another_release_whose_containers_stay(site: Path) -> None:
@@ -73,21 +104,35 @@ def test_other_targets_are_another_release_whose_containers_stay(site: Path) -> 
     second = made(site, replace(FLEET, hosts=(*FLEET.hosts, host(name="gpu-02", address="192.0.2.12"))))
     assert second.id != first.id
     assert configs(second) == configs(first)
-    assert [name for name in again(first) if again(first)[name] != again(second)[name]] == ["prometheus"]
-    assert second.manifest.targets - first.manifest.targets == {
-        ("exporter", "gpu-02"), ("trainer", "gpu-02"), ("node", "gpu-02"),
-    }  # fmt: skip
+    assert [name for name, files in read_anew(first).items() if files != read_anew(second)[name]] == ["prometheus"]
+    for job in ("exporter", "trainer", "node"):
+        text = f'"labels":{{"instance":"gpu-02","job":"{job}"}}'
+        assert (text in shown(first), text in shown(second)) == (False, True)
+
+
+def test_dashboards_are_read_anew_and_provisioning_only_at_a_start(site: Path) -> None:
+    inputs, first = read_inputs(ROOT, site), part(site)
+
+    def with_more(name: str) -> Release:
+        more = replace(inputs, files={**inputs.files, name: b"{}"})
+        other = monitoring_part(FLEET, more, Secrets(SECRETS), IMAGES)
+        watcher = FLEET.hosts[1]
+        found = ReleaseInputs(EXPORTERS, {}, parts=(other,))
+        return render(watcher, assign(facts(gpus=()), watcher), LoginInfo("192.0.2.9", gpus=False), found)
+
+    board, source = with_more("grafana/dashboards/x.json"), with_more("grafana/provisioning/x.yaml")
+    assert read_anew(board)["grafana"] != next(each.files.digest for each in first.services[2:] if each.files)
+    assert configs(board)["grafana"] != configs(source)["grafana"]
+    assert configs(board)["grafana"] == configs(with_more("grafana/dashboards/y.json"))["grafana"]
 
 
 def test_a_program_is_recreated_for_its_image_its_secret_its_variable_and_no_other_is(site: Path) -> None:
     first = configs(made(site))
 
-    def changed(release: MonitoringRelease) -> set[str]:
+    def changed(release: Release) -> set[str]:
         return {name for name, config in configs(release).items() if config != first[name]}
 
-    assert changed(
-        made(site, program_images=PICTURES | {"grafana": MonitoringImage("voxyard-grafana:x", image(9))})
-    ) == {"grafana"}
+    assert changed(made(site, images=IMAGES | {"grafana": image(7)})) == {"grafana"}
     assert changed(made(site, secrets=SECRETS | {"alert-chat": b"https://elsewhere"})) == {"alertmanager"}
     assert changed(made(site, secrets=SECRETS | {"grafana-admin-password": b"another-one"})) == {"grafana"}
     (site / "monitoring.env").write_text("# how long\nVOXYARD_METRICS_RETENTION=30d\n")
@@ -102,10 +147,11 @@ def test_the_operators_additions_are_in_it(site: Path) -> None:
     (site / "compose.yaml").write_text("services: {grafana: !reset null, prometheus: {mem_limit: 8g}}\n")
     release = made(site, secrets={"alert-chat": b"https://chat"})
     files = dict(release.files)
-    assert {"prometheus/site/dcgm.yaml", "prometheus/targets/dcgm.yaml", "site.yaml"} <= set(files)
-    assert ("site/dcgm.yaml", "voxyard-layer-dcgm") in release.manifest.groups
-    assert release.manifest.program("grafana") is None
-    assert release.manifest.compose_files == ("monitoring.yaml", "site.yaml", "host.yaml")
+    assert {"prometheus/site/dcgm.yaml", "prometheus/targets/dcgm.yaml", "monitoring-site.yaml"} <= set(files)
+    assert '"name":"voxyard-layer-dcgm","file":"/etc/voxyard/config/current/site/dcgm.yaml"' in shown(release)
+    assert release.service("grafana") is None
+    assert not any(name.startswith("grafana/") for name in files)
+    assert release.compose_files[-3:] == ("monitoring.yaml", "monitoring-site.yaml", "monitoring-secrets.yaml")
     assert configs(release)["prometheus"] != configs(made(site / "none"))["prometheus"]
 
 
@@ -138,7 +184,7 @@ def test_secrets_are_in_no_file_and_no_representation(site: Path) -> None:
     for value in SECRETS.values():
         assert not any(value in content for _, content in release.files)
         assert value.decode() not in repr(release)
-    document = yaml.safe_load(dict(release.files)["host.yaml"])
+    document = yaml.safe_load(dict(release.files)["monitoring-secrets.yaml"])
     assert document["services"]["alertmanager"]["secrets"] == [
         {"source": "alert-chat", "target": "/etc/voxyard/alert-chat"}
     ]
@@ -147,57 +193,30 @@ def test_secrets_are_in_no_file_and_no_representation(site: Path) -> None:
     assert document["secrets"] == {name: {"file": file} for name, file in files.items()}
 
 
-def test_an_image_is_pinned_or_here_or_named_as_missing() -> None:
-    wanted = {"prometheus": "prom/prometheus:v1", "grafana": "grafana/grafana:v1"}
-
-    def local(name: str, program: str) -> LocalImage:
-        if program == "grafana":
-            raise FleetError(f"no image {name} here")
-        return image(5)
-
-    pinned = {"grafana/grafana:v1": "grafana/grafana@sha256:aa"}
-    found = find(wanted, pinned, local)
-    assert found["grafana"] == MonitoringImage("grafana/grafana@sha256:aa")
-    assert found["prometheus"] == MonitoringImage("voxyard-prometheus:000000000000", image(5))
-    with pytest.raises(FleetError, match=r"no image grafana/grafana:v1 on this machine: docker pull it"):
-        find(wanted, {}, local)
-
-
-def test_the_lock_says_which_digest_a_name_stands_for(tmp_path: Path) -> None:
-    (tmp_path / "images").mkdir()
-    digest = f"sha256:{'a' * 64}"
-    lock = f"a: {{image: 'prom/prometheus:v1', digest: '{digest}'}}\nb: {{image: 'prom/x:v1', digest: unresolved}}\n"
-    (tmp_path / "images/digests.lock").write_text(lock)
-    assert pinned(tmp_path) == {"prom/prometheus:v1": f"prom/prometheus@{digest}"}
-
-
 def test_a_job_without_a_host_has_a_group_without_targets(site: Path) -> None:
     files = dict(made(site).files)
     assert yaml.safe_load(files["prometheus/targets/bark.yaml"]) == [{"targets": []}]
 
 
 def test_for_this_machine_the_files_are_written_and_secrets_are_not(site: Path, tmp_path: Path) -> None:
-    release = made(site)
-    write(release, tmp_path / "out")
-    command = write(release, tmp_path / "out")  # in the place of those
-    live = tmp_path / "out/monitoring/live"
-    assert {str(path.relative_to(live)) for path in live.rglob("*") if path.is_file()} == set(dict(release.files))
+    exported = part(site)
+    write(exported, {}, tmp_path / "out")
+    command = write(exported, {"VOXYARD_GRAFANA_IMAGE": "mine:1"}, tmp_path / "out")  # in the place of those
+    there = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    read = {"/current/".join(["config/" + name.partition("/")[0], name.partition("/")[2]]) for name in exported.files}
+    release = tmp_path / "out/releases/local"
+    assert there == read | {f"releases/local/{name}" for name in (*exported.compose, "voxyard.env")}
+    assert "VOXYARD_GRAFANA_IMAGE=mine:1\n" in (release / "voxyard.env").read_text()
     assert list((tmp_path / "out/secrets").iterdir()) == []
     assert (tmp_path / "out/data/prometheus").is_dir()
-    assert f"--file {live}/monitoring.yaml --file {live}/host.yaml up" in command
+    assert f"--file {release}/monitoring.yaml --file {release}/monitoring-secrets.yaml up" in command
 
 
 def test_a_directory_that_cannot_be_written_is_reported_with_the_fix(site: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(FleetError, match="name another directory with --out"):
-        write(made(site), tmp_path / "taken")
+        write(part(site), {}, tmp_path / "taken")
 
 
 def test_without_promtool_here_the_host_decides(site: Path) -> None:
-    assert check_here(made(site), "no-such-promtool") is False
-
-
-def test_a_refusal_is_its_reason_alone() -> None:
-    said = "Checking prometheus.yml\n SUCCESS: 1 rule files found\n\nChecking a.yaml\n  FAILED:\na.yaml: 1:5: bad\n"
-    assert refusal(said) == "a.yaml: 1:5: bad"
-    assert refusal("Error response from daemon") == "Error response from daemon"
+    assert check_here(part(site), "no-such-promtool") is False

@@ -13,9 +13,9 @@ from release_doubles import image, release
 
 from fleet.checks.preflight import ports
 from fleet.errors import FleetError
-from fleet.images import pinned_image, pins
+from fleet.images import pins, third_party
 from fleet.images.image import LocalImage
-from fleet.images.node_exporter import find_node_exporter
+from fleet.images.third_party import find_third_party
 from fleet.inventory.hosts import Host
 from fleet.monitoring.render import base_configuration, render_configuration
 from fleet.release import manifest
@@ -58,10 +58,9 @@ def test_an_ipv6_address_is_written_as_its_command_line_reads_it() -> None:
     assert "VOXYARD_NODE_EXPORTER_LISTEN=[2001:db8::2]:9100" in dict(made.files)["voxyard.env"].decode().splitlines()
 
 
-@pytest.mark.parametrize("on", [host(), measured(roles=("monitoring",))], ids=["has its own", "monitoring brings it"])
-def test_a_host_that_has_one_already_gets_none(on: Host) -> None:
-    assert [each.name for each in rendered(on).services] == ["exporter"]
-    assert "the host's node_exporter" not in on.ports
+def test_a_host_that_has_one_already_gets_none() -> None:
+    assert [each.name for each in rendered(host()).services] == ["exporter"]
+    assert "the host's node_exporter" not in host().ports
 
 
 def test_another_port_touches_it_alone() -> None:
@@ -130,7 +129,7 @@ def lock(folder: Path, digest: str | None) -> Path:
 
 
 def test_the_pinned_image_is_pulled_by_the_hosts_and_needs_no_engine_here(tmp_path: Path) -> None:
-    assert find_node_exporter(lock(tmp_path, DIGEST)) == PULLED
+    assert find_third_party("node-exporter", lock(tmp_path, DIGEST)) == PULLED
 
 
 def test_an_image_without_a_digest_is_the_local_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +139,10 @@ def test_an_image_without_a_digest_is_the_local_one(tmp_path: Path, monkeypatch:
         asked.append(words)
         return image("node-exporter")
 
-    monkeypatch.setattr(pinned_image, "find_image", found)
+    monkeypatch.setattr(third_party, "find_image", found)
     lock(tmp_path, None)
-    assert find_node_exporter(tmp_path) == image("node-exporter")
-    find_node_exporter(tmp_path, "mine:1")
+    assert find_third_party("node-exporter", tmp_path) == image("node-exporter")
+    find_third_party("node-exporter", tmp_path, "mine:1")
     assert asked == [("prom/node-exporter:v1.9.1", "node-exporter"), ("mine:1", "node-exporter")]
 
 
@@ -151,6 +150,6 @@ def test_an_image_that_is_nowhere_is_named_with_the_ways_out(tmp_path: Path, mon
     def none(name: str, _: str) -> LocalImage:
         raise FleetError(f"no image {name} on this machine: build it with make images")
 
-    monkeypatch.setattr(pinned_image, "find_image", none)
+    monkeypatch.setattr(third_party, "find_image", none)
     with pytest.raises(FleetError, match=r"no image prom/node-exporter:v1\.9\.1 .*images-lock.*node_exporter: false"):
-        find_node_exporter(lock(tmp_path, None))
+        find_third_party("node-exporter", lock(tmp_path, None))

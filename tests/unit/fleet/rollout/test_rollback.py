@@ -120,7 +120,7 @@ def test_a_rollback_without_a_secret_of_its_release_is_refused(
         plan_rollback(host, "gpu-01", None)
 
 
-def test_secrets_of_an_earlier_version_stay_while_a_release_of_it_stays_and_those_of_monitoring_always(
+def test_secrets_of_an_earlier_version_stay_while_a_release_of_it_stays(
     host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
     earlier = with_secret(fake_services.port, 0, {})
@@ -143,4 +143,4 @@ def test_secrets_of_an_earlier_version_stay_while_a_release_of_it_stays_and_thos
     for number in (1, 2, 3):
         host.engine.containers = []
         deploy(host, with_secret(fake_services.port, number, {}), context)
-    assert secrets_of(host) == ["grafana-admin-password"]
+    assert secrets_of(host) == []
