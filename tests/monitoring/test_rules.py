@@ -17,7 +17,8 @@ TrainingStepTimeUnstable TrainingLossNotFinite BarkQueueGrowing BarkChunksFailin
 BarkFirstAudioLate
 BarkSlowerThanRealTime GpuLost GpuXidCritical GpuXidWarning GpuEccUncorrectable GpuRowRemapFailure GpuRowRemapPending
 GpuThermalSlowdown GpuPowerBrake GpuTemperatureHigh GpuMemoryNearLimit PcieLinkDowngraded TrainingPairLinkSlow
-HostDiskFilling HostMemoryLow ExporterDown ExporterCollectFailing ExporterCollectStale ConfigurationDrift"""
+HostDiskFilling HostMemoryLow ExporterDown NodeExporterDown ExporterCollectFailing ExporterCollectStale
+ConfigurationDrift"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 

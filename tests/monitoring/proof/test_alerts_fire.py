@@ -6,7 +6,7 @@ import pytest
 from faulty_metrics import RUN as SICK_RUN
 from faulty_metrics import SMALL_MODEL
 from monitoring_queries import rules
-from proof_run import BROKEN, DATA, GPUS, HOST, HOT, LOST, MODEL, RUN, SICK, SILENT, SMALL, Proof
+from proof_run import BARE, BROKEN, DATA, GPUS, HOST, HOT, LOST, MODEL, RUN, SICK, SILENT, SMALL, Proof
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -48,6 +48,7 @@ PLANTED: dict[str, list[Labels]] = {
     "BarkFirstAudioLate": [SICK_BARK],
     "BarkSlowerThanRealTime": [SICK_BARK | {"gpu": "2"}],
     "ExporterDown": [{"instance": SILENT, "job": "exporter"}],
+    "NodeExporterDown": [{"instance": BARE, "job": "node"}],
     "ExporterCollectFailing": [{"instance": SICK}],
     "ExporterCollectStale": [{"instance": SICK}],
     "HostDiskFilling": [{"instance": SICK, "mountpoint": "/"}],

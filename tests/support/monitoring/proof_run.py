@@ -26,6 +26,7 @@ from scenario import GIB, GpuState, Process, Scenario
 
 from voxyard.bark.weights import tiny
 
+BARE = "gpu-05"  # without a node_exporter
 HOST, SICK, SILENT, SMALL, RUN = "gpu-01", faulty_metrics.HOST, "gpu-03", faulty_metrics.SMALL, "proof"
 DATA, MODEL, BARK, HOT, BROKEN, LOST = 0, 1, 2, 3, 4, 5
 PLAN = "workloads:\n" + "".join(
@@ -95,6 +96,7 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
         targets["exporter"] += [(HOST, exporting.port), (SILENT, ports["silent"])]
         for job in ("trainer", "bark", "node"):
             targets[job].append((HOST, ports[job]))
+        targets["node"].append((BARE, ports["silent"]))
         node = [programs["node_exporter"], f"--web.listen-address=127.0.0.1:{ports['node']}"]
         stack.enter_context(_running(node, directory / "node.log"))
         (directory / "prometheus").mkdir()
