@@ -6,14 +6,14 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import PlainValidator, TypeAdapter
 
 from fleet.errors import FleetError
-from fleet.inventory import gateway_settings, types
+from fleet.inventory import types
 from fleet.inventory.bark_settings import ServiceSettings
 from fleet.inventory.clusters import Cluster, read_clusters
 from fleet.inventory.gateway_settings import Gateway, Upstream
@@ -244,7 +244,7 @@ def load(path: Path) -> Inventory:
     clusters = tuple(read_clusters(top.get("clusters"), defaults, problems))
     hosts = tuple(_hosts(top.get("hosts"), defaults, problems)) if "hosts" in top or not clusters else ()
     _check_addresses(hosts, top.get("hosts"), problems)
-    hosts = gateway_settings.with_upstreams(hosts)
+    hosts = with_upstreams(hosts)
     _check_gateways(hosts, top.get("hosts"), problems)
     receivers = tuple(_receivers(top.get("alert_receivers"), problems))
     rollout = problems.validated(_ROLLOUT, _ROLLOUT_KEYS, top.get("rollout"), "rollout") or RolloutSettings()
@@ -294,7 +294,7 @@ def _check_addresses(hosts: Iterable[Host], node: YamlValue | None, problems: Er
 
 def _check_gateways(hosts: Iterable[Host], node: YamlValue | None, problems: ErrorCollector) -> None:
     entries = problems.mapping(node, "hosts") if node is not None else {}
-    for where, said in gateway_settings.problems(hosts):
+    for where, said in _gateway_problems(hosts):
         name = next(each for each in entries if where.startswith(f"hosts.{each}."))
         keys = where.removeprefix(f"hosts.{name}.").split(".")
         problems.add(_line(entries[name], keys) or entries[name].line, where, said)
@@ -334,3 +334,28 @@ def _receivers(node: YamlValue | None, problems: ErrorCollector) -> Iterable[Ale
             if (receiver.email is None) == (receiver.webhook_url_file is None):
                 problems.add(entry.line, where, "expected a name, and either email or webhook_url_file")
             yield receiver
+
+
+def with_upstreams(hosts: Iterable[Host]) -> tuple[Host, ...]:
+    """The hosts, each gateway with all speech services, and these with the fact that they are behind one."""
+    hosts = tuple(hosts)
+    if not any("gateway" in host.roles for host in hosts):
+        return hosts
+    found = tuple(
+        Upstream(host.name, host.bark.address or host.address, host.bark.port) for host in hosts if "bark" in host.roles
+    )
+    return tuple(
+        replace(host, upstreams=found if "gateway" in host.roles else (), behind_gateway="bark" in host.roles)
+        for host in hosts
+    )
+
+
+def _gateway_problems(hosts: Iterable[Host]) -> Iterable[tuple[str, str]]:
+    """Reasons why a gateway cannot work: host and key, and a sentence."""
+    hosts = tuple(hosts)
+    for host in hosts:
+        if "gateway" in host.roles and not host.upstreams:
+            yield f"hosts.{host.name}.roles", "a gateway, and no host has the role bark: add it to one, or remove this"
+        if host.behind_gateway and host.bark.address is not None and types.is_loopback(host.bark.address):
+            said = f"{host.bark.address} is out of a gateway's reach: remove it, or name an address of the network"
+            yield f"hosts.{host.name}.bark.address", said

@@ -24,8 +24,7 @@ from gateway_load import Load
 from monitoring_programs import program
 
 from fleet.gateway.configuration import CERTIFICATE, METRICS_PORT, PORT, configuration
-from fleet.inventory.gateway_settings import with_upstreams
-from fleet.inventory.hosts import Bark, Host
+from fleet.inventory.hosts import Bark, Host, with_upstreams
 from voxyard.service.documents.ids import instance_prefix
 
 KEY = "a-key-for-tests-0123456789"
