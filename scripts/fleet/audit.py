@@ -1,7 +1,7 @@
 """Audit log: one JSON line per action, with author and outcome, in a file on the host and in its journal.
 
 Each line has the SHA-256 of the line before it, so that a removed or changed line shows; removed last lines show in the
-journal. A line after one without a hash, of an earlier version, has the SHA-256 of all lines before it.
+journal. A line after one without a hash, of an earlier version or cut off, has the SHA-256 of all lines before it.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def _breaks(lines: Sequence[bytes]) -> Iterator[str]:
     """The first line that does not follow from those before it."""
     mark = _HASH.encode()
     for number, line in enumerate(lines):
-        if mark not in line:
-            continue
         chained = number > 0 and mark in lines[number - 1]
+        if mark not in line and not (chained and line.rstrip().endswith(b"}")):
+            continue  # of an earlier version, or a write that was cut off
         before = lines[number - 1].rstrip(b"\n") if chained else b"".join(lines[:number])
         expected = hashlib.sha256(before).hexdigest().encode() if number else b""
         if line.partition(mark)[2].partition(b'"')[0] != expected:

@@ -34,7 +34,6 @@ from tasks.base import (
 )
 from tasks.releases import (
     deploy_releases,
-    ends,
     outcomes_of,
     plan_releases,
     refuse_unfit,
@@ -43,7 +42,7 @@ from tasks.releases import (
     rollout_task,
     run,
     select,
-    show,
+    show_or_end,
 )
 
 DRAIN = "stop training runs with a checkpoint and resume them afterwards; otherwise hosts that train are skipped"
@@ -146,8 +145,7 @@ def rollback(
 
         with reading():
             found = on_every_host(hosts, planned)
-        if not json or ends(found, skip_unfit=skip_unfit):
-            show(found.succeeded, found.failed, {}, skip_unfit=skip_unfit)
+        show_or_end(hosts, found, {}, skip_unfit=skip_unfit, json=json)
         refuse_unfit("cannot roll back", found, skip_unfit=skip_unfit)
 
         def replan(each: Host, session: Session) -> ChangePlan:

@@ -93,8 +93,8 @@ def deploy_releases(selection: Selection, connections: Connections, *, drain: bo
     with reading():
         planned, needed = _planned(selection, connections, to_act=True)
     changes = {name: each.change for name, each in planned.succeeded.items()}
-    if not json or ends(planned, skip_unfit=skip_unfit):
-        show(changes, planned.failed, _withheld(planned), skip_unfit=skip_unfit)
+    shown = GroupResult(changes, planned.failed)
+    show_or_end(selection.hosts, shown, _withheld(planned), skip_unfit=skip_unfit, json=json)
     refuse_unfit("not ready", planned, skip_unfit=skip_unfit)
 
     def replan(each: Host, session: Session) -> ChangePlan:
@@ -214,6 +214,21 @@ def _withheld(planned: GroupResult[PlannedRelease]) -> dict[str, Mapping[str, st
 def ends(found: GroupResult[Any], *, skip_unfit: bool) -> bool:
     """True where hosts are not fit, unless they are to be skipped and others are left."""
     return bool(found.failed) and not (skip_unfit and found.succeeded)
+
+
+def show_or_end(
+    hosts: Sequence[Host],
+    found: GroupResult[ChangePlan],
+    withheld: Mapping[str, Mapping[str, str]],
+    *,
+    skip_unfit: bool,
+    json: bool,
+) -> None:
+    """Print the changes; as a document only where the task ends with them, for it prints one document."""
+    if not json:
+        show(found.succeeded, found.failed, withheld, skip_unfit=skip_unfit)
+    elif ends(found, skip_unfit=skip_unfit):
+        print_json(report.plan_document(found, [each.name for each in hosts], withheld, skip_unfit=skip_unfit))
 
 
 def refuse_unfit(what: str, found: GroupResult[Any], *, skip_unfit: bool) -> None:

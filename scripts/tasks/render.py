@@ -16,7 +16,7 @@ from fleet.inventory.hosts import Inventory, Trainer
 from fleet.release.artefact import ChecksumCache
 from fleet.render import slurm
 from fleet.render.cluster_release import release_of
-from fleet.render.files import write
+from fleet.render.files import LIST, write
 from fleet.render.job import run_files
 from fleet.render.kubernetes import overlay_files, pins
 from fleet.render.monitors import base_files
@@ -133,6 +133,10 @@ def _kubernetes(folder: Path, wanted: _Wanted, fleet: Inventory, names: Sequence
         )
     for place, files in places.items():
         write(folder / place, files)
+    known = {each.name for each in fleet.clusters}
+    for listed in sorted(folder.glob(f"overlays/*/{LIST}")):
+        if listed.parent.name not in known:
+            say(f"{listed.parent}: no cluster of the inventory any more: delete it from the cluster and here")
     for place, what in applied:
         say(f"{what}: kubectl apply --server-side --kustomize {folder / place}")
 

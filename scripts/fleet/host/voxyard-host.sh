@@ -85,7 +85,7 @@ audit_last() {
 audit_show() {
   journalctl --quiet --no-pager --lines "$2" --output cat --identifier "$1" "_UID=$(id -u)" 2>/dev/null | base64 -w 0
   echo
-  base64 -w 0 "$home/audit.jsonl" 2>/dev/null || true
+  if [ -e "$home/audit.jsonl" ]; then base64 -w 0 "$home/audit.jsonl"; fi
   echo
 }
 

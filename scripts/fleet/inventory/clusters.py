@@ -16,6 +16,7 @@ from voxyard.settings.yaml_reader import YamlValue
 
 ClusterRole = Literal["bark", "trainer"]
 _LABEL_KEY = r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_OURS = tuple(f"app.kubernetes.io/{each}" for each in ("name", "part-of", "component", "instance"))
 _LABEL_VALUE = r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
 
 
@@ -24,6 +25,8 @@ def _labels(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise expected("labels with values", value)
     for key, label in value.items():
+        if key in _OURS:
+            raise expected("labels by which a Prometheus selects; this one is of the rendered objects", key)
         if not re.fullmatch(_LABEL_KEY, key) or not isinstance(label, str) or not re.fullmatch(_LABEL_VALUE, label):
             raise expected(f"NAME: 'VALUE' as in Kubernetes for {key}", label)
     return value
@@ -41,6 +44,7 @@ class ClusterBark:
 
     replicas: Annotated[int, Between("a number of pods", 1, 100)] = 1
     gpus: Annotated[int, Between("a number of GPUs", 0, 16)] = 1  # per pod; 0: CPU
+    memory: Quantity | None = None  # per pod, request and limit; None: none, and the node may end it first
     storage: Quantity = "100Gi"  # per pod: weights, voices, documents
     weights: LocalPath | None = None  # directory
     voices: LocalPath | None = None  # directory; None: Bark's own voices
@@ -53,6 +57,7 @@ class ClusterTrainer:
     """Training runs of a cluster."""
 
     corpora: ObjectName = "corpora"  # existing PersistentVolumeClaim, mounted at /corpora
+    memory: Quantity | None = None  # per run, request and limit; None: none, and the node may end it first
     storage: Quantity = "50Gi"  # per run: checkpoints, samples, report
     stop_seconds: Seconds = 120  # longer than writing a checkpoint
 
@@ -94,4 +99,7 @@ def read_clusters(node: YamlValue | None, defaults: Values, problems: ErrorColle
         if "bark" in cluster.roles and cluster.bark.gpus and cluster.gpu_memory is None:
             advice = "missing: the MiB of one GPU, as nvidia-smi reports them: Bark's limit follows from it"
             problems.add(entry.line, f"{where}.gpu_memory", advice)
+        if cluster.namespace == "default" or cluster.namespace.startswith("kube-"):
+            advice = f"{cluster.namespace} has other pods, which would be restricted as voxyard's are: name another"
+            problems.add(entry.line, f"{where}.namespace", advice)
         yield cluster

@@ -327,12 +327,18 @@ def _receivers(node: YamlValue | None, problems: ErrorCollector) -> Iterable[Ale
     if not isinstance(node.value, list):
         problems.add(node.line, "alert_receivers", f"expected a list, found {found_words(plain(node))}")
         return
+    names = set[str]()
     for number, entry in enumerate(node.value):
         where = f"alert_receivers[{number}]"
         receiver = problems.validated(_RECEIVER, _RECEIVER_KEYS, entry, where)
         if receiver is not None:
             if (receiver.email is None) == (receiver.webhook_url_file is None):
                 problems.add(entry.line, where, "expected a name, and either email or webhook_url_file")
+            if receiver.email is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+", receiver.email):
+                problems.add(entry.line, f"{where}.email", f"expected a mail address, found {receiver.email!r}")
+            if receiver.name in names:
+                problems.add(entry.line, f"{where}.name", f"{receiver.name} is the name of another receiver, too")
+            names.add(receiver.name)
             yield receiver
 
 

@@ -47,6 +47,8 @@ def _command(value: object, info: ValidationInfo[Path]) -> HookCommand:
     for argument in value:
         if not isinstance(argument, str):
             raise expected(form, argument, " as an argument: put it in quotes")
+        if "\0" in argument:
+            raise refusal("an argument has a NUL character, which no command can be given")
     if not value:
         raise refusal(f"expected {form}, found an empty list")
     program = text(value[0])

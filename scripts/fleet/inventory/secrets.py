@@ -169,6 +169,7 @@ def _check_keys(text: str, where: str) -> None:
 
 def _refuse_tracked(path: Path) -> None:
     """Raises FleetError where git tracks the file."""
+    path = path.resolve()  # git tracks the name of a link, not what is behind it
     command = ["git", "-C", str(path.parent), "ls-files", "--error-unmatch", "--", path.name]
     try:
         done = subprocess.run(command, capture_output=True, check=False)

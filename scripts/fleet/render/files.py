@@ -13,11 +13,16 @@ LIST = ".rendered"
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files below `folder`, each whole; files of an earlier rendering that are not among them are removed.
 
-    Other files, such as checkpoints, stay. Raises FleetError where the directory cannot be written.
+    Other files, such as checkpoints, stay. Raises FleetError where the directory cannot be written, or has a file of
+    somebody else under a rendered name.
     """
     listed = folder / LIST
     try:
         earlier = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
+        for name, content in files.items():
+            path = folder / name
+            if name not in earlier and path.exists() and path.read_bytes() != content:
+                raise FleetError(f"{path}: exists, and fab render did not write it: move it, or name another --out")
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             path = folder / name
@@ -26,7 +31,8 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
             unfinished.write_bytes(content)
             unfinished.replace(path)
         for name in set(earlier) - files.keys():
-            (folder / name).unlink(missing_ok=True)
+            if not Path(name).is_absolute() and ".." not in Path(name).parts:
+                (folder / name).unlink(missing_ok=True)
         listed.write_text("".join(f"{name}\n" for name in sorted(files)), encoding="utf-8")
     except OSError as error:
         raise FleetError(f"{folder}: cannot be written: {error}; name another directory with --out") from None

@@ -14,6 +14,7 @@ from fleet.render.documents import KUSTOMIZATION, config_map, kustomization, lab
 from fleet.render.kubernetes import (
     claim,
     gpu_tolerations,
+    object_metadata,
     one_a_node,
     pins,
     pod_metadata,
@@ -87,7 +88,11 @@ def _job(cluster: Cluster, release: Release, run: ClusterRun, name: str) -> Mapp
         "command": ["bash", "/etc/voxyard/train.sh"],
         "readinessProbe": probe(entry, "/healthz", "metrics"),
     }
-    made = parts(entry, ContainerRole("trainer", "train", 9411, "metrics", gpus=run.gpus, more=ready), storage)
+    made = parts(
+        entry,
+        ContainerRole("trainer", "train", 9411, "metrics", gpus=run.gpus, memory=cluster.trainer.memory, more=ready),
+        storage,
+    )
     made.container["volumeMounts"].append({"name": "run", "mountPath": "/etc/voxyard/train.sh", "subPath": "train.sh"})
     spec = pod_spec(
         made,
@@ -104,10 +109,10 @@ def _job(cluster: Cluster, release: Release, run: ClusterRun, name: str) -> Mapp
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "labels": labels("trainer", name)},
+        "metadata": object_metadata("trainer", name, release.id, name),
         "spec": {
             "backoffLimit": 0,  # what fails by itself is looked at first
             "podFailurePolicy": {"rules": [disrupted, stopped]},
-            "template": {"metadata": pod_metadata("trainer", release.id, run.config, name), "spec": spec},
+            "template": {"metadata": pod_metadata("trainer", run.config, name), "spec": spec},
         },
     }

@@ -57,9 +57,14 @@ def pins(release: Release, role: str) -> list[dict[str, str]]:
     return [_pin(image) for image in release.images if image.repository == repository_of(role)]
 
 
-def pod_metadata(component: str, release: str, config: str, instance: str = "") -> dict[str, Any]:
-    """Metadata of a pod template: a changed configuration starts new pods."""
-    return {"labels": labels(component, instance), "annotations": {RELEASE: release, CONFIG: config}}
+def pod_metadata(component: str, config: str, instance: str = "") -> dict[str, Any]:
+    """Metadata of a pod template: a changed configuration starts new pods, another release alone does not."""
+    return {"labels": labels(component, instance), "annotations": {CONFIG: config}}
+
+
+def object_metadata(component: str, name: str, release: str, instance: str = "") -> dict[str, Any]:
+    """Metadata of an object that starts pods, with the release that it is of."""
+    return {"name": name, "labels": labels(component, instance), "annotations": {RELEASE: release}}
 
 
 def pod_spec(parts_of: PodParts, stop_seconds: int, **more: Any) -> dict[str, Any]:
@@ -144,12 +149,12 @@ def _exporter(cluster: Cluster, release: Release, variables: Mapping[str, str]) 
     daemon_set = {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": {"name": "voxyard-exporter", "labels": labels("exporter")},
+        "metadata": object_metadata("exporter", "voxyard-exporter", release.id),
         "spec": {
             "selector": {"matchLabels": labels("exporter")},
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
             "template": {
-                "metadata": pod_metadata("exporter", release.id, service.config),
+                "metadata": pod_metadata("exporter", service.config),
                 "spec": pod_spec(
                     made,
                     service.stop_seconds,
@@ -230,6 +235,7 @@ def _bark_deployment(cluster: Cluster, release: Release, variables: Mapping[str,
         8080,
         "http",
         gpus=cluster.bark.gpus,
+        memory=cluster.bark.memory,
         secrets=secret_names(release),
         secret=SECRET,
         more=more,
@@ -249,12 +255,12 @@ def _bark_deployment(cluster: Cluster, release: Release, variables: Mapping[str,
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": name, "labels": labels("bark", name)},
+        "metadata": object_metadata("bark", name, release.id, name),
         "spec": {
             "replicas": 1,
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": labels("bark", name)},
-            "template": {"metadata": pod_metadata("bark", release.id, service.config, name), "spec": spec},
+            "template": {"metadata": pod_metadata("bark", service.config, name), "spec": spec},
         },
     }
 

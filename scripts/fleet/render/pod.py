@@ -13,6 +13,8 @@ from fleet.render.compose_service import quantity, seconds
 
 SECRETS = "/run/secrets"
 GPU = "nvidia.com/gpu"
+RELEASE_VARIABLE = "VOXYARD_RELEASE"
+"""Of compose files alone: in a pod it would restart what a release does not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,14 @@ class PodParts:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRole:
-    """Role, port and GPUs of a container."""
+    """Role, port, GPUs and memory of a container."""
 
     role: str  # exporter, bark, trainer
     name: str  # of the container
     port: int
     port_name: str
     gpus: int = 0
+    memory: str | None = None  # request and limit; None: that of the compose file, if any
     secrets: Sequence[str] = ()  # keys of the Secret `secret`
     secret: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)  # further keys of the container
@@ -48,12 +51,16 @@ class ContainerRole:
 def parts(service: Mapping[str, Any], target: ContainerRole, storage: Storage) -> PodParts:
     """Container of a compose service. Its image is a name that kustomize replaces by the digest of the cluster."""
     mounts, volumes = _mounts(service, target, storage)
-    resources = _resources(service, target.gpus)
+    resources = _resources(service, target)
     container = {
         "name": target.name,
         "image": repository_of(target.role),
         **({"args": list(service["command"])} if "command" in service else {}),
-        "env": [{"name": name, "value": str(value)} for name, value in service.get("environment", {}).items()],
+        "env": [
+            {"name": name, "value": str(value)}
+            for name, value in service.get("environment", {}).items()
+            if name != RELEASE_VARIABLE
+        ],
         "ports": [{"name": target.port_name, "containerPort": target.port}],
         **({"resources": resources} if resources else {}),
         "securityContext": container_security(),
@@ -95,9 +102,10 @@ def container_security() -> dict[str, Any]:
     }
 
 
-def _resources(service: Mapping[str, Any], gpus: int) -> dict[str, Any]:
-    memory = {"memory": quantity(service["mem_limit"])} if "mem_limit" in service else {}
-    limits: dict[str, Any] = {**memory, **({GPU: gpus} if gpus else {})}
+def _resources(service: Mapping[str, Any], target: ContainerRole) -> dict[str, Any]:
+    limit = target.memory or (quantity(service["mem_limit"]) if "mem_limit" in service else None)
+    memory = {"memory": limit} if limit else {}
+    limits: dict[str, Any] = {**memory, **({GPU: target.gpus} if target.gpus else {})}
     return {"requests": memory, "limits": limits} if memory else {"limits": limits} if limits else {}
 
 

@@ -17,6 +17,9 @@ CPUS = 16  # threads that read clips, as many as the trainer takes on a large ho
 _TIME = re.compile(r"[0-9]+|[0-9]+(:[0-5][0-9]){1,2}|[0-9]+-[0-9]{1,2}(:[0-5][0-9]){0,2}")
 
 
+START_SECONDS = 300  # in which a run starts and makes some steps
+
+
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
     """Properties of a job beside those of its run."""
@@ -31,6 +34,11 @@ def job_of(*, program: str, image: str | None, time: str, stop_seconds: int) -> 
     """Job that trains with the image, or with a `program` of the nodes. Raises FleetError."""
     if not _TIME.fullmatch(time):
         raise FleetError(f"--time {time}: expected minutes, HH:MM:SS or DAYS-HH:MM:SS")
+    if seconds_of(time) < stop_seconds + START_SECONDS:
+        raise FleetError(
+            f"--time {time}: expected at least {-(-(stop_seconds + START_SECONDS) // 60)} minutes: the job is told to "
+            f"stop {stop_seconds} s before its end, and would requeue itself for ever without training"
+        )
     if program:
         if not Path(program).is_absolute():
             raise FleetError(f"--voxyard {program}: expected an absolute path, as the nodes see it")
@@ -41,6 +49,17 @@ def job_of(*, program: str, image: str | None, time: str, stop_seconds: int) -> 
             'ARGS="--push REGISTRY", or name a program on the nodes with --voxyard PATH'
         )
     return SlurmJob(image, containers=True, time=time, stop_seconds=stop_seconds)
+
+
+def seconds_of(time: str) -> int:
+    """Seconds of a time in a form of sbatch: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S."""
+    days, dash, rest = time.rpartition("-")
+    parts = [int(each) for each in rest.split(":")]
+    if dash or len(parts) == 3:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    else:
+        hours, (minutes, seconds) = 0, (*parts, 0)[:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def render(run: ClusterRun, job: SlurmJob, body: str) -> Mapping[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from fleet.errors import FleetError
+from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.lock import locked
 from fleet.release.manifest import MANIFEST_FILE, Manifest, parse
@@ -54,10 +54,11 @@ def _carry_out(
 
 def _stop_services(session: Session, host: str, release: Manifest | None) -> list[str]:
     containers = CONTAINERS.among(session.run([CONTAINERS.command]))
-    found = () if isinstance(containers, Unknown) else containers
+    if isinstance(containers, Unknown):
+        raise HostFailedError(f"{host}: its containers cannot be listed, so services may run on: {containers.reason}")
     stopped = []
-    for name in sorted({each.service for each in found} - {*commands.STATELESS, ""}):
-        container = container_of(found, name)
+    for name in sorted({each.service for each in containers} - {*commands.STATELESS, ""}):
+        container = container_of(containers, name)
         if container is None or container.state != "running":
             continue
         entry = None if release is None else release.service(name)

@@ -71,7 +71,9 @@ class HostHooks:
                 failures.append(str(error))
         if not failures:
             return outcome
-        said = "\n".join([*failures, "the host may still be out of work: put it back by hand"])
+        if outcome.result != "drained":
+            failures.append("the host may still be out of work: put it back by hand")
+        said = "\n".join(failures)
         return replace(outcome, note="\n".join(filter(None, [outcome.note, said])), hook_failure=said)
 
     @contextlib.contextmanager

@@ -65,7 +65,8 @@ CHANGES: dict[str, tuple[Callable[[list[str]], list[str]], int]] = {
     "a line removed": (lambda lines: [lines[0], *lines[2:]], 2),
     "a line changed": (lambda lines: [lines[0], lines[1].replace('"ok"', '"failed"'), *lines[2:]], 3),
     "two lines exchanged": (lambda lines: [lines[0], lines[2], lines[1], lines[3]], 2),
-    "a line inserted": (lambda lines: [*lines[:2], EARLIER, *lines[2:]], 4),
+    "a line inserted": (lambda lines: [*lines[:2], EARLIER, *lines[2:]], 3),
+    "a line appended": (lambda lines: [*lines, EARLIER], 5),
 }
 
 
@@ -92,11 +93,19 @@ def test_lines_of_an_earlier_version_are_covered_by_the_first_hash(tmp_path: Pat
     assert said.startswith("line 3 does not follow")
 
 
-def test_a_line_of_an_earlier_version_after_chained_ones_breaks_nothing(tmp_path: Path) -> None:
+def test_a_line_without_a_hash_after_chained_ones_shows_also_when_later_lines_follow(tmp_path: Path) -> None:
     lines = written(tmp_path, 2)
     (tmp_path / LOG).write_text("".join([*lines, EARLIER]))
     assert len(written(tmp_path, 2)) == 5
-    assert read(tmp_path) == AuditLog(5)
+    (said,) = read(tmp_path).broken
+    assert said.startswith("line 3 does not follow")
+
+
+def test_a_log_that_cannot_be_read_is_no_empty_one(tmp_path: Path) -> None:
+    (tmp_path / LOG).mkdir(parents=True)
+    (finding,) = audit_log(facts(audit_log=AUDIT_LOG.among(LocalSession(tmp_path).run([AUDIT_LOG.command]))))
+    assert finding.level == "WARN"
+    assert "cannot be read" in finding.found
 
 
 def test_a_write_that_was_cut_off_stays_a_line_of_its_own(tmp_path: Path) -> None:

@@ -219,6 +219,14 @@ def test_a_wrong_value_is_named_with_host_key_and_line(read: Read, keys: str, co
         ("hots: {}", "1: hots: unknown key: is hosts meant?"),
         ("alert_receivers: [{name: n}]", "1: alert_receivers[0]: expected a name, and either"),
         ("alert_receivers: [{name: n, pager: 1}]", "1: alert_receivers[0].pager: unknown key"),
+        (
+            "alert_receivers: [{name: n, email: on-call}]",
+            "1: alert_receivers[0].email: expected a mail address, found 'on",
+        ),
+        (
+            "alert_receivers: [{name: n, email: a@b}, {name: n, email: c@d}]",
+            "1: alert_receivers[1].name: n is the name of another receiver, too",
+        ),
         ("alert_receivers: {}", "1: alert_receivers: expected a list, found a mapping"),
         ("rollout: {batch: 0}\nhosts: {a: {address: h, user: u}}", "1: rollout.batch: expected a number of hosts from"),
         (
@@ -425,6 +433,7 @@ def test_hooks_are_argument_lists_whose_paths_are_meant_from_the_inventory(read:
         ("hooks: {befor: []}", "rollout.hooks.befor: unknown key: is before meant?"),
         ("hooks: {before: pool remove}", "rollout.hooks.before: expected a list of commands, found the text"),
         ("hooks: {before: [pool, remove]}", "expected a command as a list of arguments, such as [/usr/local/bin/pool"),
+        ('hooks: {after: [[pool, "a\\0b"]]}', "an argument has a NUL character"),
         ("hooks: {after: [[pool, 3]]}", "found 3 as an argument: put it in quotes"),
         ("hooks: {after: [[]]}", "found an empty list"),
         ("hooks: {after: [['']]}", "rollout.hooks.after: expected a string, found the text ''"),

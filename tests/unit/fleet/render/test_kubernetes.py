@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,58 @@ def test_the_same_inputs_make_the_same_bytes_and_other_settings_start_new_pods(
     assert (out / "runs/lab/train/run.yaml").is_file()
 
 
+def test_another_release_restarts_only_what_it_changes(out: Path, fab: Render, place: Path) -> None:
+    def templates() -> dict[str, Any]:
+        kinds = ("DaemonSet", "Deployment")
+        return {
+            identity(each)[1]: each["spec"]["template"] for each in build(out / "overlays/lab") if each["kind"] in kinds
+        }
+
+    def release() -> str:
+        return str(of(build(out / "overlays/lab"), "DaemonSet")["metadata"]["annotations"]["voxyard/release"])
+
+    before, was = templates(), release()
+    (place / "images.json").unlink()
+    other = replace(image("trainer"), digest=f"{REGISTRY}/voxyard-trainer@sha256:{'7' * 64}")
+    write_record(place / "images.json", {"exporter": image("exporter"), "bark": image("bark"), "trainer": other})
+    assert fab()[0] == 0
+    assert release() != was
+    assert templates() == before
+
+
+def test_memory_is_reserved_where_the_inventory_names_it(out: Path, fab: Render, place: Path) -> None:
+    inventory_with("replicas: 2,", "replicas: 2, memory: 48Gi,")(place)
+    assert fab()[0] == 0
+    for overlay, limit in (("lab", "48Gi"), ("east", None)):
+        deployment = of(build(out / "overlays" / overlay), "Deployment", "voxyard-bark-1")
+        resources = list(containers(deployment))[-1].get("resources", {})
+        assert resources.get("limits", {}).get("memory") == limit
+        assert resources.get("requests", {}).get("memory") == limit
+
+
+def test_files_of_somebody_else_are_neither_replaced_nor_removed(out: Path, fab: Render, place: Path) -> None:
+    (place / "victim").write_text("mine")
+    listed = out / "overlays/lab/.rendered"
+    listed.write_text(listed.read_text().replace("bark.yaml\n", "") + "../../../victim\n")
+    kept = (out / "overlays/lab/bark.yaml").read_bytes()
+    assert fab()[0] == 0
+    assert (place / "victim").read_text() == "mine"
+
+    listed.write_text(listed.read_text().replace("bark.yaml\n", ""))
+    (out / "overlays/lab/bark.yaml").write_bytes(kept + b"# mine\n")
+    code, said = fab()
+    assert code == 2
+    assert "overlays/lab/bark.yaml: exists, and fab render did not write it" in said
+    assert (out / "overlays/lab/bark.yaml").read_bytes() == kept + b"# mine\n"
+
+
+def test_an_overlay_of_a_cluster_that_is_gone_is_named(out: Path, fab: Render, place: Path) -> None:
+    inventory_with("  east:", "  west:")(place)
+    code, said = fab()
+    assert code == 0
+    assert f"{out}/overlays/east: no cluster of the inventory any more" in said
+
+
 def test_a_role_that_was_taken_away_leaves_no_file(out: Path, fab: Render, place: Path) -> None:
     (place / "hosts.yaml").write_text((place / "hosts.yaml").read_text().replace("[bark, trainer]", "[trainer]"))
     assert fab(cluster=["lab"])[0] == 0
@@ -375,6 +428,12 @@ def inventory_with(old: str, new: str) -> Change:
         (inventory_with("gpu_memory: 24564", "gpu_nodes: {a: b}"), "clusters.lab.gpu_memory: missing"),
         (inventory_with("gpus: 2", "gpu: 2"), "clusters.lab.bark.gpu: unknown key: is gpus meant?"),
         (inventory_with("{release: prometheus}", "{release: 2}"), "expected NAME: 'VALUE'"),
+        (
+            inventory_with("namespace: speech", "namespace: kube-system"),
+            "clusters.east.namespace: kube-system has other",
+        ),
+        (inventory_with("namespace: speech", "namespace: default"), "clusters.east.namespace: default has other"),
+        (inventory_with("{release: prometheus}", "{app.kubernetes.io/name: x}"), "this one is of the rendered objects"),
         (inventory_with("namespace: speech", "namespace: Speech"), "clusters.east.namespace: expected the name"),
         (inventory_with("  east:", "  East:"), "clusters.East: a cluster's name has lower-case letters"),
         (inventory_with("weights: weights", "stop_seconds: 60"), "the role bark needs weights"),

@@ -10,6 +10,8 @@ import pytest
 import yaml
 from rendered_clusters import TRAINER, Render, image
 
+from fleet.render.slurm import seconds_of
+
 APPTAINER = """#!/bin/bash
 echo "apptainer $*" >&2
 while [[ $1 != docker://* ]]; do shift; done
@@ -58,6 +60,14 @@ def test_a_run_on_cpus_reserves_no_gpu_and_the_settings_threads(fab: Render, pla
 
 
 @pytest.mark.parametrize(
+    ("time", "seconds"),
+    [("90", 5400), ("7:30", 450), ("1:00:30", 3630), ("2-03", 183600), ("2-03:04", 183840), ("2-03:04:05", 183845)],
+)
+def test_a_time_is_read_as_sbatch_reads_it(time: str, seconds: int) -> None:
+    assert seconds_of(time) == seconds
+
+
+@pytest.mark.parametrize(
     ("text", "options", "said"),
     [
         ("data: {train_data: LJ}", {}, "data.train_data is LJ: expected an absolute path"),
@@ -66,6 +76,13 @@ def test_a_run_on_cpus_reserves_no_gpu_and_the_settings_threads(fab: Render, pla
         ("data: {train_data: /a, model_gpu: 4, data_gpu: 0}", {}, "GPU 4 in the settings"),
         ("data: {train_data: /a}\ntraining: {device: cpu}", {"gpus": 1}, "--gpus 1 has no effect"),
         ("data: {train_data: /a}", {"time": "soon"}, "--time soon: expected minutes"),
+        (
+            "data: {train_data: /a}",
+            {"time": "5"},
+            "--time 5: expected at least 7 minutes: the job is told to stop 120 s",
+        ),
+        ("data: {train_data: /a}", {"time": "00:05:00"}, "expected at least 7 minutes"),
+        ("data: {train_data: /a}", {"time": "0-0:05"}, "expected at least 7 minutes"),
         ("data: {train_data: /a}", {"voxyard": "voxyard"}, "expected an absolute path, as the nodes see it"),
         ("data: {train_data: /a}", {"run": "My Run"}, "--run My Run: expected at most 48 lower-case letters"),
         ("data: {train_data: /a}", {"cluster": ["lab"]}, "--cluster has no effect with slurm"),

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,17 +19,19 @@ from release_doubles import image, release, saved
 from shell_host import FakeServices, ShellHost
 
 from fleet.errors import FleetError, HostFailedError
+from fleet.facts.fact import Unknown
 from fleet.images.archive import ImageCache
 from fleet.inventory.hosts import Host
 from fleet.inventory.rollout_settings import HookSettings
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
+from fleet.rollout import drain
 from fleet.rollout.change_plan import plan_change
 from fleet.rollout.context import RolloutCancelledError, RolloutContext
 from fleet.rollout.drain import drain_host
 from fleet.rollout.fleet import RolloutTask, run_rollout
 from fleet.rollout.hooks import HostHooks, check_programs
-from fleet.rollout.host_state import endpoints, read_state
+from fleet.rollout.host_state import CONTAINERS, endpoints, read_state
 from fleet.rollout.outcome import Outcome
 from fleet.rollout.rollback import plan_rollback
 from fleet.ssh.connection_pool import Connections
@@ -190,6 +193,17 @@ def test_a_rollback_and_a_drain_have_the_same_hooks(host: ShellHost, fake_servic
     assert drain_host(host, "gpu-01", pool.context()).result == "drained"
     assert pool.order == [("before", ""), ("after", "rolled back"), ("before", ""), ("after", "drained")]
     assert [call["HOOK_TASK"] for call in pool.calls] == ["rollback", "rollback", "drain", "drain"]
+
+
+def test_a_drain_that_cannot_list_the_containers_has_failed(
+    host: ShellHost, fake_services: FakeServices, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(host, release(fake_services.port), pool.context())
+    double = SimpleNamespace(command=CONTAINERS.command, among=lambda _: Unknown("context deadline exceeded"))
+    monkeypatch.setattr(drain, "CONTAINERS", double)
+    outcome = drain_host(host, "gpu-01", pool.context())
+    assert outcome.result == "failed"
+    assert "cannot be listed, so services may run on: context deadline exceeded" in outcome.note
 
 
 def test_a_drain_whose_before_hook_fails_stops_nothing(
