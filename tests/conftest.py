@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -22,6 +23,10 @@ settings.load_profile("shared-machine")
 # Of the make that runs the tests: a make that a test starts would take over its jobs and variables.
 for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM", "TESTS", "TIER"):
     os.environ.pop(name, None)
+
+# A shell has its background commands ignore Ctrl-C, and programs that a test starts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["driver_fixture"]  # tests/nvml
 
@@ -40,6 +45,7 @@ _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and 
     "integration/demo/",
     "integration/diagnose/test_profile_cures.py",
     "integration/diagnose/test_stress_run.py",
+    "integration/service/test_gateway.py",
     "integration/slurm/",
     "integration/telemetry/test_prometheus.py",
     "integration/trainer/test_gpus.py",

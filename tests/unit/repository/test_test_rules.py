@@ -89,6 +89,19 @@ def test_a_make_that_a_test_starts_knows_nothing_of_the_one_that_runs_the_tests(
     assert "PASSED test_make.py" in _run(tmp_path, ci=True)
 
 
+def test_programs_of_tests_hear_ctrl_c_also_where_the_tests_run_in_the_background(folder: Path) -> None:
+    (folder / "test_good.py").write_text(
+        "import signal, subprocess, sys\n\n\ndef test_it():\n"
+        "    program = 'import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)'\n"
+        "    assert subprocess.check_output([sys.executable, '-c', program], text=True) == 'True\\n'\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_good.py"]
+    ignored = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command]
+    path = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(ignored, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert "1 passed" in done.stdout, done.stdout
+
+
 def test_the_table_of_promises_names_the_tier_of_each_test() -> None:
     slow = _slow()
     table = (ROOT / "tests/README.md").read_text(encoding="utf-8").partition("## Promises")[2].partition("\n## ")[0]
