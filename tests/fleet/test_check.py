@@ -36,7 +36,7 @@ class Fault:
     services: tuple[str, ...] = ("bark", "trainer")
 
 
-ALL = ("exporter", "node-exporter", "bark", "trainer", "monitoring")
+ALL = ("exporter", "node-exporter", "bark", "trainer", "gateway", "prometheus", "alertmanager", "grafana")
 FAULTS = {
     "an old driver": Fault(
         "gpu-pix",
@@ -55,7 +55,7 @@ FAULTS = {
         "gpu-pix", lambda host: faults.taken_port(host, 9410), "FAIL", "port", "for the exporter", ("exporter",)
     ),
     "a port of monitoring's": Fault(
-        "gpu-sys", lambda host: faults.taken_port(host, 9090), "FAIL", "port", "for Prometheus", ("monitoring",)
+        "gpu-sys", lambda host: faults.taken_port(host, 9090), "FAIL", "port", "for Prometheus", ("prometheus",)
     ),
     "a foreign process": Fault(
         "gpu-pix", faults.foreign_process, "FAIL", "gpu_process", "of nobody (/usr/bin/python3), not", ("trainer",)
