@@ -158,7 +158,7 @@ def test_the_table_goes_to_standard_output_and_has_a_row_a_host(inventory: Path)
         (["status", "--inventory"], "needed value"),
         (["status", "--inventory", "deploy/hosts.example.yaml", "--host", "gpu-01,nobody"], "no host nobody"),
         (["deploy", "--inventory", "deploy/hosts.example.yaml", "--image", "x"], "expected ROLE=REFERENCE"),
-        (["plan", "--inventory", "deploy/hosts.example.yaml", "--image", "grafana=x"], "expected ROLE=REFERENCE"),
+        (["plan", "--inventory", "deploy/hosts.example.yaml", "--image", "nobody=x"], "expected ROLE=REFERENCE"),
         (["unlock", "--inventory", "deploy/hosts.example.yaml"], "make unlock HOST=gpu-01"),
         (["drain", "--inventory", "deploy/hosts.example.yaml"], "make drain HOST=gpu-01"),
     ],
