@@ -322,4 +322,4 @@ def test_grafana_is_provisioned_with_the_data_source_and_these_dashboards() -> N
     assert source["jsonData"]["timeInterval"] == scraped == f"{STEP}s"
     assert "secureJsonData" not in source
     assert (provider["type"], provider["allowUiUpdates"]) == ("file", False)
-    assert provider["options"]["path"] == "/etc/voxyard/monitoring/live/grafana/dashboards"
+    assert provider["options"]["path"] == "/etc/voxyard/config/current/dashboards"
