@@ -115,6 +115,7 @@ class BarkEngine:
                     answer = chunks.complete(outcome.number, attempt, checkpoint.layout.sample_rate)
                     if answer is not None:
                         yield answer
+            yield from chunks.take_refused()  # cancelled meanwhile: the next step may wait for new chunks
 
     def shrink(self, rows: int) -> None:
         """Decode in batches of so many rows from here on; the facts of each result name the number.

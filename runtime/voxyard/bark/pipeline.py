@@ -121,6 +121,7 @@ def step_refilled(
             urgent_first -= removed
             hurried -= removed + sum(map(urgent, second.remove(unwanted))) + sum(map(urgent, filter(unwanted, ready)))
             ready = deque(each for each in ready if not unwanted(each))
+            yield []  # they are answered before the next chunks are waited for
         while ready and second.free and (urgent(ready[0]) or not hurried):
             second.enter(ready.popleft())
         if second.free and first.free and not hurried:

@@ -99,11 +99,18 @@ class Cancelling(ListSource[Request]):
     def __init__(self, chunks: Sequence[Request], cancelled: Sequence[Request], after: int) -> None:
         super().__init__(chunks)
         self._coming, self._after, self.looks = list(cancelled), after, 0
+        self._taken: list[Request] = []
+        self.answered: list[Request] = []  # by the engine; filled by the test
+
+    def take(self, room: int, *, wait: bool) -> Sequence[Request]:
+        assert not wait or len(self.answered) == len(self._taken), "it waits for chunks before it has answered"
+        taken = super().take(room, wait=wait)
+        self._taken += taken
+        return taken
 
     def cancelled(self) -> Sequence[Request]:
         self.looks += 1
-        found = self._coming if self.looks == self._after else []
-        return tuple(found)
+        return tuple(self._coming) if self.looks == self._after else ()
 
 
 @pytest.mark.parametrize("settings", [{}, {"offload": True}], ids=["resident", "offload"])
@@ -115,7 +122,10 @@ def test_a_cancelled_chunk_is_given_up_and_the_others_sound_the_same(
     expected = sounds(speak(speaker, asked))
     source = Cancelling(asked, [asked[1], asked[2]], after)
 
-    answers = list(speaker.speak(source))
+    answers = []
+    for request, answer in speaker.speak(source):
+        source.answered.append(request)
+        answers.append((request, answer))
 
     spoken = [answer for _, answer in answers if isinstance(answer, Result)]
     given_up = [request.chunk for request, answer in answers if isinstance(answer, Cancelled)]
@@ -123,6 +133,17 @@ def test_a_cancelled_chunk_is_given_up_and_the_others_sound_the_same(
     assert set(given_up) <= {asked[1].chunk, asked[2].chunk}
     assert sounds(spoken) == {each.chunk: expected[each.chunk] for each in spoken}
     assert given_up or not 1 < after < 5  # later, or before they were taken, there is nothing to give up
+
+
+@pytest.mark.parametrize("after", [2, 3, 5, 8, 13, 21])
+def test_when_all_chunks_are_cancelled_they_are_answered_before_others_are_waited_for(engine: Make, after: int) -> None:
+    asked = requests(2)
+    source = Cancelling(asked, asked, after)
+
+    for request, _ in engine(batch_size=3).speak(source):
+        source.answered.append(request)
+
+    assert sorted(each.chunk for each in source.answered) == [0, 1]
 
 
 @pytest.fixture
