@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Page, Route, expect
-from watching import Service, Watch, sentences, states, until
+from watching import PATIENCE, Service, Watch, sentences, states, until
 
 SENTENCES = sentences(8)
 TEXT = " ".join(SENTENCES)
@@ -178,6 +181,59 @@ def test_cancelling_asks_first(service: Service, page: Page, start_document: Sta
     expect(page.get_by_role("heading", name="What shall be spoken?")).to_be_focused()
     expect(page.locator(".list li")).to_have_count(0)
     assert page.request.get(f"{service.url}v1/documents/{document}").status == 404
+
+
+def test_nothing_is_asked_of_a_document_while_it_is_deleted(
+    service: Service, page: Page, start_document: Start, watch: Watch
+) -> None:
+    page.goto(service.url)
+    document = start_document(LONG)
+    page.get_by_role("button", name="Listen").click()
+    until(page, "document.getElementById('audio').currentTime > 0.1")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/v1/documents/*?chunks=true", hold)
+    end = time.monotonic() + PATIENCE
+    while not held:
+        assert time.monotonic() < end
+        page.wait_for_timeout(20)
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel it").click()
+    expect(page.get_by_role("heading", name="What shall be spoken?")).to_be_focused()
+    for route in held:  # from here on the service answers it with 404
+        with contextlib.suppress(PlaywrightError):  # the page has given it up
+            route.continue_()
+    page.wait_for_timeout(300)
+    assert watch.complaints == []
+    assert page.request.get(f"{service.url}v1/documents/{document}").status == 404
+
+
+def test_a_document_that_could_not_be_deleted_is_followed_on(
+    service: Service, page: Page, start_document: Start, watch: Watch
+) -> None:
+    watch.expected.append("503 (Service Unavailable)")
+    page.goto(service.url)
+    start_document(LONG)
+    spoken = "document.querySelectorAll('#strip [data-state=spoken]').length"
+    until(page, f"{spoken} > 2")
+
+    def refuse(route: Route) -> None:
+        if route.request.method == "DELETE":
+            route.fulfill(status=503, json={"error": {"message": "The disk is full."}})
+        else:
+            route.continue_()
+
+    page.route("**/v1/documents/*", refuse)
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel it").click()
+    expect(page.locator("#action-error")).to_have_text("The disk is full.")
+    before = page.evaluate(spoken)
+    until(page, f"{spoken} > {before}")
+    page.get_by_role("button", name="Listen").click()
+    until(page, "document.getElementById('audio').currentTime > 0.1")
 
 
 def test_a_document_that_fails_says_which_part_and_why(service: Service, page: Page, start_document: Start) -> None:

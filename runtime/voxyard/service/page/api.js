@@ -16,10 +16,10 @@ export const documentPath = (id, rest = "") => `v1/documents/${encodeURIComponen
 
 /**
  * The JSON answer to a request (null where it has no body); asks for the API key and tries again on a 401.
- * Throws Refused.
+ * Throws Refused; with `signal` it can be given up.
  */
-export async function call(path, { method = "GET", json = null, form = null, headers = {} } = {}) {
-  const request = { method, headers: { ...headers }, body: form ?? undefined };
+export async function call(path, { method = "GET", json = null, form = null, headers = {}, signal } = {}) {
+  const request = { method, headers: { ...headers }, body: form ?? undefined, signal };
   if (method !== "GET") request.headers["X-Voxyard-Page"] = "1";
   if (json) {
     request.headers["Content-Type"] = "application/json";

@@ -11,6 +11,7 @@ import {
 
 let shown = null; // the document's JSON
 let stop = null; // ends following it
+let requests = null; // AbortController of what the page asks by itself about it
 let current = null; // its id
 let told = ""; // what was last announced of it
 let ready = null; // promise of whether the player may go on after a break
@@ -30,27 +31,40 @@ export function open(id, onLeave) {
   connected = true;
   shown = null;
   strip.clear();
-  player.open(id, stored.position(id));
   const known = stored.documents().find((one) => one.id === id);
   element("document-title").textContent = known?.title || "Document";
   element("document-body").hidden = true;
   element("document-problem").hidden = true;
   element("document-facts").textContent = "Looking it up…";
   complain("action-error", "");
-  watch();
+  resume();
 }
 
 export function close() {
-  if (current) keepPosition();
-  stop?.();
-  stop = null;
+  rest();
   current = shown = null;
+}
+
+/** Ask and play nothing of it any more, until `resume()`. */
+function rest() {
+  if (!stop) return;
+  keepPosition();
+  stop();
+  requests.abort();
+  stop = requests = null;
   player.close();
+}
+
+function resume() {
+  player.open(current, stored.position(current));
+  watch();
 }
 
 function watch() {
   stop?.();
+  requests = new AbortController();
   stop = follow(current, {
+    signal: requests.signal,
     progress: draw,
     chunk: (row) => strip.update(row),
     rows: (whole) => {
@@ -200,7 +214,7 @@ async function ask() {
   const id = current;
   if (!id) return false;
   try {
-    const fresh = await call(documentPath(id));
+    const fresh = await call(documentPath(id), { signal: requests?.signal });
     if (id !== current) return false;
     draw(fresh);
     return fresh.state !== "failed";
@@ -263,11 +277,13 @@ element("cancel-yes").addEventListener("click", async () => {
   element("cancel-dialog").close();
   const [id, title] = [current, shown.title];
   complain("action-error", "");
+  rest(); // what is asked while it goes would be answered with 404
   try {
     await call(documentPath(id), { method: "DELETE" });
   } catch (error) {
     if (error.status !== 404) {
       complain("action-error", error.message);
+      if (id === current) resume();
       return;
     }
   }

@@ -7,9 +7,10 @@ const PATIENCE = 3; // failures of the event stream in a row
 
 /**
  * Call `progress(document)`, `chunk(row)` and `rows(document with chunks)` as the document goes on, `gone(error)` where
- * it cannot be read, `connected(bool)` as the connection comes and goes. Returns a function that ends it.
+ * it cannot be read, `connected(bool)` as the connection comes and goes. Returns a function that ends it; `signal` ends
+ * the request that is under way.
  */
-export function follow(id, { progress, chunk, rows, gone, connected }) {
+export function follow(id, { progress, chunk, rows, gone, connected, signal }) {
   let source = null;
   let timer = null;
   let ended = false;
@@ -19,7 +20,7 @@ export function follow(id, { progress, chunk, rows, gone, connected }) {
 
   async function ask() {
     try {
-      const shown = await call(documentPath(id, "?chunks=true"));
+      const shown = await call(documentPath(id, "?chunks=true"), { signal });
       if (ended) return null;
       connected(true);
       size = shown.chunks.length;
