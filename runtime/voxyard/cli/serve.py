@@ -55,6 +55,7 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
 
     from voxyard.host.nvml import every_gpu
     from voxyard.service.http.logging import configure_json_logging
+    from voxyard.service.http.tls import open_certificate
     from voxyard.service.lifespan import running_app
     from voxyard.service.server import listen
     from voxyard.service.server import serve as run
@@ -63,6 +64,7 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
     from voxyard.telemetry.workloads import Registry
 
     section, pauses = settings.service, settings.speech.pauses()
+    open_certificate(section)  # before a model is loaded
     with listen(section) as listener:
         frontend = open_frontend(FRONTEND, settings.bark.model_dump(mode="json"))
         for note in frontend.notes:

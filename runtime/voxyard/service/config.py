@@ -35,6 +35,11 @@ class ServiceSection(Section):
     keys: Path | None = setting(
         None, "File of the hashed API keys; `voxyard keys new NAME` adds one.", default_text="no API keys required"
     )
+    tls_certificate: Path | None = setting(
+        None, "PEM file with a certificate and its chain: the service speaks HTTPS only, and reads renewed files anew.",
+        default_text="plain HTTP",
+    )  # fmt: skip
+    tls_key: Path | None = setting(None, "PEM file with the key of the certificate.")
     voices: Path | None = setting(
         None, "YAML file of further voice names.", flag="--voice-names", default_text="OpenAI's names"
     )

@@ -25,6 +25,7 @@ from voxyard.service.errors import ServiceError
 from voxyard.service.http.admission import is_loopback
 from voxyard.service.http.connection_limit import ConnectionLimit
 from voxyard.service.http.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, HttpProtocol
+from voxyard.service.http.tls import EVENT_LOOP, Certificate, open_certificate
 
 if TYPE_CHECKING:
     from voxyard.service.shutdown import GracefulShutdown
@@ -35,6 +36,7 @@ _BACKLOG = 512  # connections waiting to be accepted
 _OPEN_FILES = 16_384
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _POLL_SECONDS = 0.1  # between two checks during shutdown
+_TICKS_PER_RENEWAL = 100  # of 0.1 s
 _PROGRESS_LOG_SECONDS = 5.0  # between two log lines during shutdown
 _LAST_REQUEST_SECONDS = 0.5  # for the first request of a connection that was accepted last
 _IDLE_CLOSE_SECONDS = 1  # for idle connections
@@ -52,7 +54,8 @@ def serve(
 ) -> int:
     """Answers requests until SIGTERM, SIGINT or `stop`; returns the command's exit code.
 
-    `announce` gets the address, such as `http://127.0.0.1:8080`, once the server answers there. On shutdown,
+    `announce` gets the address, such as `http://127.0.0.1:8080`, once the server answers there; with a certificate in
+    the settings, it speaks HTTPS. On shutdown,
     `/readyz` answers 503 and all is accepted for `section.lame_duck_seconds`; then `graceful_shutdown` starts no new
     work. Chunks in progress may finish for `section.drain_seconds`, open requests for `section.stop_seconds` from that
     moment, after which they are cut; `/readyz` and `/metrics` answer until then. Then the listener closes, and
@@ -61,12 +64,16 @@ def serve(
     handlers are installed.
 
     Raises:
-        ServiceError: as `listen` does.
+        ServiceError: as `listen` and `open_certificate` do.
     """
     try:
         with listener or listen(section) as bound:
             _allow_open_files()
-            server = _Server(_config(app), section, bound, announce, graceful_shutdown, stop or threading.Event())
+            certificate = open_certificate(section)
+            config = _config(app, certificate)
+            server = _Server(
+                config, section, bound, announce, graceful_shutdown, stop or threading.Event(), certificate
+            )
             try:
                 server.run(sockets=[bound])
             except SystemExit:  # the application's own start failed; uvicorn has logged why
@@ -119,13 +126,14 @@ def _bind_error(host: str, port: int, error: OSError) -> str:
     return f"cannot listen on {host}:{port}: {reasons.get(error.errno or 0, error.strerror or str(error))}"
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _config(app: ASGIApp, certificate: Certificate | None) -> uvicorn.Config:
     """uvicorn's configuration; http/body_limit.py limits bodies, http/protocol.py connections."""
     return uvicorn.Config(
         app,
         http=cast("type[asyncio.Protocol]", functools.partial(HttpProtocol, ConnectionLimit(_open_files()))),
         ws="none",
-        loop="asyncio",
+        loop="asyncio" if certificate is None else EVENT_LOOP,
+        ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -146,9 +154,11 @@ class _Server(uvicorn.Server):
         announce: Callable[[str], None],
         graceful_shutdown: GracefulShutdown | None,
         stop: threading.Event,
+        certificate: Certificate | None,
     ) -> None:
         super().__init__(config)
         self._section, self._bound, self._announce, self._stop = section, bound, announce, stop
+        self._certificate = certificate
         self._graceful_shutdown = graceful_shutdown
 
     @contextlib.contextmanager
@@ -173,12 +183,14 @@ class _Server(uvicorn.Server):
         """Starts the server and announces its address."""
         await super().startup(sockets)
         if self.started:
-            self._announce(_address(self._bound))
+            self._announce(_address(self._bound, "http" if self._certificate is None else "https"))
 
     async def on_tick(self, counter: int) -> bool:
-        """Checks `stop`, ten times a second."""
+        """Checks `stop`, ten times a second, and now and then whether the certificate was renewed."""
         if self._stop.is_set():
             self.should_exit = True
+        if self._certificate is not None and counter % _TICKS_PER_RENEWAL == 0:
+            self._certificate.renew()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -260,9 +272,9 @@ class _Server(uvicorn.Server):
         return found
 
 
-def _address(bound: socket.socket) -> str:
+def _address(bound: socket.socket, scheme: str) -> str:
     host, port = bound.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _open_files() -> int:

@@ -187,6 +187,9 @@ class TelemetryConfig(Section):
     run: str | None = setting(None, "Name of the run in metrics and reports.", default_text="name of --checkpoint-dir")
     metrics_port: int = setting(0, "Port of the Prometheus metrics; 0 is off.", ge=0, le=65535)
     metrics_host: str = setting("127.0.0.1", "Address that the metrics listen on; 0.0.0.0 for every interface.")
+    metrics_web_config: Path | None = setting(
+        None, "TLS and passwords of the metrics: a web configuration file as Prometheus's exporters read it."
+    )
     log_every: int = setting(10, "Steps between two reads of losses from the device.", unit="steps", ge=1)
     tensorboard: bool = setting(True, "Write TensorBoard scalars and spectrograms under --checkpoint-dir.")
     image_every: int = setting(500, "Steps between two spectrograms in TensorBoard.", unit="steps", ge=1)

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from voxyard.telemetry.server import MetricsServer, serve
+from voxyard.telemetry.web_config import WebConfig, read_web_config
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer.config import TelemetryConfig
 
@@ -40,8 +41,10 @@ class Observer:
 
     def __enter__(self) -> Self:
         if self._config.metrics_port:
-            self._server = serve(self.metrics.registry, self._config.metrics_host, self._config.metrics_port)
-            log.info("Metrics on http://%s:%d/metrics", self._config.metrics_host, self._config.metrics_port)
+            host, port, path = self._config.metrics_host, self._config.metrics_port, self._config.metrics_web_config
+            web = read_web_config(path) if path else WebConfig()
+            self._server = serve(self.metrics.registry, host, port, web=web)
+            log.info("Metrics on %s://%s:%d/metrics", "https" if web.tls else "http", host, port)
         if self._config.tensorboard:
             self._writer = tf.summary.create_file_writer(str(self._directory / "tensorboard"))
             self._scalars(self._first, {"started": time.time()})  # the slow first use, before any step is timed

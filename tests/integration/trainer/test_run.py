@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import subprocess
 import time
 import urllib.request
 
 import pytest
+import trustme
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from runs import command, environment, write_tones
@@ -86,18 +88,26 @@ def test_the_start_delay_bounds_the_waiting_for_a_slow_disk(toy, voxyard, tmp_pa
     assert re.search(r"Model training starting now: the (first batch was ready|delay of 0 s was over)", done.stderr)
 
 
-def test_metrics_of_a_run_are_served_while_it_goes(toy, tmp_path):
-    """M4: names as users know them, on --metrics-port; 0 is off."""
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_metrics_of_a_run_are_served_while_it_goes(toy, tmp_path, scheme):
+    """M4: names as users know them, on --metrics-port; 0 is off. With TLS by --metrics-web-config."""
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "pair.pem")
+    web = tmp_path / "web.yaml"
+    web.write_text(f"tls_server_config: {{cert_file: {tmp_path}/pair.pem, key_file: {tmp_path}/pair.pem}}\n")
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     arguments = command(*toy, "--max-steps", 100_000, "--metrics-port", port, "--run", "proof", "--log-every", 5,
-                        "--validate-every", 4, "--checkpoint-every", 4)  # fmt: skip
+                        "--validate-every", 4, "--checkpoint-every", 4,
+                        *(["--metrics-web-config", web] if scheme == "https" else []))  # fmt: skip
     with subprocess.Popen(
         arguments, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment()
     ) as process:
         try:
-            families = poll(port, "voxyard_train_checkpoint_duration_seconds")
+            families = poll(f"{scheme}://127.0.0.1:{port}", context, "voxyard_train_checkpoint_duration_seconds")
         finally:
             process.kill()
     spent = {each.labels["phase"]: each.value for each in families["voxyard_train_phase_seconds"].samples}
@@ -115,11 +125,11 @@ def test_metrics_of_a_run_are_served_while_it_goes(toy, tmp_path):
     } <= set(families)
 
 
-def poll(port: int, until: str) -> dict[str, Metric]:
+def poll(address: str, context: ssl.SSLContext, until: str) -> dict[str, Metric]:
     end = time.monotonic() + 120
     while time.monotonic() < end:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"{address}/metrics", timeout=5, context=context) as answer:  # noqa: S310 - ours
                 families = {f.name: f for f in text_string_to_metric_families(answer.read().decode())}
         except OSError:
             families = {}
@@ -151,6 +161,7 @@ def test_a_taken_metrics_port_is_a_clear_error(toy, voxyard):
         (["--model-gpu", 7], ["Insufficient", "found 2", "--cpu-devices"]),
         (["--init-from", "/nowhere"], ["/nowhere", "no checkpoint"]),
         (["--cache-dataset", "--cache-file", "x"], ["one of them"]),
+        (["--metrics-port", 9, "--metrics-web-config", "/nowhere.yaml"], ["/nowhere.yaml"]),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_sentence(toy, voxyard, change, words):
