@@ -55,7 +55,7 @@ class Watched:
         )
 
     def problem(self, entry: ServiceEntry) -> str | None:
-        """What the gate finds."""
+        """Findings of the gate."""
         watched = endpoint(entry)
         return watched.problem(LocalSession().run(watched.probes))
 

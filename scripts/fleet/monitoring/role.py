@@ -151,7 +151,7 @@ def _service(name: str, image: LocalImage, files: Mapping[str, bytes]) -> Servic
 
 
 def _shown(files: Mapping[str, bytes]) -> Mapping[str, tuple[str, ...]]:
-    """What Prometheus answers once it has loaded all groups of rules and all targets of the inventory."""
+    """Answers of Prometheus once it has loaded all groups of rules and all targets of the inventory."""
     groups = (f'"name":"{name}","file":"{_READ}/{file}"' for file, name in _groups(files))
     targets = (f'"labels":{{"instance":"{instance}","job":"{job}"}}' for job, instance in _targets(files))
     return {"/api/v1/rules": tuple(sorted(groups)), "/api/v1/targets?state=active": tuple(sorted(set(targets)))}

@@ -23,7 +23,7 @@ SENTENCES = 4
 
 @dataclass
 class Load:
-    """What the clients did: documents by id with their keys, requests, and failures as sentences."""
+    """Record of the clients: documents by id with their keys, requests, and failures as sentences."""
 
     url: str
     key: str

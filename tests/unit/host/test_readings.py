@@ -67,7 +67,7 @@ def test_a_run_that_ends_before_its_watch_has_begun_was_looked_at_once(driver: F
 
 
 def counted(moved: list[float], *, bits: int, seconds: float = 1.0, most: float = 63e9, error: float = 1.0) -> float:
-    """What the counter says after passes that each moved so many bytes; the driver's rate is off by `error`."""
+    """Growth of the counter over passes that each moved so many bytes; the driver's rate is off by `error`."""
     now, raw = 0.0, 123.0
     counter = UnwrappedCounter(lambda: now)
     first = total = counter.add(raw, most, lambda: 0.0)

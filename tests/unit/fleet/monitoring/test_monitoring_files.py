@@ -85,7 +85,7 @@ def read_anew(release: Release) -> dict[str, str]:
 
 
 def shown(release: Release) -> str:
-    """What Prometheus must show before it counts as healthy."""
+    """Answers that Prometheus must give before it counts as healthy."""
     (files,) = [each.files for each in manifest(release).services if each.name == "prometheus"]
     assert files is not None
     return str(dict(files.shown))

@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,22 +44,6 @@ with open("pool.log", "a") as file:
 print("pool says no")
 sys.exit(int(sys.argv[1]))
 """
-
-
-@pytest.fixture
-def fake_services() -> Iterator[FakeServices]:
-    """Address of the services."""
-    found = FakeServices()
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[ShellHost]:
-    """A host that has nothing yet."""
-    found = ShellHost(tmp_path / "host")
-    yield found
-    found.close()
 
 
 class Pool:
