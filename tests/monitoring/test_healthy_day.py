@@ -203,6 +203,23 @@ def bark(day: Day) -> None:
     day.gauge(f'voxyard_bark_chunks_total{{{job},gpu="",outcome="failed"}}', lambda step: 1.0 if step > 1500 else None)
 
 
+def gateway(day: Day) -> None:
+    """Two services behind it; in the evening each of the three is deployed, two minutes each."""
+    job, minutes = 'job="gateway",instance="gw-01"', 2 / 60
+
+    def away(start: float) -> Callable[[int], bool]:
+        return lambda step: start <= hours(step) < start + minutes
+
+    one, other, itself = away(21.2), away(21.3), away(21.4)
+    day.gauge(f"up{{{job}}}", lambda step: float(not itself(step)))
+    ready = f'{job},proxy="ready"'
+    for server, gone in (("gpu-01", one), ("gpu-02", other)):
+        status = f'haproxy_server_status{{{ready},server="{server}",state="UP"}}'
+        day.gauge(status, lambda step, gone=gone: None if itself(step) else float(not gone(step)))  # type: ignore[misc]
+    count = f"haproxy_backend_active_servers{{{ready}}}"
+    day.gauge(count, lambda step: None if itself(step) else 2.0 - one(step) - other(step))
+
+
 def machine(day: Day) -> None:
     """Its disk fills with checkpoints, which are cleared away at night; its memory is used."""
     job = f'job="node",{HOST}'
@@ -222,7 +239,7 @@ def machine(day: Day) -> None:
 @pytest.mark.timeout(600)
 def test_a_healthy_day_calls_nobody(promtool: str, tmp_path: Path) -> None:
     day = Day()
-    for tell in (cards, trainer, bark, machine):
+    for tell in (cards, trainer, bark, gateway, machine):
         tell(day)
     fired = 'count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[1d]))'
     order = sorted(groups(*RULES), key=lambda name: ("alerts" in name, "average" in name))

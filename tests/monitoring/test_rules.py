@@ -18,7 +18,8 @@ BarkFirstAudioLate
 BarkSlowerThanRealTime GpuLost GpuXidCritical GpuXidWarning GpuEccUncorrectable GpuRowRemapFailure GpuRowRemapPending
 GpuThermalSlowdown GpuPowerBrake GpuTemperatureHigh GpuMemoryNearLimit PcieLinkDowngraded TrainingPairLinkSlow
 HostDiskFilling HostMemoryLow ExporterDown NodeExporterDown ExporterCollectFailing ExporterCollectStale
-ConfigurationDrift"""
+ConfigurationDrift
+GatewayDown GatewayNoServiceReady GatewayServiceDown"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 
@@ -198,6 +199,11 @@ def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_rea
             "a Bark GPU without a queue pages nobody",
             "or min_over_time(voxyard_bark_queue_depth[15m]) > 0",
             "or voxyard_bark_queue_depth >= 0",
+        ),
+        (
+            "a gateway without a service that is ready is named",
+            'and on (instance) haproxy_backend_active_servers{job="gateway",proxy="ready"} > 0,',
+            ",",
         ),
     ],
 )

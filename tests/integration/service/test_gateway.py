@@ -19,11 +19,9 @@ import httpx
 import pytest
 import tones_service
 import yaml
-from gateway_certificate import new_authority
 from gateway_load import Load
-from monitoring_programs import program
+from running_gateway import haproxy_program, running_gateway
 
-from fleet.gateway.configuration import CERTIFICATE, METRICS_PORT, PORT, configuration
 from fleet.inventory.hosts import Bark, Host, with_upstreams
 from voxyard.service.documents.ids import instance_prefix
 
@@ -111,41 +109,27 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    haproxy = program("haproxy", "haproxy")
+    haproxy_program()
     folder = tmp_path_factory.mktemp("gateway")
     (folder / "keys.yaml").write_text(f"tester: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
     (folder / "session").write_text("s" * 32)
-    authority = new_authority(folder, "localhost")
     https, metrics, *ports = free_ports(2 + len(NAMES))
     services = [Service(folder / name, name, port) for name, port in zip(NAMES, ports, strict=True)]
     barks = [Host(each.name, "127.0.0.1", "voxyard", roles=("bark",), bark=Bark(port=each.port)) for each in services]
-    gateway = Host("gw", "127.0.0.1", "voxyard", roles=("gateway",))
-    text = configuration(with_upstreams([gateway, *barks])[0]).decode()
-    (folder / "gateway.pem").write_text(authority.certificate)
-    (folder / "gateway.pem.key").write_text(authority.key)
-    here = {f":{PORT} ": f":{https} ", f":{METRICS_PORT}\n": f":{metrics}\n", CERTIFICATE: str(folder / "gateway.pem")}
-    for place, other in here.items():
-        assert place in text
-        text = text.replace(place, other)
-    (folder / "haproxy.cfg").write_text(text)
-    with (folder / "haproxy.log").open("w") as log:
-        running = subprocess.Popen([haproxy, "-W", "-db", "-f", str(folder / "haproxy.cfg")], stdout=log, stderr=log)
+    host = with_upstreams([Host("gw", "127.0.0.1", "voxyard", roles=("gateway",)), *barks])[0]
     try:
-        for each in services:
-            each.start()
-        time.sleep(1)
-        assert running.poll() is None, (folder / "haproxy.log").read_text()
-        found = Fleet(
-            services, f"https://localhost:{https}", f"http://127.0.0.1:{metrics}/metrics",
-            ssl.create_default_context(cafile=str(authority.root)), folder / "haproxy.log",
-        )  # fmt: skip
-        until(lambda: all(each.ready for each in services), "all services are ready")
-        yield found
+        with running_gateway(host, folder / "haproxy", https, metrics) as gateway:
+            for each in services:
+                each.start()
+            found = Fleet(
+                services, gateway.url, f"http://127.0.0.1:{metrics}/metrics",
+                ssl.create_default_context(cafile=str(gateway.authority.root)), gateway.log,
+            )  # fmt: skip
+            until(lambda: all(each.ready for each in services), "all services are ready")
+            yield found
     finally:
         for each in services:
             each.end()
-        running.terminate()
-        running.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -201,5 +185,6 @@ def test_a_client_that_does_not_know_the_authority_gets_no_connection(fleet: Fle
 
 def test_its_metrics_name_the_services(fleet: Fleet) -> None:
     text = httpx.get(fleet.metrics).text
+    assert f'haproxy_backend_active_servers{{proxy="ready"}} {len(NAMES)}' in text  # what alerts read
     for each in fleet.services:
         assert f'haproxy_server_status{{proxy="ready",server="{each.name}",state="UP"}} 1' in text

@@ -6,7 +6,24 @@ import pytest
 from faulty_metrics import RUN as SICK_RUN
 from faulty_metrics import SMALL_MODEL
 from monitoring_queries import rules
-from proof_run import BARE, BROKEN, DATA, GPUS, HOST, HOT, LOST, MODEL, RUN, SICK, SILENT, SMALL, Proof
+from proof_run import (
+    BARE,
+    BROKEN,
+    DATA,
+    DEAD_GATEWAY,
+    GATEWAY,
+    GPUS,
+    HOST,
+    HOT,
+    LONELY_GATEWAY,
+    LOST,
+    MODEL,
+    RUN,
+    SICK,
+    SILENT,
+    SMALL,
+    Proof,
+)
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -51,6 +68,9 @@ PLANTED: dict[str, list[Labels]] = {
     "NodeExporterDown": [{"instance": BARE, "job": "node"}],
     "ExporterCollectFailing": [{"instance": SICK}],
     "ExporterCollectStale": [{"instance": SICK}],
+    "GatewayDown": [{"instance": DEAD_GATEWAY, "job": "gateway"}],
+    "GatewayNoServiceReady": [{"instance": LONELY_GATEWAY, "proxy": "ready"}],
+    "GatewayServiceDown": [{"instance": SILENT, "gateway": GATEWAY, "workload": "bark"}],
     "HostDiskFilling": [{"instance": SICK, "mountpoint": "/"}],
     "HostMemoryLow": [{"instance": SICK}],
 }

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import wave
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +22,15 @@ from exporters import exporter, free_port, parse
 from fake_driver import FakeDriver
 from fast_clock import FACTOR, prometheus
 from monitoring_programs import Prometheus
+from running_gateway import running_gateway
 from scenario import GIB, GpuState, Process, Scenario
 
+from fleet.inventory.gateway_settings import Upstream
+from fleet.inventory.hosts import Host
 from voxyard.bark.weights import tiny
 
 BARE = "gpu-05"  # without a node_exporter
+GATEWAY, LONELY_GATEWAY, DEAD_GATEWAY = "gw-01", "gw-02", "gw-03"  # of two services, of none that answers, not there
 HOST, SICK, SILENT, SMALL, RUN = "gpu-01", faulty_metrics.HOST, "gpu-03", faulty_metrics.SMALL, "proof"
 DATA, MODEL, BARK, HOT, BROKEN, LOST = 0, 1, 2, 3, 4, 5
 PLAN = "workloads:\n" + "".join(
@@ -97,6 +101,13 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
         for job in ("trainer", "bark", "node"):
             targets[job].append((HOST, ports[job]))
         targets["node"].append((BARE, ports["silent"]))
+        # The exporter's /readyz stands for that of a service: it answers from the first scrape to the last.
+        services = {HOST: exporting.port, SILENT: ports["silent"]}
+        targets["gateway"] = [
+            (GATEWAY, stack.enter_context(_gateway(GATEWAY, services, directory))),
+            (LONELY_GATEWAY, stack.enter_context(_gateway(LONELY_GATEWAY, {SILENT: ports["silent"]}, directory))),
+            (DEAD_GATEWAY, ports["silent"]),
+        ]
         node = [programs["node_exporter"], f"--web.listen-address=127.0.0.1:{ports['node']}"]
         stack.enter_context(_running(node, directory / "node.log"))
         (directory / "prometheus").mkdir()
@@ -138,6 +149,15 @@ def _running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byt
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+@contextmanager
+def _gateway(name: str, services: Mapping[str, int], directory: Path) -> Iterator[int]:
+    """HAProxy before speech services, by the names of their hosts; the port of its metrics."""
+    upstreams = tuple(Upstream(each, "127.0.0.1", port) for each, port in services.items())
+    host = Host(name, "127.0.0.1", "voxyard", roles=("gateway",), upstreams=upstreams)
+    with running_gateway(host, directory / name, free_port(), free_port()) as running:
+        yield running.metrics_port
 
 
 @contextmanager
