@@ -32,6 +32,10 @@ class ServiceSection(Section):
     host: str = setting("127.0.0.1", "Address to listen on; any other than loopback requires API keys.")
     port: int = setting(8080, "Port to listen on; 0 takes a free port and prints it.", ge=0, le=65535)
     data_dir: Path = setting(Path("voxyard-data"), "Directory of the database and the audio files.")
+    store: str | None = setting(
+        None, "Database of documents: a path, or `postgresql://USER@HOST/NAME` (password: PGPASSFILE).",
+        default_text="DATA_DIR/documents.sqlite",
+    )  # fmt: skip
     keys: Path | None = setting(
         None, "File of the hashed API keys; `voxyard keys new NAME` adds one.", default_text="no API keys required"
     )
@@ -82,6 +86,12 @@ class ServiceSection(Section):
     drain_seconds: float = setting(
         60.0, "Time limit for document chunks in progress at shutdown, from the same moment.", unit="s", ge=0
     )
+
+    def store_place(self) -> Path | str:
+        """Path of the SQLite file, or URL of the PostgreSQL database."""
+        if self.store is None:
+            return self.data_dir / "documents.sqlite"
+        return self.store if "://" in self.store else Path(self.store)
 
     def origins(self) -> tuple[str, ...]:
         """Origins of `allowed_origins`."""

@@ -85,3 +85,9 @@ class StoreError(ServiceError):
     """The service's own data cannot be read or written."""
 
     status, code, kind, exit_code = 500, "storage_error", "server_error", 1
+
+
+class StoreUnavailableError(StoreError):
+    """The service's database does not answer now, and probably will again."""
+
+    status, code = 503, "unavailable"

@@ -49,7 +49,7 @@ def running_app(
         keys = None if section.keys is None else Keys(section.keys)
         rules = read_rules(section)
         section.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store = Store(section.data_dir / "documents.sqlite")
+        store = Store(section.store_place())
         stack.callback(store.close)
         audio_store = AudioStore(
             section.data_dir / "audio",

@@ -1,4 +1,4 @@
-"""SQLite database of the store: one writer, concurrent readers, durable commits."""
+"""SQLite database of the store: one service, one writer, concurrent readers, durable commits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +19,22 @@ _FULL_BELOW = 256 * 1024  # free bytes; SQLite reports some full disks as I/O er
 _MAX_IDLE_READERS = 8  # kept open between uses
 
 
-class Database:
+class SqliteConnection:
+    """Connection in a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Sequence[object] = ()) -> sqlite3.Cursor:
+        """Runs a statement."""
+        return self._connection.execute(sql, _named(parameters))
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Runs a statement once for each row of parameters."""
+        self._connection.executemany(sql, map(_named, rows))
+
+
+class SqliteDatabase:
     """SQLite file, opened by one service at a time.
 
     Raises:
@@ -60,7 +75,7 @@ class Database:
             os.close(self._lock)
 
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
+    def write(self) -> Iterator[SqliteConnection]:
         """Write transaction, committed durably when the block ends, rolled back where it raises.
 
         Raises:
@@ -71,7 +86,7 @@ class Database:
             self._check()
             self._writer.execute("BEGIN IMMEDIATE")
             try:
-                yield self._writer
+                yield SqliteConnection(self._writer)
                 self._writer.execute("COMMIT")
             except BaseException:
                 if self._writer.in_transaction:
@@ -79,7 +94,7 @@ class Database:
                 raise
 
     @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def read(self) -> Iterator[SqliteConnection]:
         """Read transaction: one snapshot for the whole block.
 
         Raises:
@@ -89,7 +104,7 @@ class Database:
             reader = self._reader()
             try:
                 reader.execute("BEGIN")
-                yield reader
+                yield SqliteConnection(reader)
             finally:
                 if reader.in_transaction:
                     reader.execute("ROLLBACK")
@@ -144,6 +159,11 @@ class Database:
             raise StoreError(f"{self.path.name} is closed: the service is shutting down")
         if _file(self.path) != self._file:
             raise StoreError(f"{self.path.name} was removed or replaced while the service runs: restart the service")
+
+
+def _named(parameters: Sequence[object]) -> dict[str, object]:
+    """Parameters by the names that SQLite gives to $1, $2, and so on."""
+    return {str(number): value for number, value in enumerate(parameters, 1)}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Schema migrations of the store, from an empty file to the current version."""
+"""Schema migrations of the store in SQLite, from an empty file to the current version."""
 
 from __future__ import annotations
 

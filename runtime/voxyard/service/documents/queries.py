@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from voxyard.service.documents.records import Document, NewDocument, StoredChunk
+from voxyard.service.documents.sql import Connection, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.speech.requests import SAMPLE_RATE
 
 
-def number_of(connection: sqlite3.Connection, id: str, owner: str | None = None) -> int:
+def number_of(connection: Connection, id: str, owner: str | None = None) -> int:
     """Row number of a document; with `owner`, only where it is that client's. Raises NotFoundError."""
     row = connection.execute(
-        "SELECT number FROM documents WHERE id = ?1 AND (?2 IS NULL OR owner = ?2)", (id, owner)
+        "SELECT number FROM documents WHERE id = $1 AND (CAST($2 AS TEXT) IS NULL OR owner = $2)", (id, owner)
     ).fetchone()
     if row is None:
         raise NotFoundError(f"no document {id}: it was never accepted, or it was deleted")
     return int(row["number"])
 
 
-def find(connection: sqlite3.Connection, id: str, owner: str | None = None) -> Document:
+def find(connection: Connection, id: str, owner: str | None = None) -> Document:
     """Document of this id. Raises NotFoundError."""
     number = number_of(connection, id, owner)
-    return read(connection.execute("SELECT * FROM documents WHERE number = ?", (number,)).fetchone())
+    return read(first(connection.execute("SELECT * FROM documents WHERE number = $1", (number,))))
 
 
-def earlier(connection: sqlite3.Connection, new: NewDocument) -> Document | None:
+def earlier(connection: Connection, new: NewDocument) -> Document | None:
     """Document with the same idempotency key. Raises ConflictError where its request was different."""
     if new.idempotency_key is None:
         return None
     row = connection.execute(
-        "SELECT * FROM documents WHERE owner = ? AND idempotency_key = ?", (new.owner, new.idempotency_key)
+        "SELECT * FROM documents WHERE owner = $1 AND idempotency_key = $2", (new.owner, new.idempotency_key)
     ).fetchone()
     if row is None:
         return None
@@ -43,41 +42,46 @@ def earlier(connection: sqlite3.Connection, new: NewDocument) -> Document | None
 
 
 def end_chunk(
-    connection: sqlite3.Connection, number: int, index: int, state: str, samples: int | None, reason: str | None
+    connection: Connection, number: int, index: int, state: str, samples: int | None, reason: str | None
 ) -> bool:
     """Ends a waiting chunk; False where it had ended before."""
     changed = connection.execute(
-        "UPDATE chunks SET state = ?, samples = ?, reason = ? WHERE document = ? AND place = ? AND state = 'waiting'",
+        """
+        UPDATE chunks SET state = $1, samples = $2, reason = $3
+        WHERE document = $4 AND place = $5 AND state = 'waiting'
+        """,
         (state, samples, reason, number, index),
     ).rowcount
     if not changed:
         return False
     connection.execute(
         """
-        UPDATE documents SET chunks_done = chunks_done + 1, waiting_seconds = max(0.0, waiting_seconds -
-            (SELECT estimated_seconds FROM chunks WHERE document = :document AND place = :place))
-        WHERE number = :document
+        UPDATE documents SET chunks_done = chunks_done + 1, waiting_seconds = (
+            SELECT CASE WHEN documents.waiting_seconds > chunks.estimated_seconds
+                THEN documents.waiting_seconds - chunks.estimated_seconds ELSE 0.0 END
+            FROM chunks WHERE document = $1 AND place = $2)
+        WHERE number = $1
         """,
-        {"document": number, "place": index},
+        (number, index),
     )
     return True
 
 
-def recount(connection: sqlite3.Connection, number: int) -> None:
+def recount(connection: Connection, number: int) -> None:
     """Recomputes the document's totals from its chunks."""
     connection.execute(
         """
         UPDATE documents SET (chunks_done, chunks_failed, samples, waiting_seconds) = (
             SELECT count(*) FILTER (WHERE state <> 'waiting'), count(*) FILTER (WHERE state = 'failed'),
                 coalesce(sum(samples), 0), coalesce(sum(estimated_seconds) FILTER (WHERE state = 'waiting'), 0.0)
-            FROM chunks WHERE document = ?1)
-        WHERE number = ?1
+            FROM chunks WHERE document = $1)
+        WHERE number = $1
         """,
         (number,),
     )
 
 
-def read(row: sqlite3.Row) -> Document:
+def read(row: Row) -> Document:
     """Document of a row."""
     return Document(
         id=row["id"],
@@ -104,7 +108,7 @@ def read(row: sqlite3.Row) -> Document:
     )
 
 
-def read_chunk(row: sqlite3.Row) -> StoredChunk:
+def read_chunk(row: Row) -> StoredChunk:
     """Chunk of a row."""
     return StoredChunk(
         index=row["place"],

@@ -1,4 +1,4 @@
-"""Document store (SQLite): accepted documents, their progress, and pending webhooks."""
+"""Document store (SQLite or PostgreSQL): accepted documents, their progress, and pending webhooks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from voxyard.service.documents import queries
-from voxyard.service.documents.database import Database
+from voxyard.service.documents.database import SqliteDatabase
 from voxyard.service.documents.records import Document, NewDocument, State, StoredChunk
-from voxyard.service.errors import ConflictError
+from voxyard.service.documents.sql import Connection, Database, Row, first
+from voxyard.service.errors import ConflictError, StoreError
 
 HookEvent = Literal["document.completed", "document.failed"]
 
@@ -38,17 +39,19 @@ class DueWebhook:
 
 
 class Store:
-    """Documents and chunks in one SQLite file; every method may be called from any thread.
+    """Documents and chunks in a database; every method may be called from any thread.
 
     A method returns once its changes are on the disk. Times are Unix seconds. Each method raises NoRoomError where
-    the disk is full, StoreError where the file cannot be read or written, NotFoundError for an unknown document.
+    the disk is full, StoreError where the database cannot be read or written, StoreUnavailableError where it does not
+    answer now, NotFoundError for an unknown document.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._database = Database(path)
+    def __init__(self, place: Path | str) -> None:
+        """`place` is the path of a SQLite file, or the URL of a PostgreSQL database."""
+        self._database = open_database(place)
 
     def close(self) -> None:
-        """Closes the file and releases its lock."""
+        """Closes the database; a SQLite file may be opened by another service then."""
         self._database.close()
 
     def accept(self, new: NewDocument) -> tuple[Document, bool]:
@@ -58,34 +61,12 @@ class Store:
             ConflictError: the idempotency key was used with a different request.
         """
         with self._database.write() as connection:
-            earlier = queries.earlier(connection, new)
-            if earlier is not None:
-                return earlier, False
-            seconds = sum(chunk.estimated_seconds for chunk in new.chunks)
-            number = connection.execute(
-                """
-                INSERT INTO documents (id, owner, title, created, voice, seed, language, on_failure, characters,
-                    chunks, estimated_seconds, waiting_seconds, webhook, idempotency_key, fingerprint)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                """,
-                (
-                    *(new.id, new.owner, new.title, new.created, new.voice, new.seed, new.language, new.on_failure),
-                    *(len(new.text), len(new.chunks), seconds, seconds),
-                    *(new.webhook, new.idempotency_key, new.fingerprint),
-                ),
-            ).lastrowid
-            connection.execute("INSERT INTO texts (document, text) VALUES (?, ?)", (number, new.text))
-            connection.executemany(
-                """
-                INSERT INTO chunks (document, place, first, last, ending, estimated_seconds)
-                VALUES (?, ?, ?, ?, ?, ?)
-                """,
-                (
-                    (number, each.index, each.start, each.end, each.ending, each.estimated_seconds)
-                    for each in new.chunks
-                ),
-            )
-            return queries.find(connection, new.id), True
+            while True:
+                earlier = queries.earlier(connection, new)
+                if earlier is not None:
+                    return earlier, False
+                if _insert(connection, new):  # else another service has just stored the same request
+                    return queries.find(connection, new.id), True
 
     def earlier(self, new: NewDocument) -> Document | None:
         """Document of an earlier request with the same idempotency key.
@@ -107,26 +88,25 @@ class Store:
             newest = None if before is None else queries.number_of(connection, before, owner)
             found = connection.execute(
                 """
-                SELECT * FROM documents WHERE (:owner IS NULL OR owner = :owner)
-                AND (:newest IS NULL OR number < :newest) ORDER BY number DESC LIMIT :limit
+                SELECT * FROM documents WHERE (CAST($1 AS TEXT) IS NULL OR owner = $1)
+                AND (CAST($2 AS BIGINT) IS NULL OR number < $2) ORDER BY number DESC LIMIT $3
                 """,
-                {"owner": owner, "newest": newest, "limit": limit},
+                (owner, newest, limit),
             )
             return tuple(queries.read(row) for row in found)
 
     def text(self, id: str) -> str:
         """Text of a document; chunks are ranges of it."""
         with self._database.read() as connection:
-            (text,) = connection.execute(
-                "SELECT text FROM texts WHERE document = ?", (queries.number_of(connection, id),)
-            ).fetchone()
-            return str(text)
+            number = queries.number_of(connection, id)
+            found = connection.execute("SELECT text FROM texts WHERE document = $1", (number,))
+            return str(first(found)["text"])
 
     def chunks(self, id: str) -> tuple[StoredChunk, ...]:
         """Chunks of a document in text order."""
         with self._database.read() as connection:
             found = connection.execute(
-                "SELECT * FROM chunks WHERE document = ? ORDER BY place", (queries.number_of(connection, id),)
+                "SELECT * FROM chunks WHERE document = $1 ORDER BY place", (queries.number_of(connection, id),)
             )
             return tuple(queries.read_chunk(row) for row in found)
 
@@ -141,19 +121,22 @@ class Store:
     def queue_load(self) -> QueueLoad:
         """Backlog of unfinished documents."""
         with self._database.read() as connection:
-            row = connection.execute(
+            found = connection.execute(
                 """
-                SELECT count(*), coalesce(sum(chunks - chunks_done), 0), coalesce(sum(waiting_seconds), 0.0)
+                SELECT count(*) AS documents, coalesce(sum(chunks - chunks_done), 0) AS chunks,
+                    coalesce(sum(waiting_seconds), 0.0) AS seconds
                 FROM documents WHERE state IN ('pending', 'processing')
                 """
-            ).fetchone()
-            return QueueLoad(*row)
+            )
+            row = first(found)
+            return QueueLoad(row["documents"], row["chunks"], row["seconds"])
 
     def counts(self) -> dict[State, int]:
         """Number of documents in each state."""
         counts: dict[State, int] = {"pending": 0, "processing": 0, "completed": 0, "failed": 0}
         with self._database.read() as connection:
-            counts.update(dict(connection.execute("SELECT state, count(*) FROM documents GROUP BY state").fetchall()))
+            for row in connection.execute("SELECT state, count(*) AS documents FROM documents GROUP BY state"):
+                counts[row["state"]] = row["documents"]
         return counts
 
     def started(self, id: str, when: float) -> None:
@@ -161,8 +144,8 @@ class Store:
         with self._database.write() as connection:
             connection.execute(
                 """
-                UPDATE documents SET state = 'processing', started = coalesce(started, ?), parked = NULL
-                WHERE number = ? AND state IN ('pending', 'processing')
+                UPDATE documents SET state = 'processing', started = coalesce(started, $1), parked = NULL
+                WHERE number = $2 AND state IN ('pending', 'processing')
                 """,
                 (when, queries.number_of(connection, id)),
             )
@@ -183,7 +166,7 @@ class Store:
             state = "silenced" if silenced else "spoken"
             if queries.end_chunk(connection, number, index, state, samples, reason):
                 connection.execute(
-                    "UPDATE documents SET samples = samples + ?, reduced = reduced OR ? WHERE number = ?",
+                    "UPDATE documents SET samples = samples + $1, reduced = reduced OR $2 WHERE number = $3",
                     (samples, reduced, number),
                 )
 
@@ -192,14 +175,16 @@ class Store:
         with self._database.write() as connection:
             number = queries.number_of(connection, id)
             if queries.end_chunk(connection, number, index, "failed", None, reason):
-                connection.execute("UPDATE documents SET chunks_failed = chunks_failed + 1 WHERE number = ?", (number,))
+                connection.execute(
+                    "UPDATE documents SET chunks_failed = chunks_failed + 1 WHERE number = $1", (number,)
+                )
 
     def reset_chunks(self, id: str, indices: Iterable[int]) -> None:
         """Resets chunks whose audio is lost to waiting."""
         with self._database.write() as connection:
             number = queries.number_of(connection, id)
             connection.executemany(
-                "UPDATE chunks SET state = 'waiting', samples = NULL, reason = NULL WHERE document = ? AND place = ?",
+                "UPDATE chunks SET state = 'waiting', samples = NULL, reason = NULL WHERE document = $1 AND place = $2",
                 ((number, index) for index in indices),
             )
             queries.recount(connection, number)
@@ -217,7 +202,7 @@ class Store:
         with self._database.write() as connection:
             connection.execute(
                 """
-                UPDATE documents SET parked = ? WHERE number = ? AND state IN ('pending', 'processing')
+                UPDATE documents SET parked = $1 WHERE number = $2 AND state IN ('pending', 'processing')
                 """,
                 (reason, queries.number_of(connection, id)),
             )
@@ -229,34 +214,35 @@ class Store:
             ConflictError: the document has not failed.
         """
         with self._database.write() as connection:
-            document, number = queries.find(connection, id), queries.number_of(connection, id)
-            if document.state != "failed":
-                raise ConflictError(f"document {id} is {document.state}: only a failed document can be retried")
-            connection.execute(
-                "UPDATE chunks SET state = 'waiting', reason = NULL WHERE document = ? AND state = 'failed'", (number,)
-            )
-            connection.execute(
+            number = queries.number_of(connection, id)
+            changed = connection.execute(
                 """
                 UPDATE documents SET state = 'pending', finished = NULL, reason = NULL, parked = NULL
-                WHERE number = ?
+                WHERE number = $1 AND state = 'failed'
                 """,
                 (number,),
+            ).rowcount
+            if not changed:
+                state = queries.find(connection, id).state
+                raise ConflictError(f"document {id} is {state}: only a failed document can be retried")
+            connection.execute(
+                "UPDATE chunks SET state = 'waiting', reason = NULL WHERE document = $1 AND state = 'failed'", (number,)
             )
-            connection.execute("DELETE FROM hooks WHERE document = ?", (number,))
+            connection.execute("DELETE FROM hooks WHERE document = $1", (number,))
             queries.recount(connection, number)
             return queries.find(connection, id)
 
     def delete(self, id: str) -> None:
         """Deletes a document with its text, chunks and webhook."""
         with self._database.write() as connection:
-            connection.execute("DELETE FROM documents WHERE number = ?", (queries.number_of(connection, id),))
+            connection.execute("DELETE FROM documents WHERE number = $1", (queries.number_of(connection, id),))
 
     def expired(self, before: float) -> tuple[str, ...]:
         """Ids of documents finished before this time."""
         with self._database.read() as connection:
             found = connection.execute(
                 """
-                SELECT id FROM documents WHERE state IN ('completed', 'failed') AND finished < ? ORDER BY number
+                SELECT id FROM documents WHERE state IN ('completed', 'failed') AND finished < $1 ORDER BY number
                 """,
                 (before,),
             )
@@ -270,11 +256,11 @@ class Store:
                 SELECT hooks.number, documents.id, documents.webhook, hooks.event, hooks.tries, hooks.next_try,
                     hooks.error
                 FROM hooks JOIN documents ON documents.number = hooks.document
-                WHERE hooks.next_try <= ? ORDER BY hooks.next_try, hooks.number LIMIT ?
+                WHERE hooks.next_try <= $1 ORDER BY hooks.next_try, hooks.number LIMIT $2
                 """,
                 (now, limit),
             )
-            return tuple(DueWebhook(*row) for row in found)
+            return tuple(_due_webhook(row) for row in found)
 
     def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
         """Records a failed delivery at `when`; the webhook is due again at `next_try`, or never where that is None."""
@@ -283,22 +269,22 @@ class Store:
             return
         with self._database.write() as connection:
             connection.execute(
-                "UPDATE hooks SET tries = tries + 1, next_try = ?, error = ? WHERE number = ?",
+                "UPDATE hooks SET tries = tries + 1, next_try = $1, error = $2 WHERE number = $3",
                 (max(next_try, when), error, id),
             )
 
     def hook_done(self, id: int) -> None:
         """Removes a webhook that was delivered or given up."""
         with self._database.write() as connection:
-            connection.execute("DELETE FROM hooks WHERE number = ?", (id,))
+            connection.execute("DELETE FROM hooks WHERE number = $1", (id,))
 
     def _end(self, id: str, state: State, when: float, reason: str | None, event: HookEvent) -> None:
         with self._database.write() as connection:
             number = queries.number_of(connection, id)
             changed = connection.execute(
                 """
-                UPDATE documents SET state = ?, finished = ?, reason = ?, parked = NULL
-                WHERE number = ? AND state IN ('pending', 'processing')
+                UPDATE documents SET state = $1, finished = $2, reason = $3, parked = NULL
+                WHERE number = $4 AND state IN ('pending', 'processing')
                 """,
                 (state, when, reason, number),
             ).rowcount
@@ -306,7 +292,56 @@ class Store:
                 connection.execute(
                     """
                     INSERT INTO hooks (document, event, next_try)
-                    SELECT number, ?, ? FROM documents WHERE number = ? AND webhook IS NOT NULL
+                    SELECT number, $1, $2 FROM documents WHERE number = $3 AND webhook IS NOT NULL
                     """,
                     (event, when, number),
                 )
+
+
+def open_database(place: Path | str) -> Database:
+    """SQLite for a path, PostgreSQL for a URL. Raises StoreError."""
+    if isinstance(place, Path):
+        return SqliteDatabase(place)
+    try:
+        from voxyard.service.documents.postgres import PostgresDatabase
+    except ImportError as error:
+        raise StoreError(
+            f"--store names a PostgreSQL database, and {error.name} is not installed: pip install 'voxyard[postgres]'"
+        ) from error
+    return PostgresDatabase(place)
+
+
+def _insert(connection: Connection, new: NewDocument) -> bool:
+    """Stores a document; False where a document with its idempotency key was stored meanwhile."""
+    seconds = sum(chunk.estimated_seconds for chunk in new.chunks)
+    inserted = connection.execute(
+        """
+        INSERT INTO documents (id, owner, title, created, voice, seed, language, on_failure, characters,
+            chunks, estimated_seconds, waiting_seconds, webhook, idempotency_key, fingerprint)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+        ON CONFLICT (owner, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+        """,
+        (
+            *(new.id, new.owner, new.title, new.created, new.voice, new.seed, new.language, new.on_failure),
+            *(len(new.text), len(new.chunks), seconds, seconds),
+            *(new.webhook, new.idempotency_key, new.fingerprint),
+        ),
+    ).rowcount
+    if not inserted:
+        return False
+    number = queries.number_of(connection, new.id)
+    connection.execute("INSERT INTO texts (document, text) VALUES ($1, $2)", (number, new.text))
+    connection.executemany(
+        """
+        INSERT INTO chunks (document, place, first, last, ending, estimated_seconds)
+        VALUES ($1, $2, $3, $4, $5, $6)
+        """,
+        ((number, each.index, each.start, each.end, each.ending, each.estimated_seconds) for each in new.chunks),
+    )
+    return True
+
+
+def _due_webhook(row: Row) -> DueWebhook:
+    return DueWebhook(
+        row["number"], row["id"], row["webhook"], row["event"], row["tries"], row["next_try"], row["error"]
+    )

@@ -1,0 +1,266 @@
+"""PostgreSQL database of the store: one for the documents of several services."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors, pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import ConnectionPool, PoolClosed
+
+from voxyard.service.documents.postgres_migrations import MIGRATIONS
+from voxyard.service.errors import NoRoomError, ServiceError, StoreError, StoreUnavailableError
+
+_log = logging.getLogger(__name__)
+
+START_SECONDS = 60.0  # that a start waits for the server
+RETRY_SECONDS = 5.0  # after which a client may try again
+_LOG_SECONDS = 10.0  # between two log lines about a server that is waited for
+_ANSWER_SECONDS = 5.0  # for a connection of the pool
+_MAX_CONNECTIONS = 8
+_CONNECTION: dict[str, Any] = {  # a URL may say otherwise
+    "application_name": "voxyard", "connect_timeout": 5,
+    "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2, "tcp_user_timeout": 15_000,
+}  # fmt: skip
+_SESSION = (  # a service that was stopped or cut off keeps no row locked for long
+    "-c idle_in_transaction_session_timeout=10s -c lock_timeout=10s -c statement_timeout=60s "
+    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=2"
+)
+_PASSING = ("08", "40", "53", "57", "25P03", "55P03")
+"""SQLSTATEs that pass: connection, rollback, resources, operator's intervention, idle in transaction, lock timeout."""
+
+
+class PostgresConnection:
+    """Connection in a transaction."""
+
+    def __init__(self, connection: psycopg.Connection[DictRow]) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Sequence[object] = ()) -> psycopg.Cursor[DictRow]:
+        """Runs a statement; its parameters are $1, $2, and so on."""
+        return self._connection.execute(sql, parameters)
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Runs a statement once for each row of parameters."""
+        with self._connection.cursor() as cursor:
+            cursor.executemany(sql, rows)
+
+
+class PostgresDatabase:
+    """Schema of a PostgreSQL database, which any number of services may use.
+
+    A start waits for a server that is away: its host may be starting as well, and a service that ended would load its
+    models again. What waiting does not mend ends the start at once.
+
+    Raises:
+        StoreError: the URL has a password, the server refuses the user, it has not answered for `start_seconds`, it is
+            a standby, or the schema was written by a newer version.
+    """
+
+    def __init__(self, url: str, *, start_seconds: float = START_SECONDS) -> None:
+        given = _parsed(url)
+        self.name = _name(given)
+        options = f"{_SESSION} {given.pop('options', '')}"
+        self.conninfo = make_conninfo("", **{**_CONNECTION, **given, "client_encoding": "utf8", "options": options})
+        self._wait(start_seconds)
+        self._closed = False
+        self._pool = ConnectionPool(
+            self.conninfo,
+            connection_class=psycopg.Connection[DictRow],
+            kwargs={"row_factory": dict_row, "cursor_factory": psycopg.RawCursor},
+            min_size=1,
+            max_size=_MAX_CONNECTIONS,
+            timeout=_ANSWER_SECONDS,
+            check=ConnectionPool.check_connection,  # a restart of the server has closed those of before
+            name="documents",
+            open=True,
+        )
+        try:
+            with self._start_errors():
+                self.identity = self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._closed = True
+        self._pool.close()
+
+    @contextmanager
+    def write(self) -> Iterator[PostgresConnection]:
+        """Write transaction, committed durably when the block ends, rolled back where it raises.
+
+        Raises:
+            NoRoomError: the server's disk is full.
+            StoreError: the database cannot be written.
+            StoreUnavailableError: the server does not answer, or the connection was lost. Where it was lost during
+                the commit, the change may be there nevertheless.
+        """
+        with self._transaction(psycopg.IsolationLevel.READ_COMMITTED, read_only=False) as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[PostgresConnection]:
+        """Read transaction: one snapshot for the whole block.
+
+        Raises:
+            StoreError: the database cannot be read.
+            StoreUnavailableError: the server does not answer, or the connection was lost.
+        """
+        with self._transaction(psycopg.IsolationLevel.REPEATABLE_READ, read_only=True) as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, isolation: psycopg.IsolationLevel, *, read_only: bool) -> Iterator[PostgresConnection]:
+        if self._closed:
+            raise StoreError("the database is closed: the service is shutting down")
+        with _store_errors(), self._pool.connection() as connection:
+            connection.isolation_level, connection.read_only = isolation, read_only
+            yield PostgresConnection(connection)
+
+    def _wait(self, seconds: float) -> None:
+        """Waits until the server accepts connections."""
+        began, logged = time.monotonic(), -_LOG_SECONDS
+        while True:
+            try:
+                psycopg.connect(self.conninfo).close()
+            except psycopg.OperationalError as error:
+                waited = time.monotonic() - began
+                if pq.PGconn.ping(self.conninfo.encode()) in (pq.Ping.OK, pq.Ping.NO_ATTEMPT):
+                    raise self._refused(error) from error
+                if waited >= seconds:
+                    raise StoreError(
+                        f"the database {self.name} has not answered for {waited:.0f} s: {_first_line(error)}; start "
+                        "PostgreSQL there, or give another --store"
+                    ) from error
+                if waited - logged >= _LOG_SECONDS:
+                    logged = waited
+                    _log.warning("waiting for the database %s: %s", self.name, _first_line(error))
+                time.sleep(0.5)
+            else:
+                return
+
+    def _refused(self, error: psycopg.Error) -> StoreError:
+        return StoreError(
+            f"cannot open the database {self.name}: {_first_line(error)}; check the user and the database of --store, "
+            "and the password in the file that PGPASSFILE names, which only its owner may read (chmod 600)"
+        )
+
+    def _prepare(self) -> str:
+        """Brings the schema to the current version; returns the identity of the documents in it."""
+        with self._pool.connection() as connection:
+            if _value(connection, "SELECT pg_is_in_recovery() AS value"):
+                raise StoreError(
+                    f"{self.name} is a read-only standby: give the address of the primary, or all addresses and "
+                    "?target_session_attrs=read-write"
+                )
+            encoding = _value(connection, "SELECT current_setting('server_encoding') AS value")
+            if encoding != "UTF8":
+                raise StoreError(
+                    f"{self.name} has the encoding {encoding}, expected UTF8: create it with "
+                    "`createdb --encoding UTF8 --template template0 NAME`"
+                )
+            if _value(connection, "SELECT current_schema() AS value") is None:
+                raise StoreError(f"{self.name} has no schema of its search path: create one with `CREATE SCHEMA`")
+            # One service migrates at a time; the lock ends with the transaction.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('voxyard ' || current_schema(), 0))")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS voxyard (version INTEGER NOT NULL, identity TEXT PRIMARY KEY)"
+            )
+            connection.execute(
+                "INSERT INTO voxyard SELECT 0, $1 WHERE NOT EXISTS (SELECT FROM voxyard)", (uuid.uuid4().hex,)
+            )
+            version = _value(connection, "SELECT version AS value FROM voxyard")
+            if version > len(MIGRATIONS):
+                raise StoreError(
+                    f"{self.name} has schema version {version}, this voxyard supports up to {len(MIGRATIONS)}: it "
+                    "was written by a newer voxyard; use that one, or another database"
+                )
+            for step in MIGRATIONS[version:]:
+                for statement in step:
+                    connection.execute(statement)
+            connection.execute("UPDATE voxyard SET version = $1", (len(MIGRATIONS),))
+            return str(_value(connection, "SELECT identity AS value FROM voxyard"))
+
+    @contextmanager
+    def _start_errors(self) -> Iterator[None]:
+        """Turns errors of the start into StoreError, with the name of the database."""
+        try:
+            yield
+        except errors.InsufficientPrivilege as error:
+            raise StoreError(
+                f"cannot create tables in the database {self.name}: {_first_line(error)}; make the user its owner, or "
+                "give it a schema of its own"
+            ) from error
+        except psycopg.Error as error:
+            raise StoreError(f"cannot open the database {self.name}: {_first_line(error)}") from error
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    """Parameters of a connection. Raises StoreError."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise StoreError(  # libpq's words would show the URL, and a password in it
+            "invalid --store: expected a path, or a URL such as postgresql://user@host/database"
+        ) from error
+    if given.pop("password", None) is not None:
+        raise StoreError(
+            "--store has a password, which command lines and logs would show: leave it out, and write it into a file "
+            "that PGPASSFILE names (host:port:database:user:password, chmod 600)"
+        )
+    return given
+
+
+def _name(given: dict[str, Any]) -> str:
+    host = str(given.get("host") or "localhost")
+    return f"{given.get('dbname') or given.get('user') or 'postgres'} on {host}:{given.get('port') or 5432}"
+
+
+def _value(connection: psycopg.Connection[DictRow], sql: str) -> Any:
+    row = connection.execute(sql).fetchone()
+    return None if row is None else row["value"]
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    """Turns psycopg.Error into NoRoomError, StoreError or StoreUnavailableError."""
+    try:
+        yield
+    except PoolClosed as error:
+        raise StoreError("the database is closed: the service is shutting down") from error
+    except psycopg.Error as error:
+        raise _store_error(error) from error
+
+
+def _store_error(error: psycopg.Error) -> ServiceError:
+    """Error for a client: without the server's address."""
+    again = f"retry in {RETRY_SECONDS:.0f} s"
+    if isinstance(error, errors.DiskFull):
+        return NoRoomError("the disk of the database is full: delete documents, or free space on it")
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return StoreUnavailableError(
+            f"the database is a read-only standby now, and has to become the primary: {again}",
+            retry_after=RETRY_SECONDS,
+        )
+    lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and error.sqlstate is None
+    if lost or (error.sqlstate or "").startswith(_PASSING):
+        _log.warning("the database does not answer: %s", _first_line(error))
+        return StoreUnavailableError(f"the database does not answer: {again}", retry_after=RETRY_SECONDS)
+    if isinstance(error, psycopg.DataError) and error.sqlstate is None:
+        return ServiceError(f"the text cannot be stored: {_first_line(error)}", parameter="text")
+    return StoreError(f"the database cannot be read or written: {_first_line(error)}")
+
+
+def _first_line(error: BaseException) -> str:
+    """First line of a message, in which libpq has the reason."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

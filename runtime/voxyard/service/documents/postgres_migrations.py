@@ -1,0 +1,76 @@
+"""Schema migrations of the store in PostgreSQL, from an empty schema to the current version."""
+
+from __future__ import annotations
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """
+        CREATE TABLE documents (
+            number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            owner TEXT NOT NULL,
+            title TEXT NOT NULL,
+            state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'processing', 'completed', 'failed')),
+            created DOUBLE PRECISION NOT NULL,
+            started DOUBLE PRECISION,
+            finished DOUBLE PRECISION,
+            voice TEXT,
+            seed BIGINT NOT NULL,
+            language TEXT,
+            on_failure TEXT NOT NULL CHECK (on_failure IN ('fail', 'silence')),
+            characters INTEGER NOT NULL,
+            chunks INTEGER NOT NULL,
+            chunks_done INTEGER NOT NULL DEFAULT 0,
+            chunks_failed INTEGER NOT NULL DEFAULT 0,
+            samples BIGINT NOT NULL DEFAULT 0,
+            estimated_seconds DOUBLE PRECISION NOT NULL,
+            waiting_seconds DOUBLE PRECISION NOT NULL,
+            reason TEXT,
+            parked TEXT,
+            reduced BOOLEAN NOT NULL DEFAULT FALSE,
+            webhook TEXT,
+            idempotency_key TEXT,
+            fingerprint TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX documents_state ON documents (state, number)",
+        "CREATE INDEX documents_owner ON documents (owner, number)",
+        """
+        CREATE UNIQUE INDEX documents_idempotency ON documents (owner, idempotency_key)
+        WHERE idempotency_key IS NOT NULL
+        """,
+        """
+        CREATE TABLE texts (
+            document BIGINT PRIMARY KEY REFERENCES documents (number) ON DELETE CASCADE,
+            text TEXT NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE chunks (
+            document BIGINT NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            first INTEGER NOT NULL,
+            last INTEGER NOT NULL,
+            ending TEXT NOT NULL CHECK (ending IN ('clause', 'sentence', 'paragraph')),
+            estimated_seconds DOUBLE PRECISION NOT NULL,
+            state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'spoken', 'silenced', 'failed')),
+            samples INTEGER,
+            reason TEXT,
+            PRIMARY KEY (document, place)
+        )
+        """,
+        """
+        CREATE TABLE hooks (
+            number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            document BIGINT NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            event TEXT NOT NULL,
+            tries INTEGER NOT NULL DEFAULT 0,
+            next_try DOUBLE PRECISION NOT NULL,
+            error TEXT
+        )
+        """,
+        "CREATE INDEX hooks_next_try ON hooks (next_try)",
+        "CREATE INDEX hooks_document ON hooks (document)",
+    ),
+)
+"""Step n migrates version n to n + 1; a released step is never changed, only followed by another."""
