@@ -36,6 +36,10 @@ class ServiceSection(Section):
         None, "Database of documents: a path, or `postgresql://USER@HOST/NAME` (password: PGPASSFILE).",
         default_text="DATA_DIR/documents.sqlite",
     )  # fmt: skip
+    shelf: Path | None = setting(
+        None, "Directory of the audio files, the same one for all services on a database.",
+        default_text="DATA_DIR/audio",
+    )  # fmt: skip
     keys: Path | None = setting(
         None, "File of the hashed API keys; `voxyard keys new NAME` adds one.", default_text="no API keys required"
     )

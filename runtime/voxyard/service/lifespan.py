@@ -15,6 +15,7 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
+from voxyard.service.documents.shelf import check_shelf
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.webhooks import WebhookSender, read_rules
 from voxyard.service.healthcheck import CANNOT_WORK
@@ -49,13 +50,10 @@ def running_app(
         keys = None if section.keys is None else Keys(section.keys)
         rules = read_rules(section)
         section.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store = Store(section.store_place())
+        place = section.store_place()
+        store = Store(place)
         stack.callback(store.close)
-        audio_store = AudioStore(
-            section.data_dir / "audio",
-            quota=section.disk_quota_mib * _MIB,
-            reserve=section.disk_reserve_mib * _MIB,
-        )
+        audio_store = _open_audio_store(section, store, shared=isinstance(place, str))
         webhooks = WebhookSender(rules, store)
         notifier = ChangeNotifier()
 
@@ -84,6 +82,17 @@ def running_app(
         stack.callback(webhooks.close)
         webhooks.start()
         yield app
+
+
+def _open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> AudioStore:
+    folder = section.data_dir / "audio" if section.shelf is None else section.shelf
+    check_shelf(folder, store, mark=shared or section.shelf is not None)
+    return AudioStore(
+        folder,
+        quota=section.disk_quota_mib * _MIB,
+        reserve=section.disk_reserve_mib * _MIB,
+        shared_usage=store.audio_bytes if shared else None,
+    )
 
 
 def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutdown) -> tuple[bool, str]:

@@ -7,7 +7,7 @@ import os
 import struct
 import threading
 import wave
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -317,3 +317,66 @@ def test_the_header_of_a_day_of_sound_is_rf64() -> None:
 @given(st.binary(max_size=400).filter(lambda content: len(content) % 2 == 0 and b"\x00\x80" not in content))
 def test_bytes_to_floats_and_back_are_the_same_bytes(content: bytes) -> None:
     assert to_bytes(from_bytes(content)) == content
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Callable[[], AudioStore]:
+    """Opens the audio store of one more service on the same folder."""
+    return lambda: AudioStore(tmp_path / "audio", quota=10 * SECOND, shared_usage=lambda: 4 * SECOND)
+
+
+def test_a_service_leaves_what_another_is_writing_alone(
+    shared: Callable[[], AudioStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, audio = shared(), noise(1000)
+    first.put(ID, 1, noise(5))
+    old = tmp_path / "audio" / ID / "9.s16.abc.part"
+    old.write_bytes(b"half")
+    os.utime(old, (1.0, 1.0))
+    sync = os.fsync
+    seconds: list[AudioStore] = []
+
+    def another_starts(descriptor: int) -> None:
+        if not seconds:
+            seconds.append(shared())
+            seconds[0].put(ID, 0, audio)  # the same chunk, after a claim was lost
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", another_starts)
+
+    assert first.put(ID, 0, audio) == 1000
+
+    assert to_bytes(first.get(ID, 0)) == to_bytes(audio)
+    assert sorted(path.name for path in (tmp_path / "audio" / ID).iterdir()) == ["0.s16", "1.s16"]
+
+
+def test_the_quota_of_a_shared_folder_counts_the_audio_of_all_services(shared: Callable[[], AudioStore]) -> None:
+    audio_store = shared()
+    assert audio_store.used_bytes() == 4 * SECOND
+    audio_store.check_room(6.0)
+    with pytest.raises(NoRoomError, match="audio quota exceeded"):
+        audio_store.check_room(6.1)
+
+
+def test_services_that_remove_a_document_at_once_leave_nothing_and_fail_nowhere(
+    shared: Callable[[], AudioStore], tmp_path: Path
+) -> None:
+    services = [shared() for _ in range(4)]
+    failures: list[BaseException] = []
+
+    def remove(service: AudioStore) -> None:
+        try:
+            service.remove(ID)
+        except StoreError as error:
+            failures.append(error)
+
+    for _ in range(20):
+        for index in range(20):
+            services[0].put(ID, index, noise(2))
+        threads = [threading.Thread(target=remove, args=(service,)) for service in services]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert services[0].ids() == ()

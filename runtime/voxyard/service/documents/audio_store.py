@@ -7,7 +7,9 @@ import errno
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -28,6 +30,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _CHUNK_SUFFIX = ".s16"
 _WAV_NAME = "audio.wav"
 _PART_SUFFIX = ".part"
+_STALE_SECONDS = 3600.0  # since the last write to a partial file: its service is gone
 _REMOVE_ATTEMPTS = 10
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -38,16 +41,25 @@ class AudioStore:
     A file gets its name once all of it is on the disk. `quota` is the most bytes that the files may take,
     `reserve` the bytes that stay free on the disk. Every method may be called from any thread, and raises
     NotFoundError for an invalid document id, NoRoomError where the disk is full, StoreError for another I/O error.
+
+    Several services may share the folder: then `shared_usage` gives the bytes that the audio of all takes.
     """
 
-    def __init__(self, folder: Path, *, quota: int, reserve: int = 0) -> None:
-        self._folder, self._quota, self._reserve = folder, quota, reserve
+    def __init__(
+        self, folder: Path, *, quota: int, reserve: int = 0, shared_usage: Callable[[], int] | None = None
+    ) -> None:
+        self._folder, self._quota, self._reserve, self._shared_usage = folder, quota, reserve, shared_usage
         self._usage_lock = threading.Lock()
+        # Two services may write the same file: one has lost its claim, and does not know it yet.
+        self._part_suffix = _PART_SUFFIX if shared_usage is None else f".{uuid.uuid4().hex}{_PART_SUFFIX}"
+        self._used = 0
         with _store_errors(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for part in folder.glob(f"*/*{_PART_SUFFIX}"):
-                part.unlink()
-            self._used = sum(_size(file) for file in folder.glob("*/*"))
+                if shared_usage is None or _age(part) > _STALE_SECONDS:
+                    part.unlink(missing_ok=True)
+            if shared_usage is None:
+                self._used = sum(_size(file) for file in folder.glob("*/*"))
 
     def put(self, id: str, index: int, audio: Audio) -> int:
         """Stores the audio of a chunk, (samples,) at 24 kHz; returns the number of samples."""
@@ -147,6 +159,8 @@ class AudioStore:
 
     def used_bytes(self) -> int:
         """Bytes of stored audio."""
+        if self._shared_usage is not None:
+            return self._shared_usage()
         with self._usage_lock:
             return self._used
 
@@ -213,7 +227,7 @@ class AudioStore:
     @contextmanager
     def _atomic_write(self, path: Path) -> Iterator[BinaryIO]:
         """Atomic write: the file gets its name once it is on the disk, and is removed where the block fails."""
-        part = path.with_name(path.name + _PART_SUFFIX)
+        part = path.with_name(path.name + self._part_suffix)
         try:
             with _store_errors(path):
                 if not path.parent.exists():
@@ -252,6 +266,14 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+def _age(path: Path) -> float:
+    """Seconds since the last write."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _sync(folder: Path) -> None:

@@ -74,6 +74,16 @@ class SqliteDatabase:
             self._writer.close()
             os.close(self._lock)
 
+    def shelf(self, new: str | None = None) -> str | None:
+        """Token of the directory with the audio, 8 hexadecimal digits; `new` becomes it where there is none yet."""
+        with self.write() as connection:
+            (number,) = connection.execute("PRAGMA application_id").fetchone()
+            if not number and new is not None:
+                number = int.from_bytes(bytes.fromhex(new), signed=True)
+                statement = f"PRAGMA application_id = {number}"
+                connection.execute(statement)
+        return int(number).to_bytes(4, signed=True).hex() if number else None
+
     @contextmanager
     def write(self) -> Iterator[SqliteConnection]:
         """Write transaction, committed durably when the block ends, rolled back where it raises.

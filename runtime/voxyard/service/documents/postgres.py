@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -84,7 +83,7 @@ class PostgresDatabase:
         )
         try:
             with self._start_errors():
-                self.identity = self._prepare()
+                self._prepare()
         except BaseException:
             self.close()
             raise
@@ -93,6 +92,14 @@ class PostgresDatabase:
         """Closes all connections."""
         self._closed = True
         self._pool.close()
+
+    def shelf(self, new: str | None = None) -> str | None:
+        """Token of the directory with the audio, 8 hexadecimal digits; `new` becomes it where there is none yet."""
+        with self.write() as connection:
+            if new is not None:
+                connection.execute("UPDATE voxyard SET shelf = $1 WHERE shelf IS NULL", (new,))
+            row = connection.execute("SELECT shelf FROM voxyard").fetchone()
+            return None if row is None or row["shelf"] is None else str(row["shelf"])
 
     @contextmanager
     def write(self) -> Iterator[PostgresConnection]:
@@ -154,8 +161,8 @@ class PostgresDatabase:
             "and the password in the file that PGPASSFILE names, which only its owner may read (chmod 600)"
         )
 
-    def _prepare(self) -> str:
-        """Brings the schema to the current version; returns the identity of the documents in it."""
+    def _prepare(self) -> None:
+        """Brings the schema to the current version."""
         with self._pool.connection() as connection:
             if _value(connection, "SELECT pg_is_in_recovery() AS value"):
                 raise StoreError(
@@ -172,12 +179,8 @@ class PostgresDatabase:
                 raise StoreError(f"{self.name} has no schema of its search path: create one with `CREATE SCHEMA`")
             # One service migrates at a time; the lock ends with the transaction.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('voxyard ' || current_schema(), 0))")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS voxyard (version INTEGER NOT NULL, identity TEXT PRIMARY KEY)"
-            )
-            connection.execute(
-                "INSERT INTO voxyard SELECT 0, $1 WHERE NOT EXISTS (SELECT FROM voxyard)", (uuid.uuid4().hex,)
-            )
+            connection.execute("CREATE TABLE IF NOT EXISTS voxyard (version INTEGER NOT NULL, shelf TEXT)")
+            connection.execute("INSERT INTO voxyard SELECT 0, NULL WHERE NOT EXISTS (SELECT FROM voxyard)")
             version = _value(connection, "SELECT version AS value FROM voxyard")
             if version > len(MIGRATIONS):
                 raise StoreError(
@@ -188,7 +191,6 @@ class PostgresDatabase:
                 for statement in step:
                     connection.execute(statement)
             connection.execute("UPDATE voxyard SET version = $1", (len(MIGRATIONS),))
-            return str(_value(connection, "SELECT identity AS value FROM voxyard"))
 
     @contextmanager
     def _start_errors(self) -> Iterator[None]:

@@ -47,6 +47,9 @@ class Database(Protocol):
     def close(self) -> None:
         """Closes all connections."""
 
+    def shelf(self, new: str | None = None) -> str | None:
+        """Token of the directory with the audio, 8 hexadecimal digits; `new` becomes it where there is none yet."""
+
     def write(self) -> AbstractContextManager[Connection]:
         """Write transaction, committed durably when the block ends, rolled back where it raises.
 

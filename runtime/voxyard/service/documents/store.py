@@ -12,6 +12,7 @@ from voxyard.service.documents.database import SqliteDatabase
 from voxyard.service.documents.records import Document, NewDocument, State, StoredChunk
 from voxyard.service.documents.sql import Connection, Database, Row, first
 from voxyard.service.errors import ConflictError, StoreError
+from voxyard.speech.audio.wav import WIDTH
 
 HookEvent = Literal["document.completed", "document.failed"]
 
@@ -54,6 +55,10 @@ class Store:
         """Closes the database; a SQLite file may be opened by another service then."""
         self._database.close()
 
+    def shelf(self, new: str | None = None) -> str | None:
+        """Token of the directory with the audio; `new` becomes it where there is none yet."""
+        return self._database.shelf(new)
+
     def accept(self, new: NewDocument) -> tuple[Document, bool]:
         """Stores a document; where the same request was accepted before, returns that document and False.
 
@@ -81,6 +86,11 @@ class Store:
         """Document of this id; with `owner`, only where it is that client's."""
         with self._database.read() as connection:
             return queries.find(connection, id, owner)
+
+    def exists(self, id: str) -> bool:
+        """True where the document is in the store."""
+        with self._database.read() as connection:
+            return connection.execute("SELECT number FROM documents WHERE id = $1", (id,)).fetchone() is not None
 
     def documents(self, owner: str | None = None, limit: int = 50, before: str | None = None) -> tuple[Document, ...]:
         """Up to `limit` documents, newest first; with `before`, those accepted before that document."""
@@ -130,6 +140,12 @@ class Store:
             )
             row = first(found)
             return QueueLoad(row["documents"], row["chunks"], row["seconds"])
+
+    def audio_bytes(self) -> int:
+        """Bytes of the audio of all documents, without pauses."""
+        with self._database.read() as connection:
+            found = connection.execute("SELECT CAST(coalesce(sum(samples), 0) AS BIGINT) AS samples FROM documents")
+            return int(first(found)["samples"]) * WIDTH
 
     def counts(self) -> dict[State, int]:
         """Number of documents in each state."""
