@@ -31,6 +31,12 @@ class ExporterSection(Section):
         "TLS and passwords: a web configuration file as Prometheus's exporters read it.",
         flag="--web-config",
     )
+    record: Path | None = setting(
+        None,
+        "Write the driver's answers to this new file for `record_seconds`, then end: a card for tests; no secrets.",
+        default_text="nothing is recorded",
+    )
+    record_seconds: float = setting(60.0, "Length of the recording.", unit="seconds", gt=0)
     processes: bool = setting(False, "Also export the device memory of each process, as one time series per process.")
     state: Path | None = setting(
         None,

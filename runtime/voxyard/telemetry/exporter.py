@@ -8,21 +8,27 @@ import os
 import signal
 import sys
 import threading
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from prometheus_client import CollectorRegistry
 
+from voxyard.host.nvml import Session
 from voxyard.telemetry.configuration import ExpectedConfigurations, ExpectedWorkloads, export_configuration
+from voxyard.telemetry.errors import TelemetryError
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler
 from voxyard.telemetry.server import MetricsServer, serve
 from voxyard.telemetry.web_config import read_web_config
 
+if TYPE_CHECKING:
+    from voxyard.telemetry.recording import Recording
+
 log = logging.getLogger("voxyard.telemetry")
 
-_PATHS = ("web_config", "plan", "state")
+_PATHS = ("web_config", "plan", "state", "record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class Config:
     processes: bool
     plan: Path | None
     state: Path | None
+    record: Path | None = None
+    record_seconds: float = 60.0
 
     def to_json(self) -> str:
         """A text from which `from_json` makes the same."""
@@ -52,11 +60,12 @@ class Config:
 class Exporter:
     """A running exporter. A context: its loop and its server end with it."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, recording: Recording | None = None) -> None:
         """Raises TelemetryError where the plan, the web configuration or the address cannot be used."""
         web = read_web_config(config.web_config) if config.web_config else None
         registry = CollectorRegistry()
-        self.sampler = GpuSampler(config.interval, processes=config.processes)
+        session = Session if recording is None else recording.session
+        self.sampler = GpuSampler(config.interval, processes=config.processes, session=session)
         registry.register(GpuCollector(self.sampler))
         if config.plan is not None:
             registry.register(ExpectedWorkloads(config.plan))
@@ -103,11 +112,29 @@ def run(config: Config) -> None:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    with Exporter(config) as exporter:
+    with ExitStack() as stack:
+        recording = None
+        if config.record is not None:
+            from voxyard.telemetry.recording import Recording  # most exporters record nothing
+
+            recording = stack.enter_context(Recording(config.record, interval=config.interval))
+        exporter = stack.enter_context(Exporter(config, recording))
         scheme = "https" if config.web_config and read_web_config(config.web_config).tls else "http"
         log.info("metrics on %s://%s:%d/metrics", scheme, _shown(config.host), exporter.server.port)
-        ended.wait()
+        ended.wait(None if recording is None else config.record_seconds)
+    if recording is not None:
+        _report(recording)
     log.info("ended")
+
+
+def _report(recording: Recording) -> None:
+    """Says what was recorded. Raises TelemetryError where the file is not whole."""
+    if recording.problem is not None:
+        raise TelemetryError(
+            f"--record {recording.path}: it ends early ({recording.problem}): make room, remove it and try again",
+            exit_code=1,
+        )
+    log.info("recorded %d calls of the driver in %s", recording.calls, recording.path)
 
 
 def _shown(host: str) -> str:

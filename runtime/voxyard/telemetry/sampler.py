@@ -82,8 +82,9 @@ class GpuSampler:
         only: Collection[str] | None = None,
         processes: bool = False,
         on_snapshot: Callable[[Snapshot], None] | None = None,
+        session: Callable[[], Session] = Session,
     ) -> None:
-        self.interval = interval
+        self.interval, self._new_session = interval, session
         self._only, self._processes, self._on_snapshot = only, processes, on_snapshot
         self._known: dict[str, KnownGpu] = {}
         self._nameless: dict[int, Gpu] = {}  # by index: those that did not say who they are
@@ -136,7 +137,7 @@ class GpuSampler:
         return self._thread.is_alive() and self.age() < self.stale_after()
 
     def _run(self) -> None:
-        self._session = Session()
+        self._session = self._new_session()
         next_pass = time.monotonic()
         while not self._over():
             self._pass(next_pass + self.interval)

@@ -1,0 +1,160 @@
+"""`voxyard exporter --record`: what the driver answered, replayed in its place."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from exporters import BIN, Series, exporter, free_port, parse
+from fake_driver import FakeDriver
+from prometheus_client import CollectorRegistry, generate_latest
+from replay import ReplayedSession, read
+from scenario import GpuState, MigInstance, Process, Scenario, counter
+
+from voxyard.telemetry import sampler as sampling
+from voxyard.telemetry.gpu_collector import GpuCollector
+from voxyard.telemetry.sampler import GpuSampler
+
+PATIENCE = 30.0
+CHANGING = ("voxyard_exporter_", "voxyard_gpu_busy_", "voxyard_gpu_xid_")  # by time, not by what the driver answers
+
+
+def host() -> Scenario:
+    """A server's card with links and an instance, a workstation's, and one that is lost; figures that stand still."""
+    still = {"energy": 5_000_000, "pcie_tx_bytes": 7e9, "pcie_rx_bytes": 9e9, "nvlink_tx": 1e6, "nvlink_rx": 2e6}
+    return Scenario(
+        [
+            GpuState.default(0, mig=1, mig_instances={0: MigInstance("MIG-1")}, **still),
+            GpuState.consumer(1, energy=5_000_000, processes=[Process(7, 1 << 30, "/home/alice/secret.py")]),
+            GpuState.default(2, lost=True),
+        ]
+    )
+
+
+def record(
+    driver: FakeDriver, scenario: Scenario, path: Path, *more: str, then: Scenario | None = None
+) -> tuple[Series, str]:
+    """Series of an exporter that recorded, before it ended, and its messages; `then` is the host after them."""
+    file = path.with_name("scenario")
+    environment = driver.environment_of(scenario, path=file)
+    with exporter(environment, "--record", str(path), "--record-seconds", "3", *more) as running:
+        running.until(lambda: running.value("voxyard_gpu_power_watts", gpu="0"))
+        seen = running.series()
+        if then is not None:
+            then.write(file)
+        assert running.process.stderr is not None
+        assert running.process.wait(timeout=PATIENCE) == 0
+        return seen, running.process.stderr.read()
+
+
+@contextmanager
+def replayed(path: Path) -> Iterator[Callable[[], Series]]:
+    """Scrapes of an exporter that gets the recorded answers."""
+    registry = CollectorRegistry()
+    with GpuSampler(0.1, session=partial(ReplayedSession, path)) as sampler:
+        registry.register(GpuCollector(sampler))
+        yield lambda: parse(generate_latest(registry).decode())
+
+
+def until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def of_the_driver(series: Series) -> Series:
+    return {key: value for key, value in series.items() if not key[0].startswith(CHANGING)}
+
+
+@pytest.mark.parametrize("name", ["card.jsonl", "card.jsonl.gz"])
+def test_a_replay_gives_what_the_exporter_gave(driver: FakeDriver, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    seen, said = record(driver, host(), path)
+    assert f"in {path}" in said
+    head, *lines = read(path)
+    assert head["recording"] == 1
+    assert f"recorded {len(lines)} calls of the driver" in said
+    wanted = of_the_driver(seen)
+    assert len(wanted) > 80
+    with replayed(path) as scrape:
+        until(lambda: wanted.items() <= scrape().items())
+
+
+def test_figures_come_in_their_order_and_the_last_stay(driver: FakeDriver, tmp_path: Path) -> None:
+    record(driver, Scenario([GpuState.default(0, temperature=counter(40, 10))]), tmp_path / "card")
+    found: list[float] = []
+    with replayed(tmp_path / "card") as scrape:
+
+        def stays() -> bool:
+            found.extend(value for (name, _), value in scrape().items() if name == "voxyard_gpu_temperature_celsius")
+            return len(found) > 10 and len(set(found[-10:])) == 1
+
+        until(stays)
+    assert found == sorted(found)
+    assert found[0] < found[-1]
+
+
+def test_names_of_processes_are_left_out(driver: FakeDriver, tmp_path: Path) -> None:
+    record(driver, host(), tmp_path / "card", "--processes")
+    calls = [line["call"] for line in read(tmp_path / "card")[1:]]
+    assert "nvmlSystemGetProcessName" in calls
+    assert "alice" not in (tmp_path / "card").read_text()
+
+
+def test_a_call_that_hangs_hangs_again(driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = Scenario([GpuState.default(0), GpuState.default(1)])
+    record(driver, two, tmp_path / "card", then=two.hanging(1, "nvmlDeviceGetPowerUsage"))
+    hung = [line for line in read(tmp_path / "card")[1:] if not {"answer", "code"} & line.keys()]
+    assert [line["call"] for line in hung] == ["nvmlDeviceGetPowerUsage"]
+    monkeypatch.setattr(sampling, "HUNG_SECONDS", 0.5)
+    with replayed(tmp_path / "card") as scrape:
+
+        def up() -> dict[str, float]:
+            return {
+                dict(labels)["gpu"]: value for (name, labels), value in scrape().items() if name == "voxyard_gpu_up"
+            }
+
+        until(lambda: up() == {"0": 1, "1": 0})
+
+
+def refused(driver: FakeDriver, path: Path, *, before: str = "") -> tuple[int, str]:
+    """Exit code and messages of an exporter that cannot record to its end."""
+    command = (
+        f'{before} exec {BIN}/voxyard exporter --host 127.0.0.1 --port {free_port()} --record "$0" --record-seconds 2'
+    )
+    done = subprocess.run(
+        ["bash", "-c", command, str(path)],
+        env=driver.environment_of(host()), capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def test_a_file_is_never_written_over(driver: FakeDriver, tmp_path: Path) -> None:
+    (tmp_path / "card").write_text("mine")
+    code, said = refused(driver, tmp_path / "card")
+    assert code == 2
+    assert "card: it is there already: choose another name, or remove it" in said
+    assert (tmp_path / "card").read_text() == "mine"
+
+
+def test_a_directory_that_is_missing_is_named(driver: FakeDriver, tmp_path: Path) -> None:
+    code, said = refused(driver, tmp_path / "none/card")
+    assert code == 2
+    assert "none/card: it cannot be made: No such file or directory" in said
+
+
+@pytest.mark.parametrize("name", ["card.jsonl", "card.jsonl.gz"])
+def test_a_file_that_cannot_grow_is_an_error_and_the_metrics_go_on(
+    driver: FakeDriver, tmp_path: Path, name: str
+) -> None:
+    code, said = refused(driver, tmp_path / name, before="ulimit -f 2;")
+    assert code == 1
+    assert "it ends early (File too large): make room, remove it and try again" in said
+    assert said.count("does not answer") == 1  # the lost GPU
