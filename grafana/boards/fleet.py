@@ -244,6 +244,13 @@ def _hosts() -> Row:
             Query(host("voxyard:host_memory_available:ratio"), "{{instance}}"),
             top=1,
         ),
+        time_series(
+            "Clock ahead of Prometheus",
+            "Clock of each host minus that of Prometheus, from node_exporter; below 0 it is behind. ClockSkew fires "
+            "above 10 s and below -10 s.",
+            "s",
+            Query(host("voxyard:host_clock_skew:seconds"), "{{instance}}"),
+        ),
     ))  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def lost_gpu(host: SimulatedHost) -> None:
 
 def xid(host: SimulatedHost) -> None:
     """A double-bit memory error of a GPU that goes on answering."""
-    host.gpus[BARK[0]].xids[48] = Xid(1, host.now)
+    host.gpus[BARK[0]].xids[48] = Xid(1, host.now, host.now)
 
 
 def thermal_slowdown(host: SimulatedHost) -> None:

@@ -230,6 +230,7 @@ def machine(day: Day) -> None:
     )
     day.gauge(f"node_filesystem_size_bytes{{{disk}}}", lambda _: 1e12)
     day.gauge(f"node_filesystem_readonly{{{disk}}}", lambda _: 0.0)
+    day.gauge(f"node_time_seconds{{{job}}}", lambda step: step * STEP + day.noise(1, 1))
     day.gauge(f"node_memory_MemTotal_bytes{{{job}}}", lambda _: 128e9)
     day.gauge(
         f"node_memory_MemAvailable_bytes{{{job}}}", lambda step: day.noise(40e9 if training(step) else 110e9, 5e9)

@@ -18,7 +18,7 @@ BarkFirstAudioLate
 BarkSlowerThanRealTime GpuLost GpuXidCritical GpuXidWarning GpuEccUncorrectable GpuRowRemapFailure GpuRowRemapPending
 GpuThermalSlowdown GpuPowerBrake GpuTemperatureHigh GpuMemoryNearLimit PcieLinkDowngraded TrainingPairLinkSlow
 HostDiskFilling HostMemoryLow ExporterDown NodeExporterDown ExporterCollectFailing ExporterCollectStale
-ConfigurationDrift
+ConfigurationDrift ClockSkew
 GatewayDown GatewayNoServiceReady GatewayServiceDown"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 

@@ -178,11 +178,15 @@ def _xids(snapshot: Snapshot) -> Iterator[Metric]:
     labels = (*_GPU, "xid")
     counts = CounterMetricFamily("voxyard_gpu_xid_errors", "Xid errors that the driver reported.", labels=labels)
     times = GaugeMetricFamily("voxyard_gpu_xid_last_timestamp_seconds", "Unix time of the latest one.", labels=labels)
+    ages = GaugeMetricFamily(
+        "voxyard_gpu_xid_age_seconds", "Seconds since the latest one, whatever the host's clock says.", labels=labels
+    )
     for state in snapshot.gpus:
         for number, xid in sorted(state.xids.items()):
             counts.add_metric((*_identity(state), str(number)), xid.count)
             times.add_metric((*_identity(state), str(number)), xid.last)
-    yield from (counts, times)
+            ages.add_metric((*_identity(state), str(number)), snapshot.monotonic - xid.monotonic)
+    yield from (counts, times, ages)
 
 
 def _processes(snapshot: Snapshot) -> Metric:

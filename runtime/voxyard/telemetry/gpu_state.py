@@ -24,6 +24,7 @@ class Xid:
 
     count: int
     last: float
+    monotonic: float  # the same moment, by the clock that never jumps
 
 
 @dataclass(slots=True)
@@ -108,7 +109,7 @@ class KnownGpu:
     def count_xid(self, number: int) -> None:
         """Counts an Xid error."""
         before = self.xids[number].count if number in self.xids else 0
-        self.xids[number] = Xid(before + 1, time.time())
+        self.xids[number] = Xid(before + 1, time.time(), time.monotonic())
         log.warning("GPU %d (%s): Xid %d", self.gpu.index, self.gpu.uuid, number)
 
     def pause(self) -> None:

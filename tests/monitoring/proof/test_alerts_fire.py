@@ -71,6 +71,7 @@ PLANTED: dict[str, list[Labels]] = {
     "GatewayDown": [{"instance": DEAD_GATEWAY, "job": "gateway"}],
     "GatewayNoServiceReady": [{"instance": LONELY_GATEWAY, "proxy": "ready"}],
     "GatewayServiceDown": [{"instance": SILENT, "gateway": GATEWAY, "workload": "bark"}],
+    "ClockSkew": [{"instance": SMALL, "job": "node"}],
     "HostDiskFilling": [{"instance": SICK, "mountpoint": "/"}],
     "HostMemoryLow": [{"instance": SICK}],
 }

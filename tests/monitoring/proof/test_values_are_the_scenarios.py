@@ -161,6 +161,12 @@ def test_xid_errors_are_those_that_the_driver_reported(proof: Proof) -> None:
         (str(BROKEN), "94"),
     }
     assert all(proof.start - 60 < float(each["value"][1]) <= proof.steady for each in found)
+    ages = proof.server.query(f'voxyard:gpu_xid:age_seconds{{instance="{HOST}"}}', proof.steady)
+    told = {(each["metric"]["gpu"], each["metric"]["xid"]): float(each["value"][1]) for each in found}
+    assert len(ages) == 2
+    for each in ages:  # both clocks are one here
+        labels, age = each["metric"], float(each["value"][1])
+        assert age == pytest.approx(proof.steady - told[labels["gpu"], labels["xid"]], abs=5)
 
 
 def test_a_run_shows_what_the_trainer_said(proof: Proof) -> None:

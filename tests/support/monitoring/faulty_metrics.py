@@ -26,6 +26,7 @@ SMALL, SMALL_RUN, SMALL_DATA, SMALL_MODEL = "gpu-04", "small", 0, 1
 SMALL_PLAN = "workloads:\n  - {workload: trainer, role: data}\n  - {workload: trainer, role: model}\n"
 DEPLOYED, STARTED = "0000deadbeef", "feed00000000"  # the configuration of bark that should run, and that does
 SILENT_SECONDS = 700.0
+SKEW_SECONDS = -90.0
 DISK_FREE, MEMORY_FREE = 0.05, 0.02
 STEP_SECONDS, WAIT_SECONDS, VARIATION = 0.5, 0.4, 0.6
 CHUNK_SECONDS, GIVEN_UP, FIRST_SOUND_SECONDS = 16.0, 5, 45.0
@@ -79,22 +80,18 @@ class FaultyHost:
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
         """Pages that each job serves."""
-        pages = {job: _page(registry, self._lock) for job, registry in self._host.registries.items()}
-        return pages | {"node": self._node}
-
-    def _node(self) -> bytes:
-        lines = [f"{series.removesuffix('{}')} {value}\n" for series, value in self._host.node().items()]
-        return "".join(lines).encode()
+        return _pages(self._host, self._lock)
 
 
 class SmallRunHost:
-    """A healthy host whose run never waits for data and fills a third of its model GPU."""
+    """A host whose run never waits for data and fills a third of its model GPU, and whose clock is wrong."""
 
     def __init__(self, plan: Path) -> None:
         """`plan` is the host's plan, which expects the trainer alone."""
         plan.write_text(SMALL_PLAN, encoding="utf-8")
         self._host = SimulatedHost(plan, now=time.time())
         self._host.start_run(SMALL_RUN, SMALL_DATA, SMALL_MODEL)
+        self._host.clock_skew = SKEW_SECONDS
         self._host.gpus[SMALL_DATA].utilization, self._host.gpus[SMALL_MODEL].utilization = 0.1, 0.3
         self._lock = threading.Lock()
 
@@ -106,7 +103,7 @@ class SmallRunHost:
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
         """Pages that each job serves."""
-        return {job: _page(registry, self._lock) for job, registry in self._host.registries.items()}
+        return _pages(self._host, self._lock)
 
 
 class Host(Protocol):
@@ -150,6 +147,15 @@ def served(host: Host) -> Iterator[dict[str, int]]:
             server.server_close()
         for thread in threads:
             thread.join(30)
+
+
+def _pages(host: SimulatedHost, lock: threading.Lock) -> dict[str, Callable[[], bytes]]:
+    def node() -> bytes:
+        with lock:
+            series_of_host = host.node()
+        return "".join(f"{series.removesuffix('{}')} {value}\n" for series, value in series_of_host.items()).encode()
+
+    return {job: _page(registry, lock) for job, registry in host.registries.items()} | {"node": node}
 
 
 def _page(registry: CollectorRegistry, lock: threading.Lock) -> Callable[[], bytes]:

@@ -152,6 +152,7 @@ class SimulatedHost:
         self.pool: SimulatedPool | None = None
         self.exporter_answers = True
         self.driver_gone_since: float | None = None
+        self.clock_skew = 0.0  # seconds
         self.disk_free = 0.6
         self.memory_free = 0.7
         self.registries: dict[str, CollectorRegistry] = {"exporter": CollectorRegistry()}
@@ -240,6 +241,7 @@ class SimulatedHost:
             f"node_filesystem_avail_bytes{disk}": self.disk_free * 4e12,
             f"node_filesystem_size_bytes{disk}": 4e12,
             f"node_filesystem_readonly{disk}": 0,
+            "node_time_seconds{}": self.now + self.clock_skew,
             "node_memory_MemAvailable_bytes{}": self.memory_free * 1000e9,
             "node_memory_MemTotal_bytes{}": 1000e9,
         }

@@ -116,6 +116,16 @@ def test_a_scrape_before_the_first_pass_is_an_answer(driver: FakeDriver) -> None
         assert running.get("/readyz")[0] == 503
 
 
+def test_the_age_of_an_xid_begins_with_it_and_grows(driver: FakeDriver, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with exporter(driver.environment_of(two().raising(0, 48), path=tmp_path / "scenario")) as running:
+        running.until(lambda: running.value("voxyard_gpu_xid_age_seconds", gpu="0", xid="48"))
+        ages = [running.value("voxyard_gpu_xid_age_seconds", gpu="0", xid="48") or 0.0]
+        running.until(lambda: (running.value("voxyard_gpu_xid_age_seconds", gpu="0", xid="48") or 0.0) > ages[0])
+        assert 0 < ages[0] < time.monotonic() - begun
+        assert running.value("voxyard_gpu_xid_age_seconds", gpu="1", xid="48") is None
+
+
 def test_processes_are_reported_only_when_asked(driver: FakeDriver) -> None:
     host = Scenario([GpuState.default(0, processes=[Process(7, 1 << 30, "/opt/python")])])
     with exporter(driver.environment_of(host)) as running:

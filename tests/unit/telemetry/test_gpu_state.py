@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from readings import reading
 
 from voxyard.host.nvml import Gpu
+from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.gpu_state import KnownGpu
+from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot
 
 ANSWER = reading(None, 0.5)
 SILENCE = replace(reading((), None), refusal="nvmlDeviceGetPowerUsage: Unknown Error, NVML code 999")
@@ -47,3 +51,33 @@ def test_the_log_names_gpu_call_and_code_once(caplog: pytest.LogCaptureFixture) 
         "(nvmlDeviceGetPowerUsage: Unknown Error, NVML code 999)",
         "GPU 3 (GPU-3) answers again",
     ]
+
+
+class Sampled:
+    """A sampler whose latest pass found this."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def age(self) -> float:
+        return 0.0
+
+    def stale_after(self) -> float:
+        return 10.0
+
+
+def test_the_age_of_an_xid_does_not_depend_on_the_hosts_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = after("a")
+    monkeypatch.setattr(time, "time", lambda: 7.0)  # a clock that is decades behind
+    known.count_xid(79)
+    state = GpuState(known.gpu, True, known.reading, 0.5, 1.0, known.xids)
+    later = known.xids[79].monotonic + 42
+    snapshot = Snapshot(1e9, later, True, 1e9, 0.01, (state,), {}, None, None, {})
+    (age,) = [
+        sample
+        for family in GpuCollector(cast("GpuSampler", Sampled(snapshot))).collect()
+        for sample in family.samples
+        if sample.name == "voxyard_gpu_xid_age_seconds"
+    ]
+    assert age.labels == {"uuid": "GPU-3", "gpu": "3", "xid": "79"}
+    assert age.value == pytest.approx(42)
