@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from fabric import task
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.images.push import RECORD, read_record
+from fleet.images.wanted import warn_of_other_sources
 from fleet.inventory.clusters import Cluster
 from fleet.inventory.hosts import Inventory, Trainer
 from fleet.release.artefact import ChecksumCache
@@ -27,6 +29,9 @@ from tasks.base import COMPOSE, ROOT, absolute_path, load_inventory, reporting_e
 TARGETS = ("kubernetes", "slurm")
 CHECKSUMS = ROOT / "build/checksums.json"
 A_DAY = "1-00:00:00"
+log = logging.getLogger("fleet")
+
+_PUSH = 'make images ARGS="--push REGISTRY", or check that commit out'
 
 
 @task(
@@ -103,7 +108,7 @@ class _Wanted:
 def _slurm(folder: Path, wanted: _Wanted, time: str, program: str) -> None:
     if wanted.file is None:
         raise FleetError("--config FILE is missing: name the settings file of the run")
-    image = None if program else _images().get("trainer")
+    image = None if program else _images(["trainer"]).get("trainer")
     job = slurm.job_of(
         program=program, image=image.digest if image else None, time=time, stop_seconds=Trainer().stop_seconds
     )
@@ -115,7 +120,8 @@ def _slurm(folder: Path, wanted: _Wanted, time: str, program: str) -> None:
 
 
 def _kubernetes(folder: Path, wanted: _Wanted, fleet: Inventory, names: Sequence[str]) -> None:
-    clusters, images = _clusters(fleet, names), _images()
+    clusters = _clusters(fleet, names)
+    images = _images({"exporter", *(role for each in clusters for role in each.roles)})
     checksums = ChecksumCache(CHECKSUMS)
     places: dict[str, Mapping[str, bytes]] = {"base": base_files(ROOT)}
     applied = []
@@ -151,9 +157,19 @@ def _clusters(fleet: Inventory, names: Sequence[str]) -> tuple[Cluster, ...]:
     return tuple(each for each in fleet.clusters if not names or each.name in names)
 
 
-def _images() -> dict[str, LocalImage]:
-    """Images of the record of `fab images`, by role; empty where none were built."""
-    return read_record(ROOT / RECORD) if (ROOT / RECORD).is_file() else {}
+def _images(used: Iterable[str]) -> dict[str, LocalImage]:
+    """Images of the record of `fab images`, by role; empty where none were built.
+
+    A warning says which of those of the roles `used` were built from another commit than this clone's.
+    """
+    images = read_record(ROOT / RECORD) if (ROOT / RECORD).is_file() else {}
+    for role in sorted(set(used) & images.keys()):
+        try:
+            warn_of_other_sources(f"the image {role} of the last push", images[role], ROOT, _PUSH)
+        except FleetError as error:  # a shallow clone
+            log.warning("whether the images are of these sources is not known: %s", error)
+            break
+    return images
 
 
 def _refuse(target: str, options: dict[str, Any]) -> None:

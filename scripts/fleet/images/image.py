@@ -15,6 +15,8 @@ log = logging.getLogger("fleet")
 
 ROLES = ("exporter", "bark", "trainer")
 """Roles with an image; each has a folder in images/ with its Dockerfile."""
+REVISION_LABEL = "org.opencontainers.image.revision"
+"""Label with the commit of an image's sources."""
 FRAMEWORK_ARGUMENTS = {"trainer": "TENSORFLOW", "bark": "TORCH"}
 """Build argument that selects the source of the framework, by role."""
 NO_DOCKER = "docker is not installed on this machine: install Docker Engine, it builds and stores the images"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fleet.errors import FleetError
-from fleet.images.image import NO_DOCKER, LocalImage, docker
+from fleet.images.image import NO_DOCKER, REVISION_LABEL, LocalImage, docker
 from fleet.images.registry import NoSuchImageError, find_published, published_name
 
 RECORD = Path("build/images.json")
@@ -80,7 +80,14 @@ def read_record(path: Path) -> dict[str, LocalImage]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return {
-            role: LocalImage(each["id"], tuple(each["layers"]), each["size_bytes"], each["repository"], each["digest"])
+            role: LocalImage(
+                each["id"],
+                tuple(each["layers"]),
+                each["size_bytes"],
+                each["repository"],
+                each["digest"],
+                labels=((REVISION_LABEL, each["revision"]),) if each.get("revision") else (),
+            )
             for role, each in document.items()
         }
     except FileNotFoundError:
@@ -91,4 +98,4 @@ def read_record(path: Path) -> dict[str, LocalImage]:
 
 def _entry(image: LocalImage) -> dict[str, object]:
     names = ("id", "layers", "size_bytes", "repository", "digest", "reference")
-    return {name: getattr(image, name) for name in names}
+    return {**{name: getattr(image, name) for name in names}, "revision": image.label(REVISION_LABEL)}

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleet.errors import FleetError
-from fleet.images.image import LocalImage, built_tag, find_image
+from fleet.images.image import REVISION_LABEL, LocalImage, built_tag, find_image
 from fleet.images.registry import NoSuchImageError, find_published, published_name
 from fleet.images.revision import UNKNOWN, read_revision
 
 log = logging.getLogger("fleet")
-
-REVISION_LABEL = "org.opencontainers.image.revision"
 
 
 def wanted_image(
@@ -62,11 +60,22 @@ def _of_commit(role: str, registry: str, root: Path, find: Callable[[str, str], 
 
 def _built(role: str, root: Path) -> LocalImage:
     tag = built_tag(role)
-    image, now = find_image(tag, role), read_revision(root).text
-    said = image.label(REVISION_LABEL)
-    if said is not None and UNKNOWN not in (said, now) and said != now:
-        log.warning("%s was built from %s, the sources are at %s: make images", tag, _short(said), _short(now))
+    image = find_image(tag, role)
+    warn_of_other_sources(tag, image, root, "make images")
     return image
+
+
+def warn_of_other_sources(name: str, image: LocalImage, root: Path, remedy: str) -> None:
+    """Log a warning where the image was built from another commit than that of the repository `root`.
+
+    Raises FleetError for a shallow clone that lacks the commit.
+    """
+    said = image.label(REVISION_LABEL)
+    if said is None or said == UNKNOWN:
+        return
+    now = read_revision(root).text
+    if now not in (said, UNKNOWN):
+        log.warning("%s was built from %s, the sources are at %s: %s", name, _short(said), _short(now), remedy)
 
 
 def _short(revision: str) -> str:

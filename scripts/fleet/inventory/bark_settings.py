@@ -12,7 +12,7 @@ from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
 from fleet.inventory.gateway_settings import LAME_DUCK_SECONDS
-from fleet.inventory.types import refusal
+from fleet.inventory.types import Between, refusal
 from voxyard.bark.config import BarkConfig
 from voxyard.service.config import ServiceSection
 from voxyard.settings import Section, Setting, SettingsError, settings_of
@@ -30,6 +30,9 @@ WEBHOOK_SECRET = "/run/secrets/bark-webhook-secret"  # noqa: S105 - a path
 SESSION_SECRET = "/run/secrets/bark-session-secret"  # noqa: S105 - a path
 
 _CLOSING_SECONDS = 15  # reserved for idle workers to end and documents to be saved
+_STOPPING = "seconds (15 of them, at most half, for closing down, the rest for running work)"
+StopSeconds = Annotated[int, Between(_STOPPING, 2, 3600)]
+"""Time of the speech service for an orderly end: in the least one, running work has a second."""
 _DEPLOYED = {
     "service.host": "it is set from bark.address",
     "service.port": "use bark.port",
@@ -87,7 +90,7 @@ def lame_duck_seconds(settings: Mapping[str, Mapping[str, object]], *, behind_ga
 
 
 def working_seconds(stop_seconds: int) -> int:
-    """Seconds to finish running work: less than `stop_seconds`, after which the container is killed."""
+    """Seconds to finish running work, at least 1: fewer than `stop_seconds`, after which the container is killed."""
     return stop_seconds - min(_CLOSING_SECONDS, -(-stop_seconds // 2))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import PlainValidator, TypeAdapter
 
-from fleet.inventory.bark_settings import ServiceSettings
+from fleet.inventory.bark_settings import ServiceSettings, StopSeconds
 from fleet.inventory.types import Between, LocalPath, Matching, Registry, Seconds, expected, list_of
 from fleet.inventory.validation import ErrorCollector, Values, keys_of
 from voxyard.settings.yaml_reader import YamlValue
@@ -48,7 +48,7 @@ class ClusterBark:
     storage: Quantity = "100Gi"  # per pod: weights, voices, documents
     weights: LocalPath | None = None  # directory
     voices: LocalPath | None = None  # directory; None: Bark's own voices
-    stop_seconds: Seconds = 60
+    stop_seconds: StopSeconds = 60
     settings: ServiceSettings = field(default_factory=dict)  # of its file, by section
 
 

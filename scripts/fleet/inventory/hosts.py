@@ -14,7 +14,7 @@ from pydantic import PlainValidator, TypeAdapter
 
 from fleet.errors import FleetError
 from fleet.inventory import types
-from fleet.inventory.bark_settings import ServiceSettings
+from fleet.inventory.bark_settings import ServiceSettings, StopSeconds
 from fleet.inventory.clusters import Cluster, read_clusters
 from fleet.inventory.gateway_settings import Gateway, Upstream
 from fleet.inventory.rollout_settings import RolloutSettings
@@ -110,7 +110,7 @@ class Bark:
     address: Address | None = None  # None: the address of the SSH login
     weights: LocalPath | None = None  # directory
     voices: LocalPath | None = None  # directory; None: Bark's own voices
-    stop_seconds: Seconds = 60
+    stop_seconds: StopSeconds = 60
     memory_gib: Gibibytes | None = None  # limit of its container; None: a share of the host's memory
     settings: ServiceSettings = field(default_factory=dict)  # of its file, by section
 

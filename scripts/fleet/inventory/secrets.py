@@ -157,9 +157,13 @@ def _value(name: str, node: yaml.Node, where: str) -> bytes:
 
 def _check_keys(text: str, where: str) -> None:
     """Checks the format of `voxyard keys new`: names and hashes, no keys."""
-    for line in text.splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if not lines:
+        raise FleetError(
+            f"{where}: {BARK_KEYS}: has comments and no key, so that nobody could use the service: `voxyard keys new "
+            "NAME --file FILE` makes one"
+        )
+    for line in lines:
         if not re.fullmatch(rf"\s*[\"']?{_KEY_NAME}[\"']?:\s+[\"']?{_KEY_HASH}[\"']?\s*", line):
             raise FleetError(
                 f"{where}: {BARK_KEYS}: expected lines with a name and the hash of a key, as `voxyard keys new NAME "

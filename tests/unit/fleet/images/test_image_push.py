@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.images.image import LocalImage
+from fleet.images.image import REVISION_LABEL, LocalImage
 from fleet.images.push import push, read_record, write_record
 from fleet.images.registry import NoSuchImageError
 
@@ -94,7 +94,7 @@ def test_a_registry_is_a_host_and_a_path(registry: str) -> None:
 def test_the_record_keeps_the_images_of_other_roles(tmp_path: Path) -> None:
     path = tmp_path / "build/images.json"
     image = LocalImage(IMAGE.id, IMAGE.layers, 7, "voxyard-bark")
-    pushed = replace(image, digest=DIGEST)
+    pushed = replace(image, digest=DIGEST, labels=((REVISION_LABEL, "c" * 40),))
     write_record(path, {"bark": IMAGE, "exporter": IMAGE})
     write_record(path, {"bark": pushed})
     assert read_record(path) == {"bark": pushed, "exporter": image}

@@ -8,10 +8,10 @@ import pytest
 
 from fleet.errors import FleetError
 from fleet.images import wanted
-from fleet.images.image import LocalImage
+from fleet.images.image import REVISION_LABEL, LocalImage
 from fleet.images.registry import NoSuchImageError
 from fleet.images.revision import Revision
-from fleet.images.wanted import REVISION_LABEL, wanted_image
+from fleet.images.wanted import wanted_image
 
 COMMIT = "c" * 40
 ROOT = Path("/nowhere")

@@ -147,7 +147,12 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("bark: {prt: 1}", "hosts.a.bark.prt: unknown key: is port meant?"),
         ("bark: 5", "hosts.a.bark: expected keys with values, found 5"),
         ("bark: {port: 0}", "hosts.a.bark.port: expected a port from 1 to 65535, found 0"),
-        ("bark: {stop_seconds: 0}", "hosts.a.bark.stop_seconds: expected seconds from 1 to 3600, found 0"),
+        (
+            "bark: {stop_seconds: 1}",
+            "hosts.a.bark.stop_seconds: expected seconds (15 of them, at most half, for closing down, the rest for "
+            "running work) from 2 to 3600, found 1",
+        ),
+        ("trainer: {stop_seconds: 0}", "hosts.a.trainer.stop_seconds: expected seconds from 1 to 3600, found 0"),
         ("bark: {settings: {speach: {}}}", "hosts.a.bark.settings.speach: unknown key: is speech meant?"),
         (
             "bark: {settings: {bark: {batchsize: 1}}}",

@@ -103,6 +103,7 @@ def test_a_file_that_git_tracks_is_refused(write: Write, tmp_path: Path) -> None
             f"bark-webhook-secret: {PLANTED}\nbark-webhook-secret: {PLANTED}",
             ":2: bark-webhook-secret is given twi",
         ),
+        ("bark-api-keys: |\n  # to come\n\n", ":1: bark-api-keys: has comments and no key, so that nobody could use"),
         (f"bark-api-keys: 'alice: {PLANTED}'", ":1: bark-api-keys: expected lines with a name and the hash of a key"),
         ("bark-webhook-secret: a\x01b", ":1: not readable as YAML"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,13 +19,17 @@ from operator_schemas import SCHEMAS
 from rendered_clusters import KEY_HASH, REGISTRY, TRAINER, Render, image
 
 from fleet.errors import FleetError
+from fleet.images import wanted
+from fleet.images.image import REVISION_LABEL
 from fleet.images.push import write_record
+from fleet.images.revision import Revision
 from fleet.inventory.hosts import load
 from fleet.render.compose_service import quantity, service_of
 from fleet.render.pod import ContainerRole, Storage, parts
 
 ROOT = Path(__file__).resolve().parents[4]
 VERSIONS = ("1.30", *list(dict.fromkeys(validator.all_versions()))[-3:])
+COMMIT = "c" * 40
 OVERLAYS = ("overlays/lab", "overlays/east", "runs/lab/train")
 
 
@@ -445,6 +450,40 @@ def test_what_cannot_be_rendered_is_said(fab: Render, place: Path, change: Chang
     assert code == 2
     assert said in message
     assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("built", "names", "warned"),
+    [
+        (COMMIT, ["lab"], []),
+        ("d" * 40, ["lab"], ["bark", "exporter", "trainer"]),
+        ("d" * 40, ["east"], ["bark", "exporter"]),
+    ],
+)
+def test_images_of_another_commit_are_warned_of(
+    fab: Render, place: Path, monkeypatch: pytest.MonkeyPatch, built: str, names: list[str], warned: list[str]
+) -> None:
+    monkeypatch.setattr(wanted, "read_revision", lambda _: Revision(COMMIT, 1))
+    labels = ((REVISION_LABEL, built),)
+    images = {role: replace(image(role), labels=labels) for role in ("exporter", "bark", "trainer")}
+    write_record(place / "images.json", images)
+    code, said = fab(cluster=names)
+    assert code == 0
+    assert (
+        re.findall(r"the image (\w+) of the last push was built from dddddddddddd, the sources are at c+: make", said)
+        == warned
+    )
+
+
+def test_a_shallow_clone_is_rendered_with_a_warning(fab: Render, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shallow(_: Path) -> Revision:
+        raise FleetError("this is a shallow clone")
+
+    monkeypatch.setattr(wanted, "read_revision", shallow)
+    write_record(place / "images.json", {"exporter": replace(image("exporter"), labels=((REVISION_LABEL, COMMIT),))})
+    code, said = fab(cluster=["east"])
+    assert code == 0
+    assert said.count("whether the images are of these sources is not known: this is a shallow clone") == 1
 
 
 @pytest.mark.parametrize(
