@@ -30,6 +30,7 @@ DAY_INTERVAL = 30.0
 HOUR = 3600.0
 PAGES = {"critical", "warning"}
 PLAN = """
+gpus: 8
 workloads:
   - {workload: trainer, role: data}
   - {workload: trainer, role: model}
@@ -107,6 +108,11 @@ def lost_gpu(host: SimulatedHost) -> None:
     host.gpus[6].up = False
 
 
+def missing_gpu(host: SimulatedHost) -> None:
+    """The host was restarted and an idle GPU did not come back: nothing tells of it any more."""
+    del host.gpus[6]
+
+
 def xid(host: SimulatedHost) -> None:
     """A double-bit memory error of a GPU that goes on answering."""
     host.gpus[BARK[0]].xids[48] = Xid(1, host.now, host.now)
@@ -136,6 +142,7 @@ FAULTS = (
     Fault("NaN loss", "TrainingLossNotFinite", nan_loss),
     Fault("NaN loss between two scrapes", "WorkloadDown", unseen_nan_loss),
     Fault("lost GPU", "GpuLost", lost_gpu),
+    Fault("GPU gone after a restart", "GpuMissing", missing_gpu),
     Fault("Xid 48", "GpuXidCritical", xid),
     Fault("thermal slowdown", "GpuThermalSlowdown", thermal_slowdown),
     Fault("SYS pair", "TrainingPairLinkSlow", sys_pair, training=False),

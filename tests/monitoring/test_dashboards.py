@@ -30,7 +30,7 @@ from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.telemetry.configuration import (
     HASH_VARIABLE,
     ExpectedConfigurations,
-    ExpectedWorkloads,
+    HostPlan,
     export_configuration,
 )
 from voxyard.telemetry.gpu_collector import GpuCollector
@@ -178,7 +178,7 @@ def _exported(tmp_path: Path) -> dict[str, str]:
     export_configuration(service, "bark", {HASH_VARIABLE: "0123456789ab"})
     collected: list[Metric] = [
         *GpuCollector(_NoDriver()).collect(),  # type: ignore[arg-type]
-        *ExpectedWorkloads(plan).collect(),
+        *HostPlan(plan).collect(),
         *ExpectedConfigurations(tmp_path).collect(),
         *TrainMetrics("run").registry.collect(),
         *pool.collect(),

@@ -112,6 +112,7 @@ def cards(day: Day) -> None:
     day.gauge(f"up{{{job}}}", lambda step: float(not exporter_away(step)))
     day.gauge(f"voxyard_exporter_collect_success{{{job}}}", measured(lambda _: 1.0))
     day.gauge(f"voxyard_exporter_last_success_timestamp_seconds{{{job}}}", measured(lambda step: step * STEP))
+    day.gauge(f"voxyard_gpus_expected{{{job}}}", measured(lambda _: float(len(CARDS))))
     for workload, role in (("trainer", "data"), ("trainer", "model"), ("bark", "bark")):
         day.gauge(f'voxyard_workload_expected{{{job},workload="{workload}",role="{role}"}}', measured(lambda _: 1.0))
     for card in CARDS:

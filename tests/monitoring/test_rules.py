@@ -18,7 +18,7 @@ BarkFirstAudioLate
 BarkSlowerThanRealTime GpuLost GpuXidCritical GpuXidWarning GpuEccUncorrectable GpuRowRemapFailure GpuRowRemapPending
 GpuThermalSlowdown GpuPowerBrake GpuTemperatureHigh GpuMemoryNearLimit PcieLinkDowngraded TrainingPairLinkSlow
 HostDiskFilling HostMemoryLow ExporterDown NodeExporterDown ExporterCollectFailing ExporterCollectStale
-ConfigurationDrift ClockSkew
+ConfigurationDrift ClockSkew GpuMissing
 GatewayDown GatewayNoServiceReady GatewayServiceDown"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
@@ -199,6 +199,13 @@ def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_rea
             "a Bark GPU without a queue pages nobody",
             "or min_over_time(voxyard_bark_queue_depth[15m]) > 0",
             "or voxyard_bark_queue_depth >= 0",
+        ),
+        (
+            "a GPU that is not there after a restart is missed and one that is lost is not missed twice",
+            """              or
+            0 * max by (instance) (voxyard_gpus_expected)
+""",
+            "",
         ),
         (
             "a gateway without a service that is ready is named",

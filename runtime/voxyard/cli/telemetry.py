@@ -24,7 +24,7 @@ _EXTRA = "exporter"
     type=PATH,
     envvar="VOXYARD_HOST_PLAN",
     metavar="FILE",
-    help="Host plan, whose workloads are exported as voxyard_workload_expected.",
+    help="Host plan, whose workloads and number of GPUs are exported as what should be there.",
 )
 @click.option("--probe", "only_probe", is_flag=True, help="Check the health of the exporter on this host.")
 @options(ExporterConfig)

@@ -1,4 +1,4 @@
-"""Running configuration, and expected configurations and workloads of a host, as series that alert rules compare."""
+"""Running configuration; expected configurations, workloads and GPUs of a host: series that alert rules compare."""
 
 from __future__ import annotations
 
@@ -60,6 +60,21 @@ def expected_configurations(path: Path) -> tuple[tuple[str, str, str], ...]:
 
 def expected_workloads(plan: Path) -> tuple[tuple[str, str], ...]:
     """(workload, role) of each entry under `workloads` in a host's plan. Raises TelemetryError with what is wrong."""
+    entries = _plan(plan).get("workloads") or []
+    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+        raise TelemetryError(f"host plan {plan}: workloads: expected a list of entries with `workload` and `role`")
+    return tuple(sorted({(entry["workload"], entry["role"]) for entry in entries}))
+
+
+def expected_gpus(plan: Path) -> int | None:
+    """Number of GPUs of a host by its plan; None where the plan does not say. Raises TelemetryError."""
+    number = _plan(plan).get("gpus")
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
+        raise TelemetryError(f"host plan {plan}: gpus: expected a number of GPUs, such as 8, found {number!r}")
+    return number
+
+
+def _plan(plan: Path) -> dict[str, Any]:
     import yaml  # megabytes that an exporter without a plan need not hold
 
     try:
@@ -68,10 +83,7 @@ def expected_workloads(plan: Path) -> tuple[tuple[str, str], ...]:
         raise TelemetryError(f"host plan {plan}: {error}") from error
     if not isinstance(document, dict):
         raise TelemetryError(f"host plan {plan}: expected keys such as `workloads:`, found {type(document).__name__}")
-    entries = document.get("workloads") or []
-    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
-        raise TelemetryError(f"host plan {plan}: workloads: expected a list of entries with `workload` and `role`")
-    return tuple(sorted({(entry["workload"], entry["role"]) for entry in entries}))
+    return document
 
 
 class _FileCollector(Collector):
@@ -120,8 +132,11 @@ class ExpectedConfigurations(_FileCollector):
             return ()
 
 
-class ExpectedWorkloads(_FileCollector):
-    """`voxyard_workload_expected`, from the host plan: a workload that died takes its own metrics with it."""
+class HostPlan(_FileCollector):
+    """`voxyard_workload_expected` and `voxyard_gpus_expected`, from the host plan.
+
+    A workload that died takes its own metrics with it; a GPU that is gone after a restart was never seen.
+    """
 
     def __init__(self, plan: Path) -> None:
         """Raises TelemetryError where the plan cannot be read now; a later one that is broken changes nothing."""
@@ -129,11 +144,20 @@ class ExpectedWorkloads(_FileCollector):
             plan, "voxyard_workload_expected", "1 for what this host's plan says should run.", ("workload", "role")
         )
         self._file.replaced()  # what is read now is not new later
-        self._rows = expected_workloads(plan)
+        self._rows, self._gpus = expected_workloads(plan), expected_gpus(plan)
+
+    def collect(self) -> Iterator[Metric]:
+        """The workloads, and the number of GPUs where the plan says it."""
+        yield from super().collect()
+        family = GaugeMetricFamily("voxyard_gpus_expected", "Number of GPUs that this host should have, by its plan.")
+        if self._gpus is not None:
+            family.add_metric((), self._gpus)
+        yield family
 
     def _read(self, path: Path) -> tuple[tuple[str, ...], ...]:
         try:
-            return expected_workloads(path)
+            rows, self._gpus = expected_workloads(path), expected_gpus(path)
+            return rows
         except TelemetryError as error:
             log.warning("the host plan that was read before stays in force: %s", error)
             return self._rows

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from prometheus_client import CollectorRegistry
 
 from voxyard.host.nvml import Session
-from voxyard.telemetry.configuration import ExpectedConfigurations, ExpectedWorkloads, export_configuration
+from voxyard.telemetry.configuration import ExpectedConfigurations, HostPlan, export_configuration
 from voxyard.telemetry.errors import TelemetryError
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler
@@ -68,7 +68,7 @@ class Exporter:
         self.sampler = GpuSampler(config.interval, processes=config.processes, session=session)
         registry.register(GpuCollector(self.sampler))
         if config.plan is not None:
-            registry.register(ExpectedWorkloads(config.plan))
+            registry.register(HostPlan(config.plan))
         if config.state is not None:
             registry.register(ExpectedConfigurations(config.state))
         export_configuration(registry, "exporter")

@@ -25,6 +25,7 @@ class GpuSelection:
     missing: int = 0  # expected GPUs that nvidia-smi does not list
     spare: bool = False
     unlisted_lost: bool = False  # a GPU that nvidia-smi does not list is none of the inventory's list
+    total: int | None = None  # GPUs that the host should have, used or not; None: neither given nor found
 
     @property
     def left_out(self) -> frozenset[str]:
@@ -48,7 +49,8 @@ def select_gpus(facts: HostFacts, host: Host) -> GpuSelection:
     needed = _needed(host, expected)
     spare = bool(sick or missing) and 0 < needed <= len(healthy)
     used = frozenset(gpu.uuid for gpu in mine if not (spare and gpu.uuid in sick))
-    return GpuSelection(used, unlisted, sick, missing, spare, listed is not None and not missing)
+    total = None if isinstance(facts.gpus, Unknown) and host.gpus is None else expected + len(unlisted)
+    return GpuSelection(used, unlisted, sick, missing, spare, listed is not None and not missing, total)
 
 
 def _expected(host: Host, found: int) -> int:

@@ -1,4 +1,4 @@
-"""Host plan (plan.yaml): workloads, their GPUs and memory limits."""
+"""Host plan (plan.yaml): number of GPUs, workloads, their GPUs and memory limits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ PLAN_FILE = "plan.yaml"
 
 
 def plan_document(assignment: Assignment) -> dict[str, object]:
-    """Host plan as data: the workloads, and the trainer's settings."""
-    document: dict[str, object] = {
+    """Host plan as data: how many GPUs the host should have, the workloads, and the trainer's settings."""
+    total = assignment.selection.total
+    document: dict[str, object] = {} if total is None else {"gpus": total}
+    document |= {
         "workloads": [{"workload": each.workload, "role": each.role, "gpu": each.gpu} for each in assignment.workloads]
     }
     limits = assignment.limits

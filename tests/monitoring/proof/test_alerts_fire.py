@@ -42,6 +42,7 @@ PLANTED: dict[str, list[Labels]] = {
     "GpuWorkSmall": [gpu(SMALL_MODEL, SMALL, role="model")],
     "DataGpuUtilizationLow": [gpu(DATA, role="data")],
     "GpuLost": [gpu(LOST), *(gpu(index, SICK) for index in range(8))],  # the sick host has no driver
+    "GpuMissing": [{"instance": HOST}],  # its plan counts one more than there are
     "GpuXidCritical": [gpu(LOST, xid="79")],
     "GpuXidWarning": [gpu(BROKEN, xid="94")],
     "GpuEccUncorrectable": [gpu(BROKEN)],

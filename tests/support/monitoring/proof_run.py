@@ -33,7 +33,7 @@ BARE = "gpu-05"  # without a node_exporter
 GATEWAY, LONELY_GATEWAY, DEAD_GATEWAY = "gw-01", "gw-02", "gw-03"  # of two services, of none that answers, not there
 HOST, SICK, SILENT, SMALL, RUN = "gpu-01", faulty_metrics.HOST, "gpu-03", faulty_metrics.SMALL, "proof"
 DATA, MODEL, BARK, HOT, BROKEN, LOST = 0, 1, 2, 3, 4, 5
-PLAN = "workloads:\n" + "".join(
+PLAN = "gpus: 8\nworkloads:\n" + "".join(
     f"  - {{workload: {workload}, role: {role}}}\n"
     for workload, role in [("trainer", "data"), ("trainer", "model"), ("bark", "bark")]
 )

@@ -17,7 +17,7 @@ from voxyard.host.readings import DeviceMemory, Reading
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import PoolStats
 from voxyard.telemetry import workloads
-from voxyard.telemetry.configuration import ExpectedConfigurations, ExpectedWorkloads
+from voxyard.telemetry.configuration import ExpectedConfigurations, HostPlan
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot, Xid
 from voxyard.telemetry.workloads import Registry, TrainMetrics, WorkloadGpus
@@ -157,7 +157,7 @@ class SimulatedHost:
         self.memory_free = 0.7
         self.registries: dict[str, CollectorRegistry] = {"exporter": CollectorRegistry()}
         self.registries["exporter"].register(GpuCollector(cast("GpuSampler", self)))
-        self.registries["exporter"].register(ExpectedWorkloads(plan))
+        self.registries["exporter"].register(HostPlan(plan))
         if state is not None:
             self.registries["exporter"].register(ExpectedConfigurations(state))
 

@@ -140,17 +140,22 @@ def test_what_should_run_is_reported_from_the_plan_and_follows_it(driver: FakeDr
     """M11; the plan's sections for other programs are none of the exporter's business."""
     plan = tmp_path / "plan.yaml"
     entries = "[{workload: trainer, role: data, gpu: GPU-0}, {workload: trainer, role: model, gpu: GPU-1}]"
-    plan.write_text(f"release: abc\nworkloads: {entries}\ntraining: {{batch_size: 16}}\nexporter: {{interval: 0.3}}\n")
+    plan.write_text(
+        f"release: abc\ngpus: 8\nworkloads: {entries}\ntraining: {{batch_size: 16}}\nexporter: {{interval: 0.3}}\n"
+    )
     with exporter(driver.environment_of(two()), "--plan", str(plan)) as running:
         assert running.value("voxyard_workload_expected", workload="trainer", role="data") == 1
         assert running.value("voxyard_workload_expected", workload="trainer", role="model") == 1
+        assert running.value("voxyard_gpus_expected") == 8
         other = tmp_path / "other"
         other.write_text("workloads: [{workload: bark, role: bark, gpu: GPU-0}]\n")
         other.replace(plan)
         assert running.value("voxyard_workload_expected", workload="trainer", role="data") is None
         assert running.value("voxyard_workload_expected", workload="bark", role="bark") == 1
-        plan.write_text("workloads: 7\n")
-        assert running.value("voxyard_workload_expected", workload="bark", role="bark") == 1
+        assert running.value("voxyard_gpus_expected") is None
+        for broken in ("workloads: 7\n", "gpus: eight\n"):
+            plan.write_text(broken)
+            assert running.value("voxyard_workload_expected", workload="bark", role="bark") == 1
 
 
 def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fleet_doubles import facts, gpu, host, uuid
 
 from fleet.facts.fact import Unknown
 from fleet.release.gpu_assignment import Workload, assign
+from fleet.release.plan import plan_document
 from voxyard.host.limits import BARK_WORKER_MIB, HEADROOM_MIB
 
 FOUR = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
@@ -104,6 +107,22 @@ def test_the_policy_of_the_inventory_decides_the_limits() -> None:
 @pytest.mark.parametrize("roles", [(), ("monitoring",)])
 def test_other_roles_get_no_gpus(roles: tuple[str, ...]) -> None:
     assert assign(facts(), host(roles=roles)).workloads == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "gpus", "total"),
+    [
+        (None, (gpu(0), gpu(1)), 2),
+        (8, (gpu(0), gpu(1)), 8),  # the others fell off the bus
+        ((uuid(0), uuid(1)), (gpu(0), gpu(2)), 3),  # one is missing, one is not to be used
+        (None, (), 0),
+        (None, Unknown("nvidia-smi fails"), None),
+        (8, Unknown("nvidia-smi fails"), 8),
+    ],
+)
+def test_the_plan_counts_the_gpus_that_the_host_should_have(given: Any, gpus: Any, total: int | None) -> None:
+    document = plan_document(assign(facts(gpus=gpus), host(roles=(), gpus=given)))
+    assert document.get("gpus") == total
 
 
 def test_without_any_fit_gpu_the_problem_is_named() -> None:

@@ -25,7 +25,7 @@ from fleet.release.gpu_assignment import Assignment, assign
 from fleet.release.release import LoginInfo, Release, ReleaseInputs, plan_document, read_inputs, render, wanted_images
 from voxyard.service.config import ServiceSection
 from voxyard.settings import load
-from voxyard.telemetry.configuration import expected_workloads
+from voxyard.telemetry.configuration import expected_gpus, expected_workloads
 from voxyard.trainer.config import TrainConfig
 
 COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"
@@ -105,6 +105,7 @@ def test_a_trainers_release_has_compose_files_environment_plan_and_manifest() ->
         "VOXYARD_EXPORTER_CONFIG": made.services[0].config,
     }
     assert yaml.safe_load(files["plan.yaml"]) == {
+        "gpus": 2,
         "workloads": [
             {"workload": "trainer", "role": "data", "gpu": uuid(0)},
             {"workload": "trainer", "role": "model", "gpu": uuid(1)},
@@ -216,6 +217,7 @@ def test_the_plan_is_read_by_exporter_and_trainer(tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_bytes(files_of(release())["plan.yaml"])
     assert expected_workloads(plan) == (("trainer", "data"), ("trainer", "model"))
+    assert expected_gpus(plan) == 2
     loaded = load(TrainConfig, environ={}, host_plan=plan)
     assert loaded.config.data.model_gpu == uuid(1)
     assert loaded.config.training.model_gpu_memory == 16384
