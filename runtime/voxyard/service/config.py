@@ -40,6 +40,10 @@ class ServiceSection(Section):
         None, "Directory of the audio files, the same one for all services on a database.",
         default_text="DATA_DIR/audio",
     )  # fmt: skip
+    claim_seconds: float = setting(
+        15.0, "Time after which another service on the database takes over the documents of one that is gone.",
+        unit="s", ge=1, le=3600,
+    )  # fmt: skip
     keys: Path | None = setting(
         None, "File of the hashed API keys; `voxyard keys new NAME` adds one.", default_text="no API keys required"
     )

@@ -91,3 +91,7 @@ class StoreUnavailableError(StoreError):
     """The service's database does not answer now, and probably will again."""
 
     status, code = 503, "unavailable"
+
+
+class ClaimLostError(StoreError):
+    """Another service has taken the document over: this one's progress is not stored any more."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -51,7 +53,8 @@ def running_app(
         rules = read_rules(section)
         section.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = section.store_place()
-        store = Store(place)
+        name = f"{section.instance or socket.gethostname()}:{os.getpid()}"
+        store = Store(place, service=name, claim_seconds=section.claim_seconds)
         stack.callback(store.close)
         audio_store = _open_audio_store(section, store, shared=isinstance(place, str))
         webhooks = WebhookSender(rules, store)
@@ -62,6 +65,7 @@ def running_app(
             webhooks.wake()
 
         queue = DocumentQueue(store, audio_store, pool, section, pauses, on_change, notifier.forget)
+        peers = store.peers(queue, notifier.bump_waiting)
         state = AppState(
             section, frontend, pool, store, audio_store, queue, notifier, keys, registry, gpus=gpus, pauses=pauses
         )
@@ -77,8 +81,12 @@ def running_app(
         )
         install(app, components)
         stack.callback(lambda: pool.close(0.0) if graceful_shutdown.forced else None)
+        if peers is not None:
+            stack.callback(peers.close)
         stack.callback(queue.close)
         queue.start()
+        if peers is not None:
+            peers.start()
         stack.callback(webhooks.close)
         webhooks.start()
         yield app

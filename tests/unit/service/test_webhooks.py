@@ -285,7 +285,7 @@ def test_a_deleted_document_sends_no_webhook(store: Store, receiver: Receiver, c
     class Late(Store):
         """Deletes the document between the query for due webhooks and the delivery."""
 
-        def pending_hooks(self, now: float, limit: int = 100):
+        def take_hooks(self, now: float, limit: int = 100):
             return hooks
 
     late = Late.__new__(Late)

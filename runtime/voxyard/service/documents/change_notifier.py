@@ -45,6 +45,13 @@ class ChangeNotifier:
             waiting = tuple(self._waiting.get(id, ()))
         _wake(waiting)
 
+    def bump_waiting(self) -> None:
+        """Increases the versions of all documents that are waited for: any of them may have changed."""
+        with self._lock:
+            ids = tuple(self._waiting)
+        for id in ids:
+            self.bump(id)
+
     def forget(self, id: str) -> None:
         """Removes a deleted document: wakes its waiters a last time, then drops its version."""
         with self._lock:

@@ -33,6 +33,9 @@ class SqliteConnection:
         """Runs a statement once for each row of parameters."""
         self._connection.executemany(sql, map(_named, rows))
 
+    def notify(self, kind: str, id: str) -> None:
+        """Does nothing: there is no other service."""
+
 
 class SqliteDatabase:
     """SQLite file, opened by one service at a time.

@@ -6,9 +6,8 @@ import logging
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,12 +19,13 @@ from voxyard.service.documents.dispatcher_events import (
     DispatcherEvent,
     DocumentAccepted,
     DocumentDeleted,
+    DocumentTakenOver,
     ListenersChanged,
 )
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.throughput import Throughput
-from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError
+from voxyard.service.errors import ClaimLostError, NoRoomError, NotFoundError, ServiceError, StoreUnavailableError
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import Job, OnFailure, Outcome
@@ -34,6 +34,7 @@ from voxyard.speech.requests import SAMPLE_RATE, Request
 _log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS = 600.0  # between two deletions of expired documents
+_KEEP_SECONDS = 1.0  # between two attempts to store what is kept
 _MAX_QUOTED = 60  # characters of a chunk in a message
 
 
@@ -75,7 +76,9 @@ class DocumentDispatcher:
     """Submits each document to the pool, stores its outcomes, completes it; the only writer of documents' progress.
 
     A document whose audio does not fit on the disk is parked, and resumed when there is room. An error in one
-    document does not stop the others. `on_change` and `on_delete` are called with ids, from the dispatcher's thread.
+    document does not stop the others. Of documents that several services share it has those that it has claimed, and
+    withdraws one that another service has taken over. `on_change` and `on_delete` are called with ids, from the
+    dispatcher's thread.
     """
 
     store: Store
@@ -89,19 +92,20 @@ class DocumentDispatcher:
 
     def __post_init__(self) -> None:
         self._events: queue.SimpleQueue[DispatcherEvent] = queue.SimpleQueue()
-        self._waiting: deque[str] = deque()
         self._active: dict[str, ActiveDocument] = {}
         self._parked: dict[str, str] = {}  # id → reason, in order of arrival
         self._with_listeners: set[str] = set()
+        self._with_listeners_elsewhere: set[str] = set()
+        self._owner = self.store.ownership
         self._next_poll = self._next_cleanup = 0.0
         self._thread = threading.Thread(target=self._run, name="document-dispatcher", daemon=True)
+        self._keeping = False  # outcomes in memory, as the database does not answer
         self._draining = False  # nothing more is submitted
         self.stopped: str | None = None  # reason why no document is dispatched any more
 
     def start(self) -> None:
         """Resumes the unfinished documents of an earlier run. Raises StoreError where they cannot be read."""
-        documents = self.store.unfinished()
-        self._waiting.extend(document.id for document in documents)
+        self._owner.resume()
         for id in self.audio_store.ids():
             try:
                 if self.store.document(id).state == "completed":
@@ -121,9 +125,13 @@ class DocumentDispatcher:
             active.job.cancel()  # at once: the dispatcher may be busy writing
         self._events.put(DocumentDeleted(id))
 
-    def listen(self, id: str, listening: bool) -> None:
-        """Prioritizes the start of a document while it has listeners."""
-        self._events.put(ListenersChanged(id, listening))
+    def document_taken_over(self, id: str) -> None:
+        """Withdraws a document that another service has taken over."""
+        self._events.put(DocumentTakenOver(id))
+
+    def listen(self, id: str, listening: bool, *, elsewhere: bool = False) -> None:
+        """Prioritizes the start of a document while it has listeners, here or at another service."""
+        self._events.put(ListenersChanged(id, listening, elsewhere))
 
     def drain(self) -> None:
         """Stops dispatching documents."""
@@ -153,23 +161,25 @@ class DocumentDispatcher:
             event = None
         match event:
             case DispatcherClosing():
-                for active in self._active.values():
-                    if active.job is not None:
-                        active.job.cancel()
+                self._give_back(*self._active, *self._parked)
                 return False
             case ChunkFinished(active, outcome):
                 if self._active.get(active.id) is active:
                     with self._error_boundary(active.id):
-                        self._store_outcome(active, outcome)
+                        self._store_or_keep(active, outcome)
             case DocumentAccepted(id):
-                self._waiting.append(id)
+                self._owner.add(id)
+            case DocumentTakenOver(id):
+                if not self._owner.owns(id):
+                    self._withdraw(id)
             case DocumentDeleted(id):
                 self._remove(id)
-            case ListenersChanged(id, listening):
-                self._listen(id, listening)
+            case ListenersChanged(id, listening, elsewhere):
+                self._listen(id, listening, self._with_listeners_elsewhere if elsewhere else self._with_listeners)
         now = time.monotonic()
         if self._next_poll <= now:
             self._next_poll = now + self.config.poll_seconds
+            self._owner.look_again()
             self._poll_parked()
         if self._next_cleanup <= now:
             self._next_cleanup = now + self.config.cleanup_seconds
@@ -183,10 +193,15 @@ class DocumentDispatcher:
         return self.stopped is None and not self._draining
 
     def _dispatch_waiting(self) -> None:
-        while self._waiting and self._dispatching and len(self._active) + len(self._parked) < self.config.max_active:
-            id = self._waiting.popleft()
+        while self._may_take() and (id := self._owner.take()) is not None:
             if id not in self._active and id not in self._parked:
                 self._submit_document(id)
+
+    def _may_take(self) -> bool:
+        """True where one more document may be dispatched; one that others could speak needs a worker, too."""
+        if not self._dispatching or len(self._active) + len(self._parked) >= self.config.max_active:
+            return False
+        return not (self._owner.shared and self.pool.waiting)
 
     def _poll_parked(self) -> None:
         """Resumes parked documents where there is room; records why the pool waits, or that it has ended.
@@ -198,6 +213,8 @@ class DocumentDispatcher:
         if self._active and self.pool.ended is not None:
             self._stop("the worker pool has stopped")
         waiting = self.pool.waiting
+        if waiting and self._owner.shared:
+            self._give_back(*self._active)
         for active in tuple(self._active.values()):
             if active.reported_reason != waiting:
                 with self._error_boundary(active.id):
@@ -212,7 +229,8 @@ class DocumentDispatcher:
     def _delete_expired(self) -> None:
         try:
             for id in self.store.expired(time.time() - self.config.retention):
-                delete_document(self.store, self.audio_store, id)
+                with suppress(NotFoundError):  # another service was faster
+                    delete_document(self.store, self.audio_store, id)
                 self._remove(id)
         except ServiceError:
             _log.exception("expired documents could not be deleted; trying again later")
@@ -222,6 +240,7 @@ class DocumentDispatcher:
             document = self.store.document(id)
             if document.state not in ("pending", "processing"):
                 self._parked.pop(id, None)
+                self._owner.drop(id)
                 return
             chunks = self._chunks_with_audio(id)
             waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
@@ -278,11 +297,24 @@ class DocumentDispatcher:
         self._active[document.id] = active
         active.job = self.pool.submit(
             requests,
-            listening=document.id in self._with_listeners,
+            listening=self._has_listeners(document.id),
             on_failure=document.on_failure,
             deliver=lambda outcome: self._events.put(ChunkFinished(active, outcome)),
         )
         self.on_change(document.id)
+
+    def _store_or_keep(self, active: ActiveDocument, outcome: Outcome) -> None:
+        """Stores an outcome, or keeps it while the database does not answer: workers go on with what they have."""
+        try:
+            self._store_outcome(active, outcome)
+        except StoreUnavailableError as error:
+            if not self._keeping:
+                _log.warning("chunks are kept in memory, until they can be stored: %s", error)
+            self._keeping = True
+            self._events.put(ChunkFinished(active, outcome))
+            time.sleep(min(_KEEP_SECONDS, self.config.poll_seconds))
+        else:
+            self._keeping = False
 
     def _store_outcome(self, active: ActiveDocument, outcome: Outcome) -> None:
         id, index, result = active.id, outcome.request.chunk, outcome.result
@@ -314,7 +346,8 @@ class DocumentDispatcher:
                 self.audio_store.assemble(id, chunks, self.pauses)
             self.store.completed(id, time.time())
             self.audio_store.remove_chunks(id)
-        self._with_listeners.discard(id)
+        self._owner.drop(id)
+        self._forget_listeners(id)
         self.on_change(id)
 
     @contextmanager
@@ -322,6 +355,8 @@ class DocumentDispatcher:
         """Error boundary: an error fails or parks this document and no other."""
         try:
             yield
+        except ClaimLostError:
+            self._withdraw(id)
         except NotFoundError as error:
             if self._exists(id):
                 self._park(id, f"{error}; it is synthesized again")
@@ -331,7 +366,10 @@ class DocumentDispatcher:
             self._park(id, str(error))
         except SpeechError as error:
             self._stop(str(error))
-            self._park(id, f"{error}; it resumes when the service is restarted")
+            if self._owner.shared:
+                self._give_back(id)
+            else:
+                self._park(id, f"{error}; it resumes when the service is restarted")
         except Exception as error:  # noqa: BLE001 — the other documents continue
             _log.exception("internal error in document %s", id)
             self._fail(id, f"internal error of the service: {type(error).__name__}: {error}")
@@ -353,6 +391,9 @@ class DocumentDispatcher:
         _log.warning("document %s is parked: %s", id, reason)
         try:
             self.store.parked(id, reason)
+        except ClaimLostError:
+            self._withdraw(id)
+            return
         except NotFoundError:
             self._remove(id)
             return
@@ -365,11 +406,16 @@ class DocumentDispatcher:
         self._parked.pop(id, None)
         try:
             self.store.failed(id, time.time(), reason)
+        except ClaimLostError:
+            self._withdraw(id)
+            return
         except NotFoundError:
             self._remove(id)
             return
         except ServiceError as error:
             self._park(id, f"{reason}; {error}")
+        else:
+            self._owner.drop(id)
         self.on_change(id)
 
     def _stop(self, reason: str) -> None:
@@ -377,28 +423,63 @@ class DocumentDispatcher:
         if self.stopped is None:
             self.stopped = reason
             _log.error("no documents are dispatched any more: %s; restart the service", reason)
+        if self._owner.shared:
+            self._give_back(*self._active, *self._parked)
         for id in tuple(self._active):
             self._park(id, f"{reason}; it resumes when the service is restarted")
+
+    def _give_back(self, *ids: str) -> None:
+        """Gives documents to the services that can synthesize them now."""
+        for id in ids:
+            self._cancel_job(id)
+            self._parked.pop(id, None)
+        try:
+            self._owner.release(*ids)
+        except ServiceError as error:
+            _log.warning("%d documents could not be given back, their claims run out: %s", len(ids), error)
+
+    def _withdraw(self, id: str) -> None:
+        """Stops work on a document that another service has taken over, and removes what was written too late."""
+        self._cancel_job(id)
+        self._parked.pop(id, None)
+        self._owner.drop(id)
+        _log.warning("document %s was taken over by another service: it is spoken there", id)
+        try:
+            if self.store.document(id).state == "completed":
+                self.audio_store.remove_chunks(id)
+        except NotFoundError:
+            self._remove(id)
+        except ServiceError as error:
+            _log.warning("document %s: chunks that were written too late are deleted at the next start: %s", id, error)
 
     def _cancel_job(self, id: str) -> None:
         active = self._active.pop(id, None)
         if active is not None and active.job is not None:
             active.job.cancel()
 
-    def _listen(self, id: str, listening: bool) -> None:
+    def _listen(self, id: str, listening: bool, where: set[str]) -> None:
+        before = self._has_listeners(id)
         if listening:
-            self._with_listeners.add(id)
+            where.add(id)
         else:
-            self._with_listeners.discard(id)
+            where.discard(id)
         active = self._active.get(id)
-        if active is not None and active.job is not None:
-            active.job.listen(listening)
+        if active is not None and active.job is not None and self._has_listeners(id) != before:
+            active.job.listen(not before)
+
+    def _has_listeners(self, id: str) -> bool:
+        return id in self._with_listeners or id in self._with_listeners_elsewhere
+
+    def _forget_listeners(self, id: str) -> None:
+        self._with_listeners.discard(id)
+        self._with_listeners_elsewhere.discard(id)
 
     def _remove(self, id: str) -> None:
         """Removes what is left of a document that is not in the store (any more)."""
         self._cancel_job(id)
         self._parked.pop(id, None)
-        self._with_listeners.discard(id)
+        self._owner.drop(id)
+        self._forget_listeners(id)
         try:
             self.audio_store.remove(id)
         except ServiceError:

@@ -41,10 +41,18 @@ class DocumentDeleted:
 
 @dataclass(frozen=True)
 class ListenersChanged:
-    """The document got its first listener or lost its last."""
+    """The document got its first listener or lost its last, here or at another service."""
 
     id: str
     listening: bool
+    elsewhere: bool = False
+
+
+@dataclass(frozen=True)
+class DocumentTakenOver:
+    """Another service has taken the document over."""
+
+    id: str
 
 
 @dataclass(frozen=True)
@@ -52,4 +60,6 @@ class DispatcherClosing:
     """The dispatcher is to end."""
 
 
-DispatcherEvent = ChunkFinished | DocumentAccepted | DocumentDeleted | ListenersChanged | DispatcherClosing
+DispatcherEvent = (
+    ChunkFinished | DocumentAccepted | DocumentDeleted | DocumentTakenOver | ListenersChanged | DispatcherClosing
+)

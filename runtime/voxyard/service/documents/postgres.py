@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,9 +22,10 @@ _log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0  # that a start waits for the server
 RETRY_SECONDS = 5.0  # after which a client may try again
-_LOG_SECONDS = 10.0  # between two log lines about a server that is waited for
+_LOG_SECONDS = 10.0  # between two log lines about a server that does not answer
 _ANSWER_SECONDS = 5.0  # for a connection of the pool
 _MAX_CONNECTIONS = 8
+_LONGEST_NAME = 63  # of PostgreSQL
 _CONNECTION: dict[str, Any] = {  # a URL may say otherwise
     "application_name": "voxyard", "connect_timeout": 5,
     "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2, "tcp_user_timeout": 15_000,
@@ -39,8 +41,8 @@ _PASSING = ("08", "40", "53", "57", "25P03", "55P03")
 class PostgresConnection:
     """Connection in a transaction."""
 
-    def __init__(self, connection: psycopg.Connection[DictRow]) -> None:
-        self._connection = connection
+    def __init__(self, connection: psycopg.Connection[DictRow], channel: str, sender: str) -> None:
+        self._connection, self._channel, self._sender = connection, channel, sender
 
     def execute(self, sql: str, parameters: Sequence[object] = ()) -> psycopg.Cursor[DictRow]:
         """Runs a statement; its parameters are $1, $2, and so on."""
@@ -50,6 +52,10 @@ class PostgresConnection:
         """Runs a statement once for each row of parameters."""
         with self._connection.cursor() as cursor:
             cursor.executemany(sql, rows)
+
+    def notify(self, kind: str, id: str) -> None:
+        """Tells the other services on this database what happened to a document, once it is committed."""
+        self._connection.execute("SELECT pg_notify($1, $2)", (self._channel, f"{self._sender} {kind} {id}"))
 
 
 class PostgresDatabase:
@@ -68,6 +74,9 @@ class PostgresDatabase:
         self.name = _name(given)
         options = f"{_SESSION} {given.pop('options', '')}"
         self.conninfo = make_conninfo("", **{**_CONNECTION, **given, "client_encoding": "utf8", "options": options})
+        self.sender = uuid.uuid4().hex[:8]  # of this service's messages
+        self.channel = "voxyard"
+        self._logged_at = -_LOG_SECONDS
         self._wait(start_seconds)
         self._closed = False
         self._pool = ConnectionPool(
@@ -77,6 +86,7 @@ class PostgresDatabase:
             min_size=1,
             max_size=_MAX_CONNECTIONS,
             timeout=_ANSWER_SECONDS,
+            reconnect_timeout=_ANSWER_SECONDS,  # else the attempts of an outage lie minutes apart at its end
             check=ConnectionPool.check_connection,  # a restart of the server has closed those of before
             name="documents",
             open=True,
@@ -129,9 +139,23 @@ class PostgresDatabase:
     def _transaction(self, isolation: psycopg.IsolationLevel, *, read_only: bool) -> Iterator[PostgresConnection]:
         if self._closed:
             raise StoreError("the database is closed: the service is shutting down")
-        with _store_errors(), self._pool.connection() as connection:
+        with self._store_errors(), self._pool.connection() as connection:
             connection.isolation_level, connection.read_only = isolation, read_only
-            yield PostgresConnection(connection)
+            yield PostgresConnection(connection, self.channel, self.sender)
+
+    @contextmanager
+    def _store_errors(self) -> Iterator[None]:
+        """Turns psycopg.Error into NoRoomError, StoreError or StoreUnavailableError."""
+        try:
+            yield
+        except PoolClosed as error:
+            raise StoreError("the database is closed: the service is shutting down") from error
+        except psycopg.Error as error:
+            found = _store_error(error)
+            if isinstance(found, StoreUnavailableError) and time.monotonic() - self._logged_at >= _LOG_SECONDS:
+                self._logged_at = time.monotonic()
+                _log.warning("the database %s does not answer: %s", self.name, first_line(error))
+            raise found from error
 
     def _wait(self, seconds: float) -> None:
         """Waits until the server accepts connections."""
@@ -145,19 +169,19 @@ class PostgresDatabase:
                     raise self._refused(error) from error
                 if waited >= seconds:
                     raise StoreError(
-                        f"the database {self.name} has not answered for {waited:.0f} s: {_first_line(error)}; start "
+                        f"the database {self.name} has not answered for {waited:.0f} s: {first_line(error)}; start "
                         "PostgreSQL there, or give another --store"
                     ) from error
                 if waited - logged >= _LOG_SECONDS:
                     logged = waited
-                    _log.warning("waiting for the database %s: %s", self.name, _first_line(error))
+                    _log.warning("waiting for the database %s: %s", self.name, first_line(error))
                 time.sleep(0.5)
             else:
                 return
 
     def _refused(self, error: psycopg.Error) -> StoreError:
         return StoreError(
-            f"cannot open the database {self.name}: {_first_line(error)}; check the user and the database of --store, "
+            f"cannot open the database {self.name}: {first_line(error)}; check the user and the database of --store, "
             "and the password in the file that PGPASSFILE names, which only its owner may read (chmod 600)"
         )
 
@@ -175,8 +199,10 @@ class PostgresDatabase:
                     f"{self.name} has the encoding {encoding}, expected UTF8: create it with "
                     "`createdb --encoding UTF8 --template template0 NAME`"
                 )
-            if _value(connection, "SELECT current_schema() AS value") is None:
+            schema = _value(connection, "SELECT current_schema() AS value")
+            if schema is None:
                 raise StoreError(f"{self.name} has no schema of its search path: create one with `CREATE SCHEMA`")
+            self.channel = f"voxyard.{schema}"[:_LONGEST_NAME]
             # One service migrates at a time; the lock ends with the transaction.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('voxyard ' || current_schema(), 0))")
             connection.execute("CREATE TABLE IF NOT EXISTS voxyard (version INTEGER NOT NULL, shelf TEXT)")
@@ -199,11 +225,11 @@ class PostgresDatabase:
             yield
         except errors.InsufficientPrivilege as error:
             raise StoreError(
-                f"cannot create tables in the database {self.name}: {_first_line(error)}; make the user its owner, or "
+                f"cannot create tables in the database {self.name}: {first_line(error)}; make the user its owner, or "
                 "give it a schema of its own"
             ) from error
         except psycopg.Error as error:
-            raise StoreError(f"cannot open the database {self.name}: {_first_line(error)}") from error
+            raise StoreError(f"cannot open the database {self.name}: {first_line(error)}") from error
 
 
 def _parsed(url: str) -> dict[str, Any]:
@@ -232,17 +258,6 @@ def _value(connection: psycopg.Connection[DictRow], sql: str) -> Any:
     return None if row is None else row["value"]
 
 
-@contextmanager
-def _store_errors() -> Iterator[None]:
-    """Turns psycopg.Error into NoRoomError, StoreError or StoreUnavailableError."""
-    try:
-        yield
-    except PoolClosed as error:
-        raise StoreError("the database is closed: the service is shutting down") from error
-    except psycopg.Error as error:
-        raise _store_error(error) from error
-
-
 def _store_error(error: psycopg.Error) -> ServiceError:
     """Error for a client: without the server's address."""
     again = f"retry in {RETRY_SECONDS:.0f} s"
@@ -255,14 +270,13 @@ def _store_error(error: psycopg.Error) -> ServiceError:
         )
     lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and error.sqlstate is None
     if lost or (error.sqlstate or "").startswith(_PASSING):
-        _log.warning("the database does not answer: %s", _first_line(error))
         return StoreUnavailableError(f"the database does not answer: {again}", retry_after=RETRY_SECONDS)
     if isinstance(error, psycopg.DataError) and error.sqlstate is None:
-        return ServiceError(f"the text cannot be stored: {_first_line(error)}", parameter="text")
-    return StoreError(f"the database cannot be read or written: {_first_line(error)}")
+        return ServiceError(f"the text cannot be stored: {first_line(error)}", parameter="text")
+    return StoreError(f"the database cannot be read or written: {first_line(error)}")
 
 
-def _first_line(error: BaseException) -> str:
-    """First line of a message, in which libpq has the reason."""
+def first_line(error: BaseException) -> str:
+    """First line of a message, which has the reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

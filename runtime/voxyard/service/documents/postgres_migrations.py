@@ -72,5 +72,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX hooks_next_try ON hooks (next_try)",
         "CREATE INDEX hooks_document ON hooks (document)",
     ),
+    (
+        """
+        ALTER TABLE documents ADD COLUMN claimed_by TEXT, ADD COLUMN claim BIGINT NOT NULL DEFAULT 0,
+            ADD COLUMN claim_until TIMESTAMPTZ
+        """,
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.audio_store import AudioStore
@@ -12,7 +13,7 @@ from voxyard.service.documents.dispatcher import DispatcherConfig, DocumentDispa
 from voxyard.service.documents.records import Document, NewDocument
 from voxyard.service.documents.store import QueueLoad, Store
 from voxyard.service.documents.throughput import Throughput
-from voxyard.service.errors import BusyError, TooLargeError, UnavailableError
+from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError
 from voxyard.speech.audio.joining import Pauses
 
 
@@ -41,6 +42,8 @@ class DocumentQueue:
     ) -> None:
         self._store, self._audio_store, self._section, self._on_change = store, audio_store, section, on_change
         self._on_delete = on_change if on_delete is None else on_delete
+        if store.ownership.shared:
+            poll_seconds = min(poll_seconds, section.claim_seconds / 3)
         config = DispatcherConfig(
             section.active_documents, section.retention_hours * 3600.0, poll_seconds, cleanup_seconds
         )
@@ -146,8 +149,30 @@ class DocumentQueue:
             after = max(0, before + (1 if listening else -1))
             if after:
                 self._listeners[id] = after
-            if bool(before) != bool(after):
+            changed = bool(before) != bool(after)
+            if changed:
                 self._dispatcher.listen(id, bool(after))
+        if changed:
+            with suppress(ServiceError):  # a document is spoken without priority, too
+                self._store.heard(id, bool(after))
+
+    def peer_message(self, kind: str, id: str) -> None:
+        """Takes note of what another service has done with a document."""
+        match kind:
+            case "accepted":
+                self._dispatcher.document_accepted(id)
+                self._on_change(id)
+            case "changed":
+                self._on_change(id)
+            case "deleted":
+                self._dispatcher.document_deleted(id)
+                self._on_delete(id)
+            case "heard" | "unheard":
+                self._dispatcher.listen(id, kind == "heard", elsewhere=True)
+
+    def claim_lost(self, id: str) -> None:
+        """Withdraws a document that another service has taken over."""
+        self._dispatcher.document_taken_over(id)
 
     def _check_queue(self, new: NewDocument, load: QueueLoad) -> None:
         section, chunks = self._section, load.chunks + len(new.chunks)

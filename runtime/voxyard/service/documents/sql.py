@@ -40,6 +40,9 @@ class Connection(Protocol):
     def executemany(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
         """Runs a statement once for each row of parameters."""
 
+    def notify(self, kind: str, id: str) -> None:
+        """Tells the other services on this database what happened to a document, once it is committed."""
+
 
 class Database(Protocol):
     """Transactional database of one or several services."""

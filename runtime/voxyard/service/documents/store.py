@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from voxyard.service.documents import queries
 from voxyard.service.documents.database import SqliteDatabase
+from voxyard.service.documents.ownership import Claims, Ownership, SoleOwnership
 from voxyard.service.documents.records import Document, NewDocument, State, StoredChunk
 from voxyard.service.documents.sql import Connection, Database, Row, first
 from voxyard.service.errors import ConflictError, StoreError
 from voxyard.speech.audio.wav import WIDTH
 
+if TYPE_CHECKING:
+    from voxyard.service.documents.peers import PeerListener, Peers
+
 HookEvent = Literal["document.completed", "document.failed"]
+
+TAKE_HOOKS = """
+    UPDATE hooks SET next_try = $1 FROM documents
+    WHERE documents.number = hooks.document AND hooks.number IN (
+        SELECT number FROM hooks WHERE next_try <= $2 ORDER BY next_try, number LIMIT $3 FOR UPDATE SKIP LOCKED)
+    RETURNING hooks.number, documents.id, documents.webhook, hooks.event, hooks.tries, hooks.next_try, hooks.error
+"""
+_LEAST_HOOK_SECONDS = 15.0  # more than a delivery takes
+_MOST_SHARED_HOOKS = 8  # as many as are delivered at a time
 
 
 @dataclass(frozen=True)
@@ -47,9 +61,26 @@ class Store:
     answer now, NotFoundError for an unknown document.
     """
 
-    def __init__(self, place: Path | str) -> None:
-        """`place` is the path of a SQLite file, or the URL of a PostgreSQL database."""
+    def __init__(self, place: Path | str, *, service: str = "", claim_seconds: float = 15.0) -> None:
+        """`place` is the path of a SQLite file, or the URL of a PostgreSQL database, which several services may share.
+
+        There, `service` names this one in its claims, and `claim_seconds` is the life of a claim without renewal.
+        """
         self._database = open_database(place)
+        self.ownership: Ownership = (
+            SoleOwnership(self._database) if isinstance(place, Path) else Claims(self._database, service, claim_seconds)
+        )
+
+    def peers(self, listener: PeerListener, on_missed: Callable[[], None]) -> Peers | None:
+        """Connection with the other services on the database, to be started; None where there can be none."""
+        if not isinstance(self.ownership, Claims):
+            return None
+        from voxyard.service.documents.peers import Peers
+        from voxyard.service.documents.postgres import PostgresDatabase
+
+        if not isinstance(self._database, PostgresDatabase):
+            raise TypeError(f"{type(self._database).__name__} has no messages of other services")
+        return Peers(self._database, self.ownership, listener, on_missed)
 
     def close(self) -> None:
         """Closes the database; a SQLite file may be opened by another service then."""
@@ -71,6 +102,7 @@ class Store:
                 if earlier is not None:
                     return earlier, False
                 if _insert(connection, new):  # else another service has just stored the same request
+                    connection.notify("accepted", new.id)
                     return queries.find(connection, new.id), True
 
     def earlier(self, new: NewDocument) -> Document | None:
@@ -157,13 +189,13 @@ class Store:
 
     def started(self, id: str, when: float) -> None:
         """Marks a document as processing, and no longer parked."""
-        with self._database.write() as connection:
+        with self._progress(id) as (connection, number):
             connection.execute(
                 """
                 UPDATE documents SET state = 'processing', started = coalesce(started, $1), parked = NULL
                 WHERE number = $2 AND state IN ('pending', 'processing')
                 """,
-                (when, queries.number_of(connection, id)),
+                (when, number),
             )
 
     def chunk_spoken(
@@ -177,8 +209,7 @@ class Store:
         reason: str | None = None,
     ) -> None:
         """Marks a waiting chunk as spoken, or as `silenced` for this reason; its audio is stored."""
-        with self._database.write() as connection:
-            number = queries.number_of(connection, id)
+        with self._progress(id) as (connection, number):
             state = "silenced" if silenced else "spoken"
             if queries.end_chunk(connection, number, index, state, samples, reason):
                 connection.execute(
@@ -188,8 +219,7 @@ class Store:
 
     def chunk_failed(self, id: str, index: int, reason: str) -> None:
         """Marks a waiting chunk as failed."""
-        with self._database.write() as connection:
-            number = queries.number_of(connection, id)
+        with self._progress(id) as (connection, number):
             if queries.end_chunk(connection, number, index, "failed", None, reason):
                 connection.execute(
                     "UPDATE documents SET chunks_failed = chunks_failed + 1 WHERE number = $1", (number,)
@@ -197,8 +227,7 @@ class Store:
 
     def reset_chunks(self, id: str, indices: Iterable[int]) -> None:
         """Resets chunks whose audio is lost to waiting."""
-        with self._database.write() as connection:
-            number = queries.number_of(connection, id)
+        with self._progress(id) as (connection, number):
             connection.executemany(
                 "UPDATE chunks SET state = 'waiting', samples = NULL, reason = NULL WHERE document = $1 AND place = $2",
                 ((number, index) for index in indices),
@@ -215,12 +244,12 @@ class Store:
 
     def parked(self, id: str, reason: str | None) -> None:
         """Stores the reason why a document is parked; None where it resumes."""
-        with self._database.write() as connection:
+        with self._progress(id) as (connection, number):
             connection.execute(
                 """
                 UPDATE documents SET parked = $1 WHERE number = $2 AND state IN ('pending', 'processing')
                 """,
-                (reason, queries.number_of(connection, id)),
+                (reason, number),
             )
 
     def retry(self, id: str) -> Document:
@@ -246,12 +275,20 @@ class Store:
             )
             connection.execute("DELETE FROM hooks WHERE document = $1", (number,))
             queries.recount(connection, number)
+            connection.notify("accepted", id)
             return queries.find(connection, id)
+
+    def heard(self, id: str, heard: bool) -> None:
+        """Tells the other services whether a document has listeners at this one."""
+        if self.ownership.shared:
+            with self._database.write() as connection:
+                connection.notify("heard" if heard else "unheard", id)
 
     def delete(self, id: str) -> None:
         """Deletes a document with its text, chunks and webhook."""
         with self._database.write() as connection:
             connection.execute("DELETE FROM documents WHERE number = $1", (queries.number_of(connection, id),))
+            connection.notify("deleted", id)
 
     def expired(self, before: float) -> tuple[str, ...]:
         """Ids of documents finished before this time."""
@@ -278,6 +315,18 @@ class Store:
             )
             return tuple(_due_webhook(row) for row in found)
 
+    def take_hooks(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
+        """Webhooks that are due, for this service to deliver: on a shared database no other gets them for a while.
+
+        Where neither `hook_done` nor `hook_tried` follows, they are due again: the service was killed.
+        """
+        if not isinstance(self.ownership, Claims):
+            return self.pending_hooks(now, limit)
+        until = now + max(_LEAST_HOOK_SECONDS, 2 * self.ownership.seconds)
+        with self._database.write() as connection:
+            found = connection.execute(TAKE_HOOKS, (until, now, min(limit, _MOST_SHARED_HOOKS)))
+            return tuple(sorted((_due_webhook(row) for row in found), key=lambda hook: hook.id))
+
     def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
         """Records a failed delivery at `when`; the webhook is due again at `next_try`, or never where that is None."""
         if next_try is None:
@@ -295,8 +344,7 @@ class Store:
             connection.execute("DELETE FROM hooks WHERE number = $1", (id,))
 
     def _end(self, id: str, state: State, when: float, reason: str | None, event: HookEvent) -> None:
-        with self._database.write() as connection:
-            number = queries.number_of(connection, id)
+        with self._progress(id) as (connection, number):
             changed = connection.execute(
                 """
                 UPDATE documents SET state = $1, finished = $2, reason = $3, parked = NULL
@@ -305,6 +353,7 @@ class Store:
                 (state, when, reason, number),
             ).rowcount
             if changed:
+                self.ownership.end(connection, number)
                 connection.execute(
                     """
                     INSERT INTO hooks (document, event, next_try)
@@ -312,6 +361,13 @@ class Store:
                     """,
                     (event, when, number),
                 )
+
+    @contextmanager
+    def _progress(self, id: str) -> Iterator[tuple[Connection, int]]:
+        """Write transaction on the progress of a document, with its row number; only its owner gets one."""
+        with self._database.write() as connection:
+            yield connection, self.ownership.number_of(connection, id)
+            connection.notify("changed", id)
 
 
 def open_database(place: Path | str) -> Database:

@@ -46,8 +46,8 @@ class WebhookQueue(Protocol):
     def document(self, id: str, owner: str | None = None) -> Document:
         """Document of this id."""
 
-    def pending_hooks(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
-        """Webhooks that are due."""
+    def take_hooks(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
+        """Webhooks that are due, for this service to deliver."""
 
     def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
         """Records a failed delivery."""
@@ -155,7 +155,7 @@ class WebhookSender:
 
     def deliver_due(self) -> int:
         """Attempts all due webhooks; returns their number."""
-        due = self._queue.pending_hooks(self._clock())
+        due = self._queue.take_hooks(self._clock())
         if due:
             with ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="voxyard-webhook") as executor:
                 for done in [executor.submit(self._deliver, hook) for hook in due]:

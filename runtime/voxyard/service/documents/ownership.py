@@ -1,0 +1,217 @@
+"""Ownership of documents: which of them this service synthesizes, alone or among several on one database."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Protocol
+
+from voxyard.service.documents import queries
+from voxyard.service.documents.sql import Connection, Database
+from voxyard.service.errors import ClaimLostError, StoreUnavailableError
+
+UNFINISHED = "SELECT id FROM documents WHERE state IN ('pending', 'processing') ORDER BY number"
+CLAIM = """
+    UPDATE documents SET claimed_by = $1, claim = claim + 1,
+        claim_until = clock_timestamp() + make_interval(secs => $2)
+    WHERE number = (
+        SELECT number FROM documents WHERE state IN ('pending', 'processing')
+            AND (claim_until IS NULL OR claim_until < clock_timestamp())
+        ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING id, claim
+"""
+RENEW = """
+    UPDATE documents SET claim_until = clock_timestamp() + make_interval(secs => $1)
+    FROM (SELECT unnest(CAST($2 AS TEXT[])) AS id, unnest(CAST($3 AS BIGINT[])) AS claim) AS held
+    WHERE documents.id = held.id AND documents.claim = held.claim
+    RETURNING documents.id
+"""
+RELEASE = "UPDATE documents SET claimed_by = NULL, claim_until = NULL WHERE id = $1 AND claim = $2"
+
+
+class Ownership(Protocol):
+    """Documents of this service. `add` and `take` are called by one thread, the others by any."""
+
+    @property
+    def shared(self) -> bool:
+        """True where other services may synthesize a document that this one does not."""
+
+    def resume(self) -> None:
+        """Adds the unfinished documents of earlier runs."""
+
+    def add(self, id: str) -> None:
+        """Adds a document that was accepted, is retried, or was given back."""
+
+    def take(self) -> str | None:
+        """The next document to synthesize, oldest first; None where none waits."""
+
+    def look_again(self) -> None:
+        """Has `take` look for documents whose services are gone."""
+
+    def number_of(self, connection: Connection, id: str) -> int:
+        """Row number of a document, for a write of its progress in the same transaction.
+
+        Raises:
+            ClaimLostError: another service has taken it over.
+            NotFoundError: no such document.
+        """
+
+    def owns(self, id: str) -> bool:
+        """True where no other service is known to have the document."""
+
+    def end(self, connection: Connection, number: int) -> None:
+        """Ends the ownership of a document that is completed or failed, in the same transaction."""
+
+    def drop(self, id: str) -> None:
+        """Forgets a document that has ended, was deleted or taken over."""
+
+    def release(self, *ids: str) -> None:
+        """Gives documents back to the other services."""
+
+
+class SoleOwnership:
+    """All documents are this service's."""
+
+    shared = False
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: deque[str] = deque()
+
+    def resume(self) -> None:
+        """Adds the unfinished documents of earlier runs."""
+        with self._database.read() as connection:
+            self._waiting.extend(row["id"] for row in connection.execute(UNFINISHED))
+
+    def add(self, id: str) -> None:
+        """Adds a document."""
+        self._waiting.append(id)
+
+    def take(self) -> str | None:
+        """The next document to synthesize, in the order of arrival."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def look_again(self) -> None:
+        """Does nothing: all documents are known."""
+
+    def number_of(self, connection: Connection, id: str) -> int:
+        """Row number of a document. Raises NotFoundError."""
+        return queries.number_of(connection, id)
+
+    def owns(self, id: str) -> bool:
+        """Always true."""
+        return True
+
+    def end(self, connection: Connection, number: int) -> None:
+        """Does nothing."""
+
+    def drop(self, id: str) -> None:
+        """Does nothing."""
+
+    def release(self, *ids: str) -> None:
+        """Does nothing: no other service can take them."""
+
+
+class Claims:
+    """Claims on documents of a PostgreSQL database: each lives for some seconds, unless it is renewed.
+
+    A claim's number, which counts up with each owner of the document, is the fence: a write of progress locks the row
+    where it still has that number, and so is refused once another service has claimed the document.
+    """
+
+    shared = True
+
+    def __init__(self, database: Database, service: str, seconds: float) -> None:
+        self._database, self._service, self.seconds = database, service, seconds
+        self._held: dict[str, int] = {}  # id → claim
+        self._lock = threading.Lock()
+        self._look = True  # a document may wait
+
+    def resume(self) -> None:
+        """Looks for unfinished documents."""
+        self._look = True
+
+    def add(self, id: str) -> None:
+        """Looks for documents: any service may have taken this one."""
+        self._look = True
+
+    def look_again(self) -> None:
+        """Looks for documents whose claims ran out."""
+        self._look = True
+
+    def take(self) -> str | None:
+        """Claims the oldest document that nobody has; None where there is none, or the database does not answer."""
+        if not self._look:
+            return None
+        self._look = False
+        try:
+            with self._database.write() as connection:
+                row = connection.execute(CLAIM, (self._service, self.seconds)).fetchone()
+        except StoreUnavailableError:
+            return None  # the next look is soon
+        if row is None:
+            return None
+        self._look = True
+        id = str(row["id"])
+        with self._lock:
+            self._held[id] = row["claim"]
+        return id
+
+    def number_of(self, connection: Connection, id: str) -> int:
+        """Row number of a document, locked against another claim until the transaction ends.
+
+        Raises:
+            ClaimLostError: another service has taken it over.
+            NotFoundError: no such document.
+        """
+        row = connection.execute(
+            "SELECT number FROM documents WHERE id = $1 AND claim = $2 FOR UPDATE", (id, self._held.get(id, -1))
+        ).fetchone()
+        if row is None:
+            queries.number_of(connection, id)
+            raise ClaimLostError(f"document {id} was taken over by another service")
+        return int(row["number"])
+
+    def owns(self, id: str) -> bool:
+        """True where this service has a claim that it does not know to be lost."""
+        return id in self._held
+
+    def end(self, connection: Connection, number: int) -> None:
+        """Ends the claim of a document that is completed or failed."""
+        connection.execute("UPDATE documents SET claimed_by = NULL, claim_until = NULL WHERE number = $1", (number,))
+
+    def drop(self, id: str) -> None:
+        """Forgets a claim without giving it back."""
+        with self._lock:
+            self._held.pop(id, None)
+
+    def release(self, *ids: str) -> None:
+        """Gives documents back: another service can claim them at once."""
+        with self._lock:
+            released = [(id, self._held.pop(id)) for id in ids if id in self._held]
+        if not released:
+            return
+        with self._database.write() as connection:
+            connection.executemany(RELEASE, released)
+            for id, _ in released:
+                connection.notify("accepted", id)
+
+    def held(self) -> tuple[str, ...]:
+        """Ids of the documents with a claim of this service."""
+        with self._lock:
+            return tuple(self._held)
+
+    def renew(self) -> tuple[str, ...]:
+        """Renews all claims; returns the ids of documents that are another service's now, or deleted."""
+        with self._lock:
+            held = dict(self._held)
+        if not held:
+            return ()
+        with self._database.write() as connection:
+            found = connection.execute(RENEW, (self.seconds, list(held), list(held.values())))
+            renewed = {row["id"] for row in found}
+        with self._lock:
+            lost = [id for id, claim in held.items() if id not in renewed and self._held.get(id) == claim]
+            for id in lost:
+                del self._held[id]
+        return tuple(lost)

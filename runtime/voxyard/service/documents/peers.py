@@ -1,0 +1,88 @@
+"""Thread that keeps a service in touch with the others on its database: renews claims, hears what the others do."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import psycopg
+from psycopg import sql
+
+from voxyard.service.documents.ownership import Claims
+from voxyard.service.documents.postgres import PostgresDatabase, first_line
+from voxyard.service.errors import ServiceError
+
+_log = logging.getLogger(__name__)
+
+_TICK_SECONDS = 0.5  # between two looks whether the thread is to end
+_RECONNECT_SECONDS = 1.0
+
+
+class PeerListener(Protocol):
+    """What the other services do; called from the thread."""
+
+    def peer_message(self, kind: str, id: str) -> None:
+        """A document was `accepted`, `changed` or `deleted`, or is `heard` or `unheard` at another service."""
+
+    def claim_lost(self, id: str) -> None:
+        """Another service has taken the document over."""
+
+
+class Peers:
+    """Renews the claims at a third of their life, and passes on the messages of the other services.
+
+    `on_missed` is called where messages may have been missed: the connection was lost, or is new.
+    """
+
+    def __init__(
+        self, database: PostgresDatabase, claims: Claims, listener: PeerListener, on_missed: Callable[[], None]
+    ) -> None:
+        self._database, self._claims, self._listener, self._on_missed = database, claims, listener, on_missed
+        self._stop = threading.Event()
+        self._next_renewal = 0.0
+        self._thread = threading.Thread(target=self._run, name="voxyard-peers", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        heard = True  # a connection that is lost is logged once
+        while not self._stop.is_set():
+            try:
+                with psycopg.connect(self._database.conninfo, autocommit=True) as connection:
+                    listen = sql.SQL("LISTEN {}").format(sql.Identifier(self._database.channel))
+                    connection.execute(listen)
+                    heard = True
+                    self._on_missed()
+                    self._follow(connection)
+            except (psycopg.Error, ServiceError) as error:
+                if heard:
+                    _log.warning("the other services cannot be heard: %s; connecting again", first_line(error))
+                heard = False
+                self._stop.wait(_RECONNECT_SECONDS)
+            except Exception:  # noqa: BLE001 — without this thread the claims run out
+                _log.exception("internal error in the connection with the other services; continuing")
+                self._stop.wait(_RECONNECT_SECONDS)
+
+    def _follow(self, connection: psycopg.Connection) -> None:
+        while not self._stop.is_set():
+            for notification in connection.notifies(timeout=_TICK_SECONDS):
+                sender, _, message = notification.payload.partition(" ")
+                kind, _, id = message.partition(" ")
+                if sender != self._database.sender:
+                    self._listener.peer_message(kind, id)
+            if time.monotonic() >= self._next_renewal:
+                self._next_renewal = time.monotonic() + self._claims.seconds / 3
+                for id in self._claims.renew():
+                    self._listener.claim_lost(id)
+                connection.execute("SELECT 1")  # a connection that was cut off says nothing by itself

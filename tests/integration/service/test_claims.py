@@ -1,0 +1,413 @@
+"""Several services on one PostgreSQL: claims with a fence, messages between them, webhooks taken once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from documents import ThreadPool, audio_of, new_document
+from postgres_server import PostgresServer, running_server
+
+from voxyard.service.config import ServiceSection
+from voxyard.service.documents.audio_store import AudioStore
+from voxyard.service.documents.ownership import Claims
+from voxyard.service.documents.queue import DocumentQueue
+from voxyard.service.documents.records import Document, NewDocument
+from voxyard.service.documents.store import Store
+from voxyard.service.errors import ClaimLostError, NotFoundError, StoreUnavailableError
+from voxyard.speech.audio.joining import Pauses
+
+PATIENCE = 60.0
+CLAIM_SECONDS = 1.5
+
+
+def until(true: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, f"it never came to be that {what}"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    return postgres.url()
+
+
+@pytest.fixture
+def stores(url: str) -> Iterator[tuple[Store, Store]]:
+    made = Store(url, service="one"), Store(url, service="two")
+    yield made
+    for each in made:
+        each.close()
+
+
+def claims_of(store: Store) -> Claims:
+    assert isinstance(store.ownership, Claims)
+    return store.ownership
+
+
+def take_all(store: Store) -> list[str]:
+    store.ownership.look_again()
+    found = []
+    while (id := store.ownership.take()) is not None:
+        found.append(id)
+    return found
+
+
+def run_out(store: Store) -> None:
+    """Ends the life of all claims."""
+    with store._database.write() as connection:
+        connection.execute("UPDATE documents SET claim_until = now() - make_interval(secs => 1)")
+
+
+def test_each_document_is_claimed_by_one_service_oldest_first(stores: tuple[Store, Store]) -> None:
+    ids = [new_document(number).id for number in range(40)]
+    for number in range(40):
+        stores[0].accept(new_document(number))
+    taken: list[list[str]] = [[], []]
+
+    def take(service: int) -> None:
+        while (id := stores[service].ownership.take()) is not None:
+            taken[service].append(id)
+
+    threads = [threading.Thread(target=take, args=(service,)) for service in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(taken[0] + taken[1]) == ids
+    assert all(each == sorted(each) for each in taken)
+    assert claims_of(stores[0]).held() == tuple(taken[0])
+    assert take_all(stores[0]) == take_all(stores[1]) == []
+
+
+def test_a_stale_owner_writes_nothing(stores: tuple[Store, Store]) -> None:
+    stale, owner = stores
+    new = new_document(1, 3, webhook="http://h/")
+    stale.accept(new)
+    assert take_all(stale) == [new.id]
+    stale.started(new.id, 1.0)
+    stale.chunk_spoken(new.id, 0, 24_000)
+    run_out(stale)
+    stale.chunk_spoken(new.id, 1, 24_000)  # nobody has taken the document over yet
+    assert take_all(owner) == [new.id]
+    before = owner.document(new.id), owner.chunks(new.id)
+
+    for write in (
+        lambda: stale.started(new.id, 2.0),
+        lambda: stale.chunk_spoken(new.id, 2, 24_000),
+        lambda: stale.chunk_failed(new.id, 2, "no"),
+        lambda: stale.reset_chunks(new.id, [0]),
+        lambda: stale.parked(new.id, "no"),
+        lambda: stale.completed(new.id, 2.0),
+        lambda: stale.failed(new.id, 2.0, "no"),
+    ):
+        with pytest.raises(ClaimLostError, match="was taken over by another service"):
+            write()
+
+    assert (owner.document(new.id), owner.chunks(new.id)) == before
+    assert owner.pending_hooks(1e12) == ()
+    owner.chunk_spoken(new.id, 2, 24_000)
+    owner.completed(new.id, 3.0)
+    assert owner.document(new.id).state == "completed"
+
+
+def test_a_takeover_waits_for_the_write_that_has_begun(stores: tuple[Store, Store]) -> None:
+    """The fence locks the document: a claim cannot come between the check and the commit."""
+    stale, owner = stores
+    new = new_document(1)
+    stale.accept(new)
+    take_all(stale)
+    run_out(stale)
+    with stale._progress(new.id):
+        assert take_all(owner) == []
+    assert take_all(owner) == [new.id]
+
+
+def test_claims_that_are_renewed_live_and_those_that_are_lost_are_named(stores: tuple[Store, Store]) -> None:
+    first, second = stores
+    for number in range(3):
+        first.accept(new_document(number))
+    kept, lost, deleted = take_all(first)
+    assert claims_of(first).renew() == ()
+    run_out(first)
+    assert claims_of(first).renew() == ()  # nobody has taken them over
+    assert take_all(second) == []
+    with first._database.write() as connection:
+        connection.execute("UPDATE documents SET claim_until = NULL WHERE id = $1", (lost,))
+    assert take_all(second) == [lost]
+    second.delete(deleted)
+
+    assert set(claims_of(first).renew()) == {lost, deleted}
+
+    assert claims_of(first).held() == (kept,)
+    assert [first.ownership.owns(id) for id in (kept, lost)] == [True, False]
+
+
+def test_documents_that_are_given_back_are_another_services_at_once(stores: tuple[Store, Store]) -> None:
+    first, second = stores
+    for number in range(2):
+        first.accept(new_document(number))
+    kept, given = take_all(first)
+    first.ownership.release(given, "f" * 32)
+    assert take_all(second) == [given]
+    assert claims_of(first).held() == (kept,)
+
+
+def test_a_failed_document_that_is_retried_can_be_claimed_at_once(stores: tuple[Store, Store]) -> None:
+    first, second = stores
+    new = new_document(1, 1)
+    first.accept(new)
+    take_all(first)
+    first.chunk_failed(new.id, 0, "no")
+    first.failed(new.id, 1.0, "no")
+    second.retry(new.id)
+    assert take_all(second) == [new.id]
+
+
+def test_each_webhook_is_taken_by_one_service_until_its_time_is_over(stores: tuple[Store, Store]) -> None:
+    for number in range(20):
+        new = new_document(number, webhook=f"http://h/{number}")
+        stores[0].accept(new)
+        take_all(stores[0])
+        stores[0].completed(new.id, 100.0)
+    taken: list[list[int]] = [[], []]
+
+    def take(service: int) -> None:
+        while hooks := stores[service].take_hooks(100.0):
+            taken[service].extend(hook.id for hook in hooks)
+
+    threads = [threading.Thread(target=take, args=(service,)) for service in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(taken[0] + taken[1]) == len(set(taken[0] + taken[1])) == 20
+    assert stores[0].take_hooks(129.0) == ()
+    again = stores[1].take_hooks(131.0)  # its service was killed
+    assert [(hook.tries, hook.event) for hook in again] == [(0, "document.completed")] * 8
+    stores[1].hook_done(again[0].id)
+    assert again[0].id not in {hook.id for hook in stores[0].pending_hooks(1e12)}
+
+
+def answers(store: Store) -> bool:
+    try:
+        store.counts()
+    except StoreUnavailableError:
+        return False
+    return True
+
+
+class Service:
+    """A service without HTTP and with a pool of one thread; its audio is shared."""
+
+    def __init__(self, folder: Path, url: str, name: str, **settings: Any) -> None:
+        self.section = ServiceSection(claim_seconds=CLAIM_SECONDS, **settings)
+        self.store = Store(url, service=name, claim_seconds=CLAIM_SECONDS)
+        self.audio_store = AudioStore(folder, quota=10**9, shared_usage=self.store.audio_bytes)
+        self.pool = ThreadPool()
+        self.changed: list[str] = []
+        self.deleted: list[str] = []
+        self.missed = threading.Event()
+        self.queue = DocumentQueue(
+            self.store, self.audio_store, self.pool, self.section, Pauses(), self.changed.append, self.deleted.append,
+            poll_seconds=0.2,
+        )  # fmt: skip
+        peers = self.store.peers(self.queue, self.missed.set)
+        assert peers is not None
+        self.peers = peers
+        self.queue.start()
+        self.peers.start()
+        until(self.missed.is_set, f"{name} listens")
+
+    def stop(self) -> None:
+        self.pool.going.set()
+        self.queue.close()
+        self.peers.close()
+        self.pool.close()
+        self.store.close()
+
+    def spoken(self) -> list[int]:
+        """Numbers of the documents that its pool got."""
+        return [requests[0].seed for requests in self.pool.submitted]
+
+    def ended(self, new: NewDocument) -> Document:
+        until(lambda: self.store.document(new.id).state in ("completed", "failed"), f"{new.id} has ended")
+        return self.store.document(new.id)
+
+
+Start = Callable[..., Service]
+
+
+@pytest.fixture
+def start(tmp_path: Path, url: str) -> Iterator[Start]:
+    made: list[Service] = []
+
+    def make(name: str, place: str = url, **settings: Any) -> Service:
+        made.append(Service(tmp_path / "audio", place, name, **settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def held(service: Service) -> Service:
+    """A service whose workers answer nothing until `going` is set."""
+    service.pool.going.clear()
+    return service
+
+
+def test_two_services_speak_the_documents_that_one_has_accepted(start: Start) -> None:
+    one, two = start("one", active_documents=1), start("two", active_documents=1)
+    news = [new_document(number, 6) for number in range(30)]
+    for new in news:
+        one.queue.accept(new)
+    for new in news:
+        assert two.ended(new).state == "completed"
+        assert two.audio_store.wav(new.id).read_bytes() == one.audio_store.wav(new.id).read_bytes()
+    assert sorted(one.spoken() + two.spoken()) == list(range(30))
+    assert one.spoken()
+    assert two.spoken()
+
+
+def test_a_service_without_workers_leaves_documents_to_the_others(start: Start) -> None:
+    one, new = held(start("one")), new_document(1)
+    one.queue.accept(new)
+    until(lambda: one.spoken() == [1], "one has the document")
+    one.pool.waiting = "GPU 0 is used by another program"
+    two = start("two")
+    assert two.ended(new).state == "completed"
+    assert two.spoken() == [1]
+    assert one.pool.cancelled == {0}
+    later = new_document(2)
+    one.queue.accept(later)
+    assert two.ended(later).state == "completed"
+    assert one.spoken() == [1]
+
+
+def test_a_service_whose_pool_has_ended_gives_its_documents_away(start: Start) -> None:
+    one, new = held(start("one")), new_document(1)
+    one.queue.accept(new)
+    until(lambda: one.spoken() == [1], "one has the document")
+    two = start("two")
+    one.pool.end("the pool broke down")
+    assert two.ended(new).state == "completed"
+    assert one.queue.problem is not None
+
+
+def test_a_service_that_ends_gives_its_documents_back(start: Start) -> None:
+    one, news = held(start("one")), [new_document(number) for number in range(3)]
+    for new in news:
+        one.queue.accept(new)
+    until(lambda: len(one.spoken()) == 3, "one has the documents")
+    two = start("two")
+    one.queue.close()
+    with two.store._database.read() as connection:
+        assert not connection.execute("SELECT id FROM documents WHERE claimed_by LIKE 'one%'").fetchall()
+    for new in news:
+        assert two.ended(new).state == "completed"
+
+
+def test_a_service_that_is_gone_is_followed_by_another_which_keeps_what_was_spoken(start: Start) -> None:
+    one, new = held(start("one")), new_document(1, 6)
+    one.queue.accept(new)
+    until(lambda: one.spoken() == [1], "one has the document")
+    for index in (0, 3):
+        one.store.chunk_spoken(new.id, index, one.audio_store.put(new.id, index, audio_of(new, index)))
+    one.peers.close()  # nobody renews
+    two = start("two")
+
+    assert two.ended(new).state == "completed"
+
+    assert [request.chunk for request in two.pool.submitted[0]] == [1, 2, 4, 5]
+    one.pool.going.set()  # it wakes up, and its chunks come too late
+    until(lambda: not one.store.ownership.owns(new.id), "one knows that it lost the document")
+    until(lambda: 0 in one.pool.cancelled, "one has withdrawn the document")
+    one.queue.close()
+    names = [path.name for path in (one.audio_store._document_folder(new.id)).iterdir()]
+    assert names == ["audio.wav"]
+    assert one.store.document(new.id) == two.store.document(new.id)
+
+
+def test_a_renewal_keeps_a_document_as_long_as_its_chunks_take(start: Start) -> None:
+    one, new = held(start("one")), new_document(1)
+    one.queue.accept(new)
+    two = start("two")
+    time.sleep(2 * CLAIM_SECONDS)
+    assert two.spoken() == []
+    one.pool.going.set()
+    assert two.ended(new).state == "completed"
+    assert one.spoken() == [1]
+
+
+def test_a_claim_that_is_lost_is_withdrawn_from_the_pool_at_the_next_renewal(start: Start) -> None:
+    one, new = held(start("one")), new_document(1)
+    one.queue.accept(new)
+    until(lambda: one.spoken() == [1], "one has the document")
+    with one.store._database.write() as connection:
+        connection.execute("UPDATE documents SET claim = claim + 1, claim_until = now() + make_interval(secs => 3600)")
+    until(lambda: one.pool.cancelled == {0}, "one has withdrawn the document")
+
+
+def test_a_deletion_at_one_service_ends_the_work_of_another(start: Start) -> None:
+    one, new = held(start("one")), new_document(1)
+    one.queue.accept(new)
+    until(lambda: one.spoken() == [1], "one has the document")
+    two = start("two")
+    two.queue.cancel(new.id)
+    until(lambda: one.pool.cancelled == {0}, "one has withdrawn the document")
+    until(lambda: new.id in one.deleted, "one knows of the deletion")
+    assert one.audio_store.ids() == ()
+    with pytest.raises(NotFoundError):
+        one.store.document(new.id)
+
+
+def test_changes_and_listeners_of_one_service_are_known_to_the_other(start: Start) -> None:
+    one, new = held(start("one")), new_document(1)
+    two = held(start("two", active_documents=1))
+    two.pool.waiting = "no GPU"
+    two.queue.accept(new)
+    until(lambda: one.spoken() == [1], "one has the document")
+    two.queue.listen(new.id, True)
+    two.queue.listen(new.id, True)
+    until(lambda: one.pool.listening == [(0, True)], "one knows of the listener")
+    one.queue.listen(new.id, True)
+    two.queue.listen(new.id, False)
+    two.queue.listen(new.id, False)
+    one.queue.listen(new.id, False)
+    until(lambda: one.pool.listening == [(0, True), (0, False)], "one knows that nobody listens")
+    two.changed.clear()
+    one.pool.going.set()
+    until(lambda: two.changed.count(new.id) >= 4, "two knows of the chunks and the end")
+
+
+def test_a_restart_of_the_database_loses_nothing_and_speaks_nothing_twice(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voxyard.service.documents.postgres._ANSWER_SECONDS", 1.0)
+    with running_server() as server:
+        one, new = held(start("one", server.url())), new_document(1, 20)
+        one.queue.accept(new)
+        until(lambda: one.spoken() == [1], "one has the document")
+        one.missed.clear()
+        server.stop()
+        with pytest.raises(StoreUnavailableError):
+            one.queue.accept(new_document(2))
+        one.pool.going.set()  # all chunks are spoken while the database is away
+        time.sleep(0.5)
+        server.start()
+        until(lambda: answers(one.store), "the database answers")
+        assert one.ended(new).state == "completed"
+        assert one.spoken() == [1]
+        until(one.missed.is_set, "one listens again")
+        one.queue.accept(new_document(3))
+        assert one.ended(new_document(3)).state == "completed"
+        one.stop()
+        one.stop = lambda: None  # type: ignore[method-assign]
