@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasks.certificates import certificates
 from tasks.check import check
 from tasks.deploy import deploy, drain, plan, rollback, status, unlock
 from tasks.images import images, images_lock
@@ -11,6 +12,7 @@ from tasks.render import render
 from tasks.runs import fetch, logs, runs, stop, train
 
 __all__ = [
+    "certificates",
     "check",
     "deploy",
     "drain",

@@ -10,8 +10,9 @@ from fabric import task
 
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
+from fleet.inventory.host_tls import read_tls
 from fleet.inventory.hosts import Inventory
-from fleet.inventory.secrets import GRAFANA, Secrets
+from fleet.inventory.secrets import GRAFANA, HOST_CA, Secrets
 from fleet.monitoring.check import check_here
 from fleet.monitoring.export import write
 from fleet.monitoring.render import webhook_secrets
@@ -64,7 +65,10 @@ def monitoring(
 
 def _write(fleet: Inventory, site: Path, folder: Path) -> None:
     inputs = read_inputs(ROOT, site)
-    placeholders = Secrets(dict.fromkeys((*webhook_secrets(fleet), GRAFANA), b""))  # the values are not written
+    roots = dict.fromkeys(tls.authorities for host in fleet.hosts if (tls := read_tls(host)) is not None)
+    placeholders = Secrets(  # the values are not written; roots are no secret
+        {**dict.fromkeys((*webhook_secrets(fleet), GRAFANA), b""), **({HOST_CA: b"".join(roots)} if roots else {})}
+    )
     images = {name: LocalImage("", (), 0) for name in inputs.programs}
     part = monitoring_part(fleet, inputs, placeholders, images, named=lambda name, _: name)
     check_here(part)

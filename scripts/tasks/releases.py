@@ -14,8 +14,7 @@ from fleet.images.cuda import cuda_needs
 from fleet.images.image import ROLES, LocalImage
 from fleet.images.third_party import THIRD_PARTY, find_third_party
 from fleet.inventory.hosts import Host, Inventory, Role
-from fleet.inventory.secrets import Secrets
-from fleet.inventory.secrets import read as read_secrets
+from fleet.inventory.secrets import read_all
 from fleet.monitoring import role as monitoring
 from fleet.monitoring.check import check_here
 from fleet.monitoring.silence import AlertmanagerSilencer
@@ -202,8 +201,7 @@ def _with_third_party(
 def _monitoring_part(
     fleet: Inventory, host: Host, inputs: monitoring.MonitoringInputs, images: Mapping[str, LocalImage]
 ) -> RolePart:
-    secrets = Secrets() if host.secrets is None else read_secrets(host.secrets)
-    return monitoring.monitoring_part(fleet, inputs, secrets, images)
+    return monitoring.monitoring_part(fleet, inputs, read_all(host.secrets), images)
 
 
 def _withheld(planned: GroupResult[PlannedRelease]) -> dict[str, Mapping[str, str]]:

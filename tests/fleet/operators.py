@@ -23,7 +23,7 @@ from tiny_model import write_model
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "a-key-for-tests-0123456789"
 SERVER = """
-import http.server, os, sys, threading
+import http.server, os, ssl, sys, threading
 role, mode = os.environ["ROLE"], os.environ["MODE"]
 if mode == "ends":
     sys.exit("no such option: --fly")
@@ -41,13 +41,20 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write((metrics if self.path == "/metrics" else "no model").encode())
 print(role, "stands in", flush=True)
-http.server.ThreadingHTTPServer(("0.0.0.0", port), Answers).serve_forever()
+server = http.server.ThreadingHTTPServer(("0.0.0.0", port), Answers)
+if os.path.exists("/run/secrets/host-key"):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain("/run/secrets/host-certificate", "/run/secrets/host-key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
 """
 PROBE = """
-import os, sys, urllib.request
+import os, ssl, sys, urllib.request
+scheme = "https" if os.path.exists("/run/secrets/host-key") else "http"
 port = os.environ["VOXYARD_EXPORTER_PORT" if os.environ["ROLE"] == "exporter" else "VOXYARD_SERVICE_PORT"]
 try:
-    urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=3)
+    url, here = f"{scheme}://127.0.0.1:{port}/healthz", ssl._create_unverified_context()
+    urllib.request.urlopen(url, timeout=3, context=here)
 except OSError as error:
     sys.exit(str(error))
 """

@@ -1,25 +1,31 @@
-"""A gateway before three speech services on CPUs: a change is deployed to all of them under load."""
+"""A gateway before three speech services on CPUs, which change to TLS under load; and Prometheus, which asks them."""
 
 from __future__ import annotations
 
+import json
 import ssl
 import time
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
-from gateway_certificate import new_authority
 from gateway_load import Load
 from monitoring_programs import program
 from tests.fleet import operators
-from tests.fleet.bed import gateway_images
+from tests.fleet.bed import gateway_images, watchers
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost, HostFactory, HostSpec
 from tests.fleet.operators import KEY, Operator, containers, current, fake_image
 
+from fleet.certificates import write_secrets
+from fleet.inventory.secrets import read
 from voxyard.service.documents.ids import instance_prefix
 
 NAMES = ("cpu-01", "cpu-02", "cpu-03")
+GATEWAY = ("gateway-certificate", "gateway-key")
 
 
 @dataclass
@@ -38,40 +44,53 @@ def fleet(engine: Engine, base_image: str, gpu_host: HostFactory, tmp_path_facto
     fake_image(engine, base_image, "exporter")
     gateway_images.build_service(engine, base_image)
     gateway_images.build_haproxy(engine, base_image, haproxy)
+    watchers.build(engine)
     gateway, *services = gpu_host.several(*(HostSpec(name, gpus=[], toolkit=False) for name in ("gw", *NAMES)))
     folder = tmp_path_factory.mktemp("operator")
     entries = {
-        "gw": operators.entry(gateway, roles=["gateway"], gpus=0, secrets="secrets.yaml"),
+        "gw": operators.entry(gateway, roles=["gateway", "monitoring"], gpus=0, node_exporter=True),
         **{
-            name: operators.entry(each, roles=["bark"], gpus=0, bark={"weights": "weights", "stop_seconds": 40})
+            name: operators.entry(
+                each, roles=["bark"], gpus=0, bark={"weights": "weights", "stop_seconds": 40}, node_exporter=True
+            )
             for name, each in zip(NAMES, services, strict=True)
         },
     }
     settings = {"service": {"rate_limit": 0}, "speech": {"max_parallel_tts_workers": 1}}
     inventory = operators.write_fleet(folder, entries, defaults={"bark": {"settings": settings}})
-    authority = new_authority(folder, "speech.lab.example", gateway.address)
-    secrets = folder / "secrets.yaml"
-    more = {
-        "bark-session-secret": "s" * 32,
-        "gateway-certificate": authority.certificate,
-        "gateway-key": authority.key,
-    }
-    secrets.write_text(yaml.safe_dump({**yaml.safe_load(secrets.read_text()), **more}))
+    (folder / "site").mkdir()
+    (folder / "site/compose.yaml").write_text("services: {grafana: !reset null}\n")  # it is in no Debian package
     operator = Operator(inventory, operators.environment(engine))
+    operator.good("certificates", "--name", "speech.lab.example")
+    of_gateway = {name: value for name, value in read(folder / "certificates.yaml").values.items() if name in GATEWAY}
+    secrets = folder / "secrets.yaml"
+    more = {"bark-session-secret": "s" * 32, **{name: value.decode() for name, value in of_gateway.items()}}
+    secrets.write_text(yaml.safe_dump({**yaml.safe_load(secrets.read_text()), **more}))
+    name_secrets(inventory, ["secrets.yaml"])
     operator.good("deploy")
-    trust = ssl.create_default_context(cafile=str(authority.root))
+    trust = ssl.create_default_context(cafile=str(folder / "host-ca.pem"))
     return Fleet(operator, gateway, services, Load(f"https://{gateway.address}", KEY, trust))
 
 
-def test_a_change_is_deployed_to_all_services_under_load_and_no_request_fails_and_no_document_is_lost(
-    fleet: Fleet,
-) -> None:
+def name_secrets(inventory: Path, files: list[str]) -> None:
+    """Every host has these files of secrets."""
+    document = yaml.safe_load(inventory.read_text())
+    for each in document["hosts"].values():
+        each["secrets"] = files
+    inventory.write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+def test_all_services_change_to_tls_under_load_and_no_request_fails_and_no_document_is_lost(fleet: Fleet) -> None:
     load, before = fleet.load, [containers(each)["bark"] for each in fleet.services]
+    folder = fleet.operator.inventory.parent
+    values = read(folder / "certificates.yaml").values
+    write_secrets(folder / "hosts-tls.yaml", {name: value for name, value in values.items() if name not in GATEWAY})
+    name_secrets(fleet.operator.inventory, ["secrets.yaml", "hosts-tls.yaml"])
+    fleet.operator.change(gateway={"plain_http": True})
+    fleet.operator.good("deploy", "--role", "gateway")
     gateway = containers(fleet.gateway)
-    changed = {"service": {"rate_limit": 0, "retention_hours": 24}, "speech": {"max_parallel_tts_workers": 1}}
     with load.running():
         time.sleep(5)
-        fleet.operator.change(bark={"settings": changed})
         results = fleet.operator.results("deploy")
         time.sleep(5)
     assert results == {"gw": "unchanged", **dict.fromkeys(NAMES, "deployed")}
@@ -88,9 +107,46 @@ def test_a_change_is_deployed_to_all_services_under_load_and_no_request_fails_an
     print(f"{len(load.documents)} documents, requests: {load.requests}")
 
 
+def test_without_plain_http_the_gateway_goes_on(fleet: Fleet) -> None:
+    fleet.operator.change(gateway={"plain_http": False})
+    assert fleet.operator.results("deploy") == {"gw": "deployed", **dict.fromkeys(NAMES, "unchanged")}
+    assert fleet.operator.json("status")["ok"]
+    with fleet.load.client() as client:
+        assert client.get("/v1/documents").status_code == 200
+
+
+def test_prometheus_asks_all_of_them_over_tls(fleet: Fleet) -> None:
+    wanted = {(job, name) for job in ("bark", "node") for name in NAMES} | {("node", "gw"), ("gateway", "gw")}
+    deadline = time.monotonic() + 120
+    while not wanted <= {(each["job"], each["instance"]) for each in query(fleet, "up == 1")}:
+        assert time.monotonic() < deadline, query(fleet, "up")
+        time.sleep(2)
+    targets = ask(fleet, "/api/v1/targets?state=active")["activeTargets"]
+    assert {each["scrapeUrl"].partition(":")[0] for each in targets if each["labels"]["job"] in ("bark", "node")} == {
+        "https"
+    }
+    plain = fleet.services[0].run(f"curl -sS http://{fleet.services[0].address}:9100/metrics 2>&1 || true").stdout
+    assert "node_load1" not in plain
+
+
+def query(fleet: Fleet, expression: str) -> list[dict[str, str]]:
+    """Labels of what an instant query returns."""
+    return [each["metric"] for each in ask(fleet, f"/api/v1/query?query={quote(expression)}")["result"]]
+
+
+def ask(fleet: Fleet, path: str) -> Any:
+    """Data of an answer of Prometheus on the loopback of its host."""
+    program = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:9090{path}').read().decode())"
+    return json.loads(fleet.gateway.run(f'python3 -c "{program}"').stdout)["data"]
+
+
 def test_the_key_of_the_certificate_is_a_secret_of_the_host_alone(fleet: Fleet) -> None:
-    release = fleet.gateway.run(f"cat ~voxyard/.voxyard/releases/{current(fleet.gateway)}/*").stdout
-    assert "PRIVATE KEY" not in release
+    release = f"~voxyard/.voxyard/releases/{current(fleet.gateway)}"
+    assert fleet.gateway.run(f"grep -rl 'PRIVATE KEY' {release} || true").stdout == ""
     modes = fleet.gateway.run("stat -c '%a %u' ~voxyard/.voxyard/secrets/gateway-key.*").stdout.split()
     assert modes == ["600", "65532"]
-    assert "gateway" not in fleet.services[0].run("ls ~voxyard/.voxyard/secrets").stdout
+    own = fleet.services[0].run("stat -c '%n %a %u' ~voxyard/.voxyard/secrets/*").stdout
+    assert "gateway" not in own
+    rows = [line.rpartition("/")[2].split() for line in own.splitlines()]
+    owners = {name.rpartition(".")[0]: (mode, owner) for name, mode, owner in rows if name.startswith("host-key")}
+    assert owners == {"host-key": ("600", "65532"), "host-key.node-exporter": ("600", "65531")}

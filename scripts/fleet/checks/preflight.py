@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from fleet.audit import TAG
-from fleet.checks import gpu_start, gpu_use, gpus, space
+from fleet.checks import certificates, gpu_start, gpu_use, gpus, space
 from fleet.checks.finding import ALL_SERVICES, BARK, EXPORTER, ON_GPUS, TRAINER, Finding, acknowledged
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
@@ -46,6 +46,7 @@ def preflight(
         *ports(facts, host),
         *clock(facts),
         *audit_log(facts),
+        *certificates.check_all(facts, host),
         *gpus.check_all(facts, host, requirements.cuda, assignment),
         *gpu_start.check_all(facts),
         *gpu_use.check_all(facts, assignment),

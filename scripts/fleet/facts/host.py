@@ -62,7 +62,7 @@ class HostFacts:
     home_disk: Disk | Unknown
     artefact_bytes_present: int | Unknown  # weights and voices on the host
     ports: frozenset[int] | Unknown  # TCP ports in use
-    programs: frozenset[str] | Unknown  # those of TOOLS that are installed
+    programs: frozenset[str] | Unknown  # those of TOOLS and TLS_TOOL that are installed
     containers: tuple[Container, ...] | Unknown
     clock_skew: float | Unknown  # seconds that the host is ahead of the operator, at least
     audit_log: AuditLog | Unknown = field(default_factory=lambda: AuditLog(0))

@@ -16,6 +16,8 @@ CONFIG_LABEL = "voxyard.config"
 _PROJECT_LABEL = "com.docker.compose.project"
 _SYS_RESOURCE = 24  # linux/capability.h
 TOOLS = ("bash", "flock", "rsync", "sha256sum", "tar")
+TLS_TOOL = "openssl"
+"""Needed where services speak TLS."""
 _LISTEN = "0A"  # state LISTEN in /proc/net/tcp
 
 
@@ -198,6 +200,6 @@ DISK = Fact("disk", verb("fact_disk"), _disk)
 HOME_DISK = Fact("home-disk", verb("fact_home_disk"), _disk)
 KEPT = Fact("kept", verb("fact_kept"), lambda text: int(text) * 1024)
 IMAGES = Fact("images", "docker image ls --quiet --no-trunc", _images)
-PROGRAMS = Fact("programs", verb("fact_programs", *TOOLS), _tools)
+PROGRAMS = Fact("programs", verb("fact_programs", *TOOLS, TLS_TOOL), _tools)
 ENGINE_LIMITS = Fact("engine-limits", verb("fact_engine_limits"), _engine_limits)
 CONTAINERS = Fact("containers", verb("fact_containers", ROLE_LABEL), _containers)

@@ -3,11 +3,15 @@
 Requests that name a document go to its host, also while that host is about to stop or restarts. New documents with an
 idempotency key go to one host by that key, whatever its state: a repeated request finds the document of the first.
 All other requests go to hosts that are ready, and wait for any where none is.
+
+A service that speaks TLS is reached by it alone, and has to prove its host's name. With `gateway.plain_http` a service
+that is ready without TLS is reached so: each has two servers then, of which the checks find one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from fleet.errors import FleetError
 from fleet.inventory.gateway_settings import Upstream
@@ -16,10 +20,13 @@ from voxyard.service.documents.ids import PREFIX_DIGITS, instance_prefix
 
 CERTIFICATE = "/run/secrets/gateway.pem"
 """Certificate with its chain; the key lies beside it, with the suffix .key."""
+HOST_CERTIFICATE = "/run/secrets/host.pem"
+"""Likewise of the host, for the metrics."""
+AUTHORITIES = "/etc/voxyard/host-ca.pem"
 STOP_SECONDS = 60
 """Seconds until the container of a gateway is killed; its open requests have less."""
-PORT, METRICS_PORT = 8443, 9412
-"""Ports inside the container."""
+PORT, METRICS_PORT, HEALTH_PORT = 8443, 9412, 9413
+"""Ports inside the container; the last is there with TLS of the metrics, for the container's own health check."""
 _REST = f"[0-9a-f]{{{32 - PREFIX_DIGITS}}}"
 _UNAVAILABLE = (
     '{"error": {"message": "no speech service answers: retry in 10 s", "type": "server_error", '
@@ -78,7 +85,7 @@ frontend https
     default_backend ready
 
 frontend metrics
-    bind :{metrics_port}
+    bind :{metrics_port}{metrics_tls}
     http-request use-service prometheus-exporter if {{ path /metrics }}
     http-request return status 200 content-type text/plain string "ok" if {{ path /healthz }}
     http-request return status 404
@@ -116,49 +123,121 @@ backend by_key
     balance hdr(Idempotency-Key)
     hash-type consistent
     retry-on conn-failure empty-response
-{plain}
+{by_key}
 """
 _OF_ONE = """
 # Documents of {name}.
 backend of_{name}
     retry-on conn-failure empty-response
     http-request disable-l7-retry if !METH_GET
-    server {name} {address}
+{servers}
+"""
+_KEYS_OF_ONE = """
+# Keys of {name}: by_key chooses the host, and here is found out whether it speaks TLS yet.
+frontend keys_of_{name}
+    bind abns@voxyard_{name}
+    default_backend keys_of_{name}
+
+backend keys_of_{name}
+    retry-on conn-failure empty-response
+{servers}
 """
 
 
-def configuration(host: Host) -> bytes:
-    """Configuration of the gateway on `host`.
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """One speech service as servers of HAProxy."""
+
+    name: str
+    prefix: str  # of its documents' ids
+    address: str
+    tls: str  # options
+    also_plain: bool  # where it is ready without TLS
+
+    @property
+    def plain(self) -> str:
+        """Name of its server without TLS; no host is named so."""
+        return f"{self.name}:http"
+
+    def pooled(self, options: str = "") -> str:
+        """Lines in a pool whose servers are checked; `{name}` is the server, `{host}` the host."""
+        number = int(self.prefix, 16) % (1 << 30) + 1  # its place among keys does not depend on the others
+        lines = [f"{self._line(number)}{options.format(name=self.name, host=self.name)}{self.tls}"]
+        if self.also_plain:
+            lines.append(
+                f"    server {self.plain} {self.address} id {number + (1 << 30) - 1}"
+                f"{options.format(name=self.plain, host=self.name)}"
+            )
+        return "\n".join(lines)
+
+    def unchecked(self) -> str:
+        """Line in a pool that does not ask who is ready: with TLS, for a handshake that fails has sent nothing."""
+        return f"{self._line(int(self.prefix, 16) % (1 << 30) + 1)}{self.tls}"
+
+    def by_key(self) -> str:
+        """Line in the pool by key."""
+        if not self.also_plain:
+            return self.unchecked()
+        return f"    server {self.name} abns@voxyard_{self.name} id {int(self.prefix, 16) % (1 << 30) + 1}"
+
+    def alone(self) -> str:
+        """Lines in a backend of its own."""
+        with_tls = f"    server {self.name} {self.address}{self.tls}"
+        if not self.also_plain:
+            return with_tls
+        rule = f"    use-server {self.plain} if {{ srv_is_up(ready/{self.plain}) }}"
+        return "\n".join([rule, with_tls, f"    server {self.plain} {self.address} weight 0"])
+
+    def _line(self, number: int) -> str:
+        return f"    server {self.name} {self.address} id {number}"
+
+
+def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: bool = False) -> bytes:
+    """Configuration of the gateway on `host`; the services of the hosts `encrypted` speak TLS.
 
     Raises FleetError for two speech services whose documents cannot be told apart.
     """
-    found = [(each, prefix, _dialled(each, host)) for each, prefix in _with_prefixes(host.upstreams)]
+    services = [
+        _Service(
+            each.name,
+            prefix,
+            _dialled(each, host),
+            f" ssl ssl-min-ver TLSv1.2 verify required ca-file {AUTHORITIES} verifyhost {each.name}"
+            if each.name in encrypted
+            else "",
+            host.gateway.plain_http and each.name in encrypted,
+        )
+        for each, prefix in _with_prefixes(host.upstreams)
+    ]
 
     def servers(options: str = "") -> str:
-        return "\n".join(
-            f"    server {each.name} {address} id {int(prefix, 16) % (1 << 30) + 1}{options.format(name=each.name)}"
-            for each, prefix, address in found
-        )
+        return "\n".join(each.pooled(options) for each in services)
 
     ways = (
-        f"    use_backend of_{each.name} if {{ path_reg ^/v1/documents/{prefix}{_REST}(/.*)?$ }}\n"
+        f"    use_backend of_{each.name} if {{ path_reg ^/v1/documents/{each.prefix}{_REST}(/.*)?$ }}\n"
         f"    use_backend of_{each.name} if documents {{ url_param(host) -m str {each.name} }}"
-        for each, prefix, _ in found
+        for each in services
     )
+    tls = f" ssl crt {HOST_CERTIFICATE}\n    bind 127.0.0.1:{HEALTH_PORT}" if metrics_tls else ""
     text = _HEAD.format(
         stop=STOP_SECONDS - 10,
         wait=host.gateway.wait_seconds,
         unavailable=_UNAVAILABLE,
         port=PORT,
         metrics_port=METRICS_PORT,
+        metrics_tls=tls,
         certificate=CERTIFICATE,
         ways="\n".join(ways),
-        plain=servers(),
+        plain="\n".join(each.unchecked() for each in services),
+        by_key="\n".join(each.by_key() for each in services),
         checked=servers(" check"),
         tracking=servers(" track ready/{name}"),
-        tracking_with_cookies=servers(" track ready/{name} cookie {name}"),
+        tracking_with_cookies=servers(" track ready/{name} cookie {host}"),
     )
-    return (text + "".join(_OF_ONE.format(name=each.name, address=address) for each, _, address in found)).encode()
+    for each in services:
+        text += _OF_ONE.format(name=each.name, servers=each.alone())
+        text += _KEYS_OF_ONE.format(name=each.name, servers=each.alone()) if each.also_plain else ""
+    return text.encode()
 
 
 def _with_prefixes(upstreams: Sequence[Upstream]) -> Iterable[tuple[Upstream, str]]:

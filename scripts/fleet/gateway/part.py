@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from fleet.errors import FleetError
-from fleet.gateway.configuration import CERTIFICATE, STOP_SECONDS, configuration
+from fleet.gateway.configuration import (
+    AUTHORITIES,
+    CERTIFICATE,
+    HEALTH_PORT,
+    HOST_CERTIFICATE,
+    STOP_SECONDS,
+    configuration,
+)
 from fleet.images.image import LocalImage
 from fleet.images.third_party import GATEWAY
+from fleet.inventory import secrets as names
+from fleet.inventory.host_tls import HostTls, host_tls, with_tls
 from fleet.inventory.hosts import Host
-from fleet.inventory.secrets import GATEWAY_CERTIFICATE, GATEWAY_KEY, Secrets, read, versioned
-from fleet.release import compose, environment
+from fleet.inventory.secrets import GATEWAY_CERTIFICATE, GATEWAY_KEY, place, read_all, versioned
+from fleet.release import compose, environment, tls
 from fleet.release.environment import LoginInfo
 from fleet.release.service import RolePart, Service
 
@@ -23,15 +33,20 @@ def gateway_part(host: Host, login_info: LoginInfo, folder: Path, image: LocalIm
     source = folder / COMPOSE_FILE
     if not source.is_file():
         raise FleetError(f"{source}: no such compose file, required for {host.name}")
-    secrets = Secrets() if host.secrets is None else read(host.secrets)
+    secrets = read_all(host.secrets)
+    own = host_tls(host.name, host.secrets, secrets)
     values = {name: secrets.values.get(name) for name in (GATEWAY_CERTIFICATE, GATEWAY_KEY)}
     if missing := [name for name, value in values.items() if value is None]:
-        where = host.secrets or "a file named as secrets in the inventory"
         raise FleetError(
-            f"{host.name}: the gateway has no certificate: add {' and '.join(missing)} to {where}; deploy/README.md "
-            "says how to make one"
+            f"{host.name}: the gateway has no certificate: add {' and '.join(missing)} to {place(host.secrets)}; "
+            "deploy/README.md says how to make one"
         )
     files = {name: (versioned(name, value), value) for name, value in values.items() if value is not None}
+    mounts = {GATEWAY_CERTIFICATE: CERTIFICATE, GATEWAY_KEY: f"{CERTIFICATE}.key"}
+    if own is not None:
+        both = zip((names.HOST_CERTIFICATE, names.HOST_KEY), tls.secrets(own).items(), strict=True)
+        files |= dict(both)
+        mounts |= {names.HOST_CERTIFICATE: HOST_CERTIFICATE, names.HOST_KEY: f"{HOST_CERTIFICATE}.key"}
     address = environment.exporter_address(host, login_info)
     service = Service(
         name=GATEWAY,
@@ -42,19 +57,23 @@ def gateway_part(host: Host, login_info: LoginInfo, folder: Path, image: LocalIm
         ready="/healthz",
         stop_seconds=STOP_SECONDS,
         metrics="haproxy_",
+        tls="" if own is None else own.name,
     )
-    mounts = {GATEWAY_CERTIFICATE: CERTIFICATE, GATEWAY_KEY: f"{CERTIFICATE}.key"}
+    entry: dict[str, Any] = {"secrets": [{"source": name, "target": target} for name, target in mounts.items()]}
+    if own is not None:
+        entry |= _with_tls()
     secrets_file = {
-        "services": {GATEWAY: {"secrets": [{"source": name, "target": target} for name, target in mounts.items()]}},
-        "secrets": {name: {"file": f"../../secrets/{file}"} for name, (file, _) in files.items()},
+        "services": {GATEWAY: entry},
+        "secrets": tls.places({name: file for name, (file, _) in files.items()}),
     }
+    text = configuration(host, _encrypted(host, own), metrics_tls=own is not None)
     return RolePart(
         services=(service,),
         compose={
             COMPOSE_FILE: source.read_bytes(),
             SECRETS_FILE: compose.to_bytes(secrets_file, "Certificate of the gateway"),
         },
-        files={CONFIGURATION: configuration(host)},
+        files={CONFIGURATION: text},
         variables={
             "VOXYARD_GATEWAY_ADDRESS": host.gateway.address or login_info.address,
             "VOXYARD_GATEWAY_PORT": str(host.gateway.port),
@@ -64,3 +83,24 @@ def gateway_part(host: Host, login_info: LoginInfo, folder: Path, image: LocalIm
         },
         secrets={GATEWAY: dict(files.values())},
     )
+
+
+def _encrypted(host: Host, own: HostTls | None) -> frozenset[str]:
+    """Hosts whose speech services speak TLS. Raises FleetError where the gateway could not verify them."""
+    found = with_tls((each.name, each.secrets) for each in host.upstreams)
+    if found and own is None:
+        raise FleetError(
+            f"{host.name}: {', '.join(sorted(found))} speak TLS, and the gateway has no {names.HOST_CA} to verify "
+            f"them: add {names.HOST_CERTIFICATE}, {names.HOST_KEY} and {names.HOST_CA} to {place(host.secrets)}"
+        )
+    return found
+
+
+def _with_tls() -> dict[str, Any]:
+    """Compose entry: the roots for services, and a health check where no TLS is spoken, inside the container."""
+    roots = {"type": "bind", "source": f"./{tls.CA_FILE}", "target": AUTHORITIES, "read_only": True}
+    asked = f"http://127.0.0.1:{HEALTH_PORT}/healthz"
+    return {
+        "volumes": [{**roots, "bind": {"create_host_path": False}}],
+        "healthcheck": {"test": ["CMD", "wget", "-q", "-O", "/dev/null", asked]},
+    }

@@ -255,10 +255,12 @@ value_of() {
 
 # ENVIRONMENT VARIABLE [WORD]... -- PATH...: gives the paths to the user of the containers, by the environment file.
 # The login may not: a throw-away container does it, of the image that the variable names. A release of an earlier
-# version names the login as that user. chown changes a directory after all that it holds.
+# version names the login as that user; a service may have a user of its own. chown changes a directory after all that
+# it holds.
 hand_over() {
   image=$(value_of "$1" "$2")
-  owner=$(value_of "$1" VOXYARD_UID):$(value_of "$1" VOXYARD_GID)
+  owner=$(value_of "$1" "${2%_IMAGE}_UID"):$(value_of "$1" "${2%_IMAGE}_GID")
+  [ "$owner" != : ] || owner=$(value_of "$1" VOXYARD_UID):$(value_of "$1" VOXYARD_GID)
   shift 2
   paths='' handed=''
   for path do
@@ -284,7 +286,7 @@ service_start() {
   [ -d "$home/state" ] || mkdir -m 0755 "$home/state"  # mounts must exist
   cd "$home/releases/$release"
   if [ -n "$variable" ]; then
-    mkdir -p "$home/data/$service"
+    case " $* " in *" ../../data/$service "*) mkdir -p "$home/data/$service" ;; esac
     hand_over "$environment" "$variable" "$@"
   fi
   files=1
@@ -345,6 +347,27 @@ http_request() {
   # shellcheck disable=SC2016  # the variables are bash's
   bash -c '{ exec 3<>"/dev/tcp/$2/$3"; } 2>/dev/null || { echo "nothing listens on $2:$3" >&2; exit 1; }
     printf "%s %s HTTP/1.0\r\nHost: %s\r\nContent-Length: 0\r\n\r\n" "$1" "$4" "$2" >&3 && cat <&3' bash "$@"
+}
+
+# METHOD HOST PORT PATH CA NAME: prints the response of an HTTPS request to a service whose certificate is for NAME and
+# signed by an authority of the file CA, below ~/.voxyard. To any other it sends nothing.
+https_request() {
+  command -v openssl >/dev/null || {
+    echo 'openssl is not installed: it verifies the certificates of services' >&2
+    exit 1
+  }
+  case $2 in *:*) at="[$2]:$3" ;; *) at=$2:$3 ;; esac
+  said=$(printf '%s %s HTTP/1.0\r\nHost: %s\r\nContent-Length: 0\r\n\r\n' "$1" "$4" "$2" |
+    openssl s_client -quiet -connect "$at" -CAfile "$home/$5" -verify_return_error -verify_hostname "$6" 2>&1) || true
+  body=$(printf '%s\n' "$said" | sed -n '/^HTTP\//,$p')
+  if [ -n "$body" ]; then
+    printf '%s\n' "$body"
+    exit 0
+  fi
+  reason=$(printf '%s\n' "$said" | sed -n 's/^verify error:num=[0-9]*://p' | head -n 1)
+  if [ -n "$reason" ]; then echo "the certificate on $at is not accepted for $6: $reason" >&2; exit 1; fi
+  echo "no service answers over TLS on $at: $(printf '%s\n' "$said" | tail -n 1)" >&2
+  exit 1
 }
 
 # -- configuration files that a service reads anew -------------------------------------------------------------------

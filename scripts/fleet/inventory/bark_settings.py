@@ -28,6 +28,7 @@ KEYS = "/run/secrets/bark-api-keys"
 WEBHOOK_SECRET = "/run/secrets/bark-webhook-secret"  # noqa: S105 - a path
 
 SESSION_SECRET = "/run/secrets/bark-session-secret"  # noqa: S105 - a path
+HOST_CERTIFICATE, HOST_KEY = "/run/secrets/host-certificate", "/run/secrets/host-key"
 
 _CLOSING_SECONDS = 15  # reserved for idle workers to end and documents to be saved
 _STOPPING = "seconds (15 of them, at most half, for closing down, the rest for running work)"
@@ -42,6 +43,8 @@ _DEPLOYED = {
     "service.voices": f"add {VOICE_NAMES} to the directory of bark.voices",
     "service.instance": "it is the host's name",
     "service.session_secret": "add bark-session-secret to the secrets file",
+    "service.tls_certificate": "add host-certificate to the secrets file, as fab certificates makes it",
+    "service.tls_key": "add host-key to the secrets file, as fab certificates makes it",
     "service.stop_seconds": "use bark.stop_seconds",
     "service.drain_seconds": "use bark.stop_seconds",
     "speech.gpus": "it is the GPUs of the host plan",
@@ -73,6 +76,7 @@ class DeploymentValues:
     instance: str = ""
     session_secret: bool = False
     lame_duck_seconds: int = 0
+    tls: bool = False
 
 
 def start_seconds(settings: Mapping[str, Mapping[str, object]]) -> int:
@@ -108,6 +112,8 @@ def render(settings: Mapping[str, Mapping[str, object]], deployment: DeploymentV
         document["service"]["lame_duck_seconds"] = deployment.lame_duck_seconds
     if deployment.session_secret:
         document["service"]["session_secret"] = SESSION_SECRET
+    if deployment.tls:
+        document["service"] |= {"tls_certificate": HOST_CERTIFICATE, "tls_key": HOST_KEY}
     if deployment.keys:
         document["service"]["keys"] = KEYS
     if deployment.webhook_secret:

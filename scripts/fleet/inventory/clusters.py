@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import PlainValidator, TypeAdapter
 
 from fleet.inventory.bark_settings import ServiceSettings, StopSeconds
-from fleet.inventory.types import Between, LocalPath, Matching, Registry, Seconds, expected, list_of
+from fleet.inventory.types import Between, LocalPath, LocalPaths, Matching, Registry, Seconds, expected, list_of
 from fleet.inventory.validation import ErrorCollector, Values, keys_of
 from voxyard.settings.yaml_reader import YamlValue
 
@@ -78,7 +78,7 @@ class Cluster:
     monitoring_labels: Labels = field(default_factory=dict)  # by which a Prometheus selects its objects
     bark: ClusterBark = field(default_factory=ClusterBark)
     trainer: ClusterTrainer = field(default_factory=ClusterTrainer)
-    secrets: LocalPath | None = None  # file; its values are not rendered
+    secrets: LocalPaths = ()  # files; their values are not rendered
 
 
 _CLUSTER = TypeAdapter(Cluster)

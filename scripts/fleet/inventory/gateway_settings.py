@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
-from fleet.inventory.types import Address, Between, Port
+from fleet.inventory.types import Address, Between, Port, Switch
 
 LAME_DUCK_SECONDS = 10
 """Time in which a speech service that is to stop still accepts requests: longer than a gateway takes to notice."""
@@ -19,6 +20,7 @@ class Gateway:
     address: Address | None = None  # it listens on; None: the address of the SSH login
     metrics_port: Port = 9412
     wait_seconds: Annotated[int, Between("seconds", 1, 3600)] = 180  # for a host that restarts
+    plain_http: Switch = False  # also to services that do not speak TLS yet, while hosts change to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +30,4 @@ class Upstream:
     name: str  # of its host, which is the instance of the service
     address: str
     port: int
+    secrets: tuple[Path, ...] = ()  # files of its host

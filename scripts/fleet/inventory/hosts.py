@@ -22,6 +22,7 @@ from fleet.inventory.types import (
     Address,
     Between,
     LocalPath,
+    LocalPaths,
     Matching,
     Port,
     Registry,
@@ -41,9 +42,9 @@ from voxyard.settings.yaml_reader import YamlValue, read
 Role = Literal["trainer", "bark", "monitoring", "gateway"]
 MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
-    "audit", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory", "gpu_memory",
-    "gpu_process", "numa", "pair_link", "pcie_width", "persistence", "programs", "row_remap", "selinux", "throttling",
-    "toolkit", "topology", "xid",
+    "audit", "certificate", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory",
+    "gpu_memory", "gpu_process", "numa", "pair_link", "pcie_width", "persistence", "programs", "row_remap", "selinux",
+    "throttling", "tls", "toolkit", "topology", "xid",
 )  # fmt: skip
 """Ids of the checks that warn: what `acknowledged` may name."""
 _UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -151,7 +152,7 @@ class Host:
     gateway: Gateway = field(default_factory=Gateway)
     upstreams: tuple[Upstream, ...] = ()  # of a gateway: all speech services of the fleet
     behind_gateway: bool = False  # its speech service
-    secrets: LocalPath | None = None  # file
+    secrets: LocalPaths = ()  # files
     canary: Switch = False  # first of its roles to get a release
     groups: Annotated[tuple[Word, ...], list_of()] = ()  # names that select it, with others
 
@@ -348,7 +349,9 @@ def with_upstreams(hosts: Iterable[Host]) -> tuple[Host, ...]:
     if not any("gateway" in host.roles for host in hosts):
         return hosts
     found = tuple(
-        Upstream(host.name, host.bark.address or host.address, host.bark.port) for host in hosts if "bark" in host.roles
+        Upstream(host.name, host.bark.address or host.address, host.bark.port, host.secrets)
+        for host in hosts
+        if "bark" in host.roles
     )
     return tuple(
         replace(host, upstreams=found if "gateway" in host.roles else (), behind_gateway="bark" in host.roles)

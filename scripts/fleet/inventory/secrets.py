@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,9 @@ BARK_WEBHOOK = "bark-webhook-secret"
 BARK_SESSIONS = "bark-session-secret"
 GATEWAY_CERTIFICATE = "gateway-certificate"
 GATEWAY_KEY = "gateway-key"
+HOST_CERTIFICATE = "host-certificate"
+HOST_KEY = "host-key"
+HOST_CA = "host-ca"
 GRAFANA = "grafana-admin-password"
 SERVICE_OF = {
     BARK_KEYS: "bark",
@@ -29,9 +32,12 @@ SERVICE_OF = {
     BARK_SESSIONS: "bark",
     GATEWAY_CERTIFICATE: "gateway",
     GATEWAY_KEY: "gateway",
+    HOST_CERTIFICATE: "host",
+    HOST_KEY: "host",
+    HOST_CA: "host",
     GRAFANA: "grafana",
 }
-"""Service of each secret; the secret is mounted as a file of this name."""
+"""Service of each secret, `host` for those of all; the secret is mounted as a file of this name."""
 _ALERT = re.compile(r"alert-[a-z0-9][a-z0-9-]{0,40}")  # names used by Alertmanager's receivers
 NAMES = f"{', '.join(SERVICE_OF)}, alert-… (for Alertmanager)"
 ALERTS = "alert-"
@@ -40,7 +46,10 @@ ALERTS = "alert-"
 _NAMES = f"{', '.join(SERVICE_OF)}, {ALERTS}…"
 LARGEST_FILE = 1 << 20
 _SHORTEST = {BARK_WEBHOOK: 16, BARK_SESSIONS: 32, GRAFANA: 8}  # characters
-_PEM = {GATEWAY_CERTIFICATE: "CERTIFICATE", GATEWAY_KEY: r"[A-Z ]*PRIVATE KEY"}
+_PEM = {
+    **dict.fromkeys((GATEWAY_CERTIFICATE, HOST_CERTIFICATE, HOST_CA), "CERTIFICATE"),
+    **dict.fromkeys((GATEWAY_KEY, HOST_KEY), r"[A-Z ]*PRIVATE KEY"),
+}
 _KEY_NAME, _KEY_HASH = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", r"[0-9a-f]{64}"
 _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20}
 
@@ -71,7 +80,7 @@ def read(path: Path) -> Secrets:
     users can read it, or where git tracks it.
     """
     document = _nodes(path, _content(path))
-    _refuse_tracked(path)
+    refuse_tracked(path)
     if not isinstance(document, yaml.MappingNode):
         raise FleetError(f"{path}:1: expected NAME: VALUE, with a name of {_NAMES}")
     values: dict[str, bytes] = {}
@@ -84,6 +93,23 @@ def read(path: Path) -> Secrets:
             raise FleetError(f"{where}: {name} is given twice")
         values[name] = _value(name, node, where)
     return Secrets(values)
+
+
+def read_all(paths: Sequence[Path]) -> Secrets:
+    """Read the secrets of several files. Raises FleetError as `read` does, and for a name that two files give."""
+    values: dict[str, bytes] = {}
+    owners: dict[str, Path] = {}
+    for path in paths:
+        for name, value in read(path).values.items():
+            if owners.setdefault(name, path) != path:
+                raise FleetError(f"{name} is given in {owners[name]} and in {path}: remove it from one of them")
+            values[name] = value
+    return Secrets(values)
+
+
+def place(paths: Sequence[Path]) -> str:
+    """The files in words, for advice on a missing secret."""
+    return " or ".join(map(str, paths)) or "a file named as secrets in the inventory"
 
 
 @functools.lru_cache(maxsize=64)
@@ -171,7 +197,7 @@ def _check_keys(text: str, where: str) -> None:
             )
 
 
-def _refuse_tracked(path: Path) -> None:
+def refuse_tracked(path: Path) -> None:
     """Raises FleetError where git tracks the file."""
     path = path.resolve()  # git tracks the name of a link, not what is behind it
     command = ["git", "-C", str(path.parent), "ls-files", "--error-unmatch", "--", path.name]

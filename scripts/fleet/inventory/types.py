@@ -110,6 +110,14 @@ def path(value: object, info: ValidationInfo[Path]) -> Path:
     return (info.context / local).absolute()
 
 
+def paths(value: object, info: ValidationInfo[Path]) -> tuple[Path, ...]:
+    """One path, or a list of them, as `path` reads each. Raises PydanticCustomError."""
+    found = tuple(path(each, info) for each in (value if isinstance(value, list) else [value]))
+    if len(set(found)) < len(found):
+        raise refusal("the list has a duplicate entry")
+    return found
+
+
 def unknown_home(found: str) -> str:
     """Error message for a path below the home of a user that this machine does not have."""
     user = found.partition("/")[0].removeprefix("~")
@@ -159,6 +167,7 @@ Text = Annotated[str, PlainValidator(text)]
 Word = Annotated[str, Matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", "a name")]  # safe in a command line
 Address = Annotated[str, PlainValidator(_address)]
 LocalPath = Annotated[Path, PlainValidator(path)]
+LocalPaths = Annotated[tuple[Path, ...], PlainValidator(paths)]
 Switch = Annotated[bool, Strict()]
 PORT = Between("a port", 1, 65535)
 Port = Annotated[int, PORT]

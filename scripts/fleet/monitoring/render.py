@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,6 +16,10 @@ from fleet.inventory.hosts import AlertReceiver, Host, Inventory
 
 ALERTMANAGER_FILE = "alertmanager/alertmanager.yml"
 TARGETS = "prometheus/targets"
+JOBS = ("exporter", "trainer", "bark", "gateway", "node")
+"""Jobs of Prometheus for the services of hosts, each with a file of targets."""
+CA_FILE = "host-ca.pem"
+"""Beside Prometheus's configuration: the roots of the hosts' certificates."""
 SECRETS = PurePosixPath("/etc/voxyard")
 """Mount point of secrets in Alertmanager's container, one file each."""
 MAIL_RELAY, MAIL_PASSWORD = "alert-mail-relay", "alert-mail-password"
@@ -77,16 +81,21 @@ def base_configuration(path: Path) -> Mapping[str, Any]:
 
 
 def render_configuration(
-    inventory: Inventory, alertmanager: Mapping[str, Any], relay: MailRelay | None = None
+    inventory: Inventory,
+    alertmanager: Mapping[str, Any],
+    relay: MailRelay | None = None,
+    encrypted: Collection[str] = (),
 ) -> dict[str, bytes]:
     """Files rendered from the inventory, by path on the monitoring host.
 
-    `alertmanager` is the result of `base_configuration`; the relay is used for mail receivers only.
+    `alertmanager` is the result of `base_configuration`; the relay is used for mail receivers only. The services of
+    the hosts `encrypted` speak TLS.
     Raises FleetError for a receiver whose secret is outside of the secrets mount.
     """
     # Prometheus keeps old targets for a file without groups: write a group without targets.
     files = {
-        f"{TARGETS}/{job}.yaml": _yaml(groups or [{"targets": []}]) for job, groups in _targets(inventory.hosts).items()
+        f"{TARGETS}/{job}.yaml": _yaml(groups or [{"targets": []}])
+        for job, groups in _targets(inventory.hosts, encrypted).items()
     }
     files[ALERTMANAGER_FILE] = _yaml(_alertmanager(inventory.alert_receivers, alertmanager, relay or MailRelay()))
     return files
@@ -98,28 +107,40 @@ def webhook_secrets(inventory: Inventory) -> tuple[str, ...]:
     return tuple(dict.fromkeys(PurePosixPath(file).name for file in files))
 
 
-def _targets(hosts: Iterable[Host]) -> dict[str, list[dict[str, object]]]:
+def with_authorities(prometheus: bytes) -> bytes:
+    """Prometheus's configuration, with the roots of the hosts' certificates in the jobs of their services."""
+    document = yaml.safe_load(prometheus)
+    for job in document["scrape_configs"]:
+        if job["job_name"] in JOBS:
+            job["tls_config"] = {"ca_file": CA_FILE}
+    return _yaml(document)
+
+
+def _targets(hosts: Iterable[Host], encrypted: Collection[str]) -> dict[str, list[dict[str, object]]]:
     hosts = tuple(hosts)
+
+    def target(host: Host, address: str, *, ours: bool = True) -> dict[str, object]:
+        scheme = {"__scheme__": "https"} if ours and host.name in encrypted else {}
+        return {"targets": [address], "labels": {"host": host.name, **scheme}}
+
     return {
         # Without GPUs the exporter would always report a missing driver.
-        "exporter": [_target(host, _at(_exporter(host), host.exporter_port)) for host in hosts if host.gpus != 0],
+        "exporter": [target(host, _at(_exporter(host), host.exporter_port)) for host in hosts if host.gpus != 0],
         "trainer": [
-            _target(host, _at(host.address, host.trainer.metrics_port)) for host in hosts if "trainer" in host.roles
+            target(host, _at(host.address, host.trainer.metrics_port)) for host in hosts if "trainer" in host.roles
         ],
         "bark": [
-            _target(host, _at(host.bark.address or host.address, host.bark.port))
+            target(host, _at(host.bark.address or host.address, host.bark.port))
             for host in hosts
             if "bark" in host.roles
         ],
         "gateway": [
-            _target(host, _at(_exporter(host), host.gateway.metrics_port)) for host in hosts if "gateway" in host.roles
+            target(host, _at(_exporter(host), host.gateway.metrics_port)) for host in hosts if "gateway" in host.roles
         ],
-        "node": [_target(host, _at(_exporter(host), host.node_exporter_port)) for host in hosts],
+        "node": [
+            target(host, _at(_exporter(host), host.node_exporter_port), ours=host.node_exporter) for host in hosts
+        ],
     }
-
-
-def _target(host: Host, address: str) -> dict[str, object]:
-    return {"targets": [address], "labels": {"host": host.name}}
 
 
 def _exporter(host: Host) -> str:

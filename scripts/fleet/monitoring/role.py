@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,20 @@ import yaml
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.images.third_party import MONITORING
+from fleet.inventory.host_tls import with_tls
 from fleet.inventory.hosts import Inventory
-from fleet.inventory.secrets import GRAFANA, Secrets, versioned
+from fleet.inventory.secrets import GRAFANA, HOST_CA, Secrets, versioned
 from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT
 from fleet.monitoring.render import (
+    CA_FILE,
+    JOBS,
     SECRETS,
     TARGETS,
     base_configuration,
     mail_relay,
     render_configuration,
     webhook_secrets,
+    with_authorities,
 )
 from fleet.release import compose
 from fleet.release.config_hash import variable
@@ -100,7 +104,11 @@ def monitoring_part(
     relay, made = mail_relay(secrets.of("alertmanager"))
     owned["alertmanager"] |= made
     files = dict(inputs.files)
-    for name, content in render_configuration(inventory, inputs.alertmanager, relay).items():
+    encrypted = with_tls((each.name, each.secrets) for each in inventory.hosts)
+    if encrypted:
+        files[PROMETHEUS_FILE] = with_authorities(files[PROMETHEUS_FILE])
+        files[f"prometheus/{CA_FILE}"] = _authorities(encrypted, secrets)
+    for name, content in render_configuration(inventory, inputs.alertmanager, relay, encrypted).items():
         if name in files:
             raise FleetError(
                 f"site/targets/{Path(name).name}: this name is used by a generated file: choose another name"
@@ -171,6 +179,15 @@ def _secrets(inventory: Inventory, secrets: Secrets, programs: tuple[str, ...]) 
     return {program: {name: secrets.values[name] for name in names} for program, names in wanted.items()}
 
 
+def _authorities(encrypted: Collection[str], secrets: Secrets) -> bytes:
+    if HOST_CA not in secrets.values:
+        raise FleetError(
+            f"{', '.join(sorted(encrypted))} speak TLS, and Prometheus has no {HOST_CA} to verify them: add it, with "
+            "host-certificate and host-key, to the file named as `secrets` of the monitoring host in the inventory"
+        )
+    return secrets.values[HOST_CA]
+
+
 def _secrets_file(files: Mapping[str, Mapping[str, str]]) -> bytes | None:
     """Compose file of the programs' secrets, from program, name and file name; None without secrets."""
     if not any(files.values()):
@@ -191,7 +208,7 @@ def _mount(program: str, name: str) -> Any:
 
 def _targets(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
     """Job and instance of each target of the generated files."""
-    for job in ("exporter", "trainer", "bark", "gateway", "node"):
+    for job in JOBS:
         for group in yaml.safe_load(files[f"{TARGETS}/{job}.yaml"]):
             yield from ((job, group["labels"]["host"]) for _ in group["targets"])
 

@@ -11,8 +11,17 @@ from fleet.errors import FleetError
 from fleet.images.third_party import NODE_EXPORTER
 from fleet.release.release import Release
 from fleet.release.service import OURS, ConfigFiles
+from fleet.release.tls import CA_FILE
 
 MANIFEST_FILE = "release.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How the certificate of a service is verified on its host."""
+
+    name: str  # that it is for
+    authorities: str  # file with the roots, below ~/.voxyard
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,7 @@ class ServiceEntry:
     gpu_limits: Mapping[str, int]  # MiB by UUID
     metrics: str = OURS  # prefix
     files: ConfigFiles | None = None
+    tls: Tls | None = None  # None: plain HTTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +76,7 @@ def parse(data: bytes | str) -> Manifest:
         found: dict[str, Any] = json.loads(data)
         return Manifest(
             id=str(found["id"]),
-            services=tuple(_service(name, each) for name, each in found["services"].items()),
+            services=tuple(_service(name, each, str(found["id"])) for name, each in found["services"].items()),
             images=tuple(_name(each, "image") for each in found["images"]),
             artefacts=tuple(_name(each, "name") for each in found["artefacts"]),
             compose_files=tuple(str(each) for each in found["compose_files"]),
@@ -79,7 +89,7 @@ def parse(data: bytes | str) -> Manifest:
         ) from error
 
 
-def _service(name: str, found: Mapping[str, Any]) -> ServiceEntry:
+def _service(name: str, found: Mapping[str, Any], release: str) -> ServiceEntry:
     return ServiceEntry(
         name=name,
         config=str(found["config"]),
@@ -92,6 +102,7 @@ def _service(name: str, found: Mapping[str, Any]) -> ServiceEntry:
         gpu_limits={str(gpu): int(mib) for gpu, mib in found["gpu_limits"].items()},
         metrics=str(found.get("metrics", "node_" if name == NODE_EXPORTER else OURS)),
         files=_config_files(found["files"]) if found.get("files") else None,
+        tls=Tls(str(found["tls"]), f"releases/{release}/{CA_FILE}") if found.get("tls") else None,
     )
 
 

@@ -18,10 +18,10 @@ from fleet.images.image import LocalImage
 from fleet.images.third_party import GATEWAY, NODE_EXPORTER
 from fleet.inventory import bark_settings
 from fleet.inventory.bark_settings import VOICE_NAMES
+from fleet.inventory.host_tls import HostTls, host_tls
 from fleet.inventory.hosts import Host
-from fleet.inventory.secrets import BARK_KEYS, BARK_SESSIONS, BARK_WEBHOOK, Secrets, versioned
-from fleet.inventory.secrets import read as read_secrets
-from fleet.release import compose, environment
+from fleet.inventory.secrets import BARK_KEYS, BARK_SESSIONS, BARK_WEBHOOK, Secrets, place, read_all, versioned
+from fleet.release import compose, environment, tls
 from fleet.release.artefact import BUILDERS, Artefact, ChecksumCache
 from fleet.release.config_hash import config_hash, variable
 from fleet.release.environment import ENVIRONMENT_FILE, LoginInfo
@@ -34,6 +34,7 @@ MANIFEST_FILE = "release.json"
 START_MARGIN = 60  # seconds of a start beside loading the model
 # Read by another user inside the containers; their parent directory is accessible to the owner only.
 _MODES = {PLAN_FILE: 0o644, bark_settings.BARK_FILE: 0o644, "haproxy.cfg": 0o644}
+_TLS_MODES = {tls.WEB_FILE: 0o644, tls.CA_FILE: 0o644}
 
 __all__ = [
     "ENVIRONMENT_FILE",
@@ -60,6 +61,7 @@ class ReleaseInputs:
     artefacts: Mapping[str, Artefact] = field(default_factory=dict)  # by kind
     secrets: Secrets = field(default_factory=Secrets)
     parts: tuple[RolePart, ...] = ()  # of roles with configuration files of their own
+    tls: HostTls | None = None
 
     @property
     def all_images(self) -> Mapping[str, LocalImage]:
@@ -94,7 +96,7 @@ class Release:
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for name, content in self.files:
                 member = tarfile.TarInfo(name)
-                member.size, member.mode = len(content), _MODES.get(name, 0o600)
+                member.size, member.mode = len(content), (_MODES | _TLS_MODES).get(name, 0o600)
                 archive.addfile(member, io.BytesIO(content))
         return buffer.getvalue()
 
@@ -117,12 +119,15 @@ def read_inputs(
     images: Mapping[str, LocalImage],
     checksums: ChecksumCache | None = None,
     parts: Sequence[RolePart] = (),
+    *,
+    with_tls: bool = True,
 ) -> ReleaseInputs:
     """Read the inputs of a host's release; `folder` contains the compose files, `parts` come from other roles.
 
-    `checksums` caches the checksums of weights. Raises FleetError for missing or invalid inputs.
+    `checksums` caches the checksums of weights. Without `with_tls` the host's certificate is not used. Raises
+    FleetError for missing or invalid inputs.
     """
-    secrets = Secrets() if host.secrets is None else read_secrets(host.secrets)
+    secrets = read_all(host.secrets)
     loopback = "bark" in host.roles and _without_keys(host, login_info, secrets)
     _require_shared_sessions(host, secrets)
     sources = compose.sources(folder, host, gpus=login_info.gpus, loopback=loopback)
@@ -133,6 +138,7 @@ def read_inputs(
         artefacts=_artefacts(host, checksums or ChecksumCache()),
         secrets=secrets,
         parts=tuple(parts),
+        tls=host_tls(host.name, host.secrets, secrets) if with_tls else None,
     )
 
 
@@ -155,6 +161,7 @@ def render(
     memory = memory_limits(host, login_info.memory_mib).get("bark")
     files, compose_files = _files(host, assignment, inputs, secrets, memory)
     variables = environment.variables(host, assignment, login_info, inputs.all_images, inputs.artefacts)
+    variables |= {} if inputs.tls is None else tls.variables(inputs.tls)
     variables |= {name: value for part in inputs.parts for name, value in part.variables.items()}
     ordered = [(name, files[name]) for name in compose_files]
 
@@ -178,6 +185,10 @@ def render(
     release = _id(files, variables, withheld)
     files[ENVIRONMENT_FILE] = environment.to_bytes({"VOXYARD_RELEASE": release, **variables})
     of_services = {"bark": {versioned(name, value): value for name, value in secrets.items()}}
+    if inputs.tls is not None:  # those of the exporter are those of all but node_exporter, and always there
+        of_services |= {
+            name: tls.secrets(inputs.tls, name) for name in ("exporter", NODE_EXPORTER)[: 1 + host.node_exporter]
+        }
     of_services |= {name: dict(values) for part in inputs.parts for name, values in part.secrets.items()}
     values = {file: each for name, found in of_services.items() if name not in withheld for file, each in found.items()}
     files[MANIFEST_FILE] = _manifest(release, compose_files, services, images, artefacts, tuple(values), withheld)
@@ -202,10 +213,9 @@ def _without_keys(host: Host, login_info: LoginInfo, secrets: Secrets) -> bool:
         return False
     address = environment.bark_address(host, login_info)
     if not _is_loopback(address):
-        where = f"to {host.secrets}" if host.secrets else "to a file named as secrets in the inventory"
         raise FleetError(
             f"{host.name}: the speech service would listen on {address} without API keys: "
-            f"add {BARK_KEYS} {where} (created by voxyard keys new NAME --file FILE), or set "
+            f"add {BARK_KEYS} to {place(host.secrets)} (created by voxyard keys new NAME --file FILE), or set "
             "bark.address to 127.0.0.1"
         )
     return True
@@ -213,10 +223,9 @@ def _without_keys(host: Host, login_info: LoginInfo, secrets: Secrets) -> bool:
 
 def _require_shared_sessions(host: Host, secrets: Secrets) -> None:
     if host.behind_gateway and BARK_SESSIONS not in secrets.values:
-        where = host.secrets or "a file named as secrets in the inventory"
         raise FleetError(
             f"{host.name}: behind a gateway all speech services sign the page's sessions with one secret: add "
-            f"{BARK_SESSIONS} to {where}, such as what `openssl rand -hex 32` prints"
+            f"{BARK_SESSIONS} to {place(host.secrets)}, such as what `openssl rand -hex 32` prints"
         )
 
 
@@ -268,8 +277,17 @@ def _files(
                 lame_duck_seconds=bark_settings.lame_duck_seconds(
                     host.bark.settings, behind_gateway=host.behind_gateway
                 ),
+                tls=inputs.tls is not None,
             ),
         )
+    if inputs.tls is not None:
+        services = (
+            "exporter",
+            *([NODE_EXPORTER] if host.node_exporter else []),
+            *(["bark"] if "bark" in host.roles else []),
+        )
+        ours[tls.COMPOSE_FILE] = tls.compose_file(inputs.tls, services, ours)
+        files |= tls.files(inputs.tls)
     for part in inputs.parts:
         ours |= part.compose
         files |= part.files
@@ -311,6 +329,8 @@ def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs:
             gpu_limits=assignment.bark_limits,
         )
         found.append(bark)
+    if inputs.tls is not None:
+        found = [replace(each, tls=inputs.tls.name) for each in found]
     return [*found, *(each for part in inputs.parts for each in part.services)]
 
 
@@ -319,7 +339,7 @@ def _id(files: Mapping[str, bytes], variables: Mapping[str, str], withheld: Sequ
     content: dict[str, object] = {
         "files": {name: hashlib.sha256(body).hexdigest() for name, body in files.items()},
         "variables": variables,
-        "modes": _MODES,
+        "modes": _MODES | {name: mode for name, mode in _TLS_MODES.items() if name in files},
     }
     if withheld:
         content["withheld"] = sorted(withheld)
@@ -351,6 +371,7 @@ def _manifest(
                 "gpu_limits": dict(sorted(each.gpu_limits.items())),
                 "metrics": each.metrics,
                 "files": None if each.files is None else asdict(each.files),
+                **({"tls": each.tls} if each.tls else {}),
             }
             for each in services
         },

@@ -39,6 +39,7 @@ class Service:
     healthy_seconds: int = 90  # start timeout
     gpu_limits: Mapping[str, int] = field(default_factory=dict)  # MiB by GPU UUID
     metrics: str = OURS  # prefix of the metrics at /metrics
+    tls: str = ""  # name that its certificate is for; empty: it speaks plain HTTP
     files: ConfigFiles | None = None
 
 

@@ -29,7 +29,7 @@ def release_of(
     host = _as_host(cluster)
     needed = {role: _pushed(cluster, role, images) for role in wanted_images(host)}
     login = LoginInfo(EVERYWHERE, gpus="bark" not in cluster.roles or cluster.bark.gpus > 0)
-    inputs = read_inputs(host, login, folder, needed, checksums)
+    inputs = read_inputs(host, login, folder, needed, checksums, with_tls=False)  # a mesh or an ingress does it
     return render(host, Assignment(bark_limits=_bark_limits(cluster)), login, inputs)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+from fleet.images.third_party import NODE_EXPORTER
+from fleet.inventory.secrets import service_of
 from fleet.release.config_hash import variable
+from fleet.release.manifest import Tls
+from fleet.release.tls import OF_NODE_EXPORTER
 from fleet.ssh.command_batch import Command, verb
 
 PROJECT = "voxyard"
@@ -54,10 +58,18 @@ def start(
 
     Compose detects neither changed files under the same name nor unhealthy containers.
     """
-    owned = [] if service in STATELESS else [f"../../data/{service}", *(f"../../secrets/{name}" for name in secrets)]
+    owned = [] if service in STATELESS else [f"../../data/{service}"]
+    owned += [f"../../secrets/{name}" for name in secrets if _reads(service, name)]
     image = variable(service, "IMAGE") if owned else ""  # of the container that hands over
     words = (release, environment_file, service, image, *compose_options(compose_files), "--", *owned)
     return Command("start", verb("service_start", *words), UP_SECONDS)
+
+
+def _reads(service: str, secret: str) -> bool:
+    """True for a secret that is to belong to the user of the service, by file name."""
+    if service == NODE_EXPORTER or OF_NODE_EXPORTER in secret:
+        return service == NODE_EXPORTER and OF_NODE_EXPORTER in secret
+    return service not in STATELESS or service_of(secret) == "host"
 
 
 def config_hashes(release: str, compose_files: Sequence[str], environment_file: str) -> Command:
@@ -135,9 +147,12 @@ def images() -> Command:
     return Command("images", verb("image_list", shape), 60)
 
 
-def http(name: str, address: str, port: int, path: str, method: str = "GET") -> Command:
-    """Prints the response of an HTTP request, head and body; needs bash only, not curl."""
+def http(name: str, address: str, port: int, path: str, method: str = "GET", tls: Tls | None = None) -> Command:
+    """Prints the response of an HTTP request, head and body; needs bash only, not curl, and with TLS openssl."""
     target = "127.0.0.1" if address == "0.0.0.0" else "::1" if address == "::" else address  # noqa: S104
+    if tls is not None:
+        words = (method, target, str(port), path, tls.authorities, tls.name)
+        return Command(name, verb("https_request", *words), 10)
     return Command(name, verb("http_request", method, target, str(port), path), 10)
 
 

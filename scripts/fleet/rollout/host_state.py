@@ -15,7 +15,7 @@ from fleet.facts.fact import Fact, Unknown, known
 from fleet.facts.machine import RELEASE_LABEL, ROLE_LABEL
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
-from fleet.release.manifest import Manifest, ServiceEntry
+from fleet.release.manifest import Manifest, ServiceEntry, Tls
 from fleet.release.service import OURS
 from fleet.rollout import commands, config_files
 from fleet.ssh.command_batch import Answer, Command
@@ -113,7 +113,7 @@ class HostState:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """HTTP endpoint of a service."""
+    """HTTP or HTTPS endpoint of a service."""
 
     service: str
     address: str
@@ -121,6 +121,7 @@ class Endpoint:
     ready: str
     metrics: str = OURS  # prefix
     shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # path → texts in its response
+    tls: Tls | None = None
 
     @property
     def probes(self) -> tuple[Command, ...]:
@@ -128,7 +129,8 @@ class Endpoint:
         paths = {"ready": self.ready, "metrics": "/metrics"}
         paths |= {f"shown{number}": path for number, path in enumerate(self.shown)}
         return tuple(
-            commands.http(f"{what}-{self.service}", self.address, self.port, path) for what, path in paths.items()
+            commands.http(f"{what}-{self.service}", self.address, self.port, path, tls=self.tls)
+            for what, path in paths.items()
         )
 
     def problem(self, answers: Mapping[str, Answer]) -> str | None:
@@ -154,7 +156,7 @@ class Endpoint:
 def endpoint(entry: ServiceEntry) -> Endpoint:
     """Endpoint of a service."""
     shown = {} if entry.files is None else entry.files.shown
-    return Endpoint(entry.name, entry.address, entry.port, entry.ready, entry.metrics, shown)
+    return Endpoint(entry.name, entry.address, entry.port, entry.ready, entry.metrics, shown, entry.tls)
 
 
 def endpoints(found: Manifest) -> tuple[Endpoint, ...]:

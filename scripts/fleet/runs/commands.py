@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+from fleet.release.tls import CA_FILE, WEB_FILE
 from fleet.rollout.commands import compose_options, sums
 from fleet.runs.files import ENVIRONMENT, MANIFEST
 from fleet.ssh.command_batch import Command, verb
 
-RELEASE_FILES = ("voxyard.env", "plan.yaml", "trainer.yaml")
+RELEASE_FILES = ("voxyard.env", "plan.yaml", "trainer.yaml", WEB_FILE, CA_FILE)
 EXISTS = 73  # EX_CANTCREAT: a run of this name exists
 TAIL_LINES = 60
 

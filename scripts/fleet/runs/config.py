@@ -24,6 +24,7 @@ _DEPLOYED = {  # set by the compose file on a host
     "telemetry.run": "the run's id",
     "telemetry.metrics_host": "trainer.metrics_port of the inventory, on the exporter's address",
     "telemetry.metrics_port": "trainer.metrics_port of the inventory, on the exporter's address",
+    "telemetry.metrics_web_config": "add host-certificate to the secrets file, as fab certificates makes it",
     "training.resume": "false for a new run, true with --resume",
 }
 PATHS = ("data.train_data", "data.val_data", "data.cache_file", "training.init_from")

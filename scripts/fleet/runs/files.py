@@ -14,6 +14,20 @@ from typing import Any
 import yaml
 
 from fleet.errors import FleetError
+from fleet.inventory.secrets import HOST_CERTIFICATE, HOST_KEY
+from fleet.release.manifest import Tls
+from fleet.release.tls import (
+    CA_FILE,
+    CERTIFICATE,
+    CERTIFICATE_VARIABLE,
+    KEY,
+    KEY_VARIABLE,
+    NAME_VARIABLE,
+    WEB_CONFIG,
+    WEB_FILE,
+    places,
+    web_config,
+)
 from fleet.runs.config import RunSettings, shards_key, validate
 from fleet.runs.corpus_sync import SOURCE, RunInput
 from voxyard.settings import Loaded
@@ -26,6 +40,17 @@ _INPUTS = {  # further inputs: role → environment variable of the setting, mou
     "validation": ("VOXYARD_TRAIN_VAL_DATA", "/validation"),
     "init": ("VOXYARD_TRAIN_INIT_FROM", "/init"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class RunTls:
+    """TLS of a run's metrics: the release's files, and the file names of certificate and key on the host."""
+
+    name: str  # that the certificate is for
+    certificate: str
+    key: str
+    web: bytes
+    authorities: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +68,7 @@ class DeployedRelease:
     compose: bytes  # trainer.yaml
     gpus: tuple[str, ...] = ()  # UUIDs of the host in nvidia-smi order
     memory_mib: int | None = None  # limit of its containers; None: of a version without one
+    tls: RunTls | None = None  # None: metrics in plain HTTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +112,11 @@ class RunFiles:
         """Directories below corpora/ that it reads; the first gets the shards."""
         return tuple(self.wanted.inputs[role].place for role in ("train", *_INPUTS) if role in self.wanted.inputs)
 
+    @property
+    def metrics(self) -> str:
+        """URL of its metrics."""
+        return metrics_url(self.deployed.address, self.deployed.port, tls=self.deployed.tls is not None)
+
     def archive(self) -> bytes:
         """Tar archive of the files."""
         buffer = io.BytesIO()
@@ -93,7 +124,7 @@ class RunFiles:
             for name, content in self.files:
                 member = tarfile.TarInfo(name)
                 # What containers read, as another user; the run's directory is the login's alone.
-                member.size, member.mode = len(content), 0o644 if name in (SETTINGS, PLAN) else 0o600
+                member.size, member.mode = len(content), 0o644 if name in (SETTINGS, PLAN, WEB_FILE) else 0o600
                 archive.addfile(member, io.BytesIO(content))
         return buffer.getvalue()
 
@@ -112,6 +143,8 @@ def render(wanted: RunRequest, deployed: DeployedRelease) -> RunFiles:
         SETTINGS: wanted.settings.file or b"{}\n",
         PLAN: deployed.plan,
     }
+    if deployed.tls is not None:
+        parts |= {WEB_FILE: deployed.tls.web, CA_FILE: deployed.tls.authorities}
     variables = {
         "VOXYARD_RUN": wanted.run,
         "VOXYARD_TRAINER_IMAGE": deployed.image,
@@ -145,7 +178,7 @@ def render(wanted: RunRequest, deployed: DeployedRelease) -> RunFiles:
 def parse_release(answer: str, gpus: tuple[str, ...]) -> DeployedRelease:
     """Parse the output of `commands.release_there`. Raises FleetError."""
     place, *bodies = answer.split("\n")
-    environment, plan, compose = (base64.b64decode(body) for body in bodies[:3])
+    environment, plan, compose, web, authorities = (base64.b64decode(body) for body in [*bodies, *[""] * 5][:5])
     pairs = (line.partition("=") for line in environment.decode().splitlines())
     found = {name: value for name, _, value in pairs}
     release = place.rpartition("/")[2]
@@ -167,6 +200,9 @@ def parse_release(answer: str, gpus: tuple[str, ...]) -> DeployedRelease:
             compose=compose,
             gpus=gpus,
             memory_mib=int(found["VOXYARD_TRAINER_MEMORY"]) if "VOXYARD_TRAINER_MEMORY" in found else None,
+            tls=RunTls(found[NAME_VARIABLE], found[CERTIFICATE_VARIABLE], found[KEY_VARIABLE], web, authorities)
+            if NAME_VARIABLE in found
+            else None,
         )
     except (LookupError, ValueError) as error:
         raise FleetError(f"release {release} cannot be parsed ({error}): deploy again with this version") from error
@@ -205,6 +241,16 @@ def reserved(loaded: Loaded[TrainConfig], deployed: DeployedRelease) -> tuple[st
     if all(each is None for each in ids):
         return planned
     return tuple(dict.fromkeys(_uuid(each, deployed) for each in ids if each is not None))
+
+
+def metrics_url(address: str, port: int, *, tls: bool) -> str:
+    """URL of a run's metrics."""
+    return f"http{'s' if tls else ''}://{f'[{address}]' if ':' in address else address}:{port}/metrics"
+
+
+def run_tls(run: str, name: str | None) -> Tls | None:
+    """How the certificate of a run's metrics is verified on its host, by the name that it is for."""
+    return None if name is None else Tls(name, f"runs/{run}/{CA_FILE}")
 
 
 def trainer_gpus(plan: bytes) -> tuple[str, ...]:
@@ -251,9 +297,11 @@ def _run_compose(
     environment = {_INPUTS[role][0]: _INPUTS[role][1] for role in wanted.inputs if role in _INPUTS}
     if loaded.config.data.cache_file is not None:
         environment["VOXYARD_TRAIN_CACHE_FILE"] = "/var/lib/voxyard/run/clips.cache"
+    if deployed.tls is not None:
+        environment["VOXYARD_TRAIN_METRICS_WEB_CONFIG"] = WEB_CONFIG
     if environment:
         service["environment"] = environment
-    volumes = [
+    volumes: list[dict[str, Any]] = [
         {
             "type": "bind",
             "source": f"../../corpora/{content.place}/{SOURCE}",
@@ -264,14 +312,21 @@ def _run_compose(
         for role, content in wanted.inputs.items()
         if role in _INPUTS
     ]
+    secrets = {}
+    if deployed.tls is not None:
+        volumes.append(web_config())
+        secrets = {HOST_CERTIFICATE: deployed.tls.certificate, HOST_KEY: deployed.tls.key}
+        targets = {HOST_CERTIFICATE: CERTIFICATE, HOST_KEY: KEY}
+        service["secrets"] = [{"source": name, "target": target} for name, target in targets.items()]
+    more = {"secrets": places(secrets)} if secrets else {}
     if volumes:
         service["volumes"] = volumes
     if gpus:
         service["deploy"] = {"resources": {"reservations": {"devices": [gpu_reservation(gpus)]}}}
     if deployed.memory_mib is None:
-        return {"services": {"train": service}}
+        return {"services": {"train": service}, **more}
     limit = {"mem_limit": f"{deployed.memory_mib}m"}
-    return {"services": {"prepare": limit, "train": service | limit}}
+    return {"services": {"prepare": limit, "train": service | limit}, **more}
 
 
 def _ids_as_uuids(loaded: Loaded[TrainConfig], deployed: DeployedRelease, gpus: Sequence[str]) -> list[str]:
@@ -297,6 +352,7 @@ def _manifest(made: RunFiles) -> dict[str, Any]:
         "device": made.device,
         "address": deployed.address,
         "port": deployed.port,
+        **({"tls": deployed.tls.name} if deployed.tls is not None else {}),
         "stop_seconds": deployed.stop_seconds,
         "inputs": {role: content.to_json() for role, content in wanted.inputs.items()},
         "shards": made.shards,

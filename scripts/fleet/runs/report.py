@@ -56,7 +56,7 @@ def started(files: RunFiles) -> str:
         ("run", f"{wanted.run} on {wanted.host}, release {given.release}, image {given.image}"),
         *(("GPU", text) for text in gpus),
         ("corpus", f"{corpus.name}, version {corpus.id}" + (", prepared once on the host" if files.shards else "")),
-        ("metrics", f"http://{_bracketed(given.address)}:{given.port}/metrics"),
+        ("metrics", files.metrics),
         ("logs", f"fab logs --host {wanted.host} --run {wanted.run} --follow"),
     ]
     return "\n".join(f"{name:<9} {text}" for name, text in rows)
@@ -119,7 +119,3 @@ def _at(run: TrainingRun) -> str:
 
 def _limit(mib: int | None) -> str:
     return "no limit" if mib is None else f"limit {mib} MiB"
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

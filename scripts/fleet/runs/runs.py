@@ -26,6 +26,7 @@ from fleet.runs.files import (
     parse_release,
     render,
     request_from_files,
+    run_tls,
     trainer_gpus,
 )
 from fleet.runs.state import KILLED, NOT_ENFORCEABLE, TrainingRun, read_runs
@@ -236,7 +237,7 @@ def _is_training(session: Session, run: TrainingRun) -> bool:
     """True where its metrics show at least one step."""
     if run.train is None or not run.train.alive:
         return False
-    command = http("metrics", run.address, run.port, "/metrics")
+    command = http("metrics", run.address, run.port, "/metrics", tls=run_tls(run.id, run.tls))
     answer = session.run([command])[command.name]
     label = re.escape(f'voxyard_train_steps_total{{run="{run.id}"}} ')
     found = re.search(rf"^{label}(\S+)", answer.out, re.MULTILINE)

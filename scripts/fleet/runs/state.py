@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact, Unknown
 from fleet.runs import commands
+from fleet.runs.files import metrics_url
 from fleet.ssh.connection_pool import Session
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class TrainingRun:
     report: Mapping[str, Any] | None
     prepare: RunContainer | None
     train: RunContainer | None
+    tls: str | None = None  # name that the certificate of its metrics is for; None: plain HTTP
 
     @property
     def active(self) -> bool:
@@ -152,7 +154,7 @@ class TrainingRun:
             "release": self.release,
             "gpus": list(self.gpus),
             "limits": dict(self.limits),
-            "metrics": f"http://{_bracketed(self.address)}:{self.port}/metrics",
+            "metrics": metrics_url(self.address, self.port, tls=self.tls is not None),
             "by": self.by,
         }
 
@@ -261,11 +263,8 @@ def _run(listed: _ListedRun, containers: Mapping[str, list[RunContainer]], tails
         report=listed.report,
         prepare=of_role.get("prepare"),
         train=train,
+        tls=found.get("tls"),
     )
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
 
 
 LISTING: Fact[tuple[_ListedRun, ...]] = Fact("runs", commands.listing().text, _listed, 30)

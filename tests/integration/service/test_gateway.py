@@ -1,4 +1,8 @@
-"""A real HAProxy with a release's configuration before three services, which are stopped and started under load."""
+"""A real HAProxy with a release's configuration before three services, which are stopped and started under load.
+
+Twice: with services that change from HTTP to TLS at that restart, before a gateway with `plain_http`; and with services
+that speak TLS throughout.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,11 @@ import httpx
 import pytest
 import tones_service
 import yaml
+from gateway_certificate import new_authority
 from gateway_load import Load
-from running_gateway import haproxy_program, running_gateway
+from running_gateway import SERVER_NAME, haproxy_program, running_gateway
 
+from fleet.inventory.gateway_settings import Gateway
 from fleet.inventory.hosts import Bark, Host, with_upstreams
 from voxyard.service.documents.ids import instance_prefix
 
@@ -52,6 +58,9 @@ class Service:
     folder: Path
     name: str
     port: int
+    certificate: Path  # with its key beside it, with the suffix .key
+    trust: ssl.SSLContext
+    tls: bool
     process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -63,6 +72,8 @@ class Service:
             "keys": str(shared / "keys.yaml"), "session_secret": str(shared / "session"), "rate_limit": 0,
             "lame_duck_seconds": 6, "stop_seconds": 30, "drain_seconds": 30,
         }  # fmt: skip
+        if self.tls:
+            section |= {"tls_certificate": str(self.certificate), "tls_key": f"{self.certificate}.key"}
         settings = self.folder / "bark.yaml"
         settings.write_text(yaml.safe_dump({"service": section, "speech": {"max_parallel_tts_workers": 1}}))
         folders = [*map(str, Path(tones_service.__file__).parents[1].glob("*/")), os.environ.get("PYTHONPATH", "")]
@@ -76,7 +87,8 @@ class Service:
     @property
     def ready(self) -> bool:
         try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=10).status_code == 200
+            url = f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/readyz"
+            return httpx.get(url, timeout=10, verify=self.trust).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -107,24 +119,29 @@ class Fleet:
         self.load = Load(self.url, KEY, self.trust)
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+@pytest.fixture(scope="module", params=["changes to TLS", "speaks TLS"])
+def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     haproxy_program()
+    changes = request.param == "changes to TLS"
     folder = tmp_path_factory.mktemp("gateway")
     (folder / "keys.yaml").write_text(f"tester: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
     (folder / "session").write_text("s" * 32)
     https, metrics, *ports = free_ports(2 + len(NAMES))
-    services = [Service(folder / name, name, port) for name, port in zip(NAMES, ports, strict=True)]
+    authority = new_authority(folder / "authority", SERVER_NAME)
+    trust = ssl.create_default_context(cafile=str(authority.root))
+    services = []
+    for name, port in zip(NAMES, ports, strict=True):
+        pem = authority.write_of_host(folder / f"{name}.pem", name, "127.0.0.1")
+        services.append(Service(folder / name, name, port, pem, trust, tls=not changes))
     barks = [Host(each.name, "127.0.0.1", "voxyard", roles=("bark",), bark=Bark(port=each.port)) for each in services]
-    host = with_upstreams([Host("gw", "127.0.0.1", "voxyard", roles=("gateway",)), *barks])[0]
+    gw = Host("gw", "127.0.0.1", "voxyard", roles=("gateway",), gateway=Gateway(plain_http=changes))
+    host = with_upstreams([gw, *barks])[0]
+    here = folder / "haproxy"
     try:
-        with running_gateway(host, folder / "haproxy", https, metrics) as gateway:
+        with running_gateway(host, here, https, metrics, encrypted=NAMES, authority=authority) as gateway:
             for each in services:
                 each.start()
-            found = Fleet(
-                services, gateway.url, f"http://127.0.0.1:{metrics}/metrics",
-                ssl.create_default_context(cafile=str(gateway.authority.root)), gateway.log,
-            )  # fmt: skip
+            found = Fleet(services, gateway.url, f"http://127.0.0.1:{metrics}/metrics", trust, gateway.log)
             until(lambda: all(each.ready for each in services), "all services are ready")
             yield found
     finally:
@@ -141,6 +158,7 @@ def test_services_are_stopped_and_started_under_load_and_no_request_fails_and_no
         time.sleep(3)
         for each in fleet.services:
             each.stop()
+            each.tls = True
             each.start()
             until(lambda each=each: each.ready, f"{each.name} is ready again")  # type: ignore[misc]
             time.sleep(3)

@@ -1,13 +1,15 @@
-"""An authority and a gateway's certificate, made with the commands that deploy/README.md names."""
+"""An authority, and certificates of a gateway and of hosts, as `fab certificates` makes them."""
 
 from __future__ import annotations
 
-import re
-import subprocess
+import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
 
-GUIDE = Path(__file__).resolve().parents[3] / "deploy/README.md"
+from fleet import certificates
+from fleet.inventory.host_tls import HostTls
+from fleet.inventory.hosts import Host
+from fleet.inventory.secrets import GATEWAY_CERTIFICATE, GATEWAY_KEY, read
 
 
 @dataclass(frozen=True)
@@ -18,12 +20,24 @@ class Authority:
     certificate: str
     key: str
 
+    def of_host(self, name: str, *addresses: str) -> HostTls:
+        """Certificate of a host with this name and these addresses, and its key."""
+        now = dt.datetime.now(dt.UTC)
+        pair = certificates.issue(certificates.open_authority(self.root.parent, now), (name, *addresses), now)
+        return HostTls(name, *pair, self.root.read_bytes())
+
+    def write_of_host(self, path: Path, name: str, *addresses: str) -> Path:
+        """The same as files: the certificate at `path`, and its key beside it, with the suffix .key."""
+        made = self.of_host(name, *addresses)
+        path.write_bytes(made.certificate)
+        Path(f"{path}.key").write_bytes(made.key)
+        return path
+
 
 def new_authority(folder: Path, name: str, address: str = "127.0.0.1") -> Authority:
-    """Run the guide's commands in `folder`, for a gateway with this name and address."""
-    (commands,) = re.findall(r"```\n(openssl req -x509.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    text = commands.replace("speech.lab.example", name).replace("192.0.2.20", address)
-    subprocess.run(["sh", "-euc", text], cwd=folder, check=True, capture_output=True)
-    return Authority(
-        folder / "gateway-ca.pem", (folder / "gateway.pem").read_text(), (folder / "gateway-key.pem").read_text()
-    )
+    """Make them in `folder`, for a gateway with this name and address."""
+    folder.mkdir(exist_ok=True)
+    gateway = Host("gw", address, "voxyard", roles=("gateway",))
+    made = certificates.make(folder, [gateway], [name])
+    values = read(made.path).values
+    return Authority(made.authority, values[GATEWAY_CERTIFICATE].decode(), values[GATEWAY_KEY].decode())

@@ -5,15 +5,24 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporters import free_port
 from gateway_certificate import Authority, new_authority
 from monitoring_programs import program
 
-from fleet.gateway.configuration import CERTIFICATE, METRICS_PORT, PORT, configuration
+from fleet.gateway.configuration import (
+    AUTHORITIES,
+    CERTIFICATE,
+    HEALTH_PORT,
+    HOST_CERTIFICATE,
+    METRICS_PORT,
+    PORT,
+    configuration,
+)
 from fleet.inventory.hosts import Host
 
 SERVER_NAME = "localhost"
@@ -27,6 +36,7 @@ class RunningGateway:
     metrics_port: int
     authority: Authority
     log: Path
+    health_port: int  # of the container's own check, where the metrics speak TLS
 
 
 def haproxy_program() -> str:
@@ -35,19 +45,35 @@ def haproxy_program() -> str:
 
 
 @contextmanager
-def running_gateway(host: Host, folder: Path, https: int, metrics: int) -> Iterator[RunningGateway]:
-    """The gateway of `host`, whose upstreams it has, until the block ends; `folder` is emptied then."""
+def running_gateway(
+    host: Host,
+    folder: Path,
+    https: int,
+    metrics: int,
+    *,
+    encrypted: Collection[str] = (),
+    authority: Authority | None = None,
+    own: Path | None = None,
+) -> Iterator[RunningGateway]:
+    """The gateway of `host`, whose upstreams it has, until the block ends; `folder` is emptied then.
+
+    The hosts `encrypted` speak TLS with certificates of `authority`, a new one unless given. The metrics do with the
+    certificate `own`.
+    """
     folder.mkdir(exist_ok=True)
-    authority = new_authority(folder, SERVER_NAME)
+    authority = authority or new_authority(folder, SERVER_NAME)
     certificate = folder / "served.pem"
     certificate.write_text(authority.certificate)
     Path(f"{certificate}.key").write_text(authority.key)
-    text = configuration(host).decode()
+    text = configuration(host, encrypted, metrics_tls=own is not None).decode()
     for place, here in {
-        f":{PORT} ": f":{https} ", f":{METRICS_PORT}\n": f":{metrics}\n", CERTIFICATE: str(certificate)
+        f":{PORT} ": f":{https} ", f":{METRICS_PORT}": f":{metrics}", CERTIFICATE: str(certificate)
     }.items():  # fmt: skip
         assert place in text
         text = text.replace(place, here)
+    health = free_port()
+    text = text.replace(HOST_CERTIFICATE, str(own)).replace(f":{HEALTH_PORT}", f":{health}")
+    text = text.replace(AUTHORITIES, str(authority.root)).replace("abns@voxyard_", f"abns@{https}_")
     (folder / "haproxy.cfg").write_text(text)
     log = folder / "haproxy.log"
     with log.open("w") as output:
@@ -56,7 +82,7 @@ def running_gateway(host: Host, folder: Path, https: int, metrics: int) -> Itera
     try:
         time.sleep(1)
         assert process.poll() is None, log.read_text()
-        yield RunningGateway(f"https://{SERVER_NAME}:{https}", metrics, authority, log)
+        yield RunningGateway(f"https://{SERVER_NAME}:{https}", metrics, authority, log, health)
     finally:
         process.terminate()
         process.wait(60)

@@ -46,7 +46,7 @@ ROOMS: dict[str, set[str]] = {
     "checks": {"inventory", "facts", "images", "release"},
     "gateway": {"inventory", "images", "release"},
     "rollout": {"inventory", "facts", "images", "release", "checks", "gateway"},
-    "runs": {"inventory", "facts", "rollout"},
+    "runs": {"inventory", "facts", "release", "rollout"},
     "monitoring": {"inventory", "facts", "images", "release", "rollout"},
     "render": {"inventory", "images", "release", "runs", "monitoring"},
 }

@@ -156,7 +156,7 @@ def test_the_service_on_its_own_host_is_asked_by_its_name() -> None:
 def test_the_part_has_the_certificate_as_versioned_secrets_and_a_change_touches_it_alone(
     write_secrets: Callable[..., Path],
 ) -> None:
-    made = rendered(gateway(secrets=write_secrets()))
+    made = rendered(gateway(secrets=(write_secrets(),)))
     assert [(each.name, each.port, each.ready) for each in made.services] == [
         ("exporter", 9410, "/healthz"), ("gateway", 9412, "/healthz"),
     ]  # fmt: skip
@@ -164,8 +164,8 @@ def test_the_part_has_the_certificate_as_versioned_secrets_and_a_change_touches_
     assert KEY_PEM not in str(made.files)
     assert environment(made)["VOXYARD_GATEWAY_PORT"] == "443"
     assert "haproxy.cfg" in dict(made.files)
-    other = rendered(gateway(secrets=write_secrets(gateway_key=KEY_PEM.replace("MIIB", "MIIC"))))
-    fewer = rendered(replace(gateway(secrets=write_secrets()), upstreams=gateway().upstreams[:1]))
+    other = rendered(gateway(secrets=(write_secrets(gateway_key=KEY_PEM.replace("MIIB", "MIIC")),)))
+    fewer = rendered(replace(gateway(secrets=(write_secrets(),)), upstreams=gateway().upstreams[:1]))
     for changed in (other, fewer):
         before, after = ({each.name: each.config for each in one.services} for one in (made, changed))
         assert {name for name in before if before[name] != after[name]} == {"gateway"}
@@ -173,7 +173,7 @@ def test_the_part_has_the_certificate_as_versioned_secrets_and_a_change_touches_
 
 def test_a_gateway_without_a_certificate_is_refused(write_secrets: Callable[..., Path]) -> None:
     with pytest.raises(FleetError, match=r"gw: the gateway has no certificate: add gateway-key to .*secrets\.yaml"):
-        rendered(gateway(secrets=write_secrets(gateway_key=None)))
+        rendered(gateway(secrets=(write_secrets(gateway_key=None),)))
 
 
 @pytest.mark.parametrize("text", [CERTIFICATE_PEM.replace("CERTIFICATE", "EC PRIVATE KEY"), "MIIB", "x\ny"])
@@ -187,7 +187,7 @@ def test_speech_services_behind_a_gateway_give_notice_and_share_the_sessions(
     tmp_path: Path, write_secrets: Callable[..., Path]
 ) -> None:
     write_model(tmp_path / "weights")
-    alone = host(name="gpu-01", roles=("bark",), bark=Bark(weights=tmp_path / "weights"), secrets=write_secrets())
+    alone = host(name="gpu-01", roles=("bark",), bark=Bark(weights=tmp_path / "weights"), secrets=(write_secrets(),))
     images = {"exporter": IMAGE, "bark": replace(IMAGE, repository="voxyard-bark")}
     found = {}
     for on in (alone, replace(alone, behind_gateway=True)):
@@ -201,7 +201,7 @@ def test_speech_services_behind_a_gateway_give_notice_and_share_the_sessions(
         False: ("gpu-01", None, 45, "/run/secrets/bark-session-secret", 60),
         True: ("gpu-01", 10, 45, "/run/secrets/bark-session-secret", 70),
     }
-    lacks = replace(alone, behind_gateway=True, secrets=write_secrets(bark_session_secret=None))
+    lacks = replace(alone, behind_gateway=True, secrets=(write_secrets(bark_session_secret=None),))
     with pytest.raises(FleetError, match="one secret: add bark-session-secret"):
         read_inputs(lacks, LOGIN, COMPOSE, images)
 

@@ -50,7 +50,7 @@ def test_the_example_is_a_good_inventory() -> None:
     assert {host.user for host in inventory.hosts} == {"voxyard"}
     assert [host.canary for host in inventory.hosts] == [True, False, False]
     assert inventory.rollout == RolloutSettings(batch=4, min_healthy_seconds=30)
-    assert first.secrets == ROOT / "deploy/secrets.yaml"
+    assert first.secrets == (ROOT / "deploy/secrets.yaml",)
     assert first.bark.weights == ROOT / "deploy/../build/weights/bark"
     assert first.bark.address is None
     assert second.bark.address == "192.0.2.12"
@@ -186,7 +186,8 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("trainer: {port: 5}", "hosts.a.trainer.port: unknown key, known are metrics_port, stop_seconds"),
         ("registry: 'https://r'", "hosts.a.registry: expected a registry as host[:port][/path], in lower case"),
         ("registry: R/x", "hosts.a.registry: expected a registry as host[:port][/path], in lower case, found"),
-        ("secrets: [x]", "hosts.a.secrets: expected a string, found a list"),
+        ("secrets: [[x]]", "hosts.a.secrets: expected a string, found a list"),
+        ("secrets: [x, ./x]", "hosts.a.secrets: the list has a duplicate entry"),
         ("canary: 1", "hosts.a.canary: expected true or false, found 1"),
         (
             "roles: [bark], exporter_port: 8080",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.inventory.secrets import Secrets, read, versioned
+from fleet.inventory.secrets import Secrets, read, read_all, versioned
 
 HASH = "0123456789abcdef" * 4
 PLANTED = "hunter2-hunter2-hunter2"
@@ -80,6 +80,21 @@ def test_a_file_that_git_tracks_is_refused(write: Write, tmp_path: Path) -> None
     subprocess.run(["git", "-C", tmp_path, "add", "secrets.yaml"], check=True)
     with pytest.raises(FleetError, match=r"tracked by git: run git rm --cached"):
         read(path)
+
+
+def test_several_files_are_read_as_one_and_a_name_in_two_is_named_with_both(write: Write, tmp_path: Path) -> None:
+    more = tmp_path / "more.yaml"
+    more.touch(0o600)
+    more.write_text("alert-mail: https://mail.example\n")
+    both = read_all([write(GOOD), more])
+    assert {"alert-chat", "alert-mail"} <= set(both.values)
+    assert read_all([]).values == {}
+    more.write_text(f"alert-chat: {PLANTED}\n")
+    with pytest.raises(
+        FleetError, match=r"alert-chat is given in .*/secrets\.yaml and in .*/more\.yaml: remove"
+    ) as caught:
+        read_all([write(GOOD), more])
+    assert PLANTED not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 from fleet_doubles import facts, host
+from monitoring_programs import program
 
+from fleet.certificates import make
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import AlertReceiver, Inventory
-from fleet.inventory.secrets import Secrets, versioned
+from fleet.inventory.secrets import Secrets, read, versioned
 from fleet.monitoring.check import check_here
 from fleet.monitoring.export import write
 from fleet.monitoring.role import monitoring_part, read_inputs
@@ -220,3 +222,30 @@ def test_a_directory_that_cannot_be_written_is_reported_with_the_fix(site: Path,
 
 def test_without_promtool_here_the_host_decides(site: Path) -> None:
     assert check_here(part(site), "no-such-promtool") is False
+
+
+def test_hosts_with_certificates_are_asked_over_tls_and_verified(site: Path, tmp_path: Path) -> None:
+    path = make(tmp_path, FLEET.hosts, []).path
+    secured = replace(FLEET.hosts[0], secrets=(path,), roles=("bark", "trainer", "gateway"))
+    own = replace(
+        FLEET.hosts[0], name="gpu-02", address="192.0.2.12", secrets=(path,)
+    )  # with a node_exporter of its own
+    fleet = replace(FLEET, hosts=(secured, FLEET.hosts[1], own))
+    roots = read(path).values["host-ca"]
+    files = dict(made(site, fleet, SECRETS | {"host-ca": roots}).files)
+    schemes = {
+        (job, group["labels"]["host"]): group["labels"].get("__scheme__")
+        for job in ("exporter", "trainer", "bark", "gateway", "node")
+        for group in yaml.safe_load(files[f"prometheus/targets/{job}.yaml"])
+    }
+    of_one = {(job, "gpu-01"): "https" for job in ("exporter", "trainer", "bark", "gateway")}
+    of_two = {(job, "gpu-02"): "https" for job in ("exporter", "trainer")}
+    plain = {("node", name): None for name in ("gpu-01", "watch-01", "gpu-02")}
+    assert schemes == of_one | of_two | plain
+    jobs = yaml.safe_load(files["prometheus/prometheus.yml"])["scrape_configs"]
+    verified = {each["job_name"] for each in jobs if each.get("tls_config") == {"ca_file": "host-ca.pem"}}
+    assert verified == {"exporter", "trainer", "bark", "gateway", "node"}
+    assert files["prometheus/host-ca.pem"] == roots
+    assert check_here(part(site, fleet, SECRETS | {"host-ca": roots}), program("prometheus", "promtool"))
+    with pytest.raises(FleetError, match="gpu-01, gpu-02 speak TLS, and Prometheus has no host-ca to verify them"):
+        made(site, fleet)

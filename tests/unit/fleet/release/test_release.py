@@ -278,7 +278,7 @@ def test_the_id_changes_with_everything_that_a_host_gets() -> None:
 
 
 def test_the_id_does_not_change_with_what_only_the_operator_sees() -> None:
-    seen = speaker(acknowledged=frozenset({"clock"}), port=2222, canary=True, secrets=Path("/s"))
+    seen = speaker(acknowledged=frozenset({"clock"}), port=2222, canary=True, secrets=(Path("/s"),))
     assert release(seen).id == release(speaker()).id
 
 
@@ -341,7 +341,7 @@ def test_with_keys_the_speech_service_listens_where_it_is_asked_to(folder: Path,
     secrets = tmp_path / "secrets.yaml"
     secrets.write_text(f"bark-api-keys: |\n  alice: {'0' * 64}\n")
     secrets.chmod(0o600)
-    found = read_inputs(speaker(bark=Bark(weights=model), secrets=secrets), LOGIN, folder, IMAGES)
+    found = read_inputs(speaker(bark=Bark(weights=model), secrets=(secrets,)), LOGIN, folder, IMAGES)
     assert list(found.compose) == ["exporter.yaml", "bark.yaml"]
     assert list(found.secrets.values) == ["bark-api-keys"]
     assert found.artefacts["weights"].source == model

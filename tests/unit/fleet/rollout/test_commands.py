@@ -10,11 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from exporters import free_port
+from gateway_certificate import new_authority
 from release_doubles import packed, release
+from tls_server import running_server
 
+from fleet.release.manifest import Tls
 from fleet.rollout import commands
+from fleet.rollout.host_state import http_problem
 from fleet.rollout.transfer import secrets_archive
-from fleet.ssh.command_batch import Command
+from fleet.ssh.command_batch import Answer, Command
 
 RELEASE = release(9410)
 
@@ -206,6 +211,79 @@ def test_what_a_service_owns_is_handed_over_by_a_container_of_its_image_before_i
 
 def test_what_belongs_to_the_user_of_a_release_already_is_left_alone(tmp_path: Path) -> None:
     assert [line.split()[0] for line in started(tmp_path, os.getuid())] == ["compose"]
+
+
+def test_the_exporters_own_the_hosts_certificate_and_node_exporter_copies_of_its_own() -> None:
+    secrets = ["bark-api-keys.1", "host-key.1", "host-key.node-exporter.1"]
+    found = {}
+    for service in ("exporter", "node-exporter", "bark"):
+        text = commands.start("r1", ["exporter.yaml"], "voxyard.env", service, secrets=secrets).text
+        found[service] = [word.rpartition("/")[2] for word in text.split() if "../../" in word]
+    assert found == {
+        "exporter": ["host-key.1"],
+        "node-exporter": ["host-key.node-exporter.1"],
+        "bark": ["bark", "bark-api-keys.1", "host-key.1"],
+    }
+
+
+def test_a_service_with_a_user_of_its_own_gets_its_files_for_that(tmp_path: Path) -> None:
+    good(commands.write_secrets(), tmp_path, secrets_archive({"host-key.node-exporter.1": b"one"}))
+    programs, said = tmp_path / "bin", tmp_path / "said"
+    programs.mkdir()
+    (programs / "docker").write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+    (programs / "docker").chmod(0o755)
+    folder = tmp_path / ".voxyard/releases/r1"
+    folder.mkdir(parents=True)
+    names = {"UID": "65532", "GID": "65532"} | {f"NODE_EXPORTER_{each}": "65531" for each in ("UID", "GID")}
+    lines = [f"VOXYARD_{name}={value}" for name, value in names.items()]
+    (folder / "voxyard.env").write_text("\n".join([*lines, "VOXYARD_NODE_EXPORTER_IMAGE=node:1", ""]))
+    command = commands.start("r1", [], "voxyard.env", "node-exporter", secrets=["host-key.node-exporter.1"])
+    environment = {"HOME": str(tmp_path), "PATH": f"{programs}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", command.shell], env=environment, check=True, capture_output=True)
+    assert said.read_text().splitlines()[0].endswith("--entrypoint chown node:1 -hR 65531:65531 /handed/0")
+    assert not (tmp_path / ".voxyard/data").exists()
+
+
+@pytest.mark.parametrize(
+    ("served", "said"),
+    [
+        ("gpu-01", ""),
+        ("gpu-02", "the certificate on 127.0.0.1:PORT is not accepted for gpu-01: hostname mismatch"),
+        ("of another authority", "the certificate on 127.0.0.1:PORT is not accepted for gpu-01: "),
+        ("plain", "no service answers over TLS on 127.0.0.1:PORT: "),
+        ("nobody", "no service answers over TLS on 127.0.0.1:PORT: "),
+    ],
+)
+def test_a_service_is_asked_over_tls_by_its_name_alone(tmp_path: Path, served: str, said: str) -> None:
+    ours, theirs = (new_authority(tmp_path / name, "localhost") for name in ("ours", "theirs"))
+    (tmp_path / ".voxyard").mkdir()
+    (tmp_path / ".voxyard/ca.pem").write_bytes(ours.root.read_bytes())
+    of = theirs if served == "of another authority" else ours
+    name = served if served.startswith("gpu") else "gpu-01"
+    certificate = None if served == "plain" else of.write_of_host(tmp_path / "host.pem", name)
+    with running_server(certificate) as server:
+        port = free_port() if served == "nobody" else server.port
+        command = commands.http("ready", "127.0.0.1", port, "/readyz", tls=Tls("gpu-01", "ca.pem"))
+        done = run(command, tmp_path)
+    answer = Answer(done.stdout.decode(), done.stderr.decode(), done.returncode)
+    if said:
+        assert answer.message.startswith(said.replace("PORT", str(port)))
+        assert not any(path for path in server.asked if served != "plain")
+        assert not answer.ok
+    else:
+        assert http_problem(answer) is None
+        assert "voxyard_up 1.0" in answer.out.splitlines()
+        assert server.asked == ["/readyz"]
+
+
+def test_without_openssl_it_says_so(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "sh").symlink_to("/bin/sh")
+    command = commands.http("ready", "::1", 1, "/", tls=Tls("gpu-01", "ca.pem"))
+    environment = {"HOME": str(tmp_path), "PATH": str(tools)}
+    done = subprocess.run(["/bin/sh", "-c", command.shell], env=environment, capture_output=True, text=True)
+    assert (done.returncode, "openssl is not installed" in done.stderr) == (1, True)
 
 
 def test_a_secret_that_only_its_container_can_read_is_there(tmp_path: Path) -> None:

@@ -17,7 +17,16 @@ from run_requests import COMPOSE, CORPUS, PLAN, RELEASE, REQUEST
 from fleet.errors import FleetError
 from fleet.runs.config import RunSettings
 from fleet.runs.corpus_sync import RunInput
-from fleet.runs.files import RunFiles, RunRequest, parse_release, render, request_from_files, trainer_gpus
+from fleet.runs.files import (
+    RunFiles,
+    RunRequest,
+    RunTls,
+    parse_release,
+    render,
+    request_from_files,
+    run_tls,
+    trainer_gpus,
+)
 
 
 def wanted(settings: str = "", *flags: tuple[str, str], **other: Any) -> RunRequest:
@@ -170,18 +179,55 @@ def answer(variables: dict[str, str], compose_file: bytes = COMPOSE) -> str:
     )
 
 
+VARIABLES = {
+    "VOXYARD_TRAINER_IMAGE": RELEASE.image, "VOXYARD_UID": "1000", "VOXYARD_GID": "1001",
+    "VOXYARD_TRAINER_METRICS_ADDRESS": "192.0.2.11", "VOXYARD_TRAINER_METRICS_PORT": "9411",
+    "VOXYARD_TRAINER_STOP_SECONDS": "120", "VOXYARD_TRAINER_MEMORY": "40960",
+}  # fmt: skip
+
+
 def test_a_release_says_what_it_gives_to_runs() -> None:
-    variables = {
-        "VOXYARD_TRAINER_IMAGE": RELEASE.image, "VOXYARD_UID": "1000", "VOXYARD_GID": "1001",
-        "VOXYARD_TRAINER_METRICS_ADDRESS": "192.0.2.11", "VOXYARD_TRAINER_METRICS_PORT": "9411",
-        "VOXYARD_TRAINER_STOP_SECONDS": "120", "VOXYARD_TRAINER_MEMORY": "40960",
-    }  # fmt: skip
-    assert parse_release(answer(variables), RELEASE.gpus) == RELEASE
-    earlier = {name: value for name, value in variables.items() if name != "VOXYARD_TRAINER_MEMORY"}
+    assert parse_release(answer(VARIABLES), RELEASE.gpus) == RELEASE
+    earlier = {name: value for name, value in VARIABLES.items() if name != "VOXYARD_TRAINER_MEMORY"}
     assert parse_release(answer(earlier), RELEASE.gpus) == replace(RELEASE, memory_mib=None)
     for gone in ("VOXYARD_TRAINER_IMAGE", "VOXYARD_UID"):
         with pytest.raises(FleetError, match="role trainer" if "IMAGE" in gone else "cannot be parsed"):
-            parse_release(answer({name: value for name, value in variables.items() if name != gone}), ())
+            parse_release(answer({name: value for name, value in VARIABLES.items() if name != gone}), ())
+
+
+TLS = RunTls("gpu-01", "host-certificate.0a", "host-key.0b", b"tls_server_config: {}\n", b"the roots\n")
+
+
+def test_a_run_of_a_release_with_tls_has_its_certificate_and_is_asked_by_it() -> None:
+    files = render(REQUEST, replace(RELEASE, tls=TLS))
+    service, document = compose(files), yaml.safe_load(dict(files.files)["run.yaml"])
+    assert service["environment"]["VOXYARD_TRAIN_METRICS_WEB_CONFIG"] == "/etc/voxyard/web.yaml"
+    assert {each["target"] for each in service["volumes"]} >= {"/etc/voxyard/web.yaml"}
+    assert [each["target"] for each in service["secrets"]] == [
+        "/run/secrets/host-certificate", "/run/secrets/host-key",
+    ]  # fmt: skip
+    assert document["secrets"]["host-key"] == {"file": "../../secrets/host-key.0b"}
+    with tarfile.open(fileobj=io.BytesIO(files.archive())) as archive:
+        modes = {member.name: member.mode for member in archive}
+    assert (modes["web.yaml"], modes["host-ca.pem"]) == (0o644, 0o600)
+    assert files.metrics == "https://192.0.2.11:9411/metrics"
+    manifest = json.loads(dict(files.files)["run.json"])
+    assert manifest["tls"] == "gpu-01"
+    asked = run_tls("demo-1", manifest["tls"])
+    assert asked is not None
+    assert (asked.name, asked.authorities) == ("gpu-01", "runs/demo-1/host-ca.pem")
+    plain = render(REQUEST, RELEASE)
+    assert plain.config != files.config
+    assert "secrets" not in compose(plain)
+    assert plain.metrics == "http://192.0.2.11:9411/metrics"
+
+
+def test_a_release_says_how_its_runs_speak_tls() -> None:
+    more = {"VOXYARD_HOST_CERTIFICATE": TLS.certificate, "VOXYARD_HOST_KEY": TLS.key, "VOXYARD_HOST_TLS_NAME": TLS.name}
+    given = answer(VARIABLES | more) + "".join(
+        f"\n{base64.b64encode(each).decode()}" for each in (TLS.web, TLS.authorities)
+    )
+    assert parse_release(given, RELEASE.gpus) == replace(RELEASE, tls=TLS)
 
 
 def test_the_model_gpu_of_a_plan_comes_first() -> None:

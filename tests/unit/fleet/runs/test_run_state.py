@@ -135,3 +135,4 @@ def test_for_programs_a_run_is_plain_data() -> None:
     found = json.loads(json.dumps(read(listing(newest="step-00000006"), container(), log=LOG).to_json()))
     assert (found["run"], found["state"], found["step"]) == ("demo-1", "running", 8)
     assert found["metrics"] == "http://192.0.2.11:9411/metrics"
+    assert read(listing(), container()).tls is None

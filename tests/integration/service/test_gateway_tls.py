@@ -1,0 +1,64 @@
+"""A real HAProxy before one service: what it sends to that by its certificate, and TLS of its own metrics."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from exporters import free_port
+from gateway_certificate import new_authority
+from running_gateway import SERVER_NAME, running_gateway
+from tls_server import running_server
+
+from fleet.inventory.gateway_settings import Gateway
+from fleet.inventory.hosts import Bark, Host, with_upstreams
+
+SPOKEN = {"with its own", "plain, allowed"}
+
+
+@pytest.mark.parametrize(
+    "served", ["with its own", "of another host", "of another authority", "plain", "plain, allowed"]
+)
+def test_a_service_gets_requests_only_with_its_own_certificate(tmp_path: Path, served: str) -> None:
+    authority = new_authority(tmp_path / "authority", SERVER_NAME)
+    other = new_authority(tmp_path / "other", SERVER_NAME)
+    signer = other if served == "of another authority" else authority
+    name = "gpu-02" if served == "of another host" else "gpu-01"
+    certificate = None
+    if not served.startswith("plain"):
+        certificate = signer.write_of_host(tmp_path / "served.pem", name, "127.0.0.1")
+    settings = Gateway(wait_seconds=1, plain_http=served == "plain, allowed")
+    with running_server(certificate) as service:
+        gateway = Host("gw", "127.0.0.1", "voxyard", roles=("gateway",), gateway=settings)
+        bark = Host("gpu-01", "127.0.0.1", "voxyard", roles=("bark",), bark=Bark(port=service.port))
+        on, https, metrics = with_upstreams([gateway, bark])[0], free_port(), free_port()
+        trust = ssl.create_default_context(cafile=str(authority.root))
+        here = tmp_path / "haproxy"
+        with running_gateway(on, here, https, metrics, encrypted=["gpu-01"], authority=authority) as running:
+            time.sleep(3)  # for its checks
+            with httpx.Client(base_url=running.url, verify=trust, timeout=60) as client:
+                answers = [
+                    client.get("/v1/voices").status_code,
+                    client.get("/v1/documents?host=gpu-01").status_code,
+                    client.post("/v1/documents", headers={"Authorization": "x", "Idempotency-Key": "k"}).status_code,
+                ]
+    assert answers == [200 if served in SPOKEN else 503] * 3
+    assert ({path for path in service.asked if path != "/readyz"} != set()) == (served in SPOKEN)
+
+
+def test_the_gateways_metrics_speak_tls_where_its_host_has_a_certificate(tmp_path: Path) -> None:
+    authority = new_authority(tmp_path / "authority", SERVER_NAME)
+    own = authority.write_of_host(tmp_path / "host.pem", "gw", "127.0.0.1")
+    bark = Host("gpu-01", "127.0.0.1", "voxyard", roles=("bark",), bark=Bark(port=free_port()))
+    on = with_upstreams([Host("gw", "127.0.0.1", "voxyard", roles=("gateway",)), bark])[0]
+    https, metrics = free_port(), free_port()
+    trust = ssl.create_default_context(cafile=str(authority.root))
+    with running_gateway(on, tmp_path / "haproxy", https, metrics, authority=authority, own=own) as running:
+        url = f"https://127.0.0.1:{metrics}/metrics"
+        assert "haproxy_server_status" in httpx.get(url, verify=trust).text
+        with pytest.raises(httpx.TransportError):
+            httpx.get(url.replace("https", "http"))
+        assert httpx.get(f"http://127.0.0.1:{running.health_port}/healthz").status_code == 200
