@@ -245,6 +245,14 @@ def _hosts() -> Row:
             top=1,
         ),
         time_series(
+            "Pressure",
+            "Share of 10 minutes in which something waited for processors, disks or memory of the host, from "
+            "node_exporter. HostPressure fires above 50% where a run waits for its data.",
+            "percentunit",
+            Query(host("voxyard:host_pressure:ratio10m"), "{{instance}} {{resource}}"),
+            top=1,
+        ),
+        time_series(
             "Clock ahead of Prometheus",
             "Clock of each host minus that of Prometheus, from node_exporter; below 0 it is behind. ClockSkew fires "
             "above 10 s and below -10 s.",

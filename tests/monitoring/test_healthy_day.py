@@ -141,6 +141,9 @@ def one_card(day: Day, card: str, labels: str) -> None:
         day.gauge(f'voxyard_gpu_clock_event_active{{{labels},reason="{reason}"}}', moments)
     day.gauge(f"voxyard_gpu_pcie_link_width{{{labels}}}", always(16))
     day.gauge(f"voxyard_gpu_pcie_link_width_max{{{labels}}}", always(16))
+    generation = measured(lambda step: 4.0 if works(step) and step % 3 else 1.0)  # it falls whenever there is a pause
+    day.gauge(f"voxyard_gpu_pcie_link_generation{{{labels}}}", generation)
+    day.gauge(f"voxyard_gpu_pcie_link_generation_max{{{labels}}}", always(4))
     corrected = measured(lambda step: step // 500)
     day.gauge(f'voxyard_gpu_ecc_errors_total{{{labels},kind="corrected_volatile"}}', corrected)
     day.gauge(f'voxyard_gpu_ecc_errors_total{{{labels},kind="uncorrected_volatile"}}', always(0))
@@ -231,6 +234,9 @@ def machine(day: Day) -> None:
     )
     day.gauge(f"node_filesystem_size_bytes{{{disk}}}", lambda _: 1e12)
     day.gauge(f"node_filesystem_readonly{{{disk}}}", lambda _: 0.0)
+    for resource in ("cpu", "io", "memory"):  # at night something presses, and no run waits
+        pressure = f"node_pressure_{resource}_waiting_seconds_total{{{job}}}"
+        day.counter(pressure, lambda step: 0.9 if 3 <= hours(step) < 5 else 0.2)
     day.gauge(f"node_time_seconds{{{job}}}", lambda step: step * STEP + day.noise(1, 1))
     day.gauge(f"node_memory_MemTotal_bytes{{{job}}}", lambda _: 128e9)
     day.gauge(

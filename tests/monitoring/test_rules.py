@@ -18,7 +18,7 @@ BarkFirstAudioLate
 BarkSlowerThanRealTime GpuLost GpuXidCritical GpuXidWarning GpuEccUncorrectable GpuRowRemapFailure GpuRowRemapPending
 GpuThermalSlowdown GpuPowerBrake GpuTemperatureHigh GpuMemoryNearLimit PcieLinkDowngraded TrainingPairLinkSlow
 HostDiskFilling HostMemoryLow ExporterDown NodeExporterDown ExporterCollectFailing ExporterCollectStale
-ConfigurationDrift ClockSkew GpuMissing
+ConfigurationDrift ClockSkew GpuMissing PcieLinkSlow HostPressure
 GatewayDown GatewayNoServiceReady GatewayServiceDown"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
@@ -206,6 +206,16 @@ def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_rea
             0 * max by (instance) (voxyard_gpus_expected)
 """,
             "",
+        ),
+        (
+            "a PCIe link that is slow under load is named and that of an idle GPU is not",
+            "and on (job, instance, uuid) voxyard:gpu_utilization:ratio10m > 0.3",
+            "",
+        ),
+        (
+            "a host that is short of something while its run waits is named",
+            "voxyard:train_data_stall:ratio10m > 0.3",
+            "voxyard:train_data_stall:ratio10m > 0",
         ),
         (
             "a gateway without a service that is ready is named",

@@ -8,6 +8,7 @@ from faulty_metrics import SMALL_MODEL
 from monitoring_queries import rules
 from proof_run import (
     BARE,
+    BARK,
     BROKEN,
     DATA,
     DEAD_GATEWAY,
@@ -53,6 +54,8 @@ PLANTED: dict[str, list[Labels]] = {
     "GpuPowerBrake": [gpu(HOT)],
     "GpuMemoryNearLimit": [gpu(MODEL)],
     "PcieLinkDowngraded": [gpu(HOT)],
+    "PcieLinkSlow": [gpu(BARK)],
+    "HostPressure": [{"instance": SICK, "resource": "io"}],
     "TrainingPairLinkSlow": [gpu(DATA, link="SYS", peer=GPUS[MODEL].uuid)],
     "WorkloadDown": [{"instance": HOST, "workload": "trainer"}],
     "ConfigurationDrift": [{"instance": SICK, "workload": "bark"}],
@@ -83,6 +86,7 @@ OF_THIS_MACHINE = {
     "BarkFirstAudioLate",
     "HostDiskFilling",
     "HostMemoryLow",
+    "HostPressure",
 }
 """The real programs run on the machine of the test, which may well be slow or full: these may fire for it too."""
 

@@ -27,7 +27,7 @@ SMALL_PLAN = "workloads:\n  - {workload: trainer, role: data}\n  - {workload: tr
 DEPLOYED, STARTED = "0000deadbeef", "feed00000000"  # the configuration of bark that should run, and that does
 SILENT_SECONDS = 700.0
 SKEW_SECONDS = -90.0
-DISK_FREE, MEMORY_FREE = 0.05, 0.02
+DISK_FREE, MEMORY_FREE, IO_PRESSURE = 0.05, 0.02, 0.8
 STEP_SECONDS, WAIT_SECONDS, VARIATION = 0.5, 0.4, 0.6
 CHUNK_SECONDS, GIVEN_UP, FIRST_SOUND_SECONDS = 16.0, 5, 45.0
 
@@ -46,6 +46,7 @@ class FaultyHost:
         self._host = SimulatedHost(plan, state=state, now=time.time())
         self._host.driver_gone_since = time.time() - SILENT_SECONDS
         self._host.disk_free, self._host.memory_free = DISK_FREE, MEMORY_FREE
+        self._host.io_pressure = IO_PRESSURE
         run = self._host.start_run(RUN, 0, 1)
         run.step_seconds, run.wait_seconds, run.variation = STEP_SECONDS, WAIT_SECONDS, VARIATION
         run.metrics.validation({"total": 2.5})

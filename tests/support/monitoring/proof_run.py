@@ -40,7 +40,9 @@ PLAN = "gpus: 8\nworkloads:\n" + "".join(
 GPUS = (
     GpuState.default(DATA, utilization=10, nvlinks=(), memory_used=8 * GIB),
     GpuState.default(MODEL, utilization=27, nvlinks=(), memory_used=30 * GIB, power=300_000, energy="1000+300000/s"),
-    GpuState.default(BARK, utilization=55, processes=(Process(4242, 3 * GIB, "/opt/voxyard/bin/python"),)),
+    GpuState.default(
+        BARK, utilization=55, pcie_generation=3, processes=(Process(4242, 3 * GIB, "/opt/voxyard/bin/python"),)
+    ),
     GpuState.default(HOT, utilization=99, temperature=91, clock_events=0x40 | 0x80, pcie_width=8, clock_sm=990),
     GpuState.default(
         BROKEN,

@@ -153,6 +153,8 @@ class SimulatedHost:
         self.exporter_answers = True
         self.driver_gone_since: float | None = None
         self.clock_skew = 0.0  # seconds
+        self.io_pressure = 0.0  # share of time in which something waits for a disk
+        self._io_waited = 0.0
         self.disk_free = 0.6
         self.memory_free = 0.7
         self.registries: dict[str, CollectorRegistry] = {"exporter": CollectorRegistry()}
@@ -214,6 +216,7 @@ class SimulatedHost:
     def advance(self, seconds: float) -> None:
         """Time goes by."""
         self.now += seconds
+        self._io_waited += seconds * self.io_pressure
         for gpu in self.gpus:
             gpu.busy_seconds += seconds * min(1.0, max(0.0, gpu.utilization * self.dice.uniform(0.95, 1.05)))
         with patch.object(workloads, "time", SimpleNamespace(time=lambda: self.now)):
@@ -241,6 +244,7 @@ class SimulatedHost:
             f"node_filesystem_avail_bytes{disk}": self.disk_free * 4e12,
             f"node_filesystem_size_bytes{disk}": 4e12,
             f"node_filesystem_readonly{disk}": 0,
+            "node_pressure_io_waiting_seconds_total{}": self._io_waited,
             "node_time_seconds{}": self.now + self.clock_skew,
             "node_memory_MemAvailable_bytes{}": self.memory_free * 1000e9,
             "node_memory_MemTotal_bytes{}": 1000e9,
