@@ -65,12 +65,16 @@ def monitoring(
 
 def _write(fleet: Inventory, site: Path, folder: Path) -> None:
     inputs = read_inputs(ROOT, site)
-    roots = dict.fromkeys(tls.authorities for host in fleet.hosts if (tls := read_tls(host)) is not None)
-    placeholders = Secrets(  # the values are not written; roots are no secret
-        {**dict.fromkeys((*webhook_secrets(fleet), GRAFANA), b""), **({HOST_CA: b"".join(roots)} if roots else {})}
-    )
+    known = [host for host in fleet.hosts if all(path.exists() for path in host.secrets)]
+    if unknown := [host.name for host in fleet.hosts if host not in known]:
+        say(f"secrets of {', '.join(unknown)} are not on this machine: these hosts are asked in plain HTTP")
+    roots = {host.name: tls.authorities for host in known if (tls := read_tls(host)) is not None}
+    values = dict.fromkeys((*webhook_secrets(fleet), GRAFANA), b"")  # not written; roots are no secret
+    if roots:
+        values[HOST_CA] = b"".join(dict.fromkeys(roots.values()))
+    placeholders = Secrets(values)
     images = {name: LocalImage("", (), 0) for name in inputs.programs}
-    part = monitoring_part(fleet, inputs, placeholders, images, named=lambda name, _: name)
+    part = monitoring_part(fleet, inputs, placeholders, images, named=lambda name, _: name, encrypted=roots)
     check_here(part)
     command = write(part, inputs.variables, folder)
     say(f"{folder}: {len(part.files)} files")

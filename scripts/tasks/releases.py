@@ -13,6 +13,7 @@ from fleet.images.archive import ImageCache
 from fleet.images.cuda import cuda_needs
 from fleet.images.image import ROLES, LocalImage
 from fleet.images.third_party import THIRD_PARTY, find_third_party
+from fleet.inventory.host_tls import with_tls
 from fleet.inventory.hosts import Host, Inventory, Role
 from fleet.inventory.secrets import read_all
 from fleet.monitoring import role as monitoring
@@ -201,7 +202,8 @@ def _with_third_party(
 def _monitoring_part(
     fleet: Inventory, host: Host, inputs: monitoring.MonitoringInputs, images: Mapping[str, LocalImage]
 ) -> RolePart:
-    return monitoring.monitoring_part(fleet, inputs, read_all(host.secrets), images)
+    encrypted = with_tls((each.name, each.secrets) for each in fleet.hosts)
+    return monitoring.monitoring_part(fleet, inputs, read_all(host.secrets), images, encrypted=encrypted)
 
 
 def _withheld(planned: GroupResult[PlannedRelease]) -> dict[str, Mapping[str, str]]:

@@ -12,7 +12,6 @@ import yaml
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.images.third_party import MONITORING
-from fleet.inventory.host_tls import with_tls
 from fleet.inventory.hosts import Inventory
 from fleet.inventory.secrets import GRAFANA, HOST_CA, Secrets, versioned
 from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT
@@ -94,17 +93,17 @@ def monitoring_part(
     secrets: Secrets,
     images: Mapping[str, LocalImage],
     named: Callable[[str, bytes], str] = versioned,
+    encrypted: Collection[str] = (),
 ) -> RolePart:
     """Part of a monitoring host's release; `images` by program.
 
-    `named` gives the file name of a secret from its name and value. Raises FleetError for missing secrets or invalid
-    files.
+    `named` gives the file name of a secret from its name and value; the hosts `encrypted` speak TLS. Raises FleetError
+    for missing secrets or invalid files.
     """
     owned = _secrets(inventory, secrets, inputs.programs)
     relay, made = mail_relay(secrets.of("alertmanager"))
     owned["alertmanager"] |= made
     files = dict(inputs.files)
-    encrypted = with_tls((each.name, each.secrets) for each in inventory.hosts)
     if encrypted:
         files[PROMETHEUS_FILE] = with_authorities(files[PROMETHEUS_FILE])
         files[f"prometheus/{CA_FILE}"] = _authorities(encrypted, secrets)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from release_doubles import release, saved
 from run_requests import RELEASE, REQUEST
 from shell_host import FakeServices, ShellHost
 
+from fleet.certificates import make
 from fleet.checks.host_report import HostReport
 from fleet.errors import HostFailedError
 from fleet.images.archive import ImageCache
 from fleet.images.image import ROLES
 from fleet.images.third_party import THIRD_PARTY
-from fleet.inventory.hosts import Host
+from fleet.inventory.hosts import Host, Inventory
 from fleet.lock import Lock, locked
 from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import Assignment
@@ -258,6 +260,23 @@ def test_monitoring_files_for_this_machine_are_named_with_the_command_that_start
     first, *_, last = said.splitlines()
     assert first.startswith(f"→ {tmp_path}/out: ")
     assert last.startswith("→ start with: docker compose ")
+
+
+def test_monitoring_files_for_this_machine_ask_hosts_over_tls_by_the_secrets_that_are_here(
+    fab: Fab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(monitoring, "check_here", lambda _: None)  # by programs that may not be installed
+    secured = replace(HOST, secrets=(make(tmp_path, [HOST], []).path,))
+    elsewhere = replace(HOST, name="gpu-02", secrets=(tmp_path / "none.yaml",))
+    monkeypatch.setattr(
+        monitoring, "load_inventory", lambda _: Inventory(tmp_path / "hosts.yaml", (secured, elsewhere))
+    )
+    code, _, said = fab(monitoring.monitoring, out=str(tmp_path / "out"))
+    assert code == 0
+    assert "secrets of gpu-02 are not on this machine: these hosts are asked in plain HTTP" in said
+    folder = tmp_path / "out/config/prometheus/current"
+    assert (folder / "host-ca.pem").read_bytes() == (tmp_path / "host-ca.pem").read_bytes()
+    assert (folder / "targets/bark.yaml").read_text().count("__scheme__: https") == 1
 
 
 @pytest.mark.needs("rsync", "ssh")

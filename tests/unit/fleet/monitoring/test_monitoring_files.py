@@ -13,6 +13,7 @@ from monitoring_programs import program
 from fleet.certificates import make
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
+from fleet.inventory.host_tls import with_tls
 from fleet.inventory.hosts import AlertReceiver, Inventory
 from fleet.inventory.secrets import Secrets, read, versioned
 from fleet.monitoring.check import check_here
@@ -71,7 +72,8 @@ def part(
     secrets: dict[str, bytes] = SECRETS,
     images: dict[str, LocalImage] = IMAGES,
 ) -> RolePart:
-    return monitoring_part(fleet, read_inputs(ROOT, site), Secrets(secrets), images)
+    encrypted = with_tls((each.name, each.secrets) for each in fleet.hosts)
+    return monitoring_part(fleet, read_inputs(ROOT, site), Secrets(secrets), images, encrypted=encrypted)
 
 
 def manifest(release: Release) -> Manifest:
