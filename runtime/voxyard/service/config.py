@@ -36,8 +36,8 @@ class ServiceSection(Section):
         None, "Database of documents: a path, or `postgresql://USER@HOST/NAME` (password: PGPASSFILE).",
         default_text="DATA_DIR/documents.sqlite",
     )  # fmt: skip
-    shelf: Path | None = setting(
-        None, "Directory of the audio files, the same one for all services on a database.",
+    shelf: str | None = setting(
+        None, "Place of the audio files, the same for all services on a database: a directory, or `s3://BUCKET/PREFIX`.",
         default_text="DATA_DIR/audio",
     )  # fmt: skip
     claim_seconds: float = setting(
@@ -100,6 +100,12 @@ class ServiceSection(Section):
         if self.store is None:
             return self.data_dir / "documents.sqlite"
         return self.store if "://" in self.store else Path(self.store)
+
+    def shelf_place(self) -> Path | str:
+        """Path of the directory, or URL of the bucket."""
+        if self.shelf is None:
+            return self.data_dir / "audio"
+        return self.shelf if "://" in self.shelf else Path(self.shelf)
 
     def origins(self) -> tuple[str, ...]:
         """Origins of `allowed_origins`."""

@@ -14,6 +14,7 @@ from voxyard.host import Gpu
 from voxyard.service.app import create_app, install
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.audio_files import open_audio_files
 from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
@@ -56,7 +57,7 @@ def running_app(
         name = f"{section.instance or socket.gethostname()}:{os.getpid()}"
         store = Store(place, service=name, claim_seconds=section.claim_seconds)
         stack.callback(store.close)
-        audio_store = _open_audio_store(section, store, shared=isinstance(place, str))
+        audio_store = open_audio_store(section, store, shared=isinstance(place, str))
         webhooks = WebhookSender(rules, store)
         notifier = ChangeNotifier()
 
@@ -92,14 +93,15 @@ def running_app(
         yield app
 
 
-def _open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> AudioStore:
-    folder = section.data_dir / "audio" if section.shelf is None else section.shelf
-    check_shelf(folder, store, mark=shared or section.shelf is not None)
+def open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> AudioStore:
+    """The audio files of the settings, checked to be those of the store's documents. Raises StoreError."""
+    files = open_audio_files(section.shelf_place(), shared=shared)
+    check_shelf(files, store, mark=shared or section.shelf is not None)
     return AudioStore(
-        folder,
+        files,
         quota=section.disk_quota_mib * _MIB,
         reserve=section.disk_reserve_mib * _MIB,
-        shared_usage=store.audio_bytes if shared else None,
+        shared_usage=store.audio_bytes if files.used_bytes() is None else None,
     )
 
 

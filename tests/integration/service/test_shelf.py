@@ -11,8 +11,9 @@ import pytest
 from documents import audio_of, new_document
 from postgres_server import PostgresServer
 
+from voxyard.service.documents.audio_files import MARKER, AudioFolder
 from voxyard.service.documents.audio_store import AudioStore
-from voxyard.service.documents.shelf import MARKER, check_shelf
+from voxyard.service.documents.shelf import check_shelf
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import StoreError
 
@@ -44,49 +45,49 @@ def other(new_place: Callable[[str], Path | str]) -> Iterator[Store]:
 
 def fill(folder: Path, store: Store) -> None:
     store.accept(NEW)
-    AudioStore(folder, quota=10**9).put(NEW.id, 0, audio_of(NEW, 0))
+    AudioStore(AudioFolder(folder), quota=10**9).put(NEW.id, 0, audio_of(NEW, 0))
 
 
 def test_an_empty_directory_becomes_that_of_the_documents(store: Store, other: Store, tmp_path: Path) -> None:
     folder = tmp_path / "audio"
-    check_shelf(folder, store, mark=True)
+    check_shelf(AudioFolder(folder), store, mark=True)
     fill(folder, store)
     for mark in (True, False):
-        check_shelf(folder, store, mark=mark)
+        check_shelf(AudioFolder(folder), store, mark=mark)
         with pytest.raises(StoreError, match="has the audio of other documents than those of --store"):
-            check_shelf(folder, other, mark=mark)
-    check_shelf(tmp_path / "another", other, mark=True)
+            check_shelf(AudioFolder(folder), other, mark=mark)
+    check_shelf(AudioFolder(tmp_path / "another"), other, mark=True)
     with pytest.raises(StoreError, match=f"its file {MARKER} is another one's.*mount the same directory"):
-        check_shelf(folder, other, mark=True)
+        check_shelf(AudioFolder(folder), other, mark=True)
 
 
 def test_a_directory_that_is_not_mounted_is_refused(store: Store, tmp_path: Path) -> None:
-    check_shelf(tmp_path / "audio", store, mark=True)
+    check_shelf(AudioFolder(tmp_path / "audio"), store, mark=True)
     (tmp_path / "mountpoint").mkdir()
     for mark in (True, False):
         with pytest.raises(StoreError, match=f"it has no file {MARKER}.*mount the same directory on each host"):
-            check_shelf(tmp_path / "mountpoint", store, mark=mark)
+            check_shelf(AudioFolder(tmp_path / "mountpoint"), store, mark=mark)
     assert list((tmp_path / "mountpoint").iterdir()) == []
 
 
 def test_audio_of_other_documents_is_never_taken_over(store: Store, other: Store, tmp_path: Path) -> None:
     fill(tmp_path / "audio", store)
-    with pytest.raises(StoreError, match="which would be deleted: choose an empty directory as --shelf"):
-        check_shelf(tmp_path / "audio", other, mark=True)
-    check_shelf(tmp_path / "audio", store, mark=True)
+    with pytest.raises(StoreError, match="which would be deleted: choose an empty place as --shelf"):
+        check_shelf(AudioFolder(tmp_path / "audio"), other, mark=True)
+    check_shelf(AudioFolder(tmp_path / "audio"), store, mark=True)
 
 
 def test_a_directory_of_a_service_alone_gets_no_marker(store: Store, tmp_path: Path) -> None:
     fill(tmp_path / "audio", store)
-    check_shelf(tmp_path / "audio", store, mark=False)
+    check_shelf(AudioFolder(tmp_path / "audio"), store, mark=False)
     assert not (tmp_path / "audio" / MARKER).exists()
 
 
 def test_files_may_move_with_their_marker(store: Store, tmp_path: Path) -> None:
-    check_shelf(tmp_path / "audio", store, mark=True)
+    check_shelf(AudioFolder(tmp_path / "audio"), store, mark=True)
     fill(tmp_path / "audio", store)
     shutil.move(tmp_path / "audio", tmp_path / "moved")
-    check_shelf(tmp_path / "moved", store, mark=True)
+    check_shelf(AudioFolder(tmp_path / "moved"), store, mark=True)
 
 
 def test_services_that_start_at_once_agree_on_the_marker(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_services_that_start_at_once_agree_on_the_marker(postgres: PostgresServe
 
         def start(store: Store, folder: Path = tmp_path / str(attempt), failures: list[StoreError] = failures) -> None:
             try:
-                check_shelf(folder, store, mark=True)
+                check_shelf(AudioFolder(folder), store, mark=True)
             except StoreError as error:
                 failures.append(error)
 
@@ -115,4 +116,4 @@ def test_services_that_start_at_once_agree_on_the_marker(postgres: PostgresServe
 def test_a_directory_that_cannot_be_made_is_named(store: Store, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"cannot use the audio directory .*file/audio: .*choose another --shelf"):
-        check_shelf(tmp_path / "file" / "audio", store, mark=True)
+        check_shelf(AudioFolder(tmp_path / "file" / "audio"), store, mark=True)

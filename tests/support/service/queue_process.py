@@ -13,6 +13,7 @@ from pathlib import Path
 from documents import SAMPLES, new_document
 
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.audio_files import AudioFolder
 from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
@@ -28,7 +29,7 @@ WORKERS, ROWS = 2, 4
 def main(data: Path, marks: Path, documents: int, chunks: int) -> None:
     """Serve until everything is completed."""
     store = Store(data / "store.sqlite")
-    audio_store = AudioStore(data / "audio", quota=2**30)
+    audio_store = AudioStore(AudioFolder(data / "audio"), quota=2**30)
     engine = EngineSpec("documents:marking", {"marks": str(marks), "rows": ROWS, "samples": SAMPLES, "seconds": 0.04})
     with Pool(engine, [Device(f"cpu {number}") for number in range(WORKERS)], limits=PoolLimits(backoff=0.01)) as pool:
         queue = DocumentQueue(store, audio_store, pool, ServiceSection(active_documents=3), Pauses())

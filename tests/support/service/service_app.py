@@ -18,11 +18,11 @@ from prometheus_client import CollectorRegistry
 from voxyard.service.app import create_app, install
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
 from voxyard.service.http.components import open_components
+from voxyard.service.lifespan import open_audio_store
 from voxyard.service.state import AppState
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.placement import Refusal
@@ -61,7 +61,7 @@ def running(
     frontend = TonesFrontend({"marks": str(folder), **(engine or {})})
     folder.mkdir(exist_ok=True)
     store, notifier = Store(folder / "voxyard.db"), ChangeNotifier()
-    audio_store = AudioStore(folder / "audio", quota=section.disk_quota_mib << 20)
+    audio_store = open_audio_store(section, store, shared=False)
     watch = Watch() if watch is None else watch
     pool = Pool(
         frontend.engine,

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from voxyard.service.documents.audio_files import AudioFolder
 from voxyard.service.documents.audio_store import SECOND, AudioStore
 from voxyard.service.documents.chunk_times import Span, with_spans
 from voxyard.service.documents.records import StoredChunk
@@ -30,7 +31,7 @@ PAUSES = Pauses()
 
 @pytest.fixture
 def audio_store(tmp_path: Path) -> AudioStore:
-    return AudioStore(tmp_path / "audio", quota=10**9)
+    return AudioStore(AudioFolder(tmp_path / "audio"), quota=10**9)
 
 
 def noise(samples: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -64,7 +65,7 @@ def test_an_invalid_id_never_becomes_a_path(audio_store: AudioStore, name: str) 
     acts = (
         lambda: audio_store.put(name, 0, noise(1)), lambda: audio_store.get(name, 0),
         lambda: audio_store.has(name, 0, 1),
-        lambda: audio_store.wav(name), lambda: audio_store.remove(name), lambda: audio_store.remove_chunks(name),
+        lambda: audio_store.wav_size(name), lambda: audio_store.remove(name), lambda: audio_store.remove_chunks(name),
         lambda: audio_store.assemble(name, (), PAUSES), lambda: audio_store.is_assembled(name, (), PAUSES),
     )  # fmt: skip
     for act in acts:
@@ -72,13 +73,14 @@ def test_an_invalid_id_never_becomes_a_path(audio_store: AudioStore, name: str) 
             act()
 
 
-def test_the_whole_is_what_its_pieces_are_before_while_and_after(audio_store: AudioStore) -> None:
+def test_the_whole_is_what_its_pieces_are_before_while_and_after(audio_store: AudioStore, tmp_path: Path) -> None:
     chunks = fill(audio_store)
     before = list(audio_store.pieces(ID, chunks, PAUSES))
     reading = audio_store.pieces(ID, chunks, PAUSES)
     across = [next(reading)]
 
-    path = audio_store.assemble(ID, chunks, PAUSES)
+    audio_store.assemble(ID, chunks, PAUSES)
+    path = tmp_path / "audio" / ID / "audio.wav"
     assert audio_store.is_assembled(ID, chunks, PAUSES)
     audio_store.remove_chunks(ID)
 
@@ -93,6 +95,8 @@ def test_the_whole_is_what_its_pieces_are_before_while_and_after(audio_store: Au
             (each.index, span.start, span.end) for each, span in with_spans(chunks, PAUSES)
         ]
     assert audio_store.wav(ID) == path
+    assert audio_store.wav_size(ID) == path.stat().st_size
+    assert b"".join(audio_store.wav_bytes(ID, 10, 300)) == path.read_bytes()[10:300]
     assert path.stat().st_size == file_size(len(content) // 2)
     with pytest.raises(NotFoundError):
         audio_store.get(ID, 0)
@@ -139,20 +143,21 @@ def test_pieces_come_as_soon_as_their_chunk_does(audio_store: AudioStore) -> Non
     assert asked == [0]
 
 
-def test_a_chunk_that_was_changed_on_the_disk_is_not_joined(audio_store: AudioStore) -> None:
+def test_a_chunk_that_was_changed_on_the_disk_is_not_joined(audio_store: AudioStore, tmp_path: Path) -> None:
     chunks = fill(audio_store)
-    path = audio_store._chunk_path(ID, 2)
+    path = tmp_path / "audio" / ID / "2.s16"
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(StoreError, match=r"chunk 2 of document .* has 1999 samples on the disk, expected 2000"):
         audio_store.assemble(ID, chunks, PAUSES)
     with pytest.raises(NotFoundError):
-        audio_store.wav(ID)
+        audio_store.wav_size(ID)
     assert not list(path.parent.glob("*.part"))
 
 
-def test_a_whole_file_that_was_cut_is_not_whole(audio_store: AudioStore) -> None:
+def test_a_whole_file_that_was_cut_is_not_whole(audio_store: AudioStore, tmp_path: Path) -> None:
     chunks = fill(audio_store)
-    path = audio_store.assemble(ID, chunks, PAUSES)
+    audio_store.assemble(ID, chunks, PAUSES)
+    path = tmp_path / "audio" / ID / "audio.wav"
     audio_store.remove_chunks(ID)
     with path.open("rb+") as file:
         file.truncate(1000)
@@ -182,7 +187,7 @@ def test_used_bytes_are_what_lies_there_also_after_a_restart(audio_store: AudioS
     audio_store.assemble(ID, chunks, PAUSES)
     assert audio_store.used_bytes() == lies()
     audio_store.remove_chunks(ID)
-    assert audio_store.used_bytes() == lies() == AudioStore(tmp_path / "audio", quota=1).used_bytes()
+    assert audio_store.used_bytes() == lies() == AudioStore(AudioFolder(tmp_path / "audio"), quota=1).used_bytes()
     audio_store.remove(ID)
     assert audio_store.used_bytes() == lies() == 0
     assert audio_store.ids() == ()
@@ -195,18 +200,20 @@ def test_partial_files_of_a_killed_service_are_deleted_at_the_next_start(
     fill(audio_store)
     part = tmp_path / "audio" / ID / "9.s16.part"
     part.write_bytes(b"half")
-    again = AudioStore(tmp_path / "audio", quota=1)
+    again = AudioStore(AudioFolder(tmp_path / "audio"), quota=1)
     assert not part.exists()
     assert again.used_bytes() == audio_store.used_bytes()
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name(audio_store: AudioStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_on_the_disk_before_it_has_its_name(
+    audio_store: AudioStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[tuple[str, bool]] = []
     sync = os.fsync
 
     def watched(descriptor: int) -> None:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        seen.append((path.name, audio_store._chunk_path(ID, 0).exists()))
+        seen.append((path.name, (tmp_path / "audio" / ID / "0.s16").exists()))
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
@@ -216,7 +223,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(audio_store: AudioStore, m
 
 def test_the_quota_and_the_reserve_refuse_what_does_not_fit(audio_store: AudioStore, tmp_path: Path) -> None:
     second = 48_000
-    small = AudioStore(tmp_path / "audio", quota=10 * second)
+    small = AudioStore(AudioFolder(tmp_path / "audio"), quota=10 * second)
     small.check_room(10.0)
     small.check_room(6.0, waiting_seconds=4.0)
     with pytest.raises(NoRoomError, match=r"about 0\.5 MiB needed with pending documents, 0\.5 MiB left of 0\.5 MiB"):
@@ -225,13 +232,13 @@ def test_the_quota_and_the_reserve_refuse_what_does_not_fit(audio_store: AudioSt
     with pytest.raises(NoRoomError, match="raise --disk-quota"):
         small.check_room(9.1)
     free = small.free_bytes()
-    careful = AudioStore(tmp_path / "audio", quota=10**15, reserve=free + 10**12)
+    careful = AudioStore(AudioFolder(tmp_path / "audio"), quota=10**15, reserve=round(free) + 10**12)
     with pytest.raises(NoRoomError, match="are reserved: delete documents, or free space"):
         careful.check_room(0.1)
 
 
 def test_a_new_document_needs_room_for_its_chunks_and_for_the_joined_file(tmp_path: Path) -> None:
-    roomy = AudioStore(tmp_path / "audio", quota=10**18)
+    roomy = AudioStore(AudioFolder(tmp_path / "audio"), quota=10**18)
     free = roomy.free_bytes() / SECOND  # seconds of audio
     roomy.check_room(0.4 * free)
     roomy.check_room(0.1 * free, waiting_seconds=0.7 * free)  # documents are joined one at a time
@@ -241,7 +248,7 @@ def test_a_new_document_needs_room_for_its_chunks_and_for_the_joined_file(tmp_pa
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 def test_a_write_that_fails_leaves_nothing_behind(
-    audio_store: AudioStore, monkeypatch: pytest.MonkeyPatch, number: int
+    audio_store: AudioStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     audio_store.put(ID, 0, noise(5))
     sync = os.fsync
@@ -256,7 +263,7 @@ def test_a_write_that_fails_leaves_nothing_behind(
             with pytest.raises(expected):
                 audio_store.put(ID, index, noise(10))
     assert os.fsync is sync
-    assert [path.name for path in audio_store._document_folder(ID).iterdir()] == ["0.s16"]
+    assert [path.name for path in (tmp_path / "audio" / ID).iterdir()] == ["0.s16"]
     assert audio_store.used_bytes() == 10
     assert audio_store.has(ID, 0, 5)
 
@@ -322,7 +329,9 @@ def test_bytes_to_floats_and_back_are_the_same_bytes(content: bytes) -> None:
 @pytest.fixture
 def shared(tmp_path: Path) -> Callable[[], AudioStore]:
     """Opens the audio store of one more service on the same folder."""
-    return lambda: AudioStore(tmp_path / "audio", quota=10 * SECOND, shared_usage=lambda: 4 * SECOND)
+    return lambda: AudioStore(
+        AudioFolder(tmp_path / "audio", shared=True), quota=10 * SECOND, shared_usage=lambda: 4 * SECOND
+    )
 
 
 def test_a_service_leaves_what_another_is_writing_alone(

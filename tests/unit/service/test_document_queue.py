@@ -14,6 +14,7 @@ import pytest
 from documents import ThreadPool, audio_of, new_document, words_of
 
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.audio_files import AudioFolder
 from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewDocument
@@ -46,7 +47,7 @@ class Service:
 
     def start(self, *, silent: bool = False, quota: int = 10**9, pauses: Pauses = PAUSES) -> None:
         self.store = Store(self.folder / "store.sqlite")
-        self.audio_store = AudioStore(self.folder / "audio", quota=quota)
+        self.audio_store = AudioStore(AudioFolder(self.folder / "audio"), quota=quota)
         self.pool = ThreadPool(silent=silent)
         self.queue = DocumentQueue(
             self.store, self.audio_store, self.pool, self.section, pauses, self.events.append, poll_seconds=0.05,
@@ -99,7 +100,7 @@ def _as_kept(spoken: Iterator[tuple[Result, Any]]) -> Iterator[tuple[Result, Any
         yield Result(result.chunk, kept), ending
 
 
-def samples(path: Path) -> bytes:
+def samples(path: Path | None) -> bytes:
     with wave.open(str(path)) as file:
         return bytes(file.readframes(file.getnframes()))
 
@@ -315,7 +316,7 @@ def test_a_document_cancelled_while_it_is_spoken_leaves_nothing(start_service: C
     service.queue.close()
     assert service.pool.cancelled == {0}
     assert service.audio_store.ids() == (later.id,)
-    assert service.audio_store.used_bytes() == service.audio_store.wav(later.id).stat().st_size
+    assert service.audio_store.used_bytes() == service.audio_store.wav_size(later.id)
     with pytest.raises(NotFoundError):
         service.queue.cancel(new.id)
 

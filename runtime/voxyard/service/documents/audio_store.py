@@ -1,19 +1,13 @@
-"""Durable audio files: one per chunk, one WAV per finished document, safe against a power cut."""
+"""Audio of documents: one file per chunk, one WAV per finished document, the quota of both."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
 import re
-import threading
-import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
+from voxyard.service.documents.audio_files import AudioFiles
 from voxyard.service.documents.chunk_times import Span, with_spans
 from voxyard.service.documents.records import StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
@@ -29,42 +23,29 @@ MIB = 1024 * 1024
 _ID = re.compile(r"[0-9a-f]{32}")
 _CHUNK_SUFFIX = ".s16"
 _WAV_NAME = "audio.wav"
-_PART_SUFFIX = ".part"
-_STALE_SECONDS = 3600.0  # since the last write to a partial file: its service is gone
-_REMOVE_ATTEMPTS = 10
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class AudioStore:
-    """Audio files: `<folder>/<id>/<index>.s16` for the chunks of a document, `<folder>/<id>/audio.wav` for the whole.
+    """Audio files: `<id>/<index>.s16` for the chunks of a document, `<id>/audio.wav` for the whole.
 
-    A file gets its name once all of it is on the disk. `quota` is the most bytes that the files may take,
-    `reserve` the bytes that stay free on the disk. Every method may be called from any thread, and raises
-    NotFoundError for an invalid document id, NoRoomError where the disk is full, StoreError for another I/O error.
+    `quota` is the most bytes that the files may take, `reserve` the bytes that stay free on the disk. Every method may
+    be called from any thread, and raises NotFoundError for an invalid document id, NoRoomError where there is no room,
+    StoreError for another error of the files.
 
-    Several services may share the folder: then `shared_usage` gives the bytes that the audio of all takes.
+    Several services may share the files: then `shared_usage` gives the bytes that the audio of all takes.
     """
 
     def __init__(
-        self, folder: Path, *, quota: int, reserve: int = 0, shared_usage: Callable[[], int] | None = None
+        self, files: AudioFiles, *, quota: int, reserve: int = 0, shared_usage: Callable[[], int] | None = None
     ) -> None:
-        self._folder, self._quota, self._reserve, self._shared_usage = folder, quota, reserve, shared_usage
-        self._usage_lock = threading.Lock()
-        # Two services may write the same file: one has lost its claim, and does not know it yet.
-        self._part_suffix = _PART_SUFFIX if shared_usage is None else f".{uuid.uuid4().hex}{_PART_SUFFIX}"
-        self._used = 0
-        with _store_errors(folder):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for part in folder.glob(f"*/*{_PART_SUFFIX}"):
-                if shared_usage is None or _age(part) > _STALE_SECONDS:
-                    part.unlink(missing_ok=True)
-            if shared_usage is None:
-                self._used = sum(_size(file) for file in folder.glob("*/*"))
+        self._files, self._quota, self._reserve, self._shared_usage = files, quota, reserve, shared_usage
+        files.create()
+        files.sweep()
 
     def put(self, id: str, index: int, audio: Audio) -> int:
         """Stores the audio of a chunk, (samples,) at 24 kHz; returns the number of samples."""
         content = to_bytes(audio)
-        with self._atomic_write(self._chunk_path(id, index)) as file:
+        with self._files.write(_checked(id), _chunk_name(index)) as file:
             file.write(content)
         return len(content) // WIDTH
 
@@ -74,51 +55,65 @@ class AudioStore:
         Raises:
             NotFoundError: there is none (any more).
         """
-        path = self._chunk_path(id, index)
-        with _store_errors(path):
-            try:
-                return from_bytes(path.read_bytes())
-            except FileNotFoundError:
-                raise NotFoundError(f"no audio of chunk {index} of document {id}") from None
+        try:
+            return from_bytes(self._files.read(_checked(id), _chunk_name(index)))
+        except FileNotFoundError:
+            raise NotFoundError(f"no audio of chunk {index} of document {id}") from None
 
     def has(self, id: str, index: int, samples: int) -> bool:
         """True where the audio of a chunk is stored completely."""
-        return _size(self._chunk_path(id, index)) == samples * WIDTH and self._chunk_path(id, index).is_file()
+        return self._files.size(_checked(id), _chunk_name(index)) == samples * WIDTH
 
-    def assemble(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses) -> Path:
+    def assemble(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses) -> None:
         """Joins the chunks, which all have audio, into `audio.wav`; `remove_chunks` deletes their files.
 
         Raises:
             NotFoundError: a chunk has no audio.
         """
         samples = _length(chunks, pauses)
-        with self._atomic_write(self._wav_path(id)) as file:
+        with self._files.write(_checked(id), _WAV_NAME) as file:
             file.write(header(samples))
             for chunk, span in with_spans(chunks, pauses):
                 file.write(to_bytes(self._piece(id, chunk, span, pauses).audio))
-        return self._wav_path(id)
 
     def is_assembled(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses) -> bool:
         """True where `audio.wav` of these chunks is stored completely."""
-        return _size(self._wav_path(id)) == file_size(_length(chunks, pauses)) and self._wav_path(id).is_file()
+        return self._files.size(_checked(id), _WAV_NAME) == file_size(_length(chunks, pauses))
 
     def remove_chunks(self, id: str) -> None:
         """Deletes the chunks' files of an assembled document."""
-        folder = self._document_folder(id)
-        with _store_errors(folder):
-            for path in (*folder.glob(f"*{_CHUNK_SUFFIX}"), *folder.glob(f"*{_PART_SUFFIX}")):
-                self._unlink(path)
+        self._files.remove(_checked(id), _CHUNK_SUFFIX)
 
-    def wav(self, id: str) -> Path:
-        """Path of the joined audio.
+    def wav_size(self, id: str) -> int:
+        """Bytes of the joined audio.
 
         Raises:
             NotFoundError: it is not assembled (yet).
         """
-        path = self._wav_path(id)
-        if not path.is_file():
+        size = self._files.size(_checked(id), _WAV_NAME)
+        if size is None:
             raise NotFoundError(f"document {id} has no complete audio")
-        return path
+        return size
+
+    def wav(self, id: str) -> Path | None:
+        """Path of the joined audio; None where it is not a file of this machine.
+
+        Raises:
+            NotFoundError: it is not assembled (yet).
+        """
+        self.wav_size(id)
+        return self._files.path(id, _WAV_NAME)
+
+    def wav_bytes(self, id: str, start: int, end: int) -> Iterator[bytes]:
+        """Bytes of the joined audio from `start` up to `end`, in blocks.
+
+        Raises:
+            NotFoundError: it is not assembled (yet).
+        """
+        try:
+            yield from self._files.stream(_checked(id), _WAV_NAME, start, end)
+        except FileNotFoundError:
+            raise NotFoundError(f"document {id} has no complete audio") from None
 
     def pieces(self, id: str, chunks: Iterable[StoredChunk], pauses: Pauses) -> Iterator[Piece]:
         """Joined audio piece by piece, identical to `audio.wav`, also while that is being assembled.
@@ -137,38 +132,20 @@ class AudioStore:
 
     def remove(self, id: str) -> None:
         """Deletes all files of a document."""
-        folder = self._document_folder(id)
-        with _store_errors(folder):
-            for _ in range(_REMOVE_ATTEMPTS):  # a chunk may be stored meanwhile
-                with contextlib.suppress(FileNotFoundError):
-                    for path in tuple(folder.iterdir()):
-                        self._unlink(path)
-                    try:
-                        folder.rmdir()
-                    except OSError as error:
-                        if error.errno != errno.ENOTEMPTY:
-                            raise
-                        continue
-                return
-        raise StoreError(f"the audio of document {id} cannot be deleted: new files keep appearing in its folder")
+        self._files.remove(_checked(id))
 
     def ids(self) -> tuple[str, ...]:
         """Ids of the documents with audio files."""
-        with _store_errors(self._folder):
-            return tuple(sorted(path.name for path in self._folder.iterdir() if _ID.fullmatch(path.name)))
+        return self._files.ids()
 
     def used_bytes(self) -> int:
         """Bytes of stored audio."""
-        if self._shared_usage is not None:
-            return self._shared_usage()
-        with self._usage_lock:
-            return self._used
+        used = self._files.used_bytes() if self._shared_usage is None else self._shared_usage()
+        return used or 0
 
-    def free_bytes(self) -> int:
-        """Free bytes on the disk for this process."""
-        with _store_errors(self._folder):
-            found = os.statvfs(self._folder)
-            return found.f_bavail * found.f_frsize
+    def free_bytes(self) -> float:
+        """Free bytes for this process; infinite where there is no limit."""
+        return self._files.free_bytes()
 
     def check_room(self, estimated_seconds: float, waiting_seconds: float = 0.0) -> None:
         """Checks that `estimated_seconds` more audio fit, beside `waiting_seconds` accepted and not yet synthesized.
@@ -204,56 +181,26 @@ class AudioStore:
         return Piece(chunk.index, np.concatenate([silence, faded.audio]), span.start, span.end, SAMPLE_RATE)
 
     def _piece_of_wav(self, id: str, chunk: StoredChunk, span: Span) -> Piece:
-        path = self.wav(id)
         size = (span.end - span.begin) * WIDTH
-        with _store_errors(path), path.open("rb") as file:
-            file.seek(data_start(file.read(4)) + span.begin * WIDTH)
-            content = file.read(size)
+        try:
+            begin = data_start(self._files.read(id, _WAV_NAME, 0, 4))
+            content = self._files.read(id, _WAV_NAME, begin + span.begin * WIDTH, size)
+        except FileNotFoundError:
+            raise NotFoundError(f"document {id} has no complete audio") from None
         if len(content) != size:
             raise StoreError(f"the audio of document {id} ends before chunk {chunk.index}: the file was changed")
         return Piece(chunk.index, from_bytes(content), span.start, span.end, SAMPLE_RATE)
 
-    def _document_folder(self, id: str) -> Path:
-        if not _ID.fullmatch(id):
-            raise NotFoundError(f"no document {id!r}: expected 32 hexadecimal digits")
-        return self._folder / id
 
-    def _chunk_path(self, id: str, index: int) -> Path:
-        return self._document_folder(id) / f"{int(index)}{_CHUNK_SUFFIX}"
+def _checked(id: str) -> str:
+    """The id. Raises NotFoundError for an invalid one, which never becomes a path."""
+    if not _ID.fullmatch(id):
+        raise NotFoundError(f"no document {id!r}: expected 32 hexadecimal digits")
+    return id
 
-    def _wav_path(self, id: str) -> Path:
-        return self._document_folder(id) / _WAV_NAME
 
-    @contextmanager
-    def _atomic_write(self, path: Path) -> Iterator[BinaryIO]:
-        """Atomic write: the file gets its name once it is on the disk, and is removed where the block fails."""
-        part = path.with_name(path.name + self._part_suffix)
-        try:
-            with _store_errors(path):
-                if not path.parent.exists():
-                    path.parent.mkdir(mode=0o700, exist_ok=True)
-                    _sync(self._folder)
-                with part.open("wb") as file:
-                    yield file
-                    file.flush()
-                    os.fsync(file.fileno())
-                    written = file.tell()
-                with self._usage_lock:
-                    before = _size(path)
-                    part.rename(path)
-                    self._used += written - before
-                _sync(path.parent)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
-            raise
-
-    def _unlink(self, path: Path) -> None:
-        with self._usage_lock:
-            size = _size(path)
-            path.unlink(missing_ok=True)
-            if path.suffix != _PART_SUFFIX:
-                self._used -= size
+def _chunk_name(index: int) -> str:
+    return f"{int(index)}{_CHUNK_SUFFIX}"
 
 
 def _length(chunks: Sequence[StoredChunk], pauses: Pauses) -> int:
@@ -261,40 +208,5 @@ def _length(chunks: Sequence[StoredChunk], pauses: Pauses) -> int:
     return max((span.end for _, span in with_spans(chunks, pauses)), default=0)
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _age(path: Path) -> float:
-    """Seconds since the last write."""
-    try:
-        return time.time() - path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
-
-
-def _sync(folder: Path) -> None:
-    """Flushes the folder's entries to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _store_errors(path: Path) -> Iterator[None]:
-    """Turns OSError into NoRoomError or StoreError."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _DISK_FULL:
-            raise NoRoomError("the audio disk is full: delete documents, or free space on it") from error
-        raise StoreError(f"the audio file {path.name} cannot be read or written: {error.strerror}") from error
-
-
-def _mib(size: int) -> str:
+def _mib(size: float) -> str:
     return f"{size / MIB:.1f} MiB"

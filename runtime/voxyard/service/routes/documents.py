@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Path, Query, Request, status
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from voxyard.service.documents import submission
 from voxyard.service.documents.records import Document
@@ -250,16 +250,39 @@ def _document_out(state: AppState, document: Document, text: str | None = None) 
 
 def _wav_response(request: Request, state: AppState, document: Document, headers: dict[str, str]) -> Response:
     """WAV file, or the requested range of it. A Range header that is not a single range is ignored."""
+    size = state.audio_store.wav_size(document.id)
     path = state.audio_store.wav(document.id)
-    size = path.stat().st_size
-    asked = request.headers.get("range")
+    asked, found = request.headers.get("range"), None
     if asked is not None:
         found = _RANGE.fullmatch(asked.strip())
         if found is None or found[0] == "bytes=-" or (found[1] and found[2] and int(found[2]) < int(found[1])):
+            found = None
             request.scope["headers"] = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
         elif (found[1] and int(found[1]) >= size) or (not found[1] and not int(found[2])):
             return _range_not_satisfiable(asked, size)
-    return FileResponse(path, media_type=MEDIA_TYPES["wav"], headers={**headers, "Cache-Control": "private, no-cache"})
+    headers = {**headers, "Cache-Control": "private, no-cache"}
+    if path is not None:
+        return FileResponse(path, media_type=MEDIA_TYPES["wav"], headers=headers)
+    if "if-range" in request.headers:  # it has no validator that could match
+        found = None
+    return _stored_wav(state, document.id, found, size, headers)
+
+
+def _stored_wav(
+    state: AppState, id: str, asked: re.Match[str] | None, size: int, headers: dict[str, str]
+) -> StreamingResponse:
+    """WAV file that is elsewhere, or a range of it that begins before its end, passed on as it comes."""
+    start, end = 0, size
+    if asked is not None:
+        start = int(asked[1]) if asked[1] else max(0, size - int(asked[2]))
+        end = min(size, int(asked[2]) + 1) if asked[1] and asked[2] else size
+        headers = {**headers, "Content-Range": f"bytes {start}-{end - 1}/{size}"}
+    return StreamingResponse(
+        state.audio_store.wav_bytes(id, start, end),
+        status_code=status.HTTP_200_OK if asked is None else status.HTTP_206_PARTIAL_CONTENT,
+        media_type=MEDIA_TYPES["wav"],
+        headers={**headers, "Accept-Ranges": "bytes", "Content-Length": str(end - start)},
+    )
 
 
 def _range_not_satisfiable(asked: str, size: int) -> Response:
