@@ -49,7 +49,7 @@ def folder_of_bark(tmp_path: Path) -> Path:
 def _run(folder: Path, *, ci: bool, asked: str = ".", more: tuple[str, ...] = ()) -> str:
     own = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
     environ = own | ({"CI": "true"} if ci else {})
-    environ["PYTHONPATH"] = f"{ROOT / 'tests/nvml'}:{folder}"  # where the plugins are
+    environ["PYTHONPATH"] = f"{ROOT / 'tests/nvml'}:{ROOT / 'tests/support/service'}:{folder}"  # where the plugins are
     options = ["-q", "-rpfExX", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
     command = [sys.executable, "-m", "pytest", *options, *more, asked]
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True).stdout
