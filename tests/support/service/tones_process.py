@@ -1,0 +1,75 @@
+"""`tones_service.py` as a process: started with its settings, asked whether it is ready, stopped, killed, frozen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import tones_service
+import yaml
+
+PATIENCE = 120.0
+
+
+@dataclass
+class TonesProcess:
+    """One service; `section` are its settings beside the address and the data directory."""
+
+    folder: Path
+    name: str
+    port: int
+    section: Mapping[str, object] = field(default_factory=dict)
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it; it need not be ready then."""
+        self.folder.mkdir(exist_ok=True)
+        section = {"host": "127.0.0.1", "port": self.port, "data_dir": str(self.folder / "data"), **self.section}
+        settings = self.folder / "bark.yaml"
+        settings.write_text(yaml.safe_dump({"service": section, "speech": {"max_parallel_tts_workers": 1}}))
+        folders = [*map(str, Path(tones_service.__file__).parents[1].glob("*/")), os.environ.get("PYTHONPATH", "")]
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, tones_service.__file__, "serve", "--config", str(settings)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
+                stdout=log, stderr=log, text=True,
+            )  # fmt: skip
+
+    @property
+    def log(self) -> Path:
+        """What all its processes have written."""
+        return self.folder / "log"
+
+    @property
+    def ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=10).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for its end in order."""
+        self.signal(signal.SIGTERM)
+        assert self.process is not None
+        assert self.process.wait(PATIENCE) == 0
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def end(self) -> None:
+        """SIGKILL, where it runs; its workers end by themselves."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
