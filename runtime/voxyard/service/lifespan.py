@@ -14,11 +14,10 @@ from voxyard.host import Gpu
 from voxyard.service.app import create_app, install
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_files import open_audio_files
 from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
-from voxyard.service.documents.shelf import check_shelf
+from voxyard.service.documents.shelf import check_shelf, open_shelf
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.webhooks import WebhookSender, read_rules
 from voxyard.service.healthcheck import CANNOT_WORK
@@ -95,7 +94,7 @@ def running_app(
 
 def open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> AudioStore:
     """The audio files of the settings, checked to be those of the store's documents. Raises StoreError."""
-    files = open_audio_files(section.shelf_place(), shared=shared)
+    files = open_shelf(section.shelf_place(), shared=shared)
     check_shelf(files, store, mark=shared or section.shelf is not None)
     return AudioStore(
         files,

@@ -20,10 +20,10 @@ from service_app import eventually, serving
 
 from voxyard.service.documents import audio_bucket
 from voxyard.service.documents.audio_bucket import AudioBucket, open_bucket
-from voxyard.service.documents.audio_files import AudioFolder, open_audio_files
+from voxyard.service.documents.audio_files import AudioFolder
 from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.records import StoredChunk
-from voxyard.service.documents.shelf import check_shelf
+from voxyard.service.documents.shelf import check_shelf, open_shelf
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError, StoreUnavailableError
 from voxyard.speech.audio.joining import Pauses
@@ -151,7 +151,7 @@ def test_a_bucket_belongs_to_one_set_of_documents(bucket: AudioBucket, tmp_path:
 )
 def test_a_wrong_url_is_an_error(url: str) -> None:
     with pytest.raises(StoreError, match=f"^--shelf {re.escape(url)}: expected a directory, or s3://BUCKET/PREFIX"):
-        open_audio_files(url, shared=True)
+        open_shelf(url, shared=True)
 
 
 def test_a_bucket_that_is_missing_is_named(server: ThreadedMotoServer) -> None:

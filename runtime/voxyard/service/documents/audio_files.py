@@ -231,19 +231,6 @@ class AudioFolder:
                 self._used -= size
 
 
-def open_audio_files(place: Path | str, *, shared: bool) -> AudioFiles:
-    """A directory, or the bucket of an `s3://` URL.
-
-    Raises:
-        StoreError: the URL is wrong, or the library of the bucket is missing.
-    """
-    if isinstance(place, Path):
-        return AudioFolder(place, shared=shared)
-    from voxyard.service.documents.audio_bucket import open_bucket  # megabytes that a directory needs not
-
-    return open_bucket(place)
-
-
 def _size(path: Path) -> int | None:
     try:
         return path.stat().st_size

@@ -1,12 +1,13 @@
-"""Check that the place of the audio files belongs to the documents of this database, on every host."""
+"""Shelf: the place of the audio files, checked to be that of the documents of this database, on every host."""
 
 from __future__ import annotations
 
 import re
 import uuid
+from pathlib import Path
 from typing import Protocol
 
-from voxyard.service.documents.audio_files import MARKER, AudioFiles
+from voxyard.service.documents.audio_files import MARKER, AudioFiles, AudioFolder
 from voxyard.service.errors import StoreError
 
 _TOKEN = re.compile(r"[0-9a-f]{8,32}")
@@ -20,6 +21,19 @@ class ShelfOwner(Protocol):
 
     def exists(self, id: str) -> bool:
         """True where this is one of the documents."""
+
+
+def open_shelf(place: Path | str, *, shared: bool) -> AudioFiles:
+    """A directory, or the bucket of an `s3://` URL.
+
+    Raises:
+        StoreError: the URL is wrong, or the library of the bucket is missing.
+    """
+    if isinstance(place, Path):
+        return AudioFolder(place, shared=shared)
+    from voxyard.service.documents.audio_bucket import open_bucket  # megabytes that a directory needs not
+
+    return open_bucket(place)
 
 
 def check_shelf(files: AudioFiles, owner: ShelfOwner, *, mark: bool) -> None:
