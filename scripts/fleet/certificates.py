@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -27,6 +27,7 @@ from fleet.inventory.secrets import (
     HOST_CERTIFICATE,
     HOST_KEY,
     read,
+    refuse_readable,
     refuse_tracked,
 )
 
@@ -35,6 +36,9 @@ AUTHORITY_FILE, AUTHORITY_KEY_FILE, SECRETS_FILE = "host-ca.pem", "host-ca-key.p
 AUTHORITY_DAYS, DAYS = 3650, 397
 WRITTEN = (HOST_CERTIFICATE, HOST_KEY, HOST_CA, GATEWAY_CERTIFICATE, GATEWAY_KEY)
 _NAME = r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
+_AUTHORITY = (AUTHORITY_FILE, AUTHORITY_KEY_FILE)
+_WITHOUT_HASH = (ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey)  # they hash by themselves
+_LONGEST_LABEL = 63  # characters between two dots, RFC 1035
 _EARLIER = dt.timedelta(hours=1)  # for clocks that are behind
 
 
@@ -57,27 +61,52 @@ class Made:
     until: dt.datetime
     host_names: tuple[str, ...]
     gateway_names: tuple[str, ...]  # empty: no certificate of a gateway
+    authority_until: dt.datetime
+    roots: int  # in host-ca
+    own: tuple[str, ...]  # hosts with a certificate of their own
 
 
-def make(folder: Path, hosts: Sequence[Host], names: Sequence[str], now: dt.datetime | None = None) -> Made:
+def make(
+    folder: Path,
+    hosts: Sequence[Host],
+    names: Sequence[str],
+    now: dt.datetime | None = None,
+    *,
+    new_authority: bool = False,
+    drop: bool = False,
+) -> Made:
     """Write SECRETS_FILE in `folder`, signed by the authority there, which is made where there is none.
 
     `names` are those of the gateway; without them it keeps those of its certificate in that file, where it has one.
-    Raises FleetError where a file cannot be used, is tracked by git, or holds other secrets.
+    Other roots that `host-ca` has stay there until they end. `new_authority`: where the files of the authority are
+    gone and the secrets file had one, make another. `drop`: names of the earlier certificates may be gone.
+    Raises FleetError where a file cannot be used, is tracked by git, or holds other secrets, and for lost names.
     """
     moment = now or dt.datetime.now(dt.UTC)
-    path = folder / SECRETS_FILE
+    path = (folder / SECRETS_FILE).resolve()  # a link stays one
     before = _before(path)
     gateways = [host for host in hosts if "gateway" in host.roles]
     wanted = tuple(map(checked_name, names))
     if wanted and not gateways:
         raise FleetError("--name is for the gateway's certificate, and no host has the role gateway")
-    wanted = wanted or _gateway_names(before, path)
+    own = tuple(host.name for host in hosts if _has_its_own(host, path))
+    sharing = [host for host in hosts if host.name not in own]
+    hosts_names = tuple(dict.fromkeys(name for host in sharing for name in names_of(host)))
+    if not hosts_names:
+        raise FleetError("every host has a host-certificate of its own: there is none to make")
+    if not drop:
+        _refuse_lost(before, path, {general_name(name) for name in hosts_names}, gateway=bool(gateways))
+    wanted = wanted or _names(before, GATEWAY_CERTIFICATE, path)
+    if HOST_CA in before and not new_authority and not any((folder / each).exists() for each in _AUTHORITY):
+        raise FleetError(
+            f"{folder / AUTHORITY_FILE} and {AUTHORITY_KEY_FILE} are gone, and {path.name} has certificates of that "
+            "authority: restore both, or make another with --new-authority; its root then joins the old one in host-ca"
+        )
     authority = open_authority(folder, moment)
-    hosts_names = tuple(dict.fromkeys(name for host in hosts for name in names_of(host)))
+    roots = _roots(authority, before, path, moment)
     certificate, key = issue(authority, hosts_names, moment)
     values = {
-        HOST_CA: authority.certificate.public_bytes(serialization.Encoding.PEM),
+        HOST_CA: b"".join(each.public_bytes(serialization.Encoding.PEM) for each in roots),
         HOST_CERTIFICATE: certificate,
         HOST_KEY: key,
     }
@@ -87,19 +116,32 @@ def make(folder: Path, hosts: Sequence[Host], names: Sequence[str], now: dt.date
         of_gateway = tuple(dict.fromkeys((*wanted, *addresses)))
         values |= dict(zip((GATEWAY_CERTIFICATE, GATEWAY_KEY), issue(authority, of_gateway, moment), strict=True))
     write_secrets(path, values)
-    until = _end(authority, moment)
-    return Made(path, folder / AUTHORITY_FILE, authority.made, until, hosts_names, of_gateway)
+    until, authority_until = _end(authority, moment), authority.certificate.not_valid_after_utc
+    return Made(
+        path, folder / AUTHORITY_FILE, authority.made, until, hosts_names, of_gateway, authority_until, len(roots), own
+    )
 
 
 def checked_name(name: str) -> str:
     """A DNS name, which may begin with `*.`, or an IP address. Raises FleetError."""
-    if types.is_ip(name) or (re.fullmatch(_NAME, name) and not name.rstrip(".").rpartition(".")[2].isdecimal()):
+    labels = name.rstrip(".").split(".")
+    fits = re.fullmatch(_NAME, name) and all(len(label) <= _LONGEST_LABEL for label in labels)
+    if types.is_ip(name) or (fits and not labels[-1].isdecimal()):
         return name
     raise FleetError(f"--name {name}: expected a DNS name such as speech.lab.example, or an IP address")
 
 
 def names_of(host: Host) -> tuple[str, ...]:
-    """What the host's certificate has to name: the host as in the inventory, and the addresses it is asked at."""
+    """What the host's certificate has to name: the host as in the inventory, and the addresses it is asked at.
+
+    Raises FleetError for a host whose name is none that a client verifies.
+    """
+    labels = host.name.split(".")
+    if types.is_ip(host.name) or not all(0 < len(label) <= _LONGEST_LABEL for label in labels):
+        raise FleetError(
+            f"host {host.name}: gateway and deploy verify a host's certificate by this name, so it must be a DNS name, "
+            f"not an address, without a dot at its end, and of at most {_LONGEST_LABEL} characters between dots"
+        )
     addresses = [host.address, host.exporter_address]
     addresses += [host.bark.address] if "bark" in host.roles else []
     return tuple(dict.fromkeys((host.name, *(each for each in addresses if each is not None and _reachable(each)))))
@@ -117,6 +159,7 @@ def open_authority(folder: Path, now: dt.datetime) -> Authority:
             f"{there[0]} is there without {missing.name}: restore that, or move {there[0].name} away; a new authority "
             "is then made, and gateway, hosts and clients need its root"
         )
+    refuse_readable(paths[1])
     refuse_tracked(paths[1])
     try:
         certificate = x509.load_pem_x509_certificate(paths[0].read_bytes())
@@ -127,7 +170,13 @@ def open_authority(folder: Path, now: dt.datetime) -> Authority:
     if certificate.public_key() != key.public_key():
         raise FleetError(f"{paths[1]} is not the key of {paths[0].name}: restore both from one backup")
     if not _may_sign(certificate):
-        raise FleetError(f"{paths[0]} is not the certificate of an authority (CA:TRUE): it may sign no others")
+        raise FleetError(
+            f"{paths[0]} is not the certificate of an authority (CA:TRUE, keyCertSign): it may sign no others"
+        )
+    if certificate.not_valid_before_utc > now:
+        raise FleetError(
+            f"{paths[0]} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}: is the clock right?"
+        )
     if certificate.not_valid_after_utc <= now:
         raise FleetError(
             f"{paths[0]} ended on {certificate.not_valid_after_utc:%Y-%m-%d}: move it and {paths[1].name} away; a new "
@@ -155,7 +204,7 @@ def issue(authority: Authority, names: Iterable[str], now: dt.datetime) -> tuple
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(root.public_key()), critical=False)  # type: ignore[arg-type]
-        .sign(authority.key, hashes.SHA256())
+        .sign(authority.key, None if isinstance(authority.key, _WITHOUT_HASH) else hashes.SHA256())
     )
     return made.public_bytes(serialization.Encoding.PEM), _pem(key)
 
@@ -216,7 +265,10 @@ def _create(path: Path, content: bytes) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+    except FileExistsError:
+        raise FleetError(f"{path}: somebody else has just made it: run the command again") from None
     except OSError as error:
+        path.unlink(missing_ok=True)
         raise FleetError(f"{path}: cannot be written: {error.strerror}") from None
 
 
@@ -233,15 +285,45 @@ def _before(path: Path) -> Mapping[str, bytes]:
     return found
 
 
-def _gateway_names(before: Mapping[str, bytes], path: Path) -> tuple[str, ...]:
-    """Names of the gateway's certificate of an earlier run."""
-    if GATEWAY_CERTIFICATE not in before:
+def _has_its_own(host: Host, path: Path) -> bool:
+    """True where another of its secrets files has a certificate of the host."""
+    others = (each for each in host.secrets if each.resolve() != path and each.exists())
+    return any(HOST_CERTIFICATE in read(each).values for each in others)
+
+
+def _refuse_lost(before: Mapping[str, bytes], path: Path, names: set[x509.GeneralName], *, gateway: bool) -> None:
+    """Raises FleetError where names of the earlier certificates would be gone: another inventory's, most likely."""
+    lost = [name for name in _names(before, HOST_CERTIFICATE, path) if general_name(name) not in names]
+    if GATEWAY_CERTIFICATE in before and not gateway:
+        lost += _names(before, GATEWAY_CERTIFICATE, path)
+    if lost:
+        raise FleetError(
+            f"{path} has certificates for {', '.join(lost)}, which are not in this inventory: is it that of another "
+            "fleet? Give each fleet a directory of its own; where these names may go, add --drop"
+        )
+
+
+def _roots(
+    authority: Authority, before: Mapping[str, bytes], path: Path, now: dt.datetime
+) -> tuple[x509.Certificate, ...]:
+    """The authority's root, and those that `host-ca` had besides and that have not ended."""
+    try:
+        others = x509.load_pem_x509_certificates(before[HOST_CA]) if HOST_CA in before else []
+    except ValueError:
+        raise FleetError(f"{path}: {HOST_CA}: expected certificates as PEM: correct it, or remove it") from None
+    kept = (each for each in others if each.not_valid_after_utc > now)
+    return tuple(dict.fromkeys((authority.certificate, *kept)))
+
+
+def _names(before: Mapping[str, bytes], secret: str, path: Path) -> tuple[str, ...]:
+    """Names of a certificate of an earlier run; none where there was none."""
+    if secret not in before:
         return ()
     try:
-        found = x509.load_pem_x509_certificate(before[GATEWAY_CERTIFICATE])
+        found = x509.load_pem_x509_certificate(before[secret])
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, x509.ExtensionNotFound):
-        raise FleetError(f"{path}: {GATEWAY_CERTIFICATE} names no gateway: give its names with --name") from None
+        raise FleetError(f"{path}: {secret} is no certificate with names: remove it, or move the file away") from None
     return (*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress)))
 
 
@@ -251,10 +333,15 @@ def _end(authority: Authority, now: dt.datetime) -> dt.datetime:
 
 
 def _may_sign(certificate: x509.Certificate) -> bool:
+    """True for an authority; one without a key usage may use its key for everything."""
     try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except x509.ExtensionNotFound:
         return False
+    try:
+        return authority and certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+    except x509.ExtensionNotFound:
+        return authority
 
 
 def _reachable(address: str) -> bool:

@@ -18,15 +18,24 @@ from tasks.base import HELP, load_inventory, print_json, reporting_errors, say, 
     help={
         "name": "DNS name or address by which clients know the gateway; repeat the option or separate names with "
         "commas [default: those of its certificate, when renewing]",
+        "new-authority": "make another authority where the files of the one before are gone",
+        "drop": "names of the earlier certificates may be gone",
         "inventory": HELP["inventory"],
         "json": HELP["json"],
     },
 )
-def certificates(_: Any, name: Sequence[str] | None = None, inventory: str = "", json: bool = False) -> None:
+def certificates(
+    _: Any,
+    name: Sequence[str] | None = None,
+    new_authority: bool = False,
+    drop: bool = False,
+    inventory: str = "",
+    json: bool = False,
+) -> None:
     """Make or renew the certificates of all hosts and of the gateway, in certificates.yaml beside the inventory."""
     with reporting_errors():
         fleet = load_inventory(inventory)
-        made = make(fleet.path.parent, fleet.hosts, split_names(name))
+        made = make(fleet.path.parent, fleet.hosts, split_names(name), new_authority=new_authority, drop=drop)
         if json:
             print_json(_document(made))
             return
@@ -43,7 +52,17 @@ def _report(fleet: Inventory, made: Made) -> None:
         say(f"of the gateway: for {', '.join(made.gateway_names)}")
     elif any("gateway" in host.roles for host in fleet.hosts):
         say("no certificate of the gateway is in it: name it with --name, or keep one of your own in another file")
-    if lacking := [host.name for host in fleet.hosts if made.path not in host.secrets]:
+    if made.own:
+        say(f"left out, with a host-certificate of their own: {', '.join(made.own)}")
+    if made.roots > 1:
+        say(f"host-ca has {made.roots} roots: remove the old ones from it once nothing uses them")
+    if made.until == made.authority_until:
+        say(
+            f"the authority itself ends then: move {made.authority.name} and its key away soon, and make another with "
+            "--new-authority"
+        )
+    paths = {host.name: [path.resolve() for path in host.secrets] for host in fleet.hosts if host.name not in made.own}
+    if lacking := [host for host, secrets in paths.items() if made.path not in secrets]:
         say(f"add {made.path.name} to the list of secrets of {', '.join(lacking)} in {fleet.path}")
     say("then: fab check, fab deploy")
 
@@ -53,6 +72,8 @@ def _document(made: Made) -> dict[str, object]:
         "file": str(made.path),
         "authority": str(made.authority),
         "new_authority": made.new_authority,
+        "own_certificates": list(made.own),
+        "roots": made.roots,
         "until": made.until.isoformat(timespec="seconds"),
         "host_names": list(made.host_names),
         "gateway_names": list(made.gateway_names),

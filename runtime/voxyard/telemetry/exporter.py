@@ -134,6 +134,12 @@ def _report(recording: Recording) -> None:
             f"--record {recording.path}: it ends early ({recording.problem}): make room, remove it and try again",
             exit_code=1,
         )
+    if not recording.answered:
+        raise TelemetryError(
+            f"--record {recording.path}: the driver answered no call, so there is nothing in it: see /readyz, or what "
+            "nvidia-smi says",
+            exit_code=1,
+        )
     log.info("recorded %d calls of the driver in %s", recording.calls, recording.path)
 
 

@@ -31,12 +31,13 @@ _PRIVATE = {"nvmlSystemGetProcessName": "process"}  # what is written in place o
 class Recording:
     """File of a recording; `.gz` at the end of its name compresses it. A context: the file is complete at its end.
 
-    `problem` is why it could not be written to its end; calls go on all the same.
+    `problem` is why it could not be written to its end; calls go on all the same. `answered`: the driver has said
+    anything at all.
     """
 
     def __init__(self, path: Path, *, interval: float) -> None:
         """Raises TelemetryError where the file exists or cannot be made."""
-        self.path, self.calls = path, 0
+        self.path, self.calls, self.answered = path, 0, False
         self.problem: str | None = None
         self._lock = threading.Lock()
         self._handles: dict[int, int] = {}
@@ -84,6 +85,7 @@ class Recording:
             if code:
                 line["code"] = code
             else:
+                self.answered |= line["call"] != "nvmlShutdown"
                 line["answer"] = _PRIVATE.get(line["call"]) or self._plain(answer)
             self._write(line)
             self.calls += 1

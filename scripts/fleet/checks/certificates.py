@@ -34,11 +34,12 @@ _RENEW = "renew it: fab certificates, or your own authority; then deploy"
 
 
 def check_all(facts: HostFacts, host: Host, now: dt.datetime | None = None) -> Iterator[Finding]:
-    """All findings on certificates. A secrets file that cannot be read is left to the deploy."""
+    """All findings on certificates, and on secrets files that cannot be read."""
     moment = now or dt.datetime.now(dt.UTC)
     try:
         secrets = read_all(host.secrets)
-    except FleetError:
+    except FleetError as error:
+        yield Finding("FAIL", "secrets", str(error), "correct the file; certificates are checked then")
         return
     try:
         tls = host_tls(host.name, host.secrets, secrets)
@@ -81,9 +82,14 @@ def _of_host(facts: HostFacts, host: Host, tls: HostTls, now: dt.datetime) -> It
 
 
 def _of_gateway(host: Host, secrets: Secrets, now: dt.datetime) -> Iterator[Finding]:
-    pair = [secrets.values.get(name) for name in (GATEWAY_CERTIFICATE, GATEWAY_KEY)]
-    if "gateway" in host.roles and pair[0] is not None and pair[1] is not None:
-        yield from _chain(GATEWAY_CERTIFICATE, pair[0], pair[1], now, services=(GATEWAY,))
+    if "gateway" not in host.roles:
+        return
+    pair = {name: secrets.values.get(name, b"") for name in (GATEWAY_CERTIFICATE, GATEWAY_KEY)}
+    if missing := [name for name, value in pair.items() if not value]:
+        found = f"the gateway has no {' and no '.join(missing)} in {place(host.secrets)}"
+        yield Finding("FAIL", "certificate", found, "fab certificates --name NAME makes them", services=(GATEWAY,))
+        return
+    yield from _chain(GATEWAY_CERTIFICATE, pair[GATEWAY_CERTIFICATE], pair[GATEWAY_KEY], now, services=(GATEWAY,))
 
 
 def _chain(

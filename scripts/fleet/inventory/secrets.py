@@ -135,10 +135,7 @@ def _content(path: Path) -> str:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise FleetError(f"{path}: expected a regular file")
-        if found.st_mode & 0o077:
-            raise FleetError(
-                f"{path}: other users can read or write it (mode {stat.S_IMODE(found.st_mode):04o}): chmod 600 {path}"
-            )
+        _refuse_mode(path, found.st_mode)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             data = file.read(LARGEST_FILE + 1)
     finally:
@@ -195,6 +192,19 @@ def _check_keys(text: str, where: str) -> None:
                 f"{where}: {BARK_KEYS}: expected lines with a name and the hash of a key, as `voxyard keys new NAME "
                 "--file FILE` writes them"
             )
+
+
+def refuse_readable(path: Path) -> None:
+    """Raises FleetError where other users can read or write the file."""
+    try:
+        _refuse_mode(path, path.stat().st_mode)
+    except OSError as error:
+        raise FleetError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _refuse_mode(path: Path, mode: int) -> None:
+    if mode & 0o077:
+        raise FleetError(f"{path}: other users can read or write it (mode {stat.S_IMODE(mode):04o}): chmod 600 {path}")
 
 
 def refuse_tracked(path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
+import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from cryptography import x509
 from fleet_doubles import host
 from invoke.exceptions import Exit
 
-from fleet.certificates import DAYS, make, names_of
+from fleet.certificates import DAYS, make, names_of, write_secrets
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Bark, Host
 from fleet.inventory.secrets import read
@@ -111,6 +114,11 @@ def no_authority(folder: Path) -> None:
     (folder / "host-ca-key.pem").write_bytes(values["host-key"])
 
 
+def no_authority_left(folder: Path) -> None:
+    (folder / "host-ca.pem").unlink()
+    (folder / "host-ca-key.pem").unlink()
+
+
 def tracked(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", folder], check=True)
     subprocess.run(["git", "-C", folder, "add", "-f", "certificates.yaml"], check=True)
@@ -124,6 +132,8 @@ def tracked(folder: Path) -> None:
         (lambda folder: (folder / "host-ca.pem").write_text("x"), "the authority cannot be read: expected a certif"),
         (lambda folder: (folder / "host-ca-key.pem").write_text("x"), "the authority cannot be read"),
         (other_key, r"host-ca-key\.pem is not the key of host-ca\.pem"),
+        (lambda folder: (folder / "host-ca-key.pem").chmod(0o644), r"host-ca-key\.pem: other users can read"),
+        (no_authority_left, r"are gone, and certificates\.yaml has certificates of that authority: restore both, or"),
         (no_authority, r"host-ca\.pem is not the certificate of an authority"),
         (tracked, r"certificates\.yaml: tracked by git"),
         (lambda folder: (folder / "certificates.yaml").chmod(0o644), "other users can read"),
@@ -160,6 +170,108 @@ def test_names_that_cannot_be_are_refused(tmp_path: Path, given: list[str], host
 def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FleetError, match=r"host-ca-key\.pem: cannot be written: No such file or directory"):
         make(tmp_path / "none", HOSTS, [], NOW)
+
+
+@pytest.mark.parametrize("file", ["host-ca-key.pem", "host-ca.pem"])
+def test_a_full_disk_leaves_no_half_of_an_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    opened = os.fdopen
+
+    def full(descriptor: int, mode: str) -> Any:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name != file:
+            return opened(descriptor, mode)
+        os.close(descriptor)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdopen", full)
+        with pytest.raises(FleetError, match=f"{file}: cannot be written: No space left on device"):
+            make(tmp_path, HOSTS, [], NOW)
+    assert not list(tmp_path.iterdir())
+    make(tmp_path, HOSTS, [], NOW)
+
+
+def test_another_fleets_certificates_are_not_replaced(tmp_path: Path) -> None:
+    make(tmp_path, HOSTS, ["speech.lab.example"], NOW)
+    before = (tmp_path / "certificates.yaml").read_bytes()
+    with pytest.raises(
+        FleetError, match=r"has certificates for gpu-01, 192\.0\.2\.11, .*not in this inventory.*add --drop"
+    ):
+        make(tmp_path, HOSTS[1:], [], NOW)
+    with pytest.raises(FleetError, match=r"has certificates for speech\.lab\.example, 192\.0\.2\.20, which"):
+        make(tmp_path, (*HOSTS[:2], host(name="gw", address="192.0.2.20")), [], NOW)
+    assert (tmp_path / "certificates.yaml").read_bytes() == before
+    made = make(tmp_path, HOSTS[1:], [], NOW, drop=True)
+    assert "gpu-01" not in names(read(made.path).values["host-certificate"])
+
+
+def test_a_new_authority_joins_the_old_one_and_other_roots_stay(tmp_path: Path) -> None:
+    path = make(tmp_path, HOSTS, [], NOW).path
+    for name in ("host-ca.pem", "host-ca-key.pem"):
+        (tmp_path / name).replace(tmp_path / f"old-{name}")
+    made = make(tmp_path, HOSTS, [], NOW, new_authority=True)
+    assert (made.new_authority, made.roots) == (True, 2)
+    values = read(path).values
+    assert verified(tmp_path, values["host-certificate"]).returncode == 0
+    new, old = (tmp_path / "host-ca.pem").read_bytes(), (tmp_path / "old-host-ca.pem").read_bytes()
+    assert values["host-ca"] == new + old
+    again = make(tmp_path, HOSTS, [], NOW)
+    assert (again.new_authority, read(path).values["host-ca"]) == (False, new + old)
+
+
+def test_a_host_with_a_certificate_of_its_own_is_not_in_the_shared_one(tmp_path: Path) -> None:
+    values = read(make(tmp_path, HOSTS, [], NOW).path).values
+    own = tmp_path / "own.yaml"
+    write_secrets(own, {name: values[name] for name in ("host-certificate", "host-key", "host-ca")})
+    hosts = (replace(HOSTS[0], secrets=(own,)), *HOSTS[1:])
+    made = make(tmp_path, hosts, [], NOW, drop=True)
+    assert made.own == ("gpu-01",)
+    assert not names(read(made.path).values["host-certificate"]) & {"gpu-01", "192.0.2.11"}
+    with pytest.raises(FleetError, match="every host has a host-certificate of its own"):
+        make(tmp_path, hosts[:1], [], NOW, drop=True)
+
+
+def test_a_link_to_the_secrets_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "certificates.yaml").symlink_to(tmp_path / "vault/fleet.yaml")
+    make(tmp_path, HOSTS, [], NOW)
+    assert (tmp_path / "certificates.yaml").is_symlink()
+    assert "host-key" in read(tmp_path / "vault/fleet.yaml").values
+
+
+@pytest.mark.parametrize("name", ["192.0.2.55", "gpu.01.", "x" * 64])
+def test_a_host_whose_name_no_client_verifies_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FleetError, match=f"^host {name}: gateway and deploy verify a host's certificate by this name"):
+        make(tmp_path, (host(name=name, address="192.0.2.11"),), [], NOW)
+
+
+def test_an_authority_with_an_ed25519_key_signs(tmp_path: Path) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "30", "-subj", "/CN=Own", "-addext"]
+    files = ["-keyout", f"{tmp_path}/host-ca-key.pem", "-out", f"{tmp_path}/host-ca.pem"]
+    subprocess.run([*command, "keyUsage=critical,keyCertSign", *files], check=True, capture_output=True)
+    (tmp_path / "host-ca-key.pem").chmod(0o600)
+    made = make(tmp_path, HOSTS, [])
+    assert made.until == made.authority_until
+    pem = tmp_path / "leaf.pem"
+    pem.write_bytes(read(made.path).values["host-certificate"])
+    subprocess.run(["openssl", "verify", "-CAfile", tmp_path / "host-ca.pem", pem], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("usage", "now", "said"),
+    [
+        ("digitalSignature", None, r"is not the certificate of an authority \(CA:TRUE, keyCertSign\)"),
+        ("keyCertSign", NOW - dt.timedelta(days=3650), "is not valid before .*: is the clock right"),
+    ],
+)
+def test_an_authority_that_cannot_sign_now_is_refused(
+    tmp_path: Path, usage: str, now: dt.datetime | None, said: str
+) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=Own", "-addext"]
+    files = ["-keyout", f"{tmp_path}/host-ca-key.pem", "-out", f"{tmp_path}/host-ca.pem"]
+    subprocess.run([*command, f"keyUsage=critical,{usage}", *files], check=True, capture_output=True)
+    (tmp_path / "host-ca-key.pem").chmod(0o600)
+    with pytest.raises(FleetError, match=said):
+        make(tmp_path, HOSTS, [], now)
 
 
 def run(folder: Path, capsys: pytest.CaptureFixture[str], **options: Any) -> tuple[int, str, str]:

@@ -123,14 +123,16 @@ def test_a_call_that_hangs_hangs_again(driver: FakeDriver, tmp_path: Path, monke
         until(lambda: up() == {"0": 1, "1": 0})
 
 
-def refused(driver: FakeDriver, path: Path, *, before: str = "") -> tuple[int, str]:
+def refused(driver: FakeDriver, path: Path, *, before: str = "", library: bool = True) -> tuple[int, str]:
     """Exit code and messages of an exporter that cannot record to its end."""
-    command = (
-        f'{before} exec {BIN}/voxyard exporter --host 127.0.0.1 --port {free_port()} --record "$0" --record-seconds 2'
-    )
+    listen = f"--host 127.0.0.1 --port {free_port()}"
+    command = f'{before} exec {BIN}/voxyard exporter {listen} --record "$0" --record-seconds 2'
+    environment = driver.environment_of(host())
+    if not library:
+        del environment["LD_LIBRARY_PATH"]
     done = subprocess.run(
         ["bash", "-c", command, str(path)],
-        env=driver.environment_of(host()), capture_output=True, text=True, timeout=PATIENCE, check=False,
+        env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
@@ -148,6 +150,12 @@ def test_a_directory_that_is_missing_is_named(driver: FakeDriver, tmp_path: Path
     code, said = refused(driver, tmp_path / "none/card")
     assert code == 2
     assert "none/card: it cannot be made: No such file or directory" in said
+
+
+def test_a_host_without_a_driver_has_nothing_to_record(driver: FakeDriver, tmp_path: Path) -> None:
+    code, said = refused(driver, tmp_path / "card", library=False)
+    assert code == 1
+    assert "card: the driver answered no call, so there is nothing in it" in said
 
 
 @pytest.mark.parametrize("name", ["card.jsonl", "card.jsonl.gz"])

@@ -108,6 +108,23 @@ def test_what_would_fail_at_the_first_request_fails_before(
     assert found(secured) == [("FAIL", each) for each in expected]
 
 
+def test_secrets_that_cannot_be_read_are_a_failure_and_not_silence(secured: Host, tmp_path: Path) -> None:
+    (path,) = secured.secrets
+    ((status, said),) = found(host(roles=ON.roles, secrets=(tmp_path / "none.yaml",)))
+    assert (status, said) == ("FAIL", f"{tmp_path}/none.yaml: no such file, named as secrets in the inventory")
+    path.chmod(0o644)
+    ((status, said),) = found(secured)
+    assert status == "FAIL"
+    assert "other users can read or write it" in said
+
+
+def test_a_gateway_without_its_certificate_is_a_failure(tmp_path: Path) -> None:
+    bare = host(roles=ON.roles, secrets=(make(tmp_path, [ON], [], NOW).path,))
+    assert found(bare) == [
+        ("FAIL", f"the gateway has no gateway-certificate and no gateway-key in {tmp_path}/certificates.yaml")
+    ]
+
+
 def test_a_certificate_with_its_chain_is_good(tmp_path: Path, secured: Host) -> None:
     (path,) = secured.secrets
     values = read(path).values
