@@ -53,7 +53,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What was written, and where."""
+    """Result of a run: the files that were written, and what they are for."""
 
     path: Path
     authority: Path
@@ -132,7 +132,7 @@ def checked_name(name: str) -> str:
 
 
 def names_of(host: Host) -> tuple[str, ...]:
-    """What the host's certificate has to name: the host as in the inventory, and the addresses it is asked at.
+    """Names in the host's certificate: the host as in the inventory, and the addresses it is asked at.
 
     Raises FleetError for a host whose name is none that a client verifies.
     """

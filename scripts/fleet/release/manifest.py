@@ -18,7 +18,7 @@ MANIFEST_FILE = "release.json"
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How the certificate of a service is verified on its host."""
+    """Verification of a service's certificate on its host."""
 
     name: str  # that it is for
     authorities: str  # file with the roots, below ~/.voxyard

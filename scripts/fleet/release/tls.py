@@ -14,7 +14,7 @@ from fleet.release import compose
 
 WEB_FILE, CA_FILE, COMPOSE_FILE = "web.yaml", "host-ca.pem", "tls.yaml"
 CERTIFICATE, KEY = f"/run/secrets/{HOST_CERTIFICATE}", f"/run/secrets/{HOST_KEY}"
-"""Where the containers read them."""
+"""Paths in the containers."""
 WEB_CONFIG = "/etc/voxyard/web.yaml"
 NODE_EXPORTER_ID = 65531
 """User of node_exporter where it has a key: neither that of other daemons (nobody) nor that of our other containers,

@@ -249,7 +249,7 @@ def metrics_url(address: str, port: int, *, tls: bool) -> str:
 
 
 def run_tls(run: str, name: str | None) -> Tls | None:
-    """How the certificate of a run's metrics is verified on its host, by the name that it is for."""
+    """Verification of the certificate of a run's metrics on its host, by the name that it is for."""
     return None if name is None else Tls(name, f"runs/{run}/{CA_FILE}")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from botocore.stub import ANY, Stubber
 from moto.server import ThreadedMotoServer
-from s3_server import BUCKET, s3_server
+from s3_server import BUCKET, s3_server, started
 from service_app import eventually, serving
 
 from voxyard.service.documents import audio_bucket
@@ -233,3 +233,19 @@ def test_a_service_keeps_its_audio_in_a_bucket_and_passes_ranges_on(server: Thre
         assert part(f"bytes={len(whole.content)}-").status_code == 416
         client.delete(f"/v1/documents/{id}")
         eventually(lambda: objects() == ["audio/.voxyard"], "its audio is gone")
+
+
+def test_chunks_wait_in_memory_for_a_bucket_that_is_away(server: ThreadedMotoServer, tmp_path: Path) -> None:
+    _, port = server.get_host_and_port()
+    with (
+        serving(tmp_path / "service", shelf=URL) as served,
+        httpx.Client(base_url=served.url, timeout=60) as client,
+    ):
+        server.stop()
+        id = client.post("/v1/documents", json={"text": "One is here. Two is here."}).json()["id"]
+        eventually(lambda: served.watch.chunks > 0, "a chunk is spoken")
+        assert client.get(f"/v1/documents/{id}").json()["state"] == "processing"
+        again = started(port)
+        eventually(lambda: client.get(f"/v1/documents/{id}").json()["state"] == "completed", "it is completed")
+        assert served.watch.chunks == client.get(f"/v1/documents/{id}").json()["progress"]["chunks"]
+        again.stop()

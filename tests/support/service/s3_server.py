@@ -14,11 +14,17 @@ from moto.server import ThreadedMotoServer
 BUCKET = "speech"
 
 
+def started(port: int = 0) -> ThreadedMotoServer:
+    """A server that has the objects of those before it in this process; port 0 takes a free one."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    server.start()
+    return server
+
+
 @contextmanager
 def s3_server(folder: Path) -> Iterator[ThreadedMotoServer]:
     """The server, with an empty bucket; AWS's configuration of this process leads to it."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    server = started()
     host, port = server.get_host_and_port()
     httpx.post(f"http://{host}:{port}/moto-api/reset").raise_for_status()  # servers of a process share their objects
     (folder / "aws").write_text(f"[default]\nregion = eu-central-1\nendpoint_url = http://{host}:{port}\n")

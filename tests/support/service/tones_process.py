@@ -47,7 +47,7 @@ class TonesProcess:
 
     @property
     def log(self) -> Path:
-        """What all its processes have written."""
+        """Output of all its processes."""
         return self.folder / "log"
 
     @property

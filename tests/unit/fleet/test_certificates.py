@@ -44,7 +44,7 @@ def names(pem: bytes) -> set[str]:
 
 
 def verified(folder: Path, pem: bytes, *asked: str) -> subprocess.CompletedProcess[str]:
-    """What openssl says of the certificate under the authority of the folder."""
+    """Verdict of openssl on the certificate, under the authority of the folder."""
     path = folder / "leaf.pem"
     path.write_bytes(pem)
     moment = str(int((NOW + dt.timedelta(days=1)).timestamp()))

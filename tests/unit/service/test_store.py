@@ -33,7 +33,7 @@ from voxyard.service.errors import ConflictError, NoRoomError, NotFoundError, Se
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    """Where a store is: each test runs on both databases."""
+    """Place of a store: each test runs on both databases."""
     if request.param == "sqlite":
         return tmp_path / "store.sqlite"
     url: str = request.getfixturevalue("postgres").url()

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from voxyard.service.documents.audio_files import BLOCK, MARKER
+from voxyard.service.documents.ids import is_id
 from voxyard.service.errors import NoRoomError, StoreError, StoreUnavailableError
 
 PART_BYTES = 8 << 20
 """Bytes of a part of an upload; S3 wants at least 5 MiB of all but the last."""
 _URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?))?/?")
-_ID = re.compile(r"[0-9a-f]{32}")
 _MISSING = ("404", "NoSuchKey", "NotFound")
 _FULL = ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507")
 _MOST_DELETED = 1000  # objects of a request
@@ -129,7 +129,7 @@ class AudioBucket:
             )
             found = (each["Prefix"] for page in pages for each in page.get("CommonPrefixes", ()))
             names = (prefix.removeprefix(self._prefix).rstrip("/") for prefix in found)
-            return tuple(sorted(name for name in names if _ID.fullmatch(name)))
+            return tuple(sorted(name for name in names if is_id(name)))
 
     def used_bytes(self) -> int | None:
         """None: not counted here."""
@@ -241,7 +241,7 @@ def _bucket_errors(bucket: AudioBucket) -> Iterator[None]:
 
 
 def _refusal(bucket: AudioBucket, error: Any) -> Exception:
-    """What the server answered, as an error of ours."""
+    """The service's own error for a refusal of the server."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code in _MISSING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import threading
 import time
 import uuid
@@ -14,11 +13,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from voxyard.service.documents.ids import is_id
 from voxyard.service.errors import NoRoomError, StoreError
 
 BLOCK = 256 * 1024
 """Bytes of a block of `stream`."""
-_ID = re.compile(r"[0-9a-f]{32}")
 MARKER = ".voxyard"
 """Name of the marker."""
 _PART_SUFFIX = ".part"
@@ -185,7 +184,7 @@ class AudioFolder:
     def ids(self) -> tuple[str, ...]:
         """As AudioFiles."""
         with _file_errors(self._folder):
-            return tuple(sorted(path.name for path in self._folder.iterdir() if _ID.fullmatch(path.name)))
+            return tuple(sorted(path.name for path in self._folder.iterdir() if is_id(path.name)))
 
     def used_bytes(self) -> int | None:
         """As AudioFiles."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxyard.service.documents.audio_files import AudioFiles
 from voxyard.service.documents.chunk_times import Span, with_spans
+from voxyard.service.documents.ids import is_id
 from voxyard.service.documents.records import StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
 from voxyard.speech.audio.joining import Pauses, Piece, join
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SECOND = SAMPLE_RATE * WIDTH  # bytes of a second of audio
 MIB = 1024 * 1024
-_ID = re.compile(r"[0-9a-f]{32}")
 _CHUNK_SUFFIX = ".s16"
 _WAV_NAME = "audio.wav"
 
@@ -194,7 +193,7 @@ class AudioStore:
 
 def _checked(id: str) -> str:
     """The id. Raises NotFoundError for an invalid one, which never becomes a path."""
-    if not _ID.fullmatch(id):
+    if not is_id(id):
         raise NotFoundError(f"no document {id!r}: expected 32 hexadecimal digits")
     return id
 

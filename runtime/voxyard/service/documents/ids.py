@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 
 PREFIX_DIGITS = 8
+_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def new_id(instance: str = "") -> str:
     """Random id; of a named instance it begins with the instance's prefix, by which a gateway finds the document."""
     random = uuid.uuid4().hex
     return instance_prefix(instance) + random[PREFIX_DIGITS:] if instance else random
+
+
+def is_id(text: str) -> bool:
+    """True where this can be the id of a document."""
+    return _ID.fullmatch(text) is not None
 
 
 def instance_prefix(instance: str) -> str:

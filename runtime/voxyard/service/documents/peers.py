@@ -22,7 +22,7 @@ _RECONNECT_SECONDS = 1.0
 
 
 class PeerListener(Protocol):
-    """What the other services do; called from the thread."""
+    """Receiver of the other services' messages; called from the thread."""
 
     def peer_message(self, kind: str, id: str) -> None:
         """A document was `accepted`, `changed` or `deleted`, or is `heard` or `unheard` at another service."""
