@@ -72,6 +72,15 @@ typedef struct {
 } Temperature;
 
 typedef struct {
+    unsigned version;
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+    unsigned health;
+} FabricInfo;
+
+typedef struct {
     unsigned pid;
     unsigned long long memory;
     unsigned gpu_instance, compute_instance;

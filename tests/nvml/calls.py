@@ -32,9 +32,11 @@ def plain(value: Any) -> Any:
 
 
 def argument(value: Any) -> Any:
-    """A handle that was kept ("@name"), or the value itself."""
+    """A handle that was kept ("@name"), a structure to be filled ("new TYPE"), or the value itself."""
     if isinstance(value, str) and value.startswith("@"):
         return _kept[value[1:]]
+    if isinstance(value, str) and value.startswith("new "):
+        return getattr(pynvml, value[4:])()
     if isinstance(value, list):  # of fields, some with a scope
         return [tuple(each) if isinstance(each, list) else each for each in value]
     return value
@@ -43,10 +45,13 @@ def argument(value: Any) -> Any:
 def call(function: str, *arguments: Any) -> Any:
     """The answer, or the code of a refusal; "NAME:function" keeps the answer, a handle, under this name."""
     keep, _, name = function.rpartition(":")
+    values = [argument(each) for each in arguments]
+    filled = [each for each in values if isinstance(each, ctypes.Structure)]
     try:
-        answer = getattr(pynvml, name)(*[argument(each) for each in arguments])
+        answer = getattr(pynvml, name)(*[ctypes.byref(each) if each in filled else each for each in values])
     except pynvml.NVMLError as error:
         return {"code": error.value, "text": str(error)}
+    answer = filled[0] if filled else answer
     if keep:
         _kept[keep] = answer
     return {"answer": plain(answer)}

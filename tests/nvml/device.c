@@ -5,6 +5,7 @@
 #include "fake.h"
 
 enum { TEMPERATURE_VERSION = 1 << 24 | sizeof(Temperature), MEMORY_VERSION = 2 << 24 | sizeof(MemoryV2) };
+enum { FABRIC_VERSION = 2 << 24 | sizeof(FabricInfo) };
 enum { PCIE_COUNTER_US = 20000 }; /* the real one compares a counter with itself after this time */
 
 static int answer_unsigned(enum symbol symbol, void *device, enum value which, unsigned *out) {
@@ -32,6 +33,7 @@ static int answer_long(enum symbol symbol, void *device, enum value which, unsig
 UNSIGNED(nvmlDeviceGetPowerUsage, POWER)
 UNSIGNED(nvmlDeviceGetEnforcedPowerLimit, POWER_LIMIT)
 UNSIGNED(nvmlDeviceGetPowerManagementLimit, POWER_MANAGEMENT_LIMIT)
+UNSIGNED(nvmlDeviceGetPowerManagementDefaultLimit, POWER_DEFAULT_LIMIT)
 UNSIGNED(nvmlDeviceGetFanSpeed, FAN)
 UNSIGNED(nvmlDeviceGetCurrPcieLinkWidth, PCIE_WIDTH)
 UNSIGNED(nvmlDeviceGetCurrPcieLinkGeneration, PCIE_GENERATION)
@@ -187,6 +189,21 @@ EXPORT int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pendi
     if (call.code == SUCCESS && !pending) call.code = INVALID_ARGUMENT;
     if (call.code == SUCCESS) call.code = read_unsigned(call.gpu, VALUE_MIG, current);
     if (call.code == SUCCESS) *pending = *current;
+    return end(&call);
+}
+
+EXPORT int nvmlDeviceGetGpuFabricInfoV(void *device, FabricInfo *out) {
+    unsigned state = 0, status = 0, health = 0;
+    Call call = begin_device(SYMBOL_nvmlDeviceGetGpuFabricInfoV, device);
+    if (call.code == SUCCESS && !out) call.code = INVALID_ARGUMENT;
+    if (call.code == SUCCESS && out->version != FABRIC_VERSION) call.code = ARGUMENT_VERSION_MISMATCH;
+    if (call.code == SUCCESS) call.code = read_unsigned(call.gpu, VALUE_FABRIC_STATE, &state);
+    if (call.code == SUCCESS) {
+        read_unsigned(call.gpu, VALUE_FABRIC_STATUS, &status);
+        read_unsigned(call.gpu, VALUE_FABRIC_HEALTH, &health);
+        *out = (FabricInfo){.version = FABRIC_VERSION, .status = (int)status, .state = (unsigned char)state};
+        out->health = health;
+    }
     return end(&call);
 }
 

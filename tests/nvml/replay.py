@@ -1,6 +1,7 @@
 """A session that answers from a recording of `voxyard exporter --record`, in place of the driver.
 
-Each call gets the answers of its function and arguments in their order, the last one for ever.
+Each call gets the answers of its function and arguments in their order, the last one for ever. What was never asked is
+not supported.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import pynvml
 
 from voxyard.host.nvml import Session
 from voxyard.telemetry.recording import FORMAT
+
+_SAMPLES = "nvmlDeviceGetSamples"
 
 
 class ReplayedSession(Session):
@@ -41,8 +44,10 @@ class ReplayedSession(Session):
             answers = self._answers[_key(name, plain)]
             if answers:
                 line = answers[0] if len(answers) == 1 else answers.popleft()
-            else:  # samples since a time at which the recording ended
+            elif name == _SAMPLES:  # since a time at which the recording ended
                 line = self._last[_key(name, plain[:1])]
+            else:
+                line = {"code": pynvml.NVML_ERROR_NOT_SUPPORTED}  # it was never asked
         if "code" in line:
             raise pynvml.NVMLError(line["code"])
         if "answer" not in line:

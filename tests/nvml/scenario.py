@@ -81,8 +81,10 @@ class GpuState:
     power_instant: Series = 415_000
     power_limit: Series = 700_000
     power_management_limit: Series = 700_000
+    power_default_limit: Series = 700_000
     energy: Series = "5000000+412000/s"
     temperature: Series = 61
+    memory_temperature: Series = 72
     fan: Series = 35
     clock_graphics: Series = 1755
     clock_sm: Series = 1770
@@ -103,6 +105,23 @@ class GpuState:
     pcie_rx_bytes: Series = "9000000000+3000000000/s"
     nvlink_tx: Series = "1000000+4000000/s"
     nvlink_rx: Series = "2000000+5000000/s"
+    nvlink_crc_flit: Series = None  # of cards before Hopper, as are the next four
+    nvlink_crc_data: Series = None
+    nvlink_replay: Series = None
+    nvlink_recovery: Series = None
+    nvlink_ecc: Series = None
+    nvlink_dl_replay: Series = 0  # of Hopper, of each link
+    nvlink_dl_recovery: Series = 0
+    nvlink_dl_crc: Series = 0
+    nvlink5_tx: Series = None  # of Blackwell, of each link; traffic in bytes
+    nvlink5_rx: Series = None
+    nvlink5_receive: Series = None
+    nvlink5_integrity: Series = None
+    nvlink5_discard: Series = None
+    nvlink5_recovery_failed: Series = None
+    nvlink5_recovery: Series = None
+    nvlink5_effective: Series = None
+    pcie_replays: Series = 0
     ecc_corrected_volatile: Series = 0
     ecc_uncorrected_volatile: Series = 0
     ecc_corrected_aggregate: Series = 2
@@ -111,6 +130,13 @@ class GpuState:
     remapped_uncorrectable: Series = 0
     remapped_pending: Series = 0
     remapped_failure: Series = 0
+    retired_single_bit: Series = None  # of cards before Ampere, as are the next two
+    retired_double_bit: Series = None
+    retired_pending: Series = None
+    recovery_action: Series = 0
+    fabric_state: Series = 3
+    fabric_status: Series = 0
+    fabric_health: Series = 0
     mig: Series = 0
     persistence: Series = 1
     compute_mode: Series = 0
@@ -141,6 +167,16 @@ class GpuState:
         """Number `index` of a workstation's cards, that does not support about half of it."""
         return cls(**{"uuid": _uuid(index), "pci_bus_id": _bus_id(index)} | _CONSUMER | changes)
 
+    @classmethod
+    def blackwell(cls, index: int = 0, **changes: Any) -> Self:
+        """Number `index` of a newer server's cards, which count NVLink traffic and errors link by link."""
+        return cls.default(index, **_BLACKWELL | changes)
+
+    @classmethod
+    def volta(cls, index: int = 0, **changes: Any) -> Self:
+        """Number `index` of an older server's cards, which retire pages and count NVLink errors for the whole GPU."""
+        return cls.default(index, **_VOLTA | changes)
+
     def lines(self, index: int) -> list[str]:
         """Description by a scenario."""
         pairs: list[tuple[str, object]] = []
@@ -168,6 +204,7 @@ _CONSUMER: dict[str, Any] = {
     "power": 100_000,
     "power_limit": 450_000,
     "power_management_limit": 450_000,
+    "power_default_limit": 450_000,
     "pcie_generation": 4,
     "pcie_generation_max": 4,
     "utilization": 40,
@@ -178,8 +215,39 @@ _CONSUMER: dict[str, Any] = {
         *("power_instant", "pcie_tx_bytes", "pcie_rx_bytes", "nvlink_tx", "nvlink_rx"),
         *("ecc_corrected_volatile", "ecc_uncorrected_volatile", "ecc_corrected_aggregate", "ecc_uncorrected_aggregate"),
         *("remapped_correctable", "remapped_uncorrectable", "remapped_pending", "remapped_failure"),
-        *("mig", "numa_node"),
+        *("mig", "numa_node", "memory_temperature", "recovery_action", "fabric_state"),
+        *("nvlink_dl_replay", "nvlink_dl_recovery", "nvlink_dl_crc"),
     ]
+)
+_BLACKWELL: dict[str, Any] = (
+    {"name": "NVIDIA B200", "pci_device_id": "290110DE", "compute_capability": "10.0"}
+    | {"nvlink5_tx": "1000000000+4000000000/s", "nvlink5_rx": "2000000000+5000000000/s"}
+    | dict.fromkeys(["nvlink_tx", "nvlink_rx", "nvlink_dl_replay", "nvlink_dl_recovery", "nvlink_dl_crc"])
+    | dict.fromkeys(
+        [
+            *("nvlink5_receive", "nvlink5_integrity", "nvlink5_discard"),
+            *("nvlink5_recovery_failed", "nvlink5_recovery", "nvlink5_effective"),
+        ],
+        0,
+    )
+)
+_VOLTA: dict[str, Any] = (
+    {"name": "Tesla V100-SXM2-32GB", "pci_device_id": "1DB510DE", "compute_capability": "7.0"}
+    | {"power_limit": 300_000, "power_management_limit": 300_000, "power_default_limit": 300_000, "power": 150_000}
+    | {"pcie_generation": 3, "pcie_generation_max": 3, "nvlinks": ["switch"] * 6}
+    | dict.fromkeys(
+        [
+            *("nvlink_crc_flit", "nvlink_crc_data", "nvlink_replay", "nvlink_recovery", "nvlink_ecc"),
+            *("retired_single_bit", "retired_double_bit", "retired_pending"),
+        ],
+        0,
+    )
+    | dict.fromkeys(
+        [
+            *("nvlink_dl_replay", "nvlink_dl_recovery", "nvlink_dl_crc", "recovery_action", "fabric_state", "mig"),
+            *("remapped_correctable", "remapped_uncorrectable", "remapped_pending", "remapped_failure"),
+        ]
+    )
 )
 
 

@@ -29,6 +29,7 @@
     X(nvmlDeviceGetPowerUsage) \
     X(nvmlDeviceGetEnforcedPowerLimit) \
     X(nvmlDeviceGetPowerManagementLimit) \
+    X(nvmlDeviceGetPowerManagementDefaultLimit) \
     X(nvmlDeviceGetTotalEnergyConsumption) \
     X(nvmlDeviceGetTemperature) \
     X(nvmlDeviceGetTemperatureV) \
@@ -43,6 +44,7 @@
     X(nvmlDeviceGetPcieThroughput) \
     X(nvmlDeviceGetFieldValues) \
     X(nvmlDeviceGetRemappedRows) \
+    X(nvmlDeviceGetGpuFabricInfoV) \
     X(nvmlDeviceGetMigMode) \
     X(nvmlDeviceGetMaxMigDeviceCount) \
     X(nvmlDeviceGetMigDeviceHandleByIndex) \
@@ -84,8 +86,10 @@ enum symbol {
     X(POWER_INSTANT, "power_instant") \
     X(POWER_LIMIT, "power_limit") \
     X(POWER_MANAGEMENT_LIMIT, "power_management_limit") \
+    X(POWER_DEFAULT_LIMIT, "power_default_limit") \
     X(ENERGY, "energy") \
     X(TEMPERATURE, "temperature") \
+    X(MEMORY_TEMPERATURE, "memory_temperature") \
     X(FAN, "fan") \
     X(CLOCK_GRAPHICS, "clock.graphics") \
     X(CLOCK_SM, "clock.sm") \
@@ -106,6 +110,30 @@ enum symbol {
     X(PCIE_RX_BYTES, "pcie_rx_bytes") \
     X(NVLINK_TX, "nvlink_tx") \
     X(NVLINK_RX, "nvlink_rx") \
+    X(NVLINK_CRC_FLIT, "nvlink_crc_flit") \
+    X(NVLINK_CRC_DATA, "nvlink_crc_data") \
+    X(NVLINK_REPLAY, "nvlink_replay") \
+    X(NVLINK_RECOVERY, "nvlink_recovery") \
+    X(NVLINK_ECC, "nvlink_ecc") \
+    X(NVLINK_DL_REPLAY, "nvlink_dl_replay") \
+    X(NVLINK_DL_RECOVERY, "nvlink_dl_recovery") \
+    X(NVLINK_DL_CRC, "nvlink_dl_crc") \
+    X(NVLINK5_TX, "nvlink5_tx") \
+    X(NVLINK5_RX, "nvlink5_rx") \
+    X(NVLINK5_RECEIVE, "nvlink5_receive") \
+    X(NVLINK5_INTEGRITY, "nvlink5_integrity") \
+    X(NVLINK5_DISCARD, "nvlink5_discard") \
+    X(NVLINK5_RECOVERY_FAILED, "nvlink5_recovery_failed") \
+    X(NVLINK5_RECOVERY, "nvlink5_recovery") \
+    X(NVLINK5_EFFECTIVE, "nvlink5_effective") \
+    X(PCIE_REPLAYS, "pcie_replays") \
+    X(RETIRED_SINGLE_BIT, "retired_single_bit") \
+    X(RETIRED_DOUBLE_BIT, "retired_double_bit") \
+    X(RETIRED_PENDING, "retired_pending") \
+    X(RECOVERY_ACTION, "recovery_action") \
+    X(FABRIC_STATE, "fabric_state") \
+    X(FABRIC_STATUS, "fabric_status") \
+    X(FABRIC_HEALTH, "fabric_health") \
     X(ECC_CORRECTED_VOLATILE, "ecc_corrected_volatile") \
     X(ECC_UNCORRECTED_VOLATILE, "ecc_uncorrected_volatile") \
     X(ECC_CORRECTED_AGGREGATE, "ecc_corrected_aggregate") \

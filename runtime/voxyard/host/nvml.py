@@ -25,6 +25,9 @@ _SESSION_LOST = frozenset({1, 9, 12, 18})  # uninitialized, no driver, no librar
 TIMEOUT = 10
 """The nvmlReturn_t of a call that did not return in time."""
 
+_FILLED = {"nvmlDeviceGetGpuFabricInfoV": "c_nvmlGpuFabricInfo_v2_t"}
+"""Functions that nvidia-ml-py hands a structure of the caller's to fill, and its type: that is their answer here."""
+
 
 class NvmlError(HostError):
     """NVML refused a call; `function` and `code` (nvmlReturn_t) say which and how."""
@@ -210,7 +213,11 @@ class Session:
         if function is None:
             function = self._functions[name] = getattr(self._nvml, name)
         self.calling[threading.get_ident()] = name, time.monotonic()
-        return function(*arguments)
+        if name not in _FILLED:
+            return function(*arguments)
+        answer = getattr(self._nvml, _FILLED[name])()
+        function(*arguments, ctypes.byref(answer))
+        return answer
 
 
 def refuses(function: str, code: int) -> bool:

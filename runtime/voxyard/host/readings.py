@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from voxyard.host.nvlink import VALUE_MEMBERS, NvLinkCounters, field_number
 from voxyard.host.nvml import UNSUPPORTED, Session, refuses
 
 SLOW_SECONDS = 10.0
@@ -20,7 +21,7 @@ _SAMPLE_UTILIZATION = 1  # nvml.h, NVML_GPU_UTILIZATION_SAMPLES
 _CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}  # nvml.h, enum nvmlClockType_t
 _CLOCK_EVENTS = {  # nvml.h, nvmlClocksEventReason…
     "gpu_idle": 0x1,
-    "clocks_setting": 0x2,
+    "applications_clocks_setting": 0x2,
     "sw_power_cap": 0x4,
     "hw_slowdown": 0x8,
     "sync_boost": 0x10,
@@ -28,6 +29,8 @@ _CLOCK_EVENTS = {  # nvml.h, nvmlClocksEventReason…
     "hw_thermal_slowdown": 0x40,
     "hw_power_brake": 0x80,
     "display_clock_setting": 0x100,
+    "board_limit": 0x200,
+    "reliability": 0x400,
 }
 _WHOLE = 0xFFFFFFFF  # as scope: all NVLinks of the GPU together
 _FIELDS: tuple[tuple[str, Any, float], ...] = (  # name, nvml.h's NVML_FI_DEV_… (and scope), factor
@@ -44,7 +47,21 @@ _FIELDS: tuple[tuple[str, Any, float], ...] = (  # name, nvml.h's NVML_FI_DEV_�
     ("remapped_uncorrectable", 143, 1),
     ("remapped_pending", 144, 1),
     ("remapped_failure", 145, 1),
+    ("memory_celsius", 82, 1),
 )
+_SLOW_FIELDS = {  # name → nvml.h's NVML_FI_DEV_…
+    "retired_single_bit": 29,
+    "retired_double_bit": 30,
+    "retired_pending": 31,
+    "nvlinks": 91,
+    "pcie_replays": 94,
+    "recovery_action": 230,
+}
+_RECOVERY_ACTIONS = (  # nvml.h, enum nvmlDeviceGpuRecoveryAction_t
+    *("none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain", "bus_reset", "system_reboot"),
+)
+_FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}  # nvml.h, NVML_GPU_FABRIC_STATE_…
+_FABRIC_DEGRADED = (0x3, 1)  # of the health mask: which bits, and what they are where bandwidth is missing
 _PCIE_COUNTERS = {"pcie_transmit_bytes": 0, "pcie_receive_bytes": 1}  # nvml.h, enum nvmlPcieUtilCounter_t
 # Bytes a second of one lane by generation, after the line code (PCI-SIG: 2.5, 5, 8, 16, 32 and 64 GT/s).
 _LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
@@ -52,7 +69,6 @@ _WRAP = 2**32
 _UNSIGNED_INT = 1  # nvml.h, enum nvmlValueType_t
 _FIELD_IDS = [field for _, field, _ in _FIELDS]
 _FIELD_VALUES = "nvmlDeviceGetFieldValues"  # its own success says nothing: each value has a code
-_VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # nvml.h, enum nvmlValueType_t
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +116,16 @@ class Reading:
     clocks_max_hertz: Mapping[str, int]
     clock_events: Mapping[str, bool]  # by reason, whether it slows the clocks now
     pcie_link: Mapping[str, int]  # width, width_max, generation, generation_max
-    totals: Mapping[str, float]  # the counters: energy, bytes, ECC errors, remapped rows
+    totals: Mapping[str, float]  # the counters: energy, bytes, errors, remapped rows, retired pages
     processes: tuple[Process, ...]
     refusal: str | None = None  # where NVML refused to measure anything at all: one such call, and its code
+    memory_temperature_celsius: float | None = None
+    power_limit_default_watts: float | None = None  # what the card starts with
+    process_count: int | None = None  # of those that compute
+    recovery_action: str | None = None  # what the driver asks for: none, reset, reboot, …
+    fabric_state: str | None = None  # of its registration with the NVLink fabric; failed and degraded are states too
+    mig_enabled: bool | None = None
+    mig_instances: int | None = None  # where MIG is on
 
 
 class GpuReader:
@@ -115,6 +138,7 @@ class GpuReader:
         self._last_sample_us = 0
         self._throughput = _Throughput()
         self._unwrapped = {name: UnwrappedCounter() for name in _PCIE_COUNTERS}
+        self._nvlinks = NvLinkCounters(lambda fields: self._ask(_FIELD_VALUES, fields, key="NVLink fields"))
         self._answered = False
         self._refusal: str | None = None
 
@@ -125,6 +149,7 @@ class GpuReader:
         rates = self._ask("nvmlDeviceGetUtilizationRates")
         power = self._ask("nvmlDeviceGetPowerUsage")
         fan = self._ask("nvmlDeviceGetFanSpeed")
+        totals = self._totals()
         return Reading(
             samples=self._samples(),
             utilization_ratio=None if rates is None else rates.gpu / 100,
@@ -140,9 +165,11 @@ class GpuReader:
             clocks_max_hertz=slow["clocks_max_hertz"],
             clock_events=self._clock_events(),
             pcie_link=slow["pcie_link"],
-            totals=self._totals(),
             processes=self.processes() if self._with_processes else (),
             refusal=None if self._answered else self._refusal,
+            memory_temperature_celsius=totals.pop("memory_celsius", 0.0) or None,  # 0: the card has no such sensor
+            totals=slow["counters"] | totals,
+            **slow["state"],
         )
 
     def _ask(self, function: str, *arguments: Any, key: str = "") -> Any:
@@ -172,7 +199,7 @@ class GpuReader:
         if answer is None:
             return None if function in self._unsupported else ()
         kind, found = answer
-        member = _VALUE_MEMBERS[kind]
+        member = VALUE_MEMBERS[kind]
         samples = tuple(
             sorted(
                 (Sample(each.timeStamp, min(getattr(each.sampleValue, member), 100) / 100) for each in found),
@@ -218,19 +245,49 @@ class GpuReader:
             "generation": self._ask("nvmlDeviceGetCurrPcieLinkGeneration"),
             "generation_max": self._ask("nvmlDeviceGetMaxPcieLinkGeneration"),
         }
+        fields = self._slow_fields()
         return {
             "power_limit_watts": None if limit is None else limit / 1000,
             "clocks_max_hertz": self._clocks("nvmlDeviceGetMaxClockInfo"),
             "pcie_link": {name: value for name, value in link.items() if value is not None},
+            "state": self._state(fields.pop("recovery_action", None)),
+            "counters": self._nvlinks.read(int(fields.pop("nvlinks", 0))) | fields,
         }
+
+    def _slow_fields(self) -> dict[str, float]:
+        values = self._ask(_FIELD_VALUES, list(_SLOW_FIELDS.values()), key="slow fields")
+        found = zip(_SLOW_FIELDS, map(field_number, values or ()), strict=False)
+        return {name: number for name, number in found if number is not None}
+
+    def _state(self, recovery: float | None) -> dict[str, Any]:
+        """Values that change when somebody acts: limits, modes, processes; by the names of a Reading."""
+        limit = self._ask("nvmlDeviceGetPowerManagementDefaultLimit")
+        processes = self._ask("nvmlDeviceGetComputeRunningProcesses")
+        mig = self._ask("nvmlDeviceGetMigMode")
+        return {
+            "power_limit_default_watts": None if limit is None else limit / 1000,
+            "process_count": None if processes is None else len({each.pid for each in processes}),
+            "recovery_action": None if recovery is None else _recovery_action(int(recovery)),
+            "fabric_state": self._fabric_state(),
+            "mig_enabled": None if mig is None else bool(mig[0]),
+            "mig_instances": len(self._session.mig_handles(self._handle)) if mig is not None and mig[0] else None,
+        }
+
+    def _fabric_state(self) -> str | None:
+        info = self._ask("nvmlDeviceGetGpuFabricInfoV")
+        state = None if info is None else _FABRIC_STATES.get(info.state & 0xFF)
+        if info is None or state != "completed":
+            return state
+        bits, degraded = _FABRIC_DEGRADED
+        return "failed" if info.status != 0 else "degraded" if info.healthMask & bits == degraded else state
 
     def _totals(self) -> dict[str, float]:
         values = self._ask(_FIELD_VALUES, _FIELD_IDS)
         totals: dict[str, float] = {}
         for (name, _, factor), value in zip(_FIELDS, values or (), strict=False):
             self._note(_FIELD_VALUES, value.nvmlReturn)
-            if value.nvmlReturn == 0 and value.valueType < len(_VALUE_MEMBERS):
-                totals[name] = getattr(value.value, _VALUE_MEMBERS[value.valueType]) * factor
+            if (number := field_number(value)) is not None:
+                totals[name] = number * factor
                 if name in _PCIE_COUNTERS:
                     narrow = value.valueType == _UNSIGNED_INT
                     most = self._most_pcie_bytes() if narrow else 0.0
@@ -312,6 +369,10 @@ class _Throughput:
         total += bytes_per_second * (now - before)
         self._counters[name] = now, total
         return total
+
+
+def _recovery_action(number: int) -> str:
+    return _RECOVERY_ACTIONS[number] if 0 <= number < len(_RECOVERY_ACTIONS) else str(number)
 
 
 def _percent_first(answer: Any) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from voxyard.host import readings
+from voxyard.host.nvlink import VALUE_MEMBERS
 from voxyard.host.nvml import UNSUPPORTED
 from voxyard.host.readings import GpuReader, Sample
 
@@ -26,7 +27,7 @@ class Card:
         if not self.supported:
             return NOT_SUPPORTED, None
         self.time += 1
-        value = SimpleNamespace(**{readings._VALUE_MEMBERS[0]: self.value})
+        value = SimpleNamespace(**{VALUE_MEMBERS[0]: self.value})
         return 0, (0, [SimpleNamespace(timeStamp=self.time, sampleValue=value)])
 
     def refusal(self, function: str, code: int) -> str:

@@ -22,9 +22,9 @@ try:
     if {ended}:
         watch._sampler._ended.set()
     with watch:
-        while len(watch.readings) < {readings}:
+        while watch.passes < {readings}:
             time.sleep(0.001)
-    print(json.dumps([watch.utilization(), watch.power_watts(), len(watch.readings)]))
+    print(json.dumps([watch.utilization(), watch.power_watts(), watch.passes]))
 except HostError as error:
     print(json.dumps(str(error)))
 """

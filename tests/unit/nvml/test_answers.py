@@ -20,6 +20,7 @@ ONE_FIGURE: dict[str, tuple[tuple[Any, ...], str]] = {  # function → its argum
     "PowerUsage": ((), "power"),
     "EnforcedPowerLimit": ((), "power_limit"),
     "PowerManagementLimit": ((), "power_management_limit"),
+    "PowerManagementDefaultLimit": ((), "power_default_limit"),
     "TemperatureV": ((0,), "temperature"),
     "Temperature": ((0,), "temperature"),
     "FanSpeed": ((), "fan"),
@@ -39,6 +40,19 @@ ONE_FIGURE: dict[str, tuple[tuple[Any, ...], str]] = {  # function → its argum
 THROUGHPUT = ("pcie_tx_rate", "pcie_rx_rate")
 EVERY_FIGURE = {figure for _, figure in ONE_FIGURE.values()} | {*THROUGHPUT, "clock_graphics"}
 CLOCKS = ("graphics", "sm", "memory", "video")
+FIELDS_OF_LINKS = {  # nvidia-ml-py's name → the figure, of which each link answers its share
+    "NVLINK_ERROR_DL_REPLAY": "nvlink_dl_replay",
+    "NVLINK_ERROR_DL_RECOVERY": "nvlink_dl_recovery",
+    "NVLINK_ERROR_DL_CRC": "nvlink_dl_crc",
+    "NVLINK_COUNT_XMIT_BYTES": "nvlink5_tx",
+    "NVLINK_COUNT_RCV_BYTES": "nvlink5_rx",
+    "NVLINK_COUNT_RCV_ERRORS": "nvlink5_receive",
+    "NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS": "nvlink5_integrity",
+    "NVLINK_COUNT_XMIT_DISCARDS": "nvlink5_discard",
+    "NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS": "nvlink5_recovery_failed",
+    "NVLINK_COUNT_LINK_RECOVERY_EVENTS": "nvlink5_recovery",
+    "NVLINK_COUNT_EFFECTIVE_ERRORS": "nvlink5_effective",
+}
 FIELDS = {  # nvidia-ml-py's name → the figure, and the member of the union that holds it
     "ECC_SBE_VOL_TOTAL": ("ecc_corrected_volatile", 8),
     "ECC_DBE_VOL_TOTAL": ("ecc_uncorrected_volatile", 8),
@@ -49,6 +63,17 @@ FIELDS = {  # nvidia-ml-py's name → the figure, and the member of the union th
     "REMAPPED_UNC": ("remapped_uncorrectable", 4),
     "REMAPPED_PENDING": ("remapped_pending", 4),
     "REMAPPED_FAILURE": ("remapped_failure", 4),
+    "RETIRED_SBE": ("retired_single_bit", 4),
+    "RETIRED_DBE": ("retired_double_bit", 4),
+    "RETIRED_PENDING": ("retired_pending", 4),
+    "MEMORY_TEMP": ("memory_temperature", 4),
+    "PCIE_REPLAY_COUNTER": ("pcie_replays", 4),
+    "GET_GPU_RECOVERY_ACTION": ("recovery_action", 4),
+    "NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": ("nvlink_crc_flit", 8),
+    "NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": ("nvlink_crc_data", 8),
+    "NVLINK_REPLAY_ERROR_COUNT_TOTAL": ("nvlink_replay", 8),
+    "NVLINK_RECOVERY_ERROR_COUNT_TOTAL": ("nvlink_recovery", 8),
+    "NVLINK_ECC_DATA_ERROR_COUNT_TOTAL": ("nvlink_ecc", 8),
     "POWER_INSTANT": ("power_instant", 4),
     "PCIE_COUNT_TX_BYTES": ("pcie_tx_bytes", 8),
     "PCIE_COUNT_RX_BYTES": ("pcie_rx_bytes", 8),
@@ -106,6 +131,25 @@ def test_nvlink_counters_are_those_of_one_link_or_of_all(host: Start) -> None:
     assert [value["nvmlReturn"] for value in values] == [0, 0, 0, 0, INVALID, 0]
     assert [field_number(value) for value in values[:4]] == [900, 300, 300, 100]
     assert field_number(values[5], 4) == 3
+
+
+def test_errors_of_nvlink_are_those_of_one_link(host: Start) -> None:
+    figures = {figure: 10 + 3 * number for number, figure in enumerate(FIELDS_OF_LINKS.values())}
+    ours = host(Scenario([GpuState.default(0, nvlinks=["switch"] * 3, **figures)])).open(1)
+    ids = [getattr(pynvml, f"NVML_FI_DEV_{name}") for name in FIELDS_OF_LINKS]
+    of_links = [ours.device("FieldValues", 0, [[each, link] for each in ids]) for link in range(3)]
+    assert [sum(map(field_number, each)) for each in zip(*of_links, strict=True)] == list(figures.values())
+    assert [field_number(values[0]) for values in of_links] == [4, 3, 3]
+    assert {value["nvmlReturn"] for value in ours.device("FieldValues", 0, [[each, 3] for each in ids])} == {INVALID}
+
+
+def test_the_fabric_is_told_where_there_is_one(host: Start) -> None:
+    gpus = [GpuState.default(0, fabric_state=2, fabric_status=999, fabric_health=1), GpuState.consumer(1)]
+    ours = host(Scenario(gpus)).open(2)
+    found = ours.device("GpuFabricInfoV", 0, "new c_nvmlGpuFabricInfo_v2_t")
+    assert (found["state"], found["status"], found["healthMask"]) == (2, 999, 1)
+    assert ours.code("DeviceGetGpuFabricInfoV", "@1", "new c_nvmlGpuFabricInfo_v2_t") == NOT_SUPPORTED
+    assert ours.code("DeviceGetGpuFabricInfoV", "@0", "new c_nvmlGpuFabricInfo_v3_t") == 25
 
 
 def test_a_gpu_says_who_it_is(host: Start) -> None:
@@ -174,7 +218,7 @@ def test_a_consumers_card_does_not_measure_half_of_it(host: Start) -> None:
         assert ours.code(f"DeviceGet{function}", "@0") == NOT_SUPPORTED
     ids = [getattr(pynvml, f"NVML_FI_DEV_{name}") for name in FIELDS]
     codes = [value["nvmlReturn"] for value in ours.device("FieldValues", 0, ids)]
-    assert codes.count(0) == 1  # the energy
+    assert codes.count(0) == 2  # the energy, PCIe replays
     assert ours.code("DeviceGetNvLinkState", "@0", 0) == NOT_SUPPORTED
     assert ours.device("PowerUsage", 0) == GpuState.consumer(0).power
 

@@ -67,6 +67,18 @@ STRUCTURES: dict[str, tuple[str, Any, Members]] = {  # ours → nvml.h's, pynvml
         pynvml.c_nvmlTemperature_v1_t,
         {"version": "version", "sensor": "sensorType", "celsius": "temperature"},
     ),
+    "FabricInfo": (
+        "nvmlGpuFabricInfo_v2_t",
+        pynvml.c_nvmlGpuFabricInfo_v2_t,
+        {
+            "version": "version",
+            "cluster": "clusterUuid",
+            "status": "status",
+            "clique": "cliqueId",
+            "state": "state",
+            "health": "healthMask",
+        },
+    ),
     "ProcessInfo": (
         "nvmlProcessInfo_t",
         pynvml.c_nvmlProcessInfo_v3_t,
@@ -109,7 +121,11 @@ CONSTANTS = {
     "KIND_UNSIGNED_LONG_LONG": "NVML_VALUE_TYPE_UNSIGNED_LONG_LONG",
     "XID_EVENT": "nvmlEventTypeXidCriticalError",
 }
-HEADER_ONLY = {"1 << 24 | sizeof(Temperature)": "nvmlTemperature_v1", "2 << 24 | sizeof(MemoryV2)": "nvmlMemory_v2"}
+HEADER_ONLY = {
+    "1 << 24 | sizeof(Temperature)": "nvmlTemperature_v1",
+    "2 << 24 | sizeof(MemoryV2)": "nvmlMemory_v2",
+    "2 << 24 | sizeof(FabricInfo)": "nvmlGpuFabricInfo_v2",
+}
 POINTERS = ("nvmlDevice_t", "nvmlEventSet_t")
 
 
