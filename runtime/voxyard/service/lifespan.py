@@ -12,12 +12,12 @@ from starlette.applications import Starlette
 
 from voxyard.host import Gpu
 from voxyard.service.app import create_app, install
+from voxyard.service.audio.shelf import check_shelf, open_shelf
+from voxyard.service.audio.store import AudioStore
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
-from voxyard.service.documents.shelf import check_shelf, open_shelf
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.webhooks import WebhookSender, read_rules
 from voxyard.service.healthcheck import CANNOT_WORK
@@ -77,7 +77,8 @@ def running_app(
             keys=keys,
             ready=lambda: readiness(pool, queue, graceful_shutdown),
             documents=lambda: {str(state): count for state, count in store.counts().items()},
-            disk=lambda: DiskUsage(audio_store.used_bytes(), section.disk_quota_mib * _MIB),
+            disk=lambda: DiskUsage(audio_store.used_bytes(), section.disk_quota_mib * _MIB, audio_store.room_bytes()),
+            shared=None if peers is None else peers.state,
         )
         install(app, components)
         stack.callback(lambda: pool.close(0.0) if graceful_shutdown.forced else None)

@@ -14,8 +14,8 @@ from voxyard.speech.frontend import Frontend
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from voxyard.service.audio.store import AudioStore
     from voxyard.service.auth.api_keys import Keys
-    from voxyard.service.documents.audio_store import AudioStore
     from voxyard.service.documents.change_notifier import ChangeNotifier
     from voxyard.service.documents.queue import DocumentQueue
     from voxyard.service.documents.store import Store

@@ -13,17 +13,18 @@ import boto3
 import httpx
 import numpy as np
 import pytest
+from botocore.awsrequest import AWSResponse
 from botocore.stub import ANY, Stubber
 from moto.server import ThreadedMotoServer
 from s3_server import BUCKET, s3_server, started
 from service_app import eventually, serving
+from urllib3.response import HTTPResponse
 
-from voxyard.service.documents import audio_bucket
-from voxyard.service.documents.audio_bucket import AudioBucket, open_bucket
-from voxyard.service.documents.audio_files import AudioFolder
-from voxyard.service.documents.audio_store import AudioStore
+from voxyard.service.audio.bucket import AudioBucket, open_bucket
+from voxyard.service.audio.files import AudioFolder
+from voxyard.service.audio.shelf import check_shelf, open_shelf
+from voxyard.service.audio.store import AudioStore
 from voxyard.service.documents.records import StoredChunk
-from voxyard.service.documents.shelf import check_shelf, open_shelf
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError, StoreUnavailableError
 from voxyard.speech.audio.joining import Pauses
@@ -91,7 +92,7 @@ def test_the_audio_is_that_of_a_directory_before_and_after_it_is_joined(bucket: 
 
 
 def test_a_long_document_is_sent_in_parts(bucket: AudioBucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audio_bucket, "PART_BYTES", 5 << 20)
+    monkeypatch.setattr("voxyard.service.audio.bucket.PART_BYTES", 5 << 20)
     content = np.random.default_rng(0).bytes(12 << 20)
     with bucket.write(ID, "audio.wav") as file:
         for at in range(0, len(content), 1 << 20):
@@ -175,7 +176,10 @@ def test_missing_keys_are_said_so(server: ThreadedMotoServer, monkeypatch: pytes
 
 
 REFUSALS: list[tuple[str, int, type[Exception], str]] = [
-    ("AccessDenied", 403, StoreError, "cannot be read or written.*AccessDenied"),
+    ("AccessDenied", 403, StoreError, r"refuses the keys \(AccessDenied\): expected ones that may list, read, write"),
+    ("SignatureDoesNotMatch", 403, StoreError, r"refuses the keys \(SignatureDoesNotMatch\): .*CREDENTIALS_FILE"),
+    ("RequestTimeTooSkewed", 403, StoreError, "refuses the time of this host's clock: set it"),
+    ("MethodNotAllowed", 405, StoreError, "cannot be read or written.*MethodNotAllowed"),
     ("QuotaExceeded", 403, NoRoomError, "is full: delete documents, or give it more room"),
     ("XMinioStorageFull", 507, NoRoomError, "is full"),
     ("SlowDown", 503, StoreUnavailableError, r"cannot be reached now \(SlowDown\): retry later"),
@@ -216,7 +220,11 @@ def test_a_service_keeps_its_audio_in_a_bucket_and_passes_ranges_on(server: Thre
         eventually(lambda: client.get(f"/v1/documents/{id}").json()["state"] == "completed", "it is completed")
         assert objects() == ["audio/.voxyard", f"audio/{id}/audio.wav"]
         assert not (tmp_path / "service/audio").exists()
+        files, sizes = served.state.audio_store._files, []
+        assert isinstance(files, AudioBucket)
+        files._client.meta.events.register("before-call.s3.HeadObject", lambda **_: sizes.append(id))
         whole = client.get(f"/v1/documents/{id}/audio")
+        assert sizes == [id], "its size is asked for once a request"
         assert (whole.status_code, whole.headers["accept-ranges"]) == (200, "bytes")
         assert int(whole.headers["content-length"]) == len(whole.content) > 1000
 
@@ -249,3 +257,25 @@ def test_chunks_wait_in_memory_for_a_bucket_that_is_away(server: ThreadedMotoSer
         eventually(lambda: client.get(f"/v1/documents/{id}").json()["state"] == "completed", "it is completed")
         assert served.watch.chunks == client.get(f"/v1/documents/{id}").json()["progress"]["chunks"]
         again.stop()
+
+
+def test_documents_are_parked_while_a_bucket_refuses_the_keys(server: ThreadedMotoServer, tmp_path: Path) -> None:
+    body = b"<Error><Code>AccessDenied</Code></Error>"
+
+    def refused(request: Any, **_: object) -> AWSResponse:
+        raw = HTTPResponse(BytesIO(body), preload_content=False)
+        return AWSResponse(request.url, 403, {"content-type": "application/xml"}, raw)
+
+    with serving(tmp_path / "service", shelf=URL) as served, httpx.Client(base_url=served.url, timeout=60) as client:
+        files = served.state.audio_store._files
+        assert isinstance(files, AudioBucket)
+        events = files._client.meta.events
+        events.register("before-send.s3.PutObject", refused, "refused")
+        id = client.post("/v1/documents", json={"text": "One is here. Two is here."}).json()["id"]
+
+        def parked() -> str:
+            return str(client.get(f"/v1/documents/{id}").json()["parked"])
+
+        eventually(lambda: "refuses the keys (AccessDenied)" in parked(), "it is parked, with the reason")
+        events.unregister("before-send.s3.PutObject", unique_id="refused")
+        eventually(lambda: client.get(f"/v1/documents/{id}").json()["state"] == "completed", "it is completed")

@@ -12,9 +12,9 @@ import pytest
 from documents import ThreadPool, audio_of, new_document
 from postgres_server import PostgresServer, running_server
 
+from voxyard.service.audio.files import AudioFolder
+from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_files import AudioFolder
-from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.ownership import Claims
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewDocument
@@ -171,6 +171,29 @@ def test_a_failed_document_that_is_retried_can_be_claimed_at_once(stores: tuple[
     assert take_all(second) == [new.id]
 
 
+def test_the_hosts_clocks_do_not_matter_to_claims(stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = stores
+    first.accept(new_document(1))
+    take_all(first)
+    now = time.time()
+    for ahead in (1e6, -1e6):
+        monkeypatch.setattr(time, "time", lambda ahead=ahead: now + ahead)
+        assert take_all(second) == []
+        assert claims_of(first).renew() == ()
+
+
+def test_services_of_one_name_are_told_apart(url: str) -> None:
+    made = Store(url, service="one:1"), Store(url, service="one:1")
+    new = new_document(1)
+    made[0].accept(new)
+    assert [take_all(each) for each in made] == [[new.id], []]
+    with pytest.raises(ClaimLostError):
+        made[1].started(new.id, 1.0)
+    made[0].started(new.id, 1.0)
+    for each in made:
+        each.close()
+
+
 def test_each_webhook_is_taken_by_one_service_until_its_time_is_over(stores: tuple[Store, Store]) -> None:
     for number in range(20):
         new = new_document(number, webhook=f"http://h/{number}")
@@ -190,11 +213,19 @@ def test_each_webhook_is_taken_by_one_service_until_its_time_is_over(stores: tup
         thread.join()
 
     assert len(taken[0] + taken[1]) == len(set(taken[0] + taken[1])) == 20
-    assert stores[0].take_hooks(129.0) == ()
-    again = stores[1].take_hooks(131.0)  # its service was killed
+    assert stores[0].take_hooks(100.0 + 3600.0) == (), "a clock that is ahead takes none from the others"
+    with stores[0]._database.write() as connection:  # their services were killed
+        connection.execute("UPDATE hooks SET taken_until = clock_timestamp() - make_interval(secs => 1)")
+    again = stores[1].take_hooks(100.0)
     assert [(hook.tries, hook.event) for hook in again] == [(0, "document.completed")] * 8
     stores[1].hook_done(again[0].id)
     assert again[0].id not in {hook.id for hook in stores[0].pending_hooks(1e12)}
+    stores[1].hook_tried(again[1].id, 100.0, 110.0, "refused")
+    assert stores[0].take_hooks(109.0, 1)[0].id == 9
+    taken[0].clear()
+    while hooks := stores[0].take_hooks(110.0):
+        taken[0].extend(hook.id for hook in hooks)
+    assert again[1].id in taken[0], "its next attempt is anybody's"
 
 
 def answers(store: Store) -> bool:
@@ -282,9 +313,24 @@ def test_two_services_speak_the_documents_that_one_has_accepted(start: Start) ->
     for new in news:
         assert two.ended(new).state == "completed"
         assert two.audio(new) == one.audio(new)
-    assert sorted(one.spoken() + two.spoken()) == list(range(30))
+    assert {*one.spoken(), *two.spoken()} == set(range(30))
     assert one.spoken()
     assert two.spoken()
+
+
+def test_a_service_claims_no_more_than_its_workers_begin_soon(start: Start) -> None:
+    one, news = held(start("one")), [new_document(number, 3) for number in range(6)]
+    one.pool.rows = 2
+    for new in news:
+        one.queue.accept(new)
+    until(lambda: len(one.spoken()) == 2, "one has as much as its workers speak now and next")
+    two = start("two")
+    for new in news[2:]:
+        assert two.ended(new).state == "completed"
+    one.pool.going.set()
+    for new in news:
+        assert one.ended(new).state == "completed"
+    assert one.spoken() == [0, 1]
 
 
 def test_a_service_without_workers_leaves_documents_to_the_others(start: Start) -> None:
@@ -397,6 +443,45 @@ def test_changes_and_listeners_of_one_service_are_known_to_the_other(start: Star
     until(lambda: two.changed.count(new.id) >= 4, "two knows of the chunks and the end")
 
 
+def test_a_listener_that_dies_with_its_service_is_forgotten(start: Start) -> None:
+    one, two, new = held(start("one")), held(start("two")), new_document(1)
+    two.pool.waiting = "no GPU"
+    one.queue.accept(new)
+    until(lambda: one.spoken() == [1], "one has the document")
+    two.queue.listen(new.id, True)
+    until(lambda: one.pool.listening == [(0, True)], "one knows of the listener")
+    time.sleep(2 * CLAIM_SECONDS)
+    assert one.pool.listening == [(0, True)]  # it still listens
+    two.peers.close()  # it is gone, and says nothing any more
+    until(lambda: one.pool.listening == [(0, True), (0, False)], "one has forgotten the listener")
+
+
+def test_a_listener_at_one_service_does_not_end_that_of_another(start: Start) -> None:
+    one, two, three, new = held(start("one")), held(start("two")), held(start("three")), new_document(1)
+    two.pool.waiting = three.pool.waiting = "no GPU"
+    one.queue.accept(new)
+    until(lambda: one.spoken() == [1], "one has the document")
+    two.queue.listen(new.id, True)
+    three.queue.listen(new.id, True)
+    until(lambda: one.pool.listening == [(0, True)], "one knows of the listeners")
+    two.queue.listen(new.id, False)
+    time.sleep(CLAIM_SECONDS)
+    assert one.pool.listening == [(0, True)]
+    three.queue.listen(new.id, False)
+    until(lambda: one.pool.listening == [(0, True), (0, False)], "one knows that nobody listens")
+
+
+def test_a_service_that_takes_over_learns_who_listens(start: Start) -> None:
+    one, two, new = held(start("one")), held(start("two")), new_document(1)
+    two.pool.waiting = "no GPU"
+    one.queue.accept(new)
+    until(lambda: one.spoken() == [1], "one has the document")
+    two.queue.listen(new.id, True)
+    three = held(start("three"))
+    one.queue.close()
+    until(lambda: three.pool.listening == [(0, True)], "three has the document, and knows of the listener")
+
+
 def test_a_restart_of_the_database_loses_nothing_and_speaks_nothing_twice(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,7 +491,9 @@ def test_a_restart_of_the_database_loses_nothing_and_speaks_nothing_twice(
         one.queue.accept(new)
         until(lambda: one.spoken() == [1], "one has the document")
         one.missed.clear()
+        assert one.peers.state().store_answers
         server.stop()
+        until(lambda: not one.peers.state().store_answers, "the metrics say so")
         with pytest.raises(StoreUnavailableError):
             one.queue.accept(new_document(2))
         one.pool.going.set()  # all chunks are spoken while the database is away
@@ -416,7 +503,42 @@ def test_a_restart_of_the_database_loses_nothing_and_speaks_nothing_twice(
         assert one.ended(new).state == "completed"
         assert one.spoken() == [1]
         until(one.missed.is_set, "one listens again")
+        assert one.peers.state().store_answers
         one.queue.accept(new_document(3))
         assert one.ended(new_document(3)).state == "completed"
         one.stop()
         one.stop = lambda: None  # type: ignore[method-assign]
+
+
+def test_documents_that_were_taken_over_are_counted_by_the_service_that_had_them(url: str) -> None:
+    one, two = Store(url, service="gpu-01:7"), Store(url, service="gpu-02:8")
+    for number in range(4):
+        one.accept(new_document(number))
+    (first, *others) = take_all(one)
+    one.ownership.release(first)
+    run_out(one)
+    assert len(take_all(two)) == 4
+    assert claims_of(two).ran_out() == {"gpu-01": len(others)}  # the one that was given back is none
+    assert claims_of(one).ran_out() == {}
+    one.close()
+    two.close()
+
+
+def test_a_database_that_goes_away_during_a_start_does_not_end_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, new = start("one"), new_document(1)
+    one.queue.accept(new)
+    one.ended(new)
+    real, failures = Store.document, iter([StoreUnavailableError("the database does not answer")])
+
+    def sometimes(store: Store, id: str, owner: str | None = None) -> Document:
+        for error in failures:
+            raise error
+        return real(store, id, owner)
+
+    monkeypatch.setattr(Store, "document", sometimes)
+    two, later = start("two"), new_document(2)
+    assert "looked for at the next start: the database does not answer" in caplog.text
+    two.queue.accept(later)
+    assert two.ended(later).state == "completed"

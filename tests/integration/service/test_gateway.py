@@ -7,13 +7,9 @@ that speak TLS throughout.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import signal
 import socket
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,11 +17,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-import tones_service
-import yaml
 from gateway_certificate import new_authority
 from gateway_load import Load
 from running_gateway import SERVER_NAME, haproxy_program, running_gateway
+from tones_process import TonesProcess
 
 from fleet.inventory.gateway_settings import Gateway
 from fleet.inventory.hosts import Bark, Host, with_upstreams
@@ -52,63 +47,11 @@ def free_ports(count: int) -> list[int]:
 
 
 @dataclass
-class Service:
-    """One host's service."""
-
-    folder: Path
-    name: str
-    port: int
-    certificate: Path  # with its key beside it, with the suffix .key
-    trust: ssl.SSLContext
-    tls: bool
-    process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        """Start it; it need not be ready then."""
-        self.folder.mkdir(exist_ok=True)
-        shared = self.folder.parent
-        section = {
-            "host": "127.0.0.1", "port": self.port, "data_dir": str(self.folder / "data"), "instance": self.name,
-            "keys": str(shared / "keys.yaml"), "session_secret": str(shared / "session"), "rate_limit": 0,
-            "lame_duck_seconds": 6, "stop_seconds": 30, "drain_seconds": 30,
-        }  # fmt: skip
-        if self.tls:
-            section |= {"tls_certificate": str(self.certificate), "tls_key": f"{self.certificate}.key"}
-        settings = self.folder / "bark.yaml"
-        settings.write_text(yaml.safe_dump({"service": section, "speech": {"max_parallel_tts_workers": 1}}))
-        folders = [*map(str, Path(tones_service.__file__).parents[1].glob("*/")), os.environ.get("PYTHONPATH", "")]
-        with (self.folder / "log").open("a") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, tones_service.__file__, "serve", "--config", str(settings)],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
-                stdout=log, stderr=log, text=True,
-            )  # fmt: skip
-
-    @property
-    def ready(self) -> bool:
-        try:
-            url = f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/readyz"
-            return httpx.get(url, timeout=10, verify=self.trust).status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def stop(self) -> None:
-        """SIGTERM, and wait for its end in order."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(PATIENCE) == 0
-
-    def end(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-
-@dataclass
 class Fleet:
     """Three services and a gateway."""
 
-    services: list[Service]
+    services: list[TonesProcess]
+    tls: dict[str, dict[str, object]]  # settings, by service
     url: str
     metrics: str
     trust: ssl.SSLContext
@@ -129,10 +72,16 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     https, metrics, *ports = free_ports(2 + len(NAMES))
     authority = new_authority(folder / "authority", SERVER_NAME)
     trust = ssl.create_default_context(cafile=str(authority.root))
-    services = []
+    services: list[TonesProcess] = []
+    tls: dict[str, dict[str, object]] = {}
     for name, port in zip(NAMES, ports, strict=True):
         pem = authority.write_of_host(folder / f"{name}.pem", name, "127.0.0.1")
-        services.append(Service(folder / name, name, port, pem, trust, tls=not changes))
+        tls[name] = {"tls_certificate": str(pem), "tls_key": f"{pem}.key"}
+        section: dict[str, object] = {
+            "instance": name, "keys": str(folder / "keys.yaml"), "session_secret": str(folder / "session"),
+            "rate_limit": 0, "lame_duck_seconds": 6, "stop_seconds": 30, "drain_seconds": 30,
+        }  # fmt: skip
+        services.append(TonesProcess(folder / name, name, port, section | ({} if changes else tls[name]), trust=trust))
     barks = [Host(each.name, "127.0.0.1", "voxyard", roles=("bark",), bark=Bark(port=each.port)) for each in services]
     gw = Host("gw", "127.0.0.1", "voxyard", roles=("gateway",), gateway=Gateway(plain_http=changes))
     host = with_upstreams([gw, *barks])[0]
@@ -141,7 +90,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         with running_gateway(host, here, https, metrics, encrypted=NAMES, authority=authority) as gateway:
             for each in services:
                 each.start()
-            found = Fleet(services, gateway.url, f"http://127.0.0.1:{metrics}/metrics", trust, gateway.log)
+            found = Fleet(services, tls, gateway.url, f"http://127.0.0.1:{metrics}/metrics", trust, gateway.log)
             until(lambda: all(each.ready for each in services), "all services are ready")
             yield found
     finally:
@@ -158,7 +107,7 @@ def test_services_are_stopped_and_started_under_load_and_no_request_fails_and_no
         time.sleep(3)
         for each in fleet.services:
             each.stop()
-            each.tls = True
+            each.section |= fleet.tls[each.name]
             each.start()
             until(lambda each=each: each.ready, f"{each.name} is ready again")  # type: ignore[misc]
             time.sleep(3)

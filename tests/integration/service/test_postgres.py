@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from documents import new_document
 from postgres_server import PostgresServer, running_server
+from service_app import eventually
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.postgres import PostgresDatabase
@@ -83,25 +85,6 @@ def test_without_psycopg_the_extra_is_named(url: str) -> None:
     assert "psycopg is not installed: pip install 'voxyard[postgres]'" in done.stdout
 
 
-def test_a_password_comes_from_its_file_and_a_wrong_one_ends_the_start_at_once(
-    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    postgres.execute("CREATE ROLE guarded LOGIN PASSWORD 'geheim'")
-    postgres.execute("CREATE SCHEMA guarded AUTHORIZATION guarded")
-    url = postgres.url("guarded", host="127.0.0.1").replace("voxyard@", "guarded@")
-    file = tmp_path / "pgpass"
-    file.touch(0o600)
-    monkeypatch.setenv("PGPASSFILE", str(file))
-    for password, words in (("", "no password supplied"), ("wrong", "password authentication failed")):
-        file.write_text(f"127.0.0.1:{postgres.port}:voxyard:guarded:{password}\n" if password else "")
-        with pytest.raises(StoreError, match=f"{words}.*check the user.*the file that PGPASSFILE names"):
-            PostgresDatabase(url)
-    file.write_text(f"127.0.0.1:{postgres.port}:voxyard:guarded:geheim\n")
-    store = Store(url)
-    store.accept(new_document(1))
-    store.close()
-
-
 def test_an_unknown_database_ends_the_start_at_once(postgres: PostgresServer) -> None:
     with pytest.raises(StoreError, match=r'cannot open the database none on .*"none" does not exist'):
         PostgresDatabase(postgres.url(database="none"))
@@ -157,6 +140,31 @@ def test_a_standby_is_refused(own_server: PostgresServer) -> None:
                     own_server.folder.name, standby.folder.name
                 )
             )
+    finally:
+        standby.close()
+
+
+def test_a_primary_that_becomes_a_standby_is_unavailable_for_writes_alone(own_server: PostgresServer) -> None:
+    standby = own_server.standby()
+    url = own_server.url()
+    try:
+        either = url.replace(f":{own_server.port}/", f",{quote(str(standby.folder), safe='')}/") + (
+            f"&port={own_server.port},{standby.port}"
+        )
+        store, new = Store(either), new_document(1)
+        store.accept(new)
+        eventually(lambda: standby.execute(f"SELECT id FROM {url.rpartition('%3D')[2]}.documents"), "it is copied")  # noqa: S608
+        own_server.stop()
+
+        def unavailable() -> bool:
+            with pytest.raises(StoreUnavailableError) as refused:
+                store.accept(new_document(2))
+            return "is a read-only standby now, and has to become the primary" in str(refused.value)
+
+        eventually(unavailable, "it is told from a server that does not answer")
+        assert [each.id for each in store.documents()] == [new.id]
+        assert store.ownership.take() is None
+        store.close()
     finally:
         standby.close()
 

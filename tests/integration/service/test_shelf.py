@@ -11,9 +11,9 @@ import pytest
 from documents import audio_of, new_document
 from postgres_server import PostgresServer
 
-from voxyard.service.documents.audio_files import MARKER, AudioFolder
-from voxyard.service.documents.audio_store import AudioStore
-from voxyard.service.documents.shelf import check_shelf
+from voxyard.service.audio.files import MARKER, AudioFolder
+from voxyard.service.audio.shelf import check_shelf
+from voxyard.service.audio.store import AudioStore
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import StoreError
 

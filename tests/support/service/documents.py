@@ -63,6 +63,7 @@ class ThreadPool:
             self.going.set()
         self.ended: SpeechError | None = None
         self.waiting: str | None = None
+        self.rows = 1000
         self._jobs: dict[int, Job] = {}
         self._numbers = itertools.count()
         self._work: queue.SimpleQueue[Job | None] = queue.SimpleQueue()

@@ -39,7 +39,9 @@ def program(name: str) -> str | None:
 class PostgresServer:
     """A cluster in a temporary folder; a schema of its database `voxyard` for each test."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
+        """`settings` are PostgreSQL's, beside or in place of the tests' own."""
+        self._settings = {**_SETTINGS, **settings}
         self.folder = Path(tempfile.mkdtemp(prefix="voxyard-postgres-"))
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
@@ -66,7 +68,8 @@ class PostgresServer:
     def start(self) -> None:
         """Starts the server, and waits until it answers."""
         settings = {
-            **_SETTINGS, "port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": self.folder,
+            **self._settings, "port": self.port, "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": self.folder,
         }  # fmt: skip
         arguments = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
@@ -145,9 +148,9 @@ class PostgresServer:
 
 
 @contextmanager
-def running_server() -> Iterator[PostgresServer]:
+def running_server(**settings: str) -> Iterator[PostgresServer]:
     """A server until the block ends."""
-    server = PostgresServer()
+    server = PostgresServer(**settings)
     try:
         server.create()
         yield server

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from documents import SAMPLES, new_document
 
+from voxyard.service.audio.files import AudioFolder
+from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_files import AudioFolder
-from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
 from voxyard.speech.audio.joining import Pauses

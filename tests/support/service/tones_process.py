@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,17 +19,22 @@ PATIENCE = 120.0
 
 @dataclass
 class TonesProcess:
-    """One service; `section` are its settings beside the address and the data directory."""
+    """One service; `section` are its settings beside the address and the data directory, read at each start.
+
+    A chunk takes `seconds`; of a service that speaks TLS `trust` knows the authority.
+    """
 
     folder: Path
     name: str
     port: int
-    section: Mapping[str, object] = field(default_factory=dict)
+    section: dict[str, object] = field(default_factory=dict)
+    seconds: float = tones_service.CHUNK_SECONDS
+    trust: ssl.SSLContext | None = None
     process: subprocess.Popen[str] | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if 'tls_certificate' in self.section else ''}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Start it; it need not be ready then."""
@@ -41,7 +46,10 @@ class TonesProcess:
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, tones_service.__file__, "serve", "--config", str(settings)],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
+                env={
+                    **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders)),
+                    "TONES_SECONDS": str(self.seconds),
+                },
                 stdout=log, stderr=log, text=True,
             )  # fmt: skip
 
@@ -53,7 +61,7 @@ class TonesProcess:
     @property
     def ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/readyz", timeout=10).status_code == 200
+            return httpx.get(f"{self.url}/readyz", timeout=10, verify=self.trust or True).status_code == 200
         except httpx.TransportError:
             return False
 

@@ -1,10 +1,12 @@
 """The speech service as its command runs it, with an engine that speaks tones instead of Bark, and so without torch.
 
-`tones_service.py serve --config FILE`: FILE and the environment are those of `voxyard serve`.
+`tones_service.py serve --config FILE`: FILE and the environment are those of `voxyard serve`. A chunk takes
+TONES_SECONDS, in which the engine waits.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -26,7 +28,8 @@ def main(config: Path) -> int:
     """Serve until a signal comes."""
     settings = load(ServeConfig, flags={}, file=config).config
     section, registry = settings.service, Registry()
-    frontend = TonesFrontend({"rows": 1, "samples": 240, "seconds": CHUNK_SECONDS})
+    seconds = float(os.environ.get("TONES_SECONDS", CHUNK_SECONDS))
+    frontend = TonesFrontend({"rows": 1, "samples": 240, "seconds": seconds})
     configure_json_logging()
     with (
         listen(section) as listener,

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from voxyard.service.documents.audio_files import AudioFolder
-from voxyard.service.documents.audio_store import SECOND, AudioStore
+from voxyard.service.audio.files import AudioFolder
+from voxyard.service.audio.store import SECOND, AudioStore
 from voxyard.service.documents.chunk_times import Span, with_spans
 from voxyard.service.documents.records import StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from documents import ThreadPool, audio_of, new_document, words_of
 
+from voxyard.service.audio.files import AudioFolder
+from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_files import AudioFolder
-from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewDocument
 from voxyard.service.documents.store import Store

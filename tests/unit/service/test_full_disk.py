@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from documents import ThreadPool, audio_of, new_document
 
+from voxyard.service.audio.files import AudioFolder
+from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_files import AudioFolder
-from voxyard.service.documents.audio_store import AudioStore
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import NewDocument
 from voxyard.service.documents.store import Store

@@ -21,6 +21,7 @@ from starlette.responses import StreamingResponse
 from voxyard.service.app import install
 from voxyard.service.auth.api_keys import COOKIE, Client, Keys, add_key, revoke_key
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.ownership import SharedDocuments
 from voxyard.service.errors import BusyError, NotFoundError, StoreError
 from voxyard.service.http.admission import is_loopback
 from voxyard.service.http.components import MiddlewareComponents, open_components
@@ -90,6 +91,7 @@ class Setting:
         self.keys = path / "keys.yaml"
         self.key = add_key(self.keys, "reader") if keys else ""
         self.ready: tuple[bool, str] = (True, "1 worker has its model loaded")
+        self.shared = SharedDocuments(True, 1, {"gpu-02": 3})
         self.documents: Callable[[], Mapping[str, int]] = lambda: {"pending": 2}
         self.app = application()
         install(self.app, self.components(keys))
@@ -101,7 +103,8 @@ class Setting:
             keys=Keys(self.keys) if keys else None,
             ready=lambda: self.ready,
             documents=lambda: self.documents(),  # noqa: PLW0108 (a test sets another)
-            disk=lambda: DiskUsage(7, 100),
+            disk=lambda: DiskUsage(7, 100, 93),
+            shared=lambda: self.shared,
         )
 
     def client(self, *, key: bool = True) -> TestClient:
@@ -571,6 +574,10 @@ def test_metrics_have_documents_and_disk_usage(setting: Setting, client: TestCli
         'voxyard_service_documents{state="failed"} 0.0',
         "voxyard_service_audio_bytes 7.0",
         "voxyard_service_audio_quota_bytes 100.0",
+        "voxyard_service_audio_free_bytes 93.0",
+        "voxyard_service_store_up 1.0",
+        "voxyard_service_claims 1.0",
+        'voxyard_service_claims_ran_out_total{owner="gpu-02"} 3.0',
         "voxyard_service_in_flight 1.0",
     ):
         assert line in text
@@ -587,6 +594,15 @@ def test_a_store_that_cannot_be_read_takes_only_its_own_metric_away(
     assert "voxyard_service_documents{" not in text
     assert "voxyard_service_audio_bytes" in text
     assert "cannot count the documents" in caplog.text
+
+
+def test_a_database_that_does_not_answer_is_not_asked_by_a_scrape(setting: Setting, client: TestClient) -> None:
+    setting.documents = lambda: pytest.fail("asked")
+    setting.shared = SharedDocuments(False, 2, {})
+    text = client.get("/metrics").text
+    assert "voxyard_service_store_up 0.0" in text
+    assert "voxyard_service_claims 2.0" in text
+    assert "voxyard_service_audio_bytes" not in text
 
 
 def test_metrics_come_in_openmetrics_when_asked(client: TestClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
 import sqlite3
@@ -27,11 +28,13 @@ class SqliteConnection:
 
     def execute(self, sql: str, parameters: Sequence[object] = ()) -> sqlite3.Cursor:
         """Runs a statement."""
-        return self._connection.execute(sql, _named(parameters))
+        statement = _numbered(sql)
+        return self._connection.execute(statement, parameters)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
         """Runs a statement once for each row of parameters."""
-        self._connection.executemany(sql, map(_named, rows))
+        statement = _numbered(sql)
+        self._connection.executemany(statement, rows)
 
     def notify(self, kind: str, id: str) -> None:
         """Does nothing: there is no other service."""
@@ -174,9 +177,10 @@ class SqliteDatabase:
             raise StoreError(f"{self.path.name} was removed or replaced while the service runs: restart the service")
 
 
-def _named(parameters: Sequence[object]) -> dict[str, object]:
-    """Parameters by the names that SQLite gives to $1, $2, and so on."""
-    return {str(number): value for number, value in enumerate(parameters, 1)}
+@functools.cache
+def _numbered(sql: str) -> str:
+    """The statement with ?1, ?2, and so on, which SQLite takes from a sequence; $1 it would take by its name."""
+    return sql.replace("$", "?")
 
 
 @contextmanager

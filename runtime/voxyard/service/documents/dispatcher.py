@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from voxyard.service.documents.audio_store import SECOND, AudioStore
+from voxyard.service.audio.store import AudioStore
 from voxyard.service.documents.dispatcher_events import (
     ActiveDocument,
     ChunkFinished,
@@ -22,20 +22,21 @@ from voxyard.service.documents.dispatcher_events import (
     DocumentTakenOver,
     ListenersChanged,
 )
+from voxyard.service.documents.listeners import HERE, Listeners
+from voxyard.service.documents.progress import DocumentProgress, delete_document
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.throughput import Throughput
-from voxyard.service.errors import ClaimLostError, NoRoomError, NotFoundError, ServiceError, StoreUnavailableError
+from voxyard.service.errors import ClaimLostError, NotFoundError, ServiceError, StoreUnavailableError
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import Job, OnFailure, Outcome
-from voxyard.speech.requests import SAMPLE_RATE, Request
+from voxyard.speech.requests import Request
 
 _log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS = 600.0  # between two deletions of expired documents
 _KEEP_SECONDS = 1.0  # between two attempts to store what is kept
-_MAX_QUOTED = 60  # characters of a chunk in a message
 
 
 class SpeechPool(Protocol):
@@ -48,6 +49,10 @@ class SpeechPool(Protocol):
     @property
     def waiting(self) -> str | None:
         """Reason why no worker can start; None while one runs or may start."""
+
+    @property
+    def rows(self) -> int:
+        """Chunks that its workers speak at a time."""
 
     def submit(
         self,
@@ -69,6 +74,7 @@ class DispatcherConfig:
     retention: float = 168 * 3600.0  # seconds until a finished document is deleted
     poll_seconds: float = 5.0  # between two attempts to resume parked documents
     cleanup_seconds: float = CLEANUP_SECONDS
+    listener_seconds: float = 15.0  # that the word of another service counts which has listeners
 
 
 @dataclass
@@ -88,30 +94,32 @@ class DocumentDispatcher:
     config: DispatcherConfig
     on_change: Callable[[str], None]
     on_delete: Callable[[str], None]
-    throughput: Throughput = field(default_factory=Throughput)
 
     def __post_init__(self) -> None:
         self._events: queue.SimpleQueue[DispatcherEvent] = queue.SimpleQueue()
         self._active: dict[str, ActiveDocument] = {}
         self._parked: dict[str, str] = {}  # id → reason, in order of arrival
-        self._with_listeners: set[str] = set()
-        self._with_listeners_elsewhere: set[str] = set()
+        self._listeners = Listeners(self.config.listener_seconds)
         self._owner = self.store.ownership
+        self._progress = DocumentProgress(self.store, self.audio_store, self.pauses)
         self._next_poll = self._next_cleanup = 0.0
         self._thread = threading.Thread(target=self._run, name="document-dispatcher", daemon=True)
         self._keeping = False  # outcomes in memory, as the database does not answer
         self._draining = False  # nothing more is submitted
         self.stopped: str | None = None  # reason why no document is dispatched any more
 
+    @property
+    def throughput(self) -> Throughput:
+        """Measured throughput of synthesis."""
+        return self._progress.throughput
+
     def start(self) -> None:
         """Resumes the unfinished documents of an earlier run. Raises StoreError where they cannot be read."""
         self._owner.resume()
-        for id in self.audio_store.ids():
-            try:
-                if self.store.document(id).state == "completed":
-                    self.audio_store.remove_chunks(id)
-            except NotFoundError:
-                self.audio_store.remove(id)
+        try:
+            self._progress.clean()
+        except StoreUnavailableError as error:  # restarted since the store was opened
+            _log.warning("audio of deleted documents is looked for at the next start: %s", error)
         self._thread.start()
 
     def document_accepted(self, id: str) -> None:
@@ -129,9 +137,9 @@ class DocumentDispatcher:
         """Withdraws a document that another service has taken over."""
         self._events.put(DocumentTakenOver(id))
 
-    def listen(self, id: str, listening: bool, *, elsewhere: bool = False) -> None:
+    def listen(self, id: str, listening: bool, service: str = HERE) -> None:
         """Prioritizes the start of a document while it has listeners, here or at another service."""
-        self._events.put(ListenersChanged(id, listening, elsewhere))
+        self._events.put(ListenersChanged(id, listening, service))
 
     def drain(self) -> None:
         """Stops dispatching documents."""
@@ -159,10 +167,25 @@ class DocumentDispatcher:
             event = self._events.get(timeout=max(0.0, due - time.monotonic()))
         except queue.Empty:
             event = None
+        if isinstance(event, DispatcherClosing):
+            self._give_back(*self._active, *self._parked)
+            return False
+        self._handle(event)
+        now = time.monotonic()
+        if self._next_poll <= now:
+            self._next_poll = now + self.config.poll_seconds
+            self._owner.look_again()
+            self._poll_parked()
+            for id in self._listeners.expire():
+                self._prioritize(id)
+        if self._next_cleanup <= now:
+            self._next_cleanup = now + self.config.cleanup_seconds
+            self._delete_expired()
+        self._dispatch_waiting()
+        return True
+
+    def _handle(self, event: DispatcherEvent | None) -> None:
         match event:
-            case DispatcherClosing():
-                self._give_back(*self._active, *self._parked)
-                return False
             case ChunkFinished(active, outcome):
                 if self._active.get(active.id) is active:
                     with self._error_boundary(active.id):
@@ -174,18 +197,9 @@ class DocumentDispatcher:
                     self._withdraw(id)
             case DocumentDeleted(id):
                 self._remove(id)
-            case ListenersChanged(id, listening, elsewhere):
-                self._listen(id, listening, self._with_listeners_elsewhere if elsewhere else self._with_listeners)
-        now = time.monotonic()
-        if self._next_poll <= now:
-            self._next_poll = now + self.config.poll_seconds
-            self._owner.look_again()
-            self._poll_parked()
-        if self._next_cleanup <= now:
-            self._next_cleanup = now + self.config.cleanup_seconds
-            self._delete_expired()
-        self._dispatch_waiting()
-        return True
+            case ListenersChanged(id, listening, service):
+                if self._listeners.set(id, listening, service):
+                    self._prioritize(id)
 
     @property
     def _dispatching(self) -> bool:
@@ -198,10 +212,13 @@ class DocumentDispatcher:
                 self._submit_document(id)
 
     def _may_take(self) -> bool:
-        """True where one more document may be dispatched; one that others could speak needs a worker, too."""
+        """True where one more document may be dispatched; one that others could speak, where workers begin it soon."""
         if not self._dispatching or len(self._active) + len(self._parked) >= self.config.max_active:
             return False
-        return not (self._owner.shared and self.pool.waiting)
+        if not self._owner.shared:
+            return True
+        unspoken = sum(len(active.remaining) for active in self._active.values())
+        return not self.pool.waiting and unspoken < 2 * self.pool.rows
 
     def _poll_parked(self) -> None:
         """Resumes parked documents where there is room; records why the pool waits, or that it has ended.
@@ -242,62 +259,22 @@ class DocumentDispatcher:
                 self._parked.pop(id, None)
                 self._owner.drop(id)
                 return
-            chunks = self._chunks_with_audio(id)
+            chunks = self._progress.chunks_with_audio(id)
             waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
             if waiting:
-                self._check_room(document, waiting)
+                self._progress.check_room(document, waiting)
                 self._submit_chunks(document, waiting)
             else:
                 self._finish(id, chunks)
             self._parked.pop(id, None)
 
-    def _chunks_with_audio(self, id: str) -> tuple[StoredChunk, ...]:
-        """The document's chunks; those whose audio file is missing or incomplete are reset to waiting."""
-        chunks = self.store.chunks(id)
-        if all(chunk.samples is not None for chunk in chunks) and self.audio_store.is_assembled(
-            id, chunks, self.pauses
-        ):
-            return chunks
-        lost = [
-            chunk.index
-            for chunk in chunks
-            if chunk.samples is not None and not self.audio_store.has(id, chunk.index, chunk.samples)
-        ]
-        if not lost:
-            return chunks
-        _log.warning(
-            "document %s: the audio of %d chunks is missing or incomplete: synthesizing them again", id, len(lost)
-        )
-        self.store.reset_chunks(id, lost)
-        return self.store.chunks(id)
-
-    def _check_room(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
-        """Checks that the disk has room for the chunks, and for the joined file beside them. Raises NoRoomError."""
-        seconds = sum(chunk.estimated_seconds for chunk in waiting)
-        need = round((2 * seconds + document.audio_seconds) * SECOND)
-        if self.audio_store.free_bytes() < need:
-            raise NoRoomError(
-                f"not enough disk space: its audio needs about {need / 2**20:.1f} MiB; it resumes when there is room"
-            )
-
     def _submit_chunks(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
-        text = self.store.text(document.id)
-        requests = [
-            Request(
-                chunk.index,
-                text[chunk.start : chunk.end],
-                voice=document.voice,
-                seed=document.seed,
-                seconds=chunk.estimated_seconds,
-            )
-            for chunk in waiting
-        ]
         active = ActiveDocument(document.id, {chunk.index for chunk in waiting})
-        self.store.started(document.id, time.time())
+        requests = self._progress.begin(document, waiting)
         self._active[document.id] = active
         active.job = self.pool.submit(
             requests,
-            listening=self._has_listeners(document.id),
+            listening=document.id in self._listeners,
             on_failure=document.on_failure,
             deliver=lambda outcome: self._events.put(ChunkFinished(active, outcome)),
         )
@@ -317,20 +294,9 @@ class DocumentDispatcher:
             self._keeping = False
 
     def _store_outcome(self, active: ActiveDocument, outcome: Outcome) -> None:
-        id, index, result = active.id, outcome.request.chunk, outcome.result
-        reason = None if outcome.failure is None else outcome.failure.reason
-        if result is not None and result.sample_rate != SAMPLE_RATE:
-            reason = f"the engine's sample rate is {result.sample_rate} Hz, expected {SAMPLE_RATE} Hz"
-            result = None
-        if result is None:
-            self.store.chunk_failed(id, index, reason or "the engine returned neither audio nor a reason")
-        else:
-            samples = self.audio_store.put(id, index, result.audio)
-            self.store.chunk_spoken(
-                id, index, samples, reduced=outcome.reduced, silenced=outcome.failure is not None, reason=reason
-            )
-            self.throughput.record(result.seconds)
-        active.remaining.discard(index)
+        id = active.id
+        self._progress.add(id, outcome)
+        active.remaining.discard(outcome.request.chunk)
         if not active.remaining:
             self._finish(id, self.store.chunks(id))
             del self._active[id]
@@ -338,16 +304,9 @@ class DocumentDispatcher:
 
     def _finish(self, id: str, chunks: Sequence[StoredChunk]) -> None:
         """Completes or fails a document whose chunks all have an outcome."""
-        failed = [chunk for chunk in chunks if chunk.state == "failed"]
-        if failed:
-            self.store.failed(id, time.time(), _failure_message(failed, self.store.text(id)))
-        else:
-            if not self.audio_store.is_assembled(id, chunks, self.pauses):
-                self.audio_store.assemble(id, chunks, self.pauses)
-            self.store.completed(id, time.time())
-            self.audio_store.remove_chunks(id)
+        self._progress.finish(id, chunks)
         self._owner.drop(id)
-        self._forget_listeners(id)
+        self._listeners.forget(id)
         self.on_change(id)
 
     @contextmanager
@@ -445,8 +404,7 @@ class DocumentDispatcher:
         self._owner.drop(id)
         _log.warning("document %s was taken over by another service: it is spoken there", id)
         try:
-            if self.store.document(id).state == "completed":
-                self.audio_store.remove_chunks(id)
+            self._progress.remove_late_chunks(id)
         except NotFoundError:
             self._remove(id)
         except ServiceError as error:
@@ -457,51 +415,20 @@ class DocumentDispatcher:
         if active is not None and active.job is not None:
             active.job.cancel()
 
-    def _listen(self, id: str, listening: bool, where: set[str]) -> None:
-        before = self._has_listeners(id)
-        if listening:
-            where.add(id)
-        else:
-            where.discard(id)
+    def _prioritize(self, id: str) -> None:
+        """Tells the pool whether a document has listeners."""
         active = self._active.get(id)
-        if active is not None and active.job is not None and self._has_listeners(id) != before:
-            active.job.listen(not before)
-
-    def _has_listeners(self, id: str) -> bool:
-        return id in self._with_listeners or id in self._with_listeners_elsewhere
-
-    def _forget_listeners(self, id: str) -> None:
-        self._with_listeners.discard(id)
-        self._with_listeners_elsewhere.discard(id)
+        if active is not None and active.job is not None:
+            active.job.listen(id in self._listeners)
 
     def _remove(self, id: str) -> None:
         """Removes what is left of a document that is not in the store (any more)."""
         self._cancel_job(id)
         self._parked.pop(id, None)
         self._owner.drop(id)
-        self._forget_listeners(id)
+        self._listeners.forget(id)
         try:
             self.audio_store.remove(id)
         except ServiceError:
             _log.exception("the audio of document %s could not be deleted; the next start tries again", id)
         self.on_delete(id)
-
-
-def delete_document(store: Store, audio_store: AudioStore, id: str) -> None:
-    """Deletes a document. On a full disk its audio goes first, which frees the space that the store needs."""
-    try:
-        store.delete(id)
-    except NoRoomError:
-        audio_store.remove(id)
-        store.delete(id)
-    audio_store.remove(id)
-
-
-def _failure_message(failed: Sequence[StoredChunk], text: str) -> str:
-    """Error message of a failed document: the first failed chunk with its text, and how many more."""
-    first = failed[0]
-    words = text[first.start : first.end]
-    shown = words if len(words) <= _MAX_QUOTED else words[: _MAX_QUOTED - 1] + "…"
-    others = len(failed) - 1
-    more = f" (and {others} more {'chunk' if others == 1 else 'chunks'})" if others else ""
-    return f"chunk {first.index} ({shown!r}) could not be synthesized: {first.reason}{more}"

@@ -41,11 +41,11 @@ class DocumentDeleted:
 
 @dataclass(frozen=True)
 class ListenersChanged:
-    """The document got its first listener or lost its last, here or at another service."""
+    """The document got its first listener or lost its last, here or at another service; or has one there still."""
 
     id: str
     listening: bool
-    elsewhere: bool = False
+    service: str
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from voxyard.service.documents import queries
@@ -12,13 +14,14 @@ from voxyard.service.errors import ClaimLostError, StoreUnavailableError
 
 UNFINISHED = "SELECT id FROM documents WHERE state IN ('pending', 'processing') ORDER BY number"
 CLAIM = """
-    UPDATE documents SET claimed_by = $1, claim = claim + 1,
-        claim_until = clock_timestamp() + make_interval(secs => $2)
-    WHERE number = (
-        SELECT number FROM documents WHERE state IN ('pending', 'processing')
+    WITH oldest AS MATERIALIZED (
+        SELECT number, claimed_by FROM documents WHERE state IN ('pending', 'processing')
             AND (claim_until IS NULL OR claim_until < clock_timestamp())
         ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING id, claim
+    UPDATE documents SET claimed_by = $1, claim = claim + 1,
+        claim_until = clock_timestamp() + make_interval(secs => $2)
+    FROM oldest WHERE documents.number = oldest.number
+    RETURNING documents.id, documents.claim, oldest.claimed_by AS ran_out
 """
 RENEW = """
     UPDATE documents SET claim_until = clock_timestamp() + make_interval(secs => $1)
@@ -27,6 +30,15 @@ RENEW = """
     RETURNING documents.id
 """
 RELEASE = "UPDATE documents SET claimed_by = NULL, claim_until = NULL WHERE id = $1 AND claim = $2"
+
+
+@dataclass(frozen=True)
+class SharedDocuments:
+    """Documents that several services share, as one of them sees it."""
+
+    store_answers: bool
+    claims: int  # of this service
+    ran_out: Mapping[str, int]  # claims of others that it took over, by their service
 
 
 class Ownership(Protocol):
@@ -126,6 +138,7 @@ class Claims:
         self._held: dict[str, int] = {}  # id → claim
         self._lock = threading.Lock()
         self._look = True  # a document may wait
+        self._ran_out: Counter[str] = Counter()
 
     def resume(self) -> None:
         """Looks for unfinished documents."""
@@ -155,6 +168,8 @@ class Claims:
         id = str(row["id"])
         with self._lock:
             self._held[id] = row["claim"]
+            if row["ran_out"] is not None:
+                self._ran_out[str(row["ran_out"]).rpartition(":")[0]] += 1
         return id
 
     def number_of(self, connection: Connection, id: str) -> int:
@@ -200,6 +215,11 @@ class Claims:
         """Ids of the documents with a claim of this service."""
         with self._lock:
             return tuple(self._held)
+
+    def ran_out(self) -> dict[str, int]:
+        """Documents that this service took over since its start, by the service whose claims had run out."""
+        with self._lock:
+            return dict(self._ran_out)
 
     def renew(self) -> tuple[str, ...]:
         """Renews all claims; returns the ids of documents that are another service's now, or deleted."""

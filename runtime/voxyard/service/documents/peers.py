@@ -11,8 +11,9 @@ from typing import Protocol
 import psycopg
 from psycopg import sql
 
-from voxyard.service.documents.ownership import Claims
-from voxyard.service.documents.postgres import PostgresDatabase, first_line
+from voxyard.service.documents.ownership import Claims, SharedDocuments
+from voxyard.service.documents.postgres import PostgresDatabase
+from voxyard.service.documents.postgres_start import first_line
 from voxyard.service.errors import ServiceError
 
 _log = logging.getLogger(__name__)
@@ -24,15 +25,18 @@ _RECONNECT_SECONDS = 1.0
 class PeerListener(Protocol):
     """Receiver of the other services' messages; called from the thread."""
 
-    def peer_message(self, kind: str, id: str) -> None:
-        """A document was `accepted`, `changed` or `deleted`, or is `heard` or `unheard` at another service."""
+    def heard(self) -> tuple[str, ...]:
+        """Ids of the documents with listeners at this service."""
+
+    def peer_message(self, kind: str, id: str, service: str) -> None:
+        """A document was `accepted`, `changed` or `deleted`, or is `heard` or `unheard`, at another service."""
 
     def claim_lost(self, id: str) -> None:
         """Another service has taken the document over."""
 
 
 class Peers:
-    """Renews the claims at a third of their life, and passes on the messages of the other services.
+    """Renews the claims at a third of their life, repeats who has listeners, passes on the other services' messages.
 
     `on_missed` is called where messages may have been missed: the connection was lost, or is new.
     """
@@ -43,7 +47,12 @@ class Peers:
         self._database, self._claims, self._listener, self._on_missed = database, claims, listener, on_missed
         self._stop = threading.Event()
         self._next_renewal = 0.0
+        self.connected = False  # the database answers
         self._thread = threading.Thread(target=self._run, name="voxyard-peers", daemon=True)
+
+    def state(self) -> SharedDocuments:
+        """State for the metrics."""
+        return SharedDocuments(self.connected, len(self._claims.held()), self._claims.ran_out())
 
     def start(self) -> None:
         """Starts the thread."""
@@ -62,10 +71,11 @@ class Peers:
                 with psycopg.connect(self._database.conninfo, autocommit=True) as connection:
                     listen = sql.SQL("LISTEN {}").format(sql.Identifier(self._database.channel))
                     connection.execute(listen)
-                    heard = True
+                    heard = self.connected = True
                     self._on_missed()
                     self._follow(connection)
             except (psycopg.Error, ServiceError) as error:
+                self.connected = False
                 if heard:
                     _log.warning("the other services cannot be heard: %s; connecting again", first_line(error))
                 heard = False
@@ -80,9 +90,11 @@ class Peers:
                 sender, _, message = notification.payload.partition(" ")
                 kind, _, id = message.partition(" ")
                 if sender != self._database.sender:
-                    self._listener.peer_message(kind, id)
+                    self._listener.peer_message(kind, id, sender)
             if time.monotonic() >= self._next_renewal:
                 self._next_renewal = time.monotonic() + self._claims.seconds / 3
                 for id in self._claims.renew():
                     self._listener.claim_lost(id)
+                for id in self._listener.heard():  # of a service that does not repeat it, they are gone
+                    connection.execute("SELECT pg_notify(%s, %s)", self._database.message("heard", id))
                 connection.execute("SELECT 1")  # a connection that was cut off says nothing by itself

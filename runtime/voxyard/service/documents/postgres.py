@@ -10,19 +10,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg import errors, pq
+from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolClosed
 
 from voxyard.service.documents.postgres_migrations import MIGRATIONS
+from voxyard.service.documents.postgres_start import LOG_SECONDS, first_line, wait_for_server
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError, StoreUnavailableError
 
 _log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0  # that a start waits for the server
 RETRY_SECONDS = 5.0  # after which a client may try again
-_LOG_SECONDS = 10.0  # between two log lines about a server that does not answer
 _ANSWER_SECONDS = 5.0  # for a connection of the pool
 _MAX_CONNECTIONS = 8
 _LONGEST_NAME = 63  # of PostgreSQL
@@ -41,8 +41,8 @@ _PASSING = ("08", "40", "53", "57", "25P03", "55P03")
 class PostgresConnection:
     """Connection in a transaction."""
 
-    def __init__(self, connection: psycopg.Connection[DictRow], channel: str, sender: str) -> None:
-        self._connection, self._channel, self._sender = connection, channel, sender
+    def __init__(self, connection: psycopg.Connection[DictRow], database: PostgresDatabase) -> None:
+        self._connection, self._database = connection, database
 
     def execute(self, sql: str, parameters: Sequence[object] = ()) -> psycopg.Cursor[DictRow]:
         """Runs a statement; its parameters are $1, $2, and so on."""
@@ -55,7 +55,7 @@ class PostgresConnection:
 
     def notify(self, kind: str, id: str) -> None:
         """Tells the other services on this database what happened to a document, once it is committed."""
-        self._connection.execute("SELECT pg_notify($1, $2)", (self._channel, f"{self._sender} {kind} {id}"))
+        self._connection.execute("SELECT pg_notify($1, $2)", self._database.message(kind, id))
 
 
 class PostgresDatabase:
@@ -65,8 +65,8 @@ class PostgresDatabase:
     models again. What waiting does not mend ends the start at once.
 
     Raises:
-        StoreError: the URL has a password, the server refuses the user, it has not answered for `start_seconds`, it is
-            a standby, or the schema was written by a newer version.
+        StoreError: the URL has a password, the server refuses the user or cannot be verified, it has not answered for
+            `start_seconds`, it is a standby, or the schema was written by a newer version.
     """
 
     def __init__(self, url: str, *, start_seconds: float = START_SECONDS) -> None:
@@ -76,8 +76,8 @@ class PostgresDatabase:
         self.conninfo = make_conninfo("", **{**_CONNECTION, **given, "client_encoding": "utf8", "options": options})
         self.sender = uuid.uuid4().hex[:8]  # of this service's messages
         self.channel = "voxyard"
-        self._logged_at = -_LOG_SECONDS
-        self._wait(start_seconds)
+        self._logged_at = -LOG_SECONDS
+        wait_for_server(self.conninfo, self.name, start_seconds)
         self._closed = False
         self._pool = ConnectionPool(
             self.conninfo,
@@ -111,6 +111,10 @@ class PostgresDatabase:
             row = connection.execute("SELECT shelf FROM voxyard").fetchone()
             return None if row is None or row["shelf"] is None else str(row["shelf"])
 
+    def message(self, kind: str, id: str) -> tuple[str, str]:
+        """Channel and text of a message to the other services."""
+        return self.channel, f"{self.sender} {kind} {id}"
+
     @contextmanager
     def write(self) -> Iterator[PostgresConnection]:
         """Write transaction, committed durably when the block ends, rolled back where it raises.
@@ -121,7 +125,7 @@ class PostgresDatabase:
             StoreUnavailableError: the server does not answer, or the connection was lost. Where it was lost during
                 the commit, the change may be there nevertheless.
         """
-        with self._transaction(psycopg.IsolationLevel.READ_COMMITTED, read_only=False) as connection:
+        with self._transaction(psycopg.IsolationLevel.READ_COMMITTED) as connection:
             yield connection
 
     @contextmanager
@@ -136,12 +140,15 @@ class PostgresDatabase:
             yield connection
 
     @contextmanager
-    def _transaction(self, isolation: psycopg.IsolationLevel, *, read_only: bool) -> Iterator[PostgresConnection]:
+    def _transaction(
+        self, isolation: psycopg.IsolationLevel, *, read_only: bool | None = None
+    ) -> Iterator[PostgresConnection]:
+        """Transaction of an isolation; where None is given, a standby begins it too, and refuses its first write."""
         if self._closed:
             raise StoreError("the database is closed: the service is shutting down")
         with self._store_errors(), self._pool.connection() as connection:
             connection.isolation_level, connection.read_only = isolation, read_only
-            yield PostgresConnection(connection, self.channel, self.sender)
+            yield PostgresConnection(connection, self)
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
@@ -152,38 +159,10 @@ class PostgresDatabase:
             raise StoreError("the database is closed: the service is shutting down") from error
         except psycopg.Error as error:
             found = _store_error(error)
-            if isinstance(found, StoreUnavailableError) and time.monotonic() - self._logged_at >= _LOG_SECONDS:
+            if isinstance(found, StoreUnavailableError) and time.monotonic() - self._logged_at >= LOG_SECONDS:
                 self._logged_at = time.monotonic()
                 _log.warning("the database %s does not answer: %s", self.name, first_line(error))
             raise found from error
-
-    def _wait(self, seconds: float) -> None:
-        """Waits until the server accepts connections."""
-        began, logged = time.monotonic(), -_LOG_SECONDS
-        while True:
-            try:
-                psycopg.connect(self.conninfo).close()
-            except psycopg.OperationalError as error:
-                waited = time.monotonic() - began
-                if pq.PGconn.ping(self.conninfo.encode()) in (pq.Ping.OK, pq.Ping.NO_ATTEMPT):
-                    raise self._refused(error) from error
-                if waited >= seconds:
-                    raise StoreError(
-                        f"the database {self.name} has not answered for {waited:.0f} s: {first_line(error)}; start "
-                        "PostgreSQL there, or give another --store"
-                    ) from error
-                if waited - logged >= _LOG_SECONDS:
-                    logged = waited
-                    _log.warning("waiting for the database %s: %s", self.name, first_line(error))
-                time.sleep(0.5)
-            else:
-                return
-
-    def _refused(self, error: psycopg.Error) -> StoreError:
-        return StoreError(
-            f"cannot open the database {self.name}: {first_line(error)}; check the user and the database of --store, "
-            "and the password in the file that PGPASSFILE names, which only its owner may read (chmod 600)"
-        )
 
     def _prepare(self) -> None:
         """Brings the schema to the current version."""
@@ -274,9 +253,3 @@ def _store_error(error: psycopg.Error) -> ServiceError:
     if isinstance(error, psycopg.DataError) and error.sqlstate is None:
         return ServiceError(f"the text cannot be stored: {first_line(error)}", parameter="text")
     return StoreError(f"the database cannot be read or written: {first_line(error)}")
-
-
-def first_line(error: BaseException) -> str:
-    """First line of a message, which has the reason."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

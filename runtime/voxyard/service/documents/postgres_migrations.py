@@ -78,5 +78,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             ADD COLUMN claim_until TIMESTAMPTZ
         """,
     ),
+    ("ALTER TABLE hooks ADD COLUMN taken_until TIMESTAMPTZ",),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

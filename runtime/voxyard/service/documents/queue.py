@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.audio_store import AudioStore
-from voxyard.service.documents.dispatcher import DispatcherConfig, DocumentDispatcher, SpeechPool, delete_document
+from voxyard.service.documents.dispatcher import DispatcherConfig, DocumentDispatcher, SpeechPool
+from voxyard.service.documents.progress import delete_document
 from voxyard.service.documents.records import Document, NewDocument
 from voxyard.service.documents.store import QueueLoad, Store
 from voxyard.service.documents.throughput import Throughput
@@ -45,8 +46,9 @@ class DocumentQueue:
         if store.ownership.shared:
             poll_seconds = min(poll_seconds, section.claim_seconds / 3)
         config = DispatcherConfig(
-            section.active_documents, section.retention_hours * 3600.0, poll_seconds, cleanup_seconds
-        )
+            section.active_documents, section.retention_hours * 3600.0, poll_seconds, cleanup_seconds,
+            section.claim_seconds,
+        )  # fmt: skip
         self._dispatcher = DocumentDispatcher(store, audio_store, pool, pauses, config, on_change, self._on_delete)
         self._accept_lock = threading.Lock()  # checking the limits and storing are one step
         self._draining = self._closing = False
@@ -156,7 +158,12 @@ class DocumentQueue:
             with suppress(ServiceError):  # a document is spoken without priority, too
                 self._store.heard(id, bool(after))
 
-    def peer_message(self, kind: str, id: str) -> None:
+    def heard(self) -> tuple[str, ...]:
+        """Ids of the documents with listeners at this service."""
+        with self._accept_lock:
+            return tuple(self._listeners)
+
+    def peer_message(self, kind: str, id: str, service: str) -> None:
         """Takes note of what another service has done with a document."""
         match kind:
             case "accepted":
@@ -168,7 +175,7 @@ class DocumentQueue:
                 self._dispatcher.document_deleted(id)
                 self._on_delete(id)
             case "heard" | "unheard":
-                self._dispatcher.listen(id, kind == "heard", elsewhere=True)
+                self._dispatcher.listen(id, kind == "heard", service)
 
     def claim_lost(self, id: str) -> None:
         """Withdraws a document that another service has taken over."""

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 HookEvent = Literal["document.completed", "document.failed"]
 
 TAKE_HOOKS = """
-    UPDATE hooks SET next_try = $1 FROM documents
+    UPDATE hooks SET taken_until = clock_timestamp() + make_interval(secs => $1) FROM documents
     WHERE documents.number = hooks.document AND hooks.number IN (
-        SELECT number FROM hooks WHERE next_try <= $2 ORDER BY next_try, number LIMIT $3 FOR UPDATE SKIP LOCKED)
+        SELECT number FROM hooks WHERE next_try <= $2 AND (taken_until IS NULL OR taken_until < clock_timestamp())
+        ORDER BY next_try, number LIMIT $3 FOR UPDATE SKIP LOCKED)
     RETURNING hooks.number, documents.id, documents.webhook, hooks.event, hooks.tries, hooks.next_try, hooks.error
 """
+GIVE_HOOK_BACK = "UPDATE hooks SET taken_until = NULL WHERE number = $1"
 _LEAST_HOOK_SECONDS = 15.0  # more than a delivery takes
 _MOST_SHARED_HOOKS = 8  # as many as are delivered at a time
 
@@ -322,9 +324,9 @@ class Store:
         """
         if not isinstance(self.ownership, Claims):
             return self.pending_hooks(now, limit)
-        until = now + max(_LEAST_HOOK_SECONDS, 2 * self.ownership.seconds)
+        seconds = max(_LEAST_HOOK_SECONDS, 2 * self.ownership.seconds)
         with self._database.write() as connection:
-            found = connection.execute(TAKE_HOOKS, (until, now, min(limit, _MOST_SHARED_HOOKS)))
+            found = connection.execute(TAKE_HOOKS, (seconds, now, min(limit, _MOST_SHARED_HOOKS)))
             return tuple(sorted((_due_webhook(row) for row in found), key=lambda hook: hook.id))
 
     def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
@@ -337,6 +339,8 @@ class Store:
                 "UPDATE hooks SET tries = tries + 1, next_try = $1, error = $2 WHERE number = $3",
                 (max(next_try, when), error, id),
             )
+            if isinstance(self.ownership, Claims):
+                connection.execute(GIVE_HOOK_BACK, (id,))
 
     def hook_done(self, id: int) -> None:
         """Removes a webhook that was delivered or given up."""

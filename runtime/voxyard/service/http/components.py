@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.auth.sessions import Sessions, read_secret, read_shared_secret
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.ownership import SharedDocuments
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.rate_limit import RateLimiter
 
@@ -39,15 +40,16 @@ def open_components(
     ready: Ready,
     documents: Callable[[], Mapping[str, int]] | None = None,
     disk: Callable[[], DiskUsage] | None = None,
+    shared: Callable[[], SharedDocuments] | None = None,
 ) -> MiddlewareComponents:
-    """Components for these settings; `documents` and `disk` as in ServiceMetrics.
+    """Components for these settings; `documents`, `disk` and `shared` as in ServiceMetrics.
 
     Raises:
         StoreError: the session secret in the data directory cannot be read or created.
         ServiceError: the given session secret cannot be read, or is too short.
     """
     sessions = None if keys is None else Sessions(keys, _session_secret(section))
-    metrics = ServiceMetrics(registry, documents=documents, disk=disk)
+    metrics = ServiceMetrics(registry, documents=documents, disk=disk, shared=shared)
     return MiddlewareComponents(section, registry, keys, sessions, RateLimiter(section.rate_limit), metrics, ready)
 
 

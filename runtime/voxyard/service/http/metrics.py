@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from voxyard.service.documents.ownership import SharedDocuments
 
 log = logging.getLogger("voxyard.service")
 
@@ -25,6 +27,7 @@ class DiskUsage:
 
     used: int
     quota: int
+    free: float  # that further audio may take, by the quota and the disk
 
 
 class ServiceMetrics:
@@ -36,8 +39,9 @@ class ServiceMetrics:
         *,
         documents: Callable[[], Mapping[str, int]] | None = None,
         disk: Callable[[], DiskUsage] | None = None,
+        shared: Callable[[], SharedDocuments] | None = None,
     ) -> None:
-        """`documents` (state → number) and `disk` are called at each scrape."""
+        """`documents` (state → number), `disk` and `shared` are called at each scrape."""
         self._requests = Counter(
             "voxyard_service_requests",
             "Requests by route, method and status.",
@@ -52,7 +56,7 @@ class ServiceMetrics:
             buckets=SECONDS,
         )
         self._in_flight = Gauge("voxyard_service_in_flight", "Requests in flight.", registry=registry)
-        registry.register(_ScrapeCollector(documents, disk))
+        registry.register(_ScrapeCollector(documents, disk, shared))
 
     def request_started(self) -> None:
         """Counts a request in flight."""
@@ -68,15 +72,28 @@ class ServiceMetrics:
 class _ScrapeCollector(Collector):
     """Collector of the gauges that are read from the service at each scrape."""
 
-    def __init__(self, documents: Callable[[], Mapping[str, int]] | None, disk: Callable[[], DiskUsage] | None) -> None:
-        self._documents, self._disk = documents, disk
+    def __init__(
+        self,
+        documents: Callable[[], Mapping[str, int]] | None,
+        disk: Callable[[], DiskUsage] | None,
+        shared: Callable[[], SharedDocuments] | None,
+    ) -> None:
+        self._documents, self._disk, self._shared = documents, disk, shared
 
-    def describe(self) -> Iterable[GaugeMetricFamily]:
+    def describe(self) -> Iterable[Metric]:
         """Families without values, so that registering calls nothing."""
-        return [self._family_of_documents({}), *self._families_of_disk(None)]
+        return [self._family_of_documents({}), *self._families_of_disk(None), *self._families_of_shared(None)]
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Current gauges; those that cannot be read are left out."""
+    def collect(self) -> Iterable[Metric]:
+        """Current values; those that cannot be read are left out.
+
+        A database that does not answer is not asked: a scrape would take longer than Prometheus waits.
+        """
+        if self._shared is not None:
+            shared = self._shared()
+            yield from self._families_of_shared(shared)
+            if not shared.store_answers:
+                return
         if self._documents is not None:
             try:
                 yield self._family_of_documents(self._documents())
@@ -97,6 +114,19 @@ class _ScrapeCollector(Collector):
 
     @staticmethod
     def _families_of_disk(disk: DiskUsage | None) -> Iterable[GaugeMetricFamily]:
-        used, quota = (None, None) if disk is None else (disk.used, disk.quota)
+        used, quota, free = (None, None, None) if disk is None else (disk.used, disk.quota, disk.free)
         yield GaugeMetricFamily("voxyard_service_audio_bytes", "Disk space used by audio.", value=used)
         yield GaugeMetricFamily("voxyard_service_audio_quota_bytes", "Quota of disk space for audio.", value=quota)
+        yield GaugeMetricFamily("voxyard_service_audio_free_bytes", "Space that further audio may take.", value=free)
+
+    @staticmethod
+    def _families_of_shared(shared: SharedDocuments | None) -> Iterable[Metric]:
+        up, claims = (None, None) if shared is None else (float(shared.store_answers), shared.claims)
+        yield GaugeMetricFamily("voxyard_service_store_up", "The shared database of documents answers.", value=up)
+        yield GaugeMetricFamily("voxyard_service_claims", "Shared documents that this service has.", value=claims)
+        family = CounterMetricFamily(
+            "voxyard_service_claims_ran_out", "Documents taken over, by the service that had them.", labels=["owner"]
+        )
+        for owner, count in (shared.ran_out if shared else {}).items():
+            family.add_metric([owner], count)
+        yield family

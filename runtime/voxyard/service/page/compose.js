@@ -10,7 +10,7 @@ const FIELDS = {
 
 let voices = [];
 let file = null;
-let submission = null; // the same until it is accepted or changed: a repeated click starts no second document
+let submission = null; // the request, until it is accepted or changed: a repeated click starts no second document
 
 /** Ask for the voices and show them. */
 export async function loadVoices() {
@@ -85,8 +85,8 @@ function request() {
   if (element("voice").value) options.voice = element("voice").value;
   if (seed) options.seed = Number(seed);
   if (element("title").value.trim()) options.title = element("title").value.trim();
-  submission ??= [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  const headers = { "Idempotency-Key": submission };
+  const key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const headers = { "Idempotency-Key": key };
   if (!file) return { method: "POST", json: { text: element("text").value, ...options }, headers };
   const form = new FormData();
   for (const [name, value] of Object.entries(options)) form.append(name, value);
@@ -115,7 +115,8 @@ async function submit(event, accepted) {
   button.setAttribute("aria-disabled", "true");
   button.textContent = "Sending…";
   try {
-    const document = await call("v1/documents", request());
+    submission ??= request();
+    const document = await call("v1/documents", submission);
     stored.add(document.id, document.title);
     if (element("voice").value) stored.setVoice(element("voice").value);
     clear();

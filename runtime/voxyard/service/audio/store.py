@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from voxyard.service.documents.audio_files import AudioFiles
+from voxyard.service.audio.files import AudioFiles
 from voxyard.service.documents.chunk_times import Span, with_spans
 from voxyard.service.documents.ids import is_id
 from voxyard.service.documents.records import StoredChunk
@@ -95,13 +95,8 @@ class AudioStore:
         return size
 
     def wav(self, id: str) -> Path | None:
-        """Path of the joined audio; None where it is not a file of this machine.
-
-        Raises:
-            NotFoundError: it is not assembled (yet).
-        """
-        self.wav_size(id)
-        return self._files.path(id, _WAV_NAME)
+        """Path of the joined audio, where `wav_size` finds it; None where it is not a file of this machine."""
+        return self._files.path(_checked(id), _WAV_NAME)
 
     def wav_bytes(self, id: str, start: int, end: int) -> Iterator[bytes]:
         """Bytes of the joined audio from `start` up to `end`, in blocks.
@@ -145,6 +140,10 @@ class AudioStore:
     def free_bytes(self) -> float:
         """Free bytes for this process; infinite where there is no limit."""
         return self._files.free_bytes()
+
+    def room_bytes(self) -> float:
+        """Bytes that further audio may take, by the quota and the disk."""
+        return max(0.0, min(self._quota - self.used_bytes(), self.free_bytes() - self._reserve))
 
     def check_room(self, estimated_seconds: float, waiting_seconds: float = 0.0) -> None:
         """Checks that `estimated_seconds` more audio fit, beside `waiting_seconds` accepted and not yet synthesized.

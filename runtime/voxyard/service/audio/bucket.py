@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from voxyard.service.documents.audio_files import BLOCK, MARKER
+from voxyard.service.audio.files import BLOCK, MARKER
 from voxyard.service.documents.ids import is_id
 from voxyard.service.errors import NoRoomError, StoreError, StoreUnavailableError
 
@@ -250,6 +250,13 @@ def _refusal(bucket: AudioBucket, error: Any) -> Exception:
         return NoRoomError("the place of the audio files is full: delete documents, or give it more room")
     if code == "NoSuchBucket":
         return StoreError(f"{bucket}: there is no such bucket: make it, or choose another --shelf")
+    if code == "RequestTimeTooSkewed":
+        return StoreError(f"{bucket} refuses the time of this host's clock: set it, and keep it by NTP")
+    if status in (401, 403):
+        return StoreError(
+            f"{bucket} refuses the keys ({code}): expected ones that may list, read, write and delete there, in the "
+            "file that AWS_SHARED_CREDENTIALS_FILE names, or a role of the host"
+        )
     if status >= 500:
         return StoreUnavailableError(f"the audio files cannot be reached now ({code}): retry later")
     return StoreError(f"{bucket} cannot be read or written: {error}")

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Protocol
 
-from voxyard.service.documents.audio_files import MARKER, AudioFiles, AudioFolder
+from voxyard.service.audio.files import MARKER, AudioFiles, AudioFolder
 from voxyard.service.errors import StoreError
 
 _TOKEN = re.compile(r"[0-9a-f]{8,32}")
@@ -31,7 +31,7 @@ def open_shelf(place: Path | str, *, shared: bool) -> AudioFiles:
     """
     if isinstance(place, Path):
         return AudioFolder(place, shared=shared)
-    from voxyard.service.documents.audio_bucket import open_bucket  # megabytes that a directory needs not
+    from voxyard.service.audio.bucket import open_bucket  # megabytes that a directory needs not
 
     return open_bucket(place)
 

@@ -1,0 +1,18 @@
+"""Documents that a command speaks: a file, or standard input."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+MAX_CHARACTERS = 20_000_000  # of a document: about three weeks of speech
+
+
+def read_document(file: Path) -> str:
+    """Text of a text, PDF or Word file; of standard input for `-`. Raises ExtractionError."""
+    from voxyard.extraction.extract import extract, extract_file
+
+    if str(file) == "-":
+        return extract(io.BytesIO(sys.stdin.buffer.read()), None, None, max_characters=MAX_CHARACTERS).text
+    return extract_file(file, max_characters=MAX_CHARACTERS).text

@@ -1,0 +1,136 @@
+"""Progress of one document after another: what is left to synthesize, the storing of outcomes, the end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from voxyard.service.audio.store import SECOND, AudioStore
+from voxyard.service.documents.records import Document, StoredChunk
+from voxyard.service.documents.store import Store
+from voxyard.service.documents.throughput import Throughput
+from voxyard.service.errors import NoRoomError, NotFoundError
+from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.pool.job import Outcome
+from voxyard.speech.requests import SAMPLE_RATE, Request
+
+_log = logging.getLogger(__name__)
+
+_MAX_QUOTED = 60  # characters of a chunk in a message
+
+
+@dataclass
+class DocumentProgress:
+    """Progress in the store, and the audio that belongs to it. Its methods raise ServiceError, as both do."""
+
+    store: Store
+    audio_store: AudioStore
+    pauses: Pauses
+    throughput: Throughput = field(default_factory=Throughput)
+
+    def clean(self) -> None:
+        """Deletes audio that a service which was killed has left: of deleted documents, and chunks of joined ones."""
+        for id in self.audio_store.ids():
+            try:
+                self.remove_late_chunks(id)
+            except NotFoundError:
+                self.audio_store.remove(id)
+
+    def remove_late_chunks(self, id: str) -> None:
+        """Deletes chunks that were written after their document was completed. Raises NotFoundError."""
+        if self.store.document(id).state == "completed":
+            self.audio_store.remove_chunks(id)
+
+    def chunks_with_audio(self, id: str) -> tuple[StoredChunk, ...]:
+        """The document's chunks; those whose audio file is missing or incomplete are reset to waiting."""
+        chunks = self.store.chunks(id)
+        if all(chunk.samples is not None for chunk in chunks) and self.audio_store.is_assembled(
+            id, chunks, self.pauses
+        ):
+            return chunks
+        lost = [
+            chunk.index
+            for chunk in chunks
+            if chunk.samples is not None and not self.audio_store.has(id, chunk.index, chunk.samples)
+        ]
+        if not lost:
+            return chunks
+        _log.warning(
+            "document %s: the audio of %d chunks is missing or incomplete: synthesizing them again", id, len(lost)
+        )
+        self.store.reset_chunks(id, lost)
+        return self.store.chunks(id)
+
+    def check_room(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
+        """Checks that the disk has room for the chunks, and for the joined file beside them. Raises NoRoomError."""
+        seconds = sum(chunk.estimated_seconds for chunk in waiting)
+        need = round((2 * seconds + document.audio_seconds) * SECOND)
+        if self.audio_store.free_bytes() < need:
+            raise NoRoomError(
+                f"not enough disk space: its audio needs about {need / 2**20:.1f} MiB; it resumes when there is room"
+            )
+
+    def begin(self, document: Document, waiting: Sequence[StoredChunk]) -> list[Request]:
+        """Marks a document as processing; returns the requests for its chunks."""
+        text = self.store.text(document.id)
+        requests = [
+            Request(
+                chunk.index,
+                text[chunk.start : chunk.end],
+                voice=document.voice,
+                seed=document.seed,
+                seconds=chunk.estimated_seconds,
+            )
+            for chunk in waiting
+        ]
+        self.store.started(document.id, time.time())
+        return requests
+
+    def add(self, id: str, outcome: Outcome) -> None:
+        """Stores the outcome of a chunk: first its audio, then its state."""
+        index, result = outcome.request.chunk, outcome.result
+        reason = None if outcome.failure is None else outcome.failure.reason
+        if result is not None and result.sample_rate != SAMPLE_RATE:
+            reason = f"the engine's sample rate is {result.sample_rate} Hz, expected {SAMPLE_RATE} Hz"
+            result = None
+        if result is None:
+            self.store.chunk_failed(id, index, reason or "the engine returned neither audio nor a reason")
+            return
+        samples = self.audio_store.put(id, index, result.audio)
+        self.store.chunk_spoken(
+            id, index, samples, reduced=outcome.reduced, silenced=outcome.failure is not None, reason=reason
+        )
+        self.throughput.record(result.seconds)
+
+    def finish(self, id: str, chunks: Sequence[StoredChunk]) -> None:
+        """Completes or fails a document whose chunks all have an outcome."""
+        failed = [chunk for chunk in chunks if chunk.state == "failed"]
+        if failed:
+            self.store.failed(id, time.time(), _failure_message(failed, self.store.text(id)))
+            return
+        if not self.audio_store.is_assembled(id, chunks, self.pauses):
+            self.audio_store.assemble(id, chunks, self.pauses)
+        self.store.completed(id, time.time())
+        self.audio_store.remove_chunks(id)
+
+
+def delete_document(store: Store, audio_store: AudioStore, id: str) -> None:
+    """Deletes a document. On a full disk its audio goes first, which frees the space that the store needs."""
+    try:
+        store.delete(id)
+    except NoRoomError:
+        audio_store.remove(id)
+        store.delete(id)
+    audio_store.remove(id)
+
+
+def _failure_message(failed: Sequence[StoredChunk], text: str) -> str:
+    """Error message of a failed document: the first failed chunk with its text, and how many more."""
+    first = failed[0]
+    words = text[first.start : first.end]
+    shown = words if len(words) <= _MAX_QUOTED else words[: _MAX_QUOTED - 1] + "…"
+    others = len(failed) - 1
+    more = f" (and {others} more {'chunk' if others == 1 else 'chunks'})" if others else ""
+    return f"chunk {first.index} ({shown!r}) could not be synthesized: {first.reason}{more}"
