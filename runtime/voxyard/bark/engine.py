@@ -25,6 +25,7 @@ from voxyard.bark.rows import choose_rows
 from voxyard.bark.stages import Stages, loading_device
 from voxyard.bark.voices import VoicePrompt
 from voxyard.bark.weights.checkpoint import BarkCheckpoint, Precision, load
+from voxyard.bark.weights.identity import identity
 from voxyard.speech.engine import Answer, ChunkSource, Ready
 from voxyard.speech.pool.worker_process import given_gpu
 from voxyard.speech.requests import Request
@@ -75,6 +76,7 @@ class BarkEngine:
             **({"batch_size_reduced_from": meant} if rows < meant else {}),
             "sample_rate": sample_rate,
             "random_weights": checkpoint.random,
+            "weights": identity(self.config.model),
         }
         return Ready(rows, sample_rate, facts, meant)
 

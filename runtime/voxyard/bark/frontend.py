@@ -11,6 +11,7 @@ from voxyard.bark import voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
 from voxyard.bark.weights import checkpoint, tokenizer
+from voxyard.bark.weights.identity import identity
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.frontend import Frontend
 
@@ -28,7 +29,7 @@ class BarkFrontend:
     def __init__(self, config: BarkConfig) -> None:
         checkpoint.require(config.model)
         self._tokenizer = tokenizer.read(config.model)
-        self.engine = EngineSpec(ENGINE, config.model_dump(mode="json"))
+        self.engine = EngineSpec(ENGINE, config.model_dump(mode="json"), identity(config.model))
         self.notes = _notes(config.model)
         self._own = config.voices
         voices.own(self._own)

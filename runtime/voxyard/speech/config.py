@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 from voxyard.settings import Section, setting
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.pool.job import OnFailure
@@ -65,6 +68,19 @@ class SpeechSection(Section):
     start_timeout: float = setting(900.0, "Timeout for a worker to load its model.", unit="s", gt=0)
     heartbeat_timeout: float = setting(
         25.0, "Time without a heartbeat of its process after which a worker counts as hung.", unit="s", ge=5
+    )
+    pool: Literal["local", "ray"] = setting(
+        "local", "Place of the workers: local, on this host, or ray, on the hosts of a cluster."
+    )
+    cluster: str | None = setting(None, "Head of the cluster as HOST:PORT, a private address; needed with ray.")
+    cluster_token: Path | None = setting(
+        None, "File with the cluster's token, readable by its owner only; needed for a head beyond loopback."
+    )
+    cluster_wait: float = setting(
+        900.0,
+        "Longest wait for the cluster's head and, of voxyard speak, for a worker; the service parks its documents.",
+        unit="s",
+        gt=0,
     )
     sentence_pause: float = setting(0.25, "Silence between two sentences.", unit="s", ge=0, le=10)
     paragraph_pause: float = setting(0.6, "Silence between two paragraphs.", unit="s", ge=0, le=10)

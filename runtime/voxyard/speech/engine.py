@@ -73,10 +73,15 @@ class EngineLostError(Exception):
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """An engine as `package.module:factory`; the factory takes the settings, which must be JSON."""
+    """An engine as `package.module:factory`; the factory takes the settings, which must be JSON.
+
+    `weights` is a digest of the model's files on this host, "" where there is none: an engine on another host has the
+    same in `Ready.facts["weights"]`, or must not speak.
+    """
 
     factory: str
     settings: Mapping[str, object] = field(default_factory=dict)
+    weights: str = ""
 
     def __post_init__(self) -> None:
         check_factory("engine", self.factory)

@@ -1,4 +1,4 @@
-"""Opens a host's pool from its settings: devices, admission, metrics."""
+"""Opens a pool from its settings, on this host or over a cluster: devices, admission, metrics."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from voxyard.host.gpu_choice import VISIBLE
 from voxyard.host.nvml import every_device
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
+from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal, admission, choose_devices
 from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool
@@ -20,6 +21,8 @@ from voxyard.speech.pool.worker_process import Device
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+EVERY = 10**6  # workers: more than any cluster has
 
 
 @contextmanager
@@ -31,18 +34,36 @@ def open_pool(
     workload: str,
     registry: CollectorRegistry | None = None,
     warm: int | Literal["all"] = 0,
+    parks: bool = False,
     gpus: Callable[[], Sequence[Gpu]] = every_device,
 ) -> Iterator[Pool]:
-    """The pool of this host on `device` (cpu, cuda or auto); its workers end with the block.
+    """The pool of this host on `device` (cpu, cuda or auto), or of a cluster; its workers end with the block.
 
     With a registry it exports metrics `voxyard_<workload>_*` there, and the GPUs that it uses, each from its first
     worker on. `warm` workers keep the model loaded even without work. Of the GPUs,
-    those are used that `--gpus` and CUDA_VISIBLE_DEVICES of this process leave.
+    those are used that `--gpus` and CUDA_VISIBLE_DEVICES of this process leave. In a cluster, hosts choose their
+    devices as they join; while there is none, chunks wait for `cluster_wait`, with `parks` for ever.
 
     Raises:
-        SpeechError: no device can ever take a worker.
+        SpeechError: no device can ever take a worker, or the cluster cannot be used.
         HostError: the GPUs cannot be read, or one that is named is not there.
     """
+    if section.pool == "ray":
+        from voxyard.speech.cluster.cluster_pool import cluster_pool
+
+        waits = replace(
+            section.limits(),
+            warm_workers=EVERY if warm == "all" else warm,
+            worker_wait=None if parks else section.cluster_wait,
+        )
+        with (
+            _observed(workload, (), tuple, registry) as (observer, _),
+            cluster_pool(engine, section, waits, observer) as pool,
+        ):
+            yield pool
+        return
+    if section.cluster is not None:
+        raise SpeechError(f"--cluster {section.cluster} has no effect with --pool local: add --pool ray")
     chosen = choose_devices(device, gpus, section, os.environ.get(VISIBLE))
     limits = replace(section.limits(), warm_workers=len(chosen) if warm == "all" else min(warm, len(chosen)))
     admit = admission(gpus, section)

@@ -93,7 +93,7 @@ def test_a_story_becomes_a_sound_file_and_the_weights_are_called_random(speak: S
     assert not list(tmp_path.glob("*.part*"))
 
 
-@pytest.mark.slow  # test_workers.py holds it quickly, without the command
+@pytest.mark.long  # test_workers.py holds it quickly, without the command
 def test_three_workers_of_which_one_is_killed_speak_the_same_bytes(speak: Speak, tmp_path: Path) -> None:
     _, noted = speak(tmp_path / "a.wav", "--workers", "1", times=2).communicate(timeout=200)
     assert (tmp_path / "a.wav").exists(), noted

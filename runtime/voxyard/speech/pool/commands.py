@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from voxyard.speech.pool.ipc import FromWorker
 from voxyard.speech.pool.job import Job
-from voxyard.speech.pool.worker_process import ProcessEnded
+from voxyard.speech.pool.transport import StartRefused
+from voxyard.speech.pool.worker_process import Device, ProcessEnded
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class WorkerMessage:
 
     slot: int
     generation: int
-    message: FromWorker | ProcessEnded
+    message: FromWorker | ProcessEnded | StartRefused
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,23 @@ class DrainPool:
 
 
 @dataclass(frozen=True)
+class AddDevice:
+    """A device has come."""
+
+    device: Device
+
+
+@dataclass(frozen=True)
+class RemoveDevice:
+    """A device has gone."""
+
+    device: Device
+    reason: str
+
+
+@dataclass(frozen=True)
 class ClosePool:
     """End the pool."""
 
 
-Command = WorkerMessage | SubmitJob | CancelJob | SetListening | DrainPool | ClosePool
+Command = WorkerMessage | SubmitJob | CancelJob | SetListening | DrainPool | AddDevice | RemoveDevice | ClosePool

@@ -23,6 +23,7 @@ class PoolLimits:
     max_backoff: float = 60.0
     cool_down_seconds: float = 300.0  # of a worker whose device has no memory for single chunks
     warm_workers: int = 0  # that run without any work too
+    worker_wait: float | None = None  # where devices come and go: without any worker so long, chunks fail; None: never
 
     def backoff_after(self, times: int) -> float:
         """Seconds until the next start after so many failures in a row."""

@@ -1,4 +1,4 @@
-"""Worker pool: jobs in, audio out in text order, one process per device in between."""
+"""Worker pool: jobs in, audio out in text order, one worker per device in between."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from voxyard.speech.pool.scheduler import (
     SendChunk,
     StartWorker,
 )
+from voxyard.speech.pool.transport import Launch, StartRefused, Worker
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
 from voxyard.speech.pool.worker_slot import State, WorkerSlot
 from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
@@ -56,7 +57,7 @@ class _Worker:
     """State of a slot in the pool itself, beside the scheduler's."""
 
     device: Device
-    process: WorkerProcess | None = None
+    process: Worker | None = None
     generation: int = 0
     ready: Ready | None = None
     refusal: Refusal | None = None  # of its device, at the latest attempt to start
@@ -65,11 +66,13 @@ class _Worker:
 
 
 class Pool:
-    """Spreads chunks over one process per device.
+    """Spreads chunks over one worker per device.
 
-    Use it as a context manager, or call `close`. Processes start when there is work for them; the parent never
-    imports the engine. `admit` is called before each start; its Refusal says why a device cannot take a worker yet. It
-    is called again with exponential backoff, without a limit.
+    Use it as a context manager, or call `close`. Workers start when there is work for them, by `launch`: as processes
+    of this host, which alone import the engine. `admit` is called before each start; its Refusal says why a device
+    cannot take a worker yet. It is called again with exponential backoff, without a limit.
+
+    With `no_device` devices come and go while it runs (`add`, `remove`), and this is the message while there is none.
     """
 
     def __init__(
@@ -81,12 +84,15 @@ class Pool:
         heartbeat_seconds: float = 1.0,
         observer: PoolObserver | None = None,
         admit: Callable[[Device], Refusal | None] = lambda _: None,
+        launch: Launch = WorkerProcess,
+        no_device: str | None = None,
     ) -> None:
-        if not devices:
+        if not devices and no_device is None:
             raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
         self._engine, self._heartbeat_seconds, self._admit = engine, heartbeat_seconds, admit
+        self._launch, self._no_device = launch, no_device
         self._observer = PoolObserver() if observer is None else observer
-        self._scheduler = scheduler = Scheduler(len(devices), limits)
+        self._scheduler = scheduler = Scheduler(len(devices), limits, elastic=no_device is not None)
         self._patience = min(scheduler.limits.heartbeat_timeout, scheduler.limits.progress_timeout) / 2
         self._workers = [_Worker(device) for device in devices]
         self._jobs: dict[int, Job] = {}
@@ -142,6 +148,14 @@ class Pool:
             self._commands.put(commands.SubmitJob(job, priority, listening))
         return job
 
+    def add(self, device: Device) -> None:
+        """Use one more device."""
+        self._commands.put(commands.AddDevice(device))
+
+    def remove(self, device: Device, reason: str) -> None:
+        """Use a device no more: its worker is killed, and its chunks go to the others."""
+        self._commands.put(commands.RemoveDevice(device, reason))
+
     @property
     def ended(self) -> SpeechError | None:
         """Reason why it takes no more jobs; None while it does."""
@@ -149,16 +163,27 @@ class Pool:
 
     def workers(self) -> tuple[WorkerState, ...]:
         """The workers, as they are now."""
-        pairs = zip(self._workers, self._scheduler.slots, strict=True)
-        return tuple(_worker_state(worker, slot) for worker, slot in pairs)
+        pairs = zip(self._workers, self._scheduler.slots)  # noqa: B905 — the pool's thread may add one now
+        return tuple(_worker_state(worker, slot) for worker, slot in pairs if slot.present)
 
     @property
     def waiting(self) -> str | None:
-        """Message on why all its workers wait for their devices; None while one of them runs or may start."""
+        """Message on why all its workers wait for their devices; None while one of them runs or may start.
+
+        Where devices come and go, also why there is none, or none whose worker starts.
+        """
         enabled = [worker for worker in self.workers() if worker.state != "off"]
-        if not enabled or any(worker.state != "waiting" for worker in enabled):
+        if not enabled:
+            return self._no_device
+        waits = ("waiting",) if self._no_device is None else ("waiting", "resting")
+        if any(worker.state not in waits for worker in enabled):
             return None
         return "; ".join(worker.reason for worker in enabled)
+
+    @property
+    def rows(self) -> int:
+        """Chunks that its workers speak at a time; one each until they know."""
+        return sum(slot.rows for slot in self._scheduler.slots if slot.phase != "off")
 
     def drain(self, *, below: float = math.inf) -> Drain:
         """Hand out no more chunks of jobs of a priority below this: what workers have of them is still delivered.
@@ -269,6 +294,10 @@ class Pool:
             case commands.DrainPool(below):
                 self._scheduler.drain(below)
                 self._draining = True
+            case commands.AddDevice(device):
+                self._add(device)
+            case commands.RemoveDevice(device, reason):
+                self._remove(device, reason)
 
     def _worker_message(self, report: commands.WorkerMessage, now: float) -> None:
         """Handle a message of a worker's process. The scheduler ignores those of a former process of the slot."""
@@ -291,14 +320,24 @@ class Pool:
                     worker.sent.clear()
                 self._observer.failure(worker.device.name, "out of memory" if out_of_memory else "raised")
                 self._scheduler.engine_raised(slot, generation, reason, now, out_of_memory=out_of_memory)
-            case ProcessEnded(reason, cause):
-                if current and worker.process is not None:
-                    _log.warning("worker %s: %s", worker.device.name, reason)
-                    self._observer.failure(worker.device.name, "out of memory" if cause == "out of memory" else "died")
-                    self._without_process(worker)
-                self._scheduler.process_ended(slot, generation, reason, now, cause=cause)
+            case ProcessEnded() | StartRefused():
+                self._worker_ended(slot, generation, report.message, now)
             case ipc.EngineFailed():
                 pass  # ProcessEnded follows, with this reason
+
+    def _worker_ended(self, slot: int, generation: int, end: ProcessEnded | StartRefused, now: float) -> None:
+        worker = self._workers[slot]
+        current = worker.generation == generation
+        if isinstance(end, StartRefused):
+            if current:
+                self._without_process(worker)
+                self._refused(worker, slot, generation, end.refusal)
+            return
+        if current and worker.process is not None:
+            _log.warning("worker %s: %s", worker.device.name, end.reason)
+            self._observer.failure(worker.device.name, "died" if end.cause == "crashed" else end.cause)
+            self._without_process(worker)
+        self._scheduler.process_ended(slot, generation, end.reason, now, cause=end.cause)
 
     def _chunk_done(self, slot: int, generation: int, message: ipc.ChunkDone, now: float) -> None:
         worker = self._workers[slot]
@@ -338,16 +377,15 @@ class Pool:
     def _start(self, slot: int, generation: int, now: float) -> None:
         worker = self._workers[slot]
         worker.generation, worker.ready = generation, None
-        worker.refusal = refusal = self._admit(worker.device)
+        worker.refusal, refusal = None, self._admit(worker.device)
         if time.monotonic() - now > self._patience:  # a driver may take its time to answer
             self._scheduler.resumed(time.monotonic())
-        self._observer.device_waits(worker.device.name, None if refusal is None else refusal.cause)
         if refusal is not None:
-            _log.warning("worker %s waits for its device: %s", worker.device.name, refusal.message)
-            self._scheduler.start_refused(slot, generation, time.monotonic())
+            self._refused(worker, slot, generation, refusal)
             return
+        self._observer.device_waits(worker.device.name, None)
         try:
-            worker.process = WorkerProcess(
+            worker.process = self._launch(
                 worker.device,
                 self._engine,
                 self._heartbeat_seconds,
@@ -357,6 +395,27 @@ class Pool:
             reason = f"its process cannot be started: {error}"
             _log.warning("worker %s: %s", worker.device.name, reason)
             self._scheduler.process_ended(slot, generation, reason, now)
+
+    def _refused(self, worker: _Worker, slot: int, generation: int, refusal: Refusal) -> None:
+        worker.refusal = refusal
+        _log.warning("worker %s waits for its device: %s", worker.device.name, refusal.message)
+        self._observer.device_waits(worker.device.name, refusal.cause)
+        self._scheduler.start_refused(slot, generation, time.monotonic())
+
+    def _add(self, device: Device) -> None:
+        slot, worker = self._scheduler.add_slot(), _Worker(device)
+        if slot < len(self._workers):
+            self._workers[slot] = worker
+        else:
+            self._workers.append(worker)
+
+    def _remove(self, device: Device, reason: str) -> None:
+        for slot, worker in enumerate(self._workers):
+            if worker.device == device and self._scheduler.slots[slot].present:
+                if worker.process is not None:
+                    self._kill(worker, "left", reason)
+                self._observer.device_waits(device.name, None)
+                self._scheduler.remove_slot(slot, reason)
 
     def _send(self, send: SendChunk, now: float) -> None:
         worker, chunk = self._workers[send.slot], send.chunk

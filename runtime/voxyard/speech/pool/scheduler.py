@@ -17,7 +17,7 @@ from voxyard.speech.pool.worker_slot import Lease, WorkerSlot
 
 _log = logging.getLogger(__name__)
 
-FailureCause = Literal["raised", "out of memory", "died", "crashed", "hung", "late", "no worker"]
+FailureCause = Literal["raised", "out of memory", "died", "crashed", "hung", "late", "left", "no worker"]
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,15 @@ class PoolStats:
 
 
 class Scheduler:
-    """Decides which worker gets which chunk, which workers run, and which chunks are spoken again or fail."""
+    """Decides which worker gets which chunk, which workers run, and which chunks are spoken again or fail.
 
-    def __init__(self, slots: int, limits: PoolLimits | None = None) -> None:
+    With `elastic` slots come and go, and chunks wait for one; a slot whose starts failed is tried again after a while.
+    """
+
+    def __init__(self, slots: int, limits: PoolLimits | None = None, *, elastic: bool = False) -> None:
         self.limits = PoolLimits() if limits is None else limits
+        self._elastic = elastic
+        self._without_workers: float | None = None  # since when no slot is usable
         self.slots = [WorkerSlot(number) for number in range(slots)]
         self._queue = ChunkQueue()
         self._numbers = itertools.count()
@@ -127,6 +132,24 @@ class Scheduler:
         for worker in self.slots:
             leases = [each.number for each in worker.leases.values() if each.chunk.key.job == job]
             self._actions += [CancelLease(worker.number, worker.generation, lease) for lease in leases]
+
+    def add_slot(self) -> int:
+        """Add a slot for a device that has come; its number. The place of one that has gone is taken again."""
+        number = next((each.number for each in self.slots if not each.present), len(self.slots))
+        if number == len(self.slots):
+            self.slots.append(WorkerSlot(number))
+            return number
+        self.slots[number] = WorkerSlot(number, generation=self.slots[number].generation)
+        leased = (lease.chunk for worker in self.slots for lease in worker.leases.values())
+        for chunk in (*self._queue, *leased):
+            chunk.failed_on.discard(number)
+        return number
+
+    def remove_slot(self, slot: int, reason: str) -> None:
+        """Remove the slot of a device that has gone: its chunks wait again as they were."""
+        worker = self.slots[slot]
+        self._put_back(worker.release())
+        worker.remove(reason)
 
     def drain(self, below: float) -> None:
         """Hand out no more chunks of jobs of a priority below this, and start no worker for them."""
@@ -186,8 +209,7 @@ class Scheduler:
         leases = worker.release()
         if out_of_memory and worker.rows > 1:
             self._halve_batch(worker, "out of memory")
-            for lease in leases:
-                self._queue.put(lease.chunk)
+            self._put_back(leases)
         else:
             self._requeue(leases, worker, "out of memory" if out_of_memory else "raised", reason)
             if out_of_memory and self._cool_down(worker, reason, now, idle=not leases):
@@ -200,20 +222,25 @@ class Scheduler:
         """The process has ended, for any reason.
 
         Killed for want of memory, it begins with fewer rows. One that crashed with several chunks does too, until one
-        of these is found to crash it alone.
+        of these is found to crash it alone. One that is lost with its host says nothing of its chunks.
         """
         worker = self._current(slot, generation)
         if worker is None:
             return
+        if cause == "left":
+            worker.host_lost(reason, now, self.limits)
+            self._put_back(worker.release())
+            return
         if worker.state == "starting":
             worker.start_failed(reason, now, self.limits)
+            if self._elastic and worker.phase == "off":
+                worker.cool_down(now, self.limits)
             return
         worker.process_ended(now, self.limits)
         leases = worker.release()
         if cause == "out of memory" and leases and worker.rows > 1:
             self._halve_batch(worker, "its process was killed for want of memory")
-            for lease in leases:
-                self._queue.put(lease.chunk)
+            self._put_back(leases)
             return
         if cause == "crashed" and len(leases) > 1:
             self._halve_batch(worker, "its process crashed")
@@ -238,7 +265,7 @@ class Scheduler:
         self._kill_overdue(now)
         self._start_workers(now)
         self._hand_out(now)
-        self._fail_without_workers()
+        self._fail_without_workers(now)
         actions, self._actions = tuple(self._actions), []
         return actions
 
@@ -247,12 +274,14 @@ class Scheduler:
         waiting = self._queue.free > 0
         found = (worker.next_deadline(now, self.limits, waiting=waiting) for worker in self.slots)
         deadlines = [deadline for deadline in found if deadline is not None]
+        if waiting and self._without_workers is not None and self.limits.worker_wait is not None:
+            deadlines.append(self._without_workers + self.limits.worker_wait)
         return max(0.0, min(deadlines) - now) if deadlines else None
 
     def stats(self) -> PoolStats:
         """Counts of chunks and workers by state."""
         return PoolStats(
-            expected=sum(worker.phase != "waiting" for worker in self.slots),
+            expected=sum(worker.phase not in ("waiting", "gone") for worker in self.slots),
             running=sum(worker.running for worker in self.slots),
             busy=sum(bool(worker.leases) for worker in self.slots),
             waiting=len(self._queue),
@@ -287,7 +316,8 @@ class Scheduler:
 
     def _start_workers(self, now: float) -> None:
         warm = 0 if self._draining else self.limits.warm_workers
-        wanted = max(warm, workers_wanted(self._queue.free + self._leased(), len(self.slots)))
+        present = sum(worker.present for worker in self.slots)
+        wanted = max(warm, workers_wanted(self._queue.free + self._leased(), present))
         running = [worker for worker in self.slots if worker.has_process]
         if any(not any(self._may_run(chunk, worker) for worker in running) for chunk in self._failed_before()):
             wanted = max(wanted, len(running) + 1)
@@ -365,6 +395,11 @@ class Scheduler:
         worker.halve_batch()
         _log.warning("worker %d: %s with %d rows, continuing with %d", worker.number, why, tried, worker.rows)
 
+    def _put_back(self, leases: Sequence[Lease]) -> None:
+        """Let chunks wait again as they were; those of jobs that have ended are dropped."""
+        for lease in leases:
+            self._queue.put(lease.chunk)
+
     def _requeue(self, leases: Sequence[Lease], worker: WorkerSlot, cause: FailureCause, reason: str) -> None:
         """Requeue the leases of a failed worker: several chunks run again one by one, a single one has failed once."""
         for lease in leases:
@@ -412,9 +447,28 @@ class Scheduler:
             worker.cool_down(now, self.limits)
         return cools_down
 
-    def _fail_without_workers(self) -> None:
-        if any(worker.state != "off" for worker in self.slots):
+    def _fail_without_workers(self, now: float) -> None:
+        """Fail what waits, where no worker will come: all are off, or none has come in time."""
+        present = [worker for worker in self.slots if worker.present]
+        if any(worker.running for worker in present):
+            self._without_workers = None
+        elif self._elastic:
+            self._wait_for_workers(present, now)
+        elif all(worker.phase == "off" for worker in present):
+            self._fail_waiting(present)
+
+    def _wait_for_workers(self, present: Sequence[WorkerSlot], now: float) -> None:
+        """Fail what waits after `worker_wait` without a worker, or as soon as each has failed to start."""
+        if self._without_workers is None:
+            self._without_workers = now
+        wait = self.limits.worker_wait
+        if wait is None or any(worker.phase in ("starting", "waiting") for worker in present):
             return
-        reason = "; ".join(f"worker {worker.number}: {worker.failure}" for worker in self.slots)
+        broken = all(worker.failed_starts >= self.limits.max_failed_starts for worker in present)
+        if (present and broken) or now >= self._without_workers + wait:
+            self._fail_waiting(present)
+
+    def _fail_waiting(self, present: Sequence[WorkerSlot]) -> None:
+        reason = "; ".join(f"worker {worker.number}: {worker.failure}" for worker in present) or "there is no device"
         for chunk in self._queue.take_all():
             self._actions.append(FailChunk(chunk.key, "no worker", f"no worker could be started: {reason}"))

@@ -1,4 +1,6 @@
-"""Worker process: one engine, one pipe, heartbeats with its progress. Run as `python -m voxyard.speech.pool.worker FD`.
+"""Worker process: one engine, one pipe, heartbeats with its progress.
+
+Run as `python -m voxyard.speech.pool.worker FD [PARENT]`.
 
 CUDA_VISIBLE_DEVICES is in its environment before the interpreter starts, so before anything can import torch.
 """
@@ -7,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
+from voxyard.host.parent_death import end_with
 from voxyard.speech.engine import Engine, is_lost
 from voxyard.speech.pool.ipc import (
     BeginDecoding,
@@ -250,7 +254,9 @@ def _described(error: BaseException) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve the pool at the other end of the file descriptor."""
+    """Serve the pool at the other end of the file descriptor; with a second argument die with that parent process."""
+    if len(arguments) > 1 and not end_with(int(arguments[1]), signal.SIGKILL):
+        return POOL_GONE
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s worker %(process)d: %(message)s")
     return serve(PoolConnection(Connection(int(arguments[0]))))
 

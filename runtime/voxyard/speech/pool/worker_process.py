@@ -34,7 +34,7 @@ class Device:
     visible: str = ""
 
 
-EndCause = Literal["died", "crashed", "out of memory"]
+EndCause = Literal["died", "crashed", "out of memory", "left"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ProcessEnded:
     """A worker process has ended.
 
     Causes: "died" by a signal from outside, as far as anybody can tell; "out of memory" by the kernel's out-of-memory
-    killer; else "crashed".
+    killer; "left" with its host, or the way there; else "crashed".
     """
 
     reason: str
@@ -62,11 +62,17 @@ class WorkerProcess:
         engine: EngineSpec,
         heartbeat_seconds: float,
         report: Callable[[FromWorker | ProcessEnded], None],
+        *,
+        die_with_parent: bool = False,
     ) -> None:
+        """`die_with_parent`: the kernel kills it with the thread that makes it, for one that may be killed itself."""
         ours, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "voxyard.speech.pool.worker", str(theirs.fileno())],
+                [
+                    *(sys.executable, "-P", "-m", "voxyard.speech.pool.worker", str(theirs.fileno())),
+                    *([str(os.getpid())] if die_with_parent else []),
+                ],
                 env=_environment(device),
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,

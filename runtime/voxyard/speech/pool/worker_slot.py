@@ -9,7 +9,7 @@ from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.queue import ChunkKey, QueuedChunk
 
 # Values of /v1/workers; "resting": stopped for a while, as its device had no memory
-State = Literal["down", "waiting", "starting", "ready", "busy", "resting", "off"]
+State = Literal["down", "waiting", "starting", "ready", "busy", "resting", "off", "gone"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class WorkerSlot:
     """State of a worker in the scheduler. Times are seconds of its clock."""
 
     number: int
-    phase: Literal["down", "waiting", "starting", "open", "resting", "off"] = "down"
+    phase: Literal["down", "waiting", "starting", "open", "resting", "off", "gone"] = "down"
     generation: int = 0  # counts its processes
     leases: dict[int, Lease] = field(default_factory=dict)  # by number
     requested: int = 0  # further chunks that it has asked for
@@ -46,7 +46,7 @@ class WorkerSlot:
     refusals: int = 0  # in a row: its device had no memory for a process
     process_ends: int = 0  # since the last chunk that was spoken
     memory_failures: int = 0  # single chunks out of memory since then
-    failure: str = ""  # of the last failed start
+    failure: str = ""  # of the last failed start, or why its device has gone
 
     @property
     def state(self) -> State:
@@ -64,6 +64,11 @@ class WorkerSlot:
     def running(self) -> bool:
         """True where its process has loaded its engine."""
         return self.phase == "open"
+
+    @property
+    def present(self) -> bool:
+        """True where it has a device."""
+        return self.phase != "gone"
 
     @property
     def usable(self) -> bool:
@@ -172,6 +177,15 @@ class WorkerSlot:
         """Record that the process has ended after its engine was ready."""
         self.process_ends += 1
         self.phase, self.not_before = "down", now + limits.backoff_after(self.process_ends)
+
+    def host_lost(self, reason: str, now: float, limits: PoolLimits) -> None:
+        """Record that its process is lost with its host, or the way there: no fault of the process."""
+        self.process_ends += 1
+        self.phase, self.failure, self.not_before = "down", reason, now + limits.backoff_after(self.process_ends)
+
+    def remove(self, reason: str) -> None:
+        """Record that its device has gone."""
+        self.phase, self.failure = "gone", reason
 
     def cool_down(self, now: float, limits: PoolLimits) -> None:
         """Stop the worker for a while to free device memory."""

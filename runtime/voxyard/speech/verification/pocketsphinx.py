@@ -39,13 +39,13 @@ class Pocketsphinx:
         decoder = self._decoder
         decoder.reinit_feat()  # else means and noise of earlier audio change its scores
         decoder.start_utt()
-        decoder.process_raw(_pcm(audio, sample_rate), full_utt=True)
+        decoder.process_raw(to_pcm(audio, sample_rate), full_utt=True)
         decoder.end_utt()
         found = decoder.hyp()
         return "" if found is None else str(found.hypstr)
 
 
-def _pcm(audio: Audio, sample_rate: int) -> bytes:
+def to_pcm(audio: Audio, sample_rate: int) -> bytes:
     """16-bit samples at the model's rate, normalized, with a faint constant noise."""
     import numpy as np
     import soxr
