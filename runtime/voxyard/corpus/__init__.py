@@ -12,7 +12,10 @@ from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage, corpus_advice, l
 from voxyard.corpus.demo import Demo, make_demo
 from voxyard.corpus.directories import whole_directory
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource, allowed_bad
-from voxyard.corpus.ljspeech import HOP_LENGTH, CorpusRequirements, Recordings, Split, has_eval_metadata
+from voxyard.corpus.layouts.lines import Split
+from voxyard.corpus.layouts.ljspeech import has_eval_metadata
+from voxyard.corpus.layouts.recognize import LayoutName
+from voxyard.corpus.recordings import HOP_LENGTH, CorpusRequirements, Recordings
 from voxyard.corpus.shard_writer import Features, Prepared, Progress, write_shards
 from voxyard.corpus.shards import EVAL, ShardRequirements, Shards, is_shards, only_shards
 from voxyard.corpus.text import Units
@@ -42,12 +45,13 @@ def open_source(
     language: str,
     max_bad_share: float,
     max_dropped_text: float = MAX_DROPPED_TEXT,
+    layout: LayoutName = "auto",
     split: Split = "train",
     hop_length: int = HOP_LENGTH,
     speakers: tuple[str, ...] | None = None,
     feature_settings: Mapping[str, Any] | None = None,
 ) -> Recordings | Shards:
-    """A corpus by what lies at `path`: shards, or recordings in LJSpeech layout.
+    """A corpus by what lies at `path`: shards, or recordings in a `layout`; `auto` recognizes it.
 
     A clip needs a frame of `hop_length` samples for each token. `speakers` are those of the training corpus, so that
     a number means the same speaker in a validation corpus; the evaluation split of a corpus knows them by itself.
@@ -65,7 +69,9 @@ def open_source(
             log_coverage(found.coverage, shards, text_units)
         return found
     needs = CorpusRequirements(sample_rate, hop_length, speakers, max_dropped_text)
-    return Recordings(path, split, needs, units=text_units, language=language, max_bad_share=max_bad_share)
+    return Recordings(
+        path, split, needs, units=text_units, language=language, max_bad_share=max_bad_share, layout=layout
+    )
 
 
 def has_eval_split(path: Path) -> bool:
@@ -82,6 +88,7 @@ def prepare(
     language: str,
     max_bad_share: float,
     max_dropped_text: float = MAX_DROPPED_TEXT,
+    layout: LayoutName = "auto",
     hop_length: int = HOP_LENGTH,
     workers: int = 4,
     features: Features | None = None,
@@ -95,10 +102,14 @@ def prepare(
     description = {"text_units": text_units, "language": language, "feature_settings": feature_settings}
     needs = CorpusRequirements(sample_rate, hop_length, max_dropped_text=max_dropped_text)
 
+    layouts: set[str] = set()
+
     def write(split: Split, where: Path) -> Prepared:
         found = Recordings(
-            source, split, needs, units=text_units, language=language, max_bad_share=max_bad_share, log_bad=False
-        )
+            source, split, needs, units=text_units, language=language, max_bad_share=max_bad_share, layout=layout,
+            log_bad=False,
+        )  # fmt: skip
+        layouts.add(found.layout)
         return write_shards(
             found, where, description, origin=source, max_bad_share=max_bad_share, already_bad=found.bad,
             coverage=found.coverage, features=features, workers=workers, progress=progress,
@@ -118,4 +129,5 @@ def prepare(
         bytes=sum(one.bytes for one in made),
         bad=tuple(clip for one in made for clip in one.bad),
         coverage=total(one.coverage for one in made if one.coverage is not None),
+        layout=layouts.pop(),
     )

@@ -10,15 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from voxyard.corpus.audio import read_pcm
 from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage, corpus_advice, refusal
 from voxyard.corpus.examples import CorpusError
-from voxyard.corpus.ljspeech import BadClip, Contents, CorpusRequirements, MetadataLine, read_contents, wav_path
+from voxyard.corpus.layouts.lines import BadClip, MetadataLine
+from voxyard.corpus.layouts.recognize import LayoutName
+from voxyard.corpus.recordings import Contents, CorpusRequirements, read_contents
 from voxyard.corpus.shards import EVAL, ShardRequirements, Shards, altered_files, is_shards, read_index
 from voxyard.corpus.text import Tokenizer, Units
 
 RATE = 22050  # the model's default, at which clips are decoded
+SILENT = 33  # of 32768: a clip whose loudest sample is below −60 dB of full scale has nothing to learn from
+LONGEST_SECONDS = 60.0
+"""A longer clip is no sentence: every batch of its length bucket would be as long, and memory grows with the square."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class CorpusReport:
     """Summary of a corpus."""
 
     path: str
+    layout: str
     clips: int
     seconds: float
     rates: Mapping[int, int]  # sample rate → clips
@@ -35,11 +42,11 @@ class CorpusReport:
     tokens_percentiles: Mapping[int, float]
     texts: Coverage | None  # of all texts, also those too little of which is left; None in shards that do not say
     bad: tuple[BadClip, ...]
-    refused: tuple[str, ...]  # lines: why its texts are refused, and what to do
+    refused: tuple[str, ...]  # lines: why it has no clips or its texts are refused, and what to do
 
     @property
     def passes(self) -> bool:
-        """True where no clip is bad and the texts are not refused."""
+        """True where there are clips, none of them is bad, and the texts are not refused."""
         return not (self.bad or self.refused)
 
     def to_json(self) -> dict[str, Any]:
@@ -50,6 +57,7 @@ class CorpusReport:
         """Everything as text."""
         lines = [
             f"{self.path}: {self.clips} clips, {self.seconds / 60:.1f} minutes",
+            f"layout        {self.layout}",
             f"sample rates  {_counted(self.rates, ' Hz')}",
             f"channels      {_counted(self.channels)}",
             f"speakers      {_counted({name or 'one, unnamed': n for name, n in self.speakers.items()})}",
@@ -69,9 +77,10 @@ def check(
     text_units: Units = "characters",
     language: str = "en-us",
     max_dropped_text: float = MAX_DROPPED_TEXT,
+    layout: LayoutName = "auto",
     workers: int = 8,
 ) -> CorpusReport:
-    """Decodes every clip of an LJSpeech directory, or compares shards with their checksums.
+    """Decodes every clip of recordings, or compares shards with their checksums.
 
     The evaluation split of recordings is read too. The texts are read as a model with these units would read them;
     shards say themselves how theirs were. Raises CorpusError where there is no corpus, or no whole shards.
@@ -79,30 +88,40 @@ def check(
     if is_shards(directory):
         return _shards_report(directory, max_dropped_text)
     needs, tokenizer = CorpusRequirements(RATE, max_dropped_text=max_dropped_text), Tokenizer(text_units, language)
-    contents = read_contents(directory, "all", tokenizer, needs, workers=workers)
+    contents = read_contents(directory, "all", tokenizer, needs, layout=layout, workers=workers)
     with ThreadPoolExecutor(workers) as pool:
-        found = list(pool.map(lambda line: _broken(directory, line), contents.lines))
-    return _report(contents, found, refusal(contents.texts, max_dropped_text, corpus_advice(text_units, language)))
+        found = list(pool.map(_broken, contents.lines))
+    empty = [] if contents.lines or contents.bad else [f"{directory} holds no clip: expected {contents.layout.looks}"]
+    return _report(
+        contents, found, empty + refusal(contents.texts, max_dropped_text, corpus_advice(text_units, language))
+    )
 
 
 def _shards_report(directory: Path, limit: float) -> CorpusReport:
     index = read_index(directory)
     shards = Shards(directory, ShardRequirements(index["sample_rate"], index["text_units"], str(index.get("language"))))
     seconds = shards.samples / shards.sample_rate
-    altered = [BadClip(name, "it does not hold what was written") for name in altered_files(directory, index)]
+    bad = [BadClip(name, "it does not hold what was written") for name in altered_files(directory, index)]
+    speakers: Counter[str] = Counter()
+    for i, clip in enumerate(shards.ids):
+        example = shards.read(i)
+        speakers[shards.speakers[example.speaker]] += 1
+        if fault := _unlearnable(example.pcm, shards.sample_rate):
+            bad.append(BadClip(clip, fault))
     if is_shards(directory / EVAL):
-        altered += [BadClip(f"{EVAL}/{one.clip}", one.reason) for one in _shards_report(directory / EVAL, 1.0).bad]
+        bad += [BadClip(f"{EVAL}/{one.clip}", one.reason) for one in _shards_report(directory / EVAL, 1.0).bad]
     return CorpusReport(
         path=str(directory),
+        layout="shards",
         clips=len(shards),
         seconds=float(seconds.sum()),
         rates={shards.sample_rate: len(shards)},
         channels={1: len(shards)},
-        speakers=dict(Counter(shards.speakers[shards.read(i).speaker] for i in range(len(shards)))),
+        speakers=dict(speakers),
         seconds_percentiles=_at(seconds),
         tokens_percentiles=_at(shards.token_lengths),
         texts=shards.coverage,
-        bad=tuple(altered),
+        bad=tuple(bad),
         refused=tuple(
             refusal(
                 shards.coverage or Coverage(), limit, corpus_advice(index["text_units"], str(index.get("language")))
@@ -111,11 +130,21 @@ def _shards_report(directory: Path, limit: float) -> CorpusReport:
     )
 
 
-def _broken(directory: Path, line: MetadataLine) -> BadClip | None:
+def _broken(line: MetadataLine) -> BadClip | None:
     try:
-        read_pcm(wav_path(directory, line.clip), RATE)
+        fault = _unlearnable(read_pcm(line.path, RATE), RATE)
     except CorpusError as error:
-        return BadClip(line.clip, str(error))
+        fault = str(error)
+    return BadClip(line.clip, fault) if fault else None
+
+
+def _unlearnable(pcm: NDArray[np.int16], rate: int) -> str | None:
+    """Reason why nothing can be learned from a sound that can be read."""
+    seconds, loudest = len(pcm) / rate, int(np.abs(pcm.astype(np.int32)).max(initial=0))
+    if loudest < SILENT:
+        return f"its {seconds:.1f} s are silence, the loudest sample is {loudest} of 32768: record it again"
+    if seconds > LONGEST_SECONDS:
+        return f"{seconds:.0f} s are more than the {LONGEST_SECONDS:.0f} s of a long sentence: cut it into sentences"
     return None
 
 
@@ -125,6 +154,7 @@ def _report(contents: Contents, found: list[BadClip | None], refused: list[str])
     seconds = np.array([header.frames / header.sample_rate for header in headers])
     return CorpusReport(
         path=str(contents.directory),
+        layout=contents.layout.name,
         clips=len(good),
         seconds=float(seconds.sum()),
         rates=dict(Counter(header.sample_rate for header in headers)),

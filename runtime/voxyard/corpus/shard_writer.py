@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from voxyard.corpus.coverage import Coverage
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource
-from voxyard.corpus.ljspeech import BadClip, fingerprint, refuse_bad
+from voxyard.corpus.layouts.lines import BadClip
+from voxyard.corpus.recordings import fingerprint, refuse_bad
 from voxyard.corpus.shards import ARRAYS, COLUMNS, FORMAT, INDEX, crc32, file_name
 from voxyard.corpus.text import SYMBOLS_HASH
 
@@ -38,10 +39,12 @@ class Prepared:
     bytes: int
     bad: tuple[str, ...]
     coverage: Coverage | None  # of the texts; None where they were not counted
+    layout: str = ""  # of the recordings, where it is known
 
     def __str__(self) -> str:
-        bad = f", {len(self.bad)} clips left out" if self.bad else ""
-        return f"{self.path}: {self.clips} clips, {self.seconds / 60:.1f} minutes, {self.bytes / 2**20:.0f} MiB{bad}"
+        more = f", {len(self.bad)} clips left out" if self.bad else ""
+        more += f"; layout {self.layout}" if self.layout else ""
+        return f"{self.path}: {self.clips} clips, {self.seconds / 60:.1f} minutes, {self.bytes / 2**20:.0f} MiB{more}"
 
 
 def write_shards(

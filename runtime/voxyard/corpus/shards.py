@@ -178,7 +178,7 @@ def _check_settings(directory: Path, index: Mapping[str, Any], wanted: ShardRequ
     if index["features"] and wanted.feature_settings is not None:
         made_with |= index.get("feature_settings") or {}
         pairs |= wanted.feature_settings
-    wrong = [f"{name} {made_with.get(name)} (wanted: {value})" for name, value in pairs.items()
+    wrong = [f"{name} {made_with.get(name, 'of an older version')} (wanted: {value})" for name, value in pairs.items()
              if made_with.get(name) != value]  # fmt: skip
     if wrong:
         raise CorpusError(

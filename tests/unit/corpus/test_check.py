@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
-from tones import Corpus, tone, write_wav
+from tones import RATE, Corpus, tone, write_wav
 
-from voxyard.corpus import check
+from voxyard.corpus import check, prepare
 
 
 def test_what_is_there_is_counted_and_what_is_broken_is_named(corpus: Corpus) -> None:
@@ -90,3 +91,32 @@ def test_a_corpus_without_a_good_clip_is_reported_too(corpus: Corpus) -> None:
     survey = check(corpus.directory)
     assert (survey.clips, survey.seconds, len(survey.bad)) == (0, 0, 1)
     assert "none" in survey.render()
+
+
+def test_an_empty_corpus_does_not_pass(corpus: Corpus) -> None:
+    """T7."""
+    survey = check(corpus.write([]).directory)
+    assert not survey.passes
+    assert survey.render().splitlines()[-1] == (
+        f"{corpus.directory} holds no clip: expected metadata.csv (id|text|normalized text[|speaker]), wavs/ID.wav"
+    )
+
+
+def test_clips_from_which_nothing_can_be_learned_are_named(corpus: Corpus, tmp_path: Path) -> None:
+    """T7: in recordings and in shards."""
+    corpus.add("a").add("silent").add("hum").add("long")
+    write_wav(corpus.wav("silent"), np.zeros(9000))
+    write_wav(corpus.wav("hum"), tone(0.5, level=0.0005))
+    write_wav(corpus.wav("long"), tone(608))
+    prepare(
+        corpus.directory, tmp_path / "shards",
+        sample_rate=RATE, text_units="characters", language="en-us", max_bad_share=0.0,
+    )  # fmt: skip
+    for place in (corpus.directory, tmp_path / "shards"):
+        survey = check(place)
+        assert not survey.passes
+        assert [str(one) for one in survey.bad] == [
+            "silent: its 0.4 s are silence, the loudest sample is 0 of 32768: record it again",
+            "hum: its 0.5 s are silence, the loudest sample is 16 of 32768: record it again",
+            "long: 608 s are more than the 60 s of a long sentence: cut it into sentences",
+        ]

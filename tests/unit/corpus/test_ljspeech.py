@@ -9,7 +9,8 @@ import pytest
 from tones import RATE, Corpus, open_corpus
 
 from voxyard.corpus import CorpusError, ExampleSource, check, has_eval_split, prepare
-from voxyard.corpus.ljspeech import BadClip, listed
+from voxyard.corpus.layouts.lines import BadClip
+from voxyard.corpus.recordings import listed
 from voxyard.corpus.text import decode
 
 

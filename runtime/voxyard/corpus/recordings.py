@@ -1,4 +1,4 @@
-"""Corpora in LJSpeech layout: metadata.csv with id|text|normalized text[|speaker], and wavs/."""
+"""Recordings with their texts as a source of examples, whichever layout they are in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,40 +24,15 @@ from voxyard.corpus.coverage import (
     total,
 )
 from voxyard.corpus.examples import CorpusError, Example, allowed_bad
+from voxyard.corpus.layouts.lines import BadClip, MetadataLine, Split
+from voxyard.corpus.layouts.ljspeech import is_ljspeech, read_ljspeech
+from voxyard.corpus.layouts.recognize import CorpusLayout, LayoutName, find_layout
 from voxyard.corpus.text import Encoded, Tokenizer, Units
 from voxyard.host.page_cache import Extent
 
 log = logging.getLogger("voxyard.corpus")
 
-Split = Literal["all", "train", "eval"]
-EVAL_METADATA = "metadata_eval.csv"
-METADATA: dict[Split, tuple[str, ...]] = {  # the first that is there
-    "all": ("metadata.csv", "metadata_train.csv"),
-    "train": ("metadata_train.csv", "metadata.csv"),
-    "eval": (EVAL_METADATA,),
-}
 HOP_LENGTH = 256  # the model's default
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataLine:
-    """A line of the metadata."""
-
-    clip: str
-    text: str
-    speaker: str
-    where: str  # such as: line 3 of metadata.csv
-
-
-@dataclass(frozen=True, slots=True)
-class BadClip:
-    """A clip that cannot be used, and why."""
-
-    clip: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.clip}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -66,6 +40,7 @@ class Contents:
     """Contents of a directory, clip by clip: the good ones with their headers and tokens, and the bad ones."""
 
     directory: Path
+    layout: CorpusLayout
     lines: tuple[MetadataLine, ...]
     headers: tuple[Header, ...]
     tokens: tuple[NDArray[np.int32], ...]
@@ -90,37 +65,24 @@ class CorpusRequirements:
     max_dropped_text: float = MAX_DROPPED_TEXT  # share of the texts' characters; of one text ONE_TEXT times as much
 
 
-def find_metadata(directory: Path, split: Split) -> Path:
-    """The metadata file of a split. Raises CorpusError with what was looked for and what was found."""
-    expected = "expected a directory in LJSpeech layout (metadata.csv, wavs/), or with shards"
-    try:
-        if not directory.exists():
-            raise CorpusError(f"{directory} does not exist: {expected}")
-        if not directory.is_dir():
-            raise CorpusError(f"{directory} is a file: {expected}")
-        for name in METADATA[split]:
-            if (directory / name).is_file():
-                return directory / name
-        found = _listing(directory)
-    except OSError as error:
-        raise CorpusError(f"{directory} cannot be read ({error.strerror}): {expected}") from error
-    raise CorpusError(
-        f"{directory} holds no {' or '.join(METADATA[split])} (id|text|normalized text on each line) and no shards; "
-        f"it holds {found}"
-    )
-
-
 def read_contents(
-    directory: Path, split: Split, tokenizer: Tokenizer, needs: CorpusRequirements, *, workers: int = 8
+    directory: Path,
+    split: Split,
+    tokenizer: Tokenizer,
+    needs: CorpusRequirements,
+    *,
+    layout: LayoutName = "auto",
+    workers: int = 8,
 ) -> Contents:
-    """Reads the metadata and the headers of all recordings; decodes nothing."""
-    lines, bad = _lines(directory, split)
+    """Reads the metadata and the headers of all recordings; decodes nothing. Raises CorpusError."""
+    found = find_layout(directory, layout)
+    lines, bad = found.read(directory, split)
     speakers = needs.speakers or _speakers(directory, split, lines)
     good: list[tuple[MetadataLine, Header, NDArray[np.int32]]] = []
     read: list[Coverage] = []
     lost: list[Coverage] = []
     with ThreadPoolExecutor(workers) as pool:
-        headers = pool.map(lambda line: _header(directory, line), lines)
+        headers = pool.map(_header, lines)
         for line, header in zip(lines, headers, strict=True):
             text = tokenizer.read(line.text)
             coverage = coverage_of(text, line.clip, line.where, line.text)
@@ -136,6 +98,7 @@ def read_contents(
                 read.append(coverage)
     return Contents(
         directory,
+        found,
         tuple(line for line, _, _ in good),
         tuple(header for _, header, _ in good),
         tuple(tokens for _, _, tokens in good),
@@ -147,7 +110,7 @@ def read_contents(
 
 
 class Recordings:
-    """An LJSpeech directory as a source of examples; clips are decoded when they are asked for."""
+    """A corpus of recordings as a source of examples; clips are decoded when they are asked for."""
 
     def __init__(
         self,
@@ -158,10 +121,11 @@ class Recordings:
         units: Units,
         language: str,
         max_bad_share: float,
+        layout: LayoutName = "auto",
         log_bad: bool = True,
     ) -> None:
         """Raises CorpusError for an empty corpus, or where more is bad, or dropped of the texts, than is allowed."""
-        contents = read_contents(directory, split, Tokenizer(units, language), needs)
+        contents = read_contents(directory, split, Tokenizer(units, language), needs, layout=layout)
         clips, advice = len(contents.lines) + len(contents.bad), corpus_advice(units, language)
         more = [*contents.lost.sentences()[:1], advice] if contents.lost.dropped else []
         refuse_bad(contents.bad, clips, max_bad_share, directory, more=more)
@@ -170,16 +134,16 @@ class Recordings:
             listing = "\n".join([*listed(contents.bad), *more])
             raise CorpusError(f"none of the {clips} clips of {directory} can be used:\n{listing}")
         if not contents.lines:
-            raise CorpusError(
-                f"{directory} holds no clip: expected id|text|normalized text on each line of its metadata"
-            )
+            raise CorpusError(f"{directory} holds no clip: expected {contents.layout.looks}")
         if contents.bad and log_bad:
             listing = "\n".join(listed(contents.bad))
             log.warning("%d of %d clips of %s are left out:\n%s", len(contents.bad), clips, directory, listing)
+        if log_bad:
+            log.info("%s: %d clips in the layout %s", directory, len(contents.lines), contents.layout.name)
         log_coverage(contents.coverage, directory, units)
         self.coverage = contents.coverage
         self.directory, self._lines, self._tokens = directory, contents.lines, contents.tokens
-        self.bad = contents.bad
+        self.bad, self.layout = contents.bad, contents.layout.name
         self.sample_rate = sample_rate = needs.sample_rate
         self.speakers = contents.speakers
         self._speaker_ids = {name: number for number, name in enumerate(self.speakers)}
@@ -198,7 +162,7 @@ class Recordings:
     def read(self, i: int) -> Example:
         """Decodes the i-th clip."""
         line = self._lines[i]
-        pcm = read_pcm(wav_path(self.directory, line.clip), self.sample_rate)
+        pcm = read_pcm(line.path, self.sample_rate)
         if len(pcm) != self.samples[i]:
             raise CorpusError(
                 f"{line.clip} has changed since the corpus was opened: {len(pcm)} samples instead of {self.samples[i]}"
@@ -207,12 +171,7 @@ class Recordings:
 
     def extents(self, i: int) -> tuple[Extent, ...]:
         """The whole recording."""
-        return (Extent(wav_path(self.directory, self._lines[i].clip)),)
-
-
-def has_eval_metadata(directory: Path) -> bool:
-    """True where a directory has validation metadata."""
-    return (directory / EVAL_METADATA).is_file()
+        return (Extent(self._lines[i].path),)
 
 
 def fingerprint(
@@ -245,78 +204,16 @@ def listed(bad: Sequence[BadClip]) -> list[str]:
     return [f"  {one}" for one in bad[:20]] + ([f"  … and {len(bad) - 20} more"] if len(bad) > 20 else [])
 
 
-def wav_path(directory: Path, clip: str) -> Path:
-    """Path of a clip's recording."""
-    return directory / "wavs" / f"{clip}.wav"
-
-
-def _listing(directory: Path) -> str:
-    names = sorted(path.name + ("/" if path.is_dir() else "") for path in directory.iterdir())
-    return ", ".join(names[:8] + (["…"] if len(names) > 8 else [])) or "nothing"
-
-
 def _speakers(directory: Path, split: Split, lines: Sequence[MetadataLine]) -> tuple[str, ...]:
     """Those of the training split, for the evaluation split too: a speaker's number must mean the same in both."""
-    if split == "eval" and any((directory / name).is_file() for name in METADATA["train"]):
-        lines, _ = _lines(directory, "train")
+    if split == "eval" and is_ljspeech(directory):
+        lines, _ = read_ljspeech(directory, "train")
     return tuple(sorted({line.speaker for line in lines}))
 
 
-def _lines(directory: Path, split: Split) -> tuple[list[MetadataLine], list[BadClip]]:
-    """The clips of a split. What is evaluated on is not trained on, also where metadata.csv lists all clips."""
-    lines, bad = _read_metadata(find_metadata(directory, split))
-    if split == "eval" or not has_eval_metadata(directory):
-        return lines, bad
-    held, held_bad = _read_metadata(directory / EVAL_METADATA)
-    names = {line.clip for line in held}
-    others = [line for line in lines if line.clip not in names]
-    return (others + held, bad + held_bad) if split == "all" else (others, bad)
-
-
-def _read_metadata(metadata: Path) -> tuple[list[MetadataLine], list[BadClip]]:
-    lines, bad, seen = [], [], set[str]()
-    for number, raw in enumerate(_text(metadata).split("\n"), 1):
-        if not raw.strip():
-            continue
-        parts = raw.split("|")
-        clip = parts[0].strip()
-        reason = _bad_line(parts, clip, seen)
-        if reason:
-            bad.append(BadClip(clip or f"line {number}", f"line {number} of {metadata.name}: {reason}"))
-            continue
-        seen.add(clip)
-        spoken = parts[2] if len(parts) > 2 and parts[2].strip() else parts[1]
-        where = f"line {number} of {metadata.name}"
-        lines.append(MetadataLine(clip, spoken, parts[3].strip() if len(parts) > 3 else "", where))
-    return lines, bad
-
-
-def _text(metadata: Path) -> str:
+def _header(line: MetadataLine) -> Header | str:
     try:
-        return metadata.read_text(encoding="utf-8-sig")  # "\r\n" becomes "\n"
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{metadata} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
-    except OSError as error:
-        raise CorpusError(f"{metadata} cannot be read: {error.strerror}") from error
-
-
-def _bad_line(parts: list[str], clip: str, seen: set[str]) -> str | None:
-    if not 2 <= len(parts) <= 4:
-        return f"{len(parts)} columns; expected id|text|normalized text[|speaker]"
-    if not clip:
-        return "no id"
-    if "/" in clip or "\\" in clip or "\0" in clip or clip.startswith("."):
-        return "the id is no plain file name"
-    if clip in seen:
-        return "the id is there twice"
-    if not any(part.strip() for part in parts[1:3]):
-        return "no transcript"
-    return None
-
-
-def _header(directory: Path, line: MetadataLine) -> Header | str:
-    try:
-        return read_header(wav_path(directory, line.clip))
+        return read_header(line.path)
     except CorpusError as error:
         return str(error)
 

@@ -1,0 +1,1 @@
+"""Layouts of folders with recordings and their texts, as the common corpora have them."""
