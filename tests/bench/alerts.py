@@ -1,4 +1,4 @@
-"""Alert benchmark (make bench-alerts): detection time of injected faults, and a healthy day without alerts."""
+"""Alert benchmark (make bench-alerts): the causes that alerts and profiler tell of drawn faults; false pages."""
 
 from __future__ import annotations
 
@@ -6,267 +6,122 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
 
-import yaml
-from rule_replay import Fired, Recording, replay
-from simulated_host import INSTANCE, SimulatedHost
-
-from voxyard.telemetry.sampler import Xid
+from fault_kinds import KINDS
+from healthy_weeks import DAY, WEEKS, Week, live
+from planted_faults import Kind, Outcome, observe
+from profiled_faults import PROFILED, Profiled, profiled, profiled_table
+from rule_replay import Fired
 
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "alerts.json"
-PROMETHEUS = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "prometheus.yml"
-INTERVAL = float(yaml.safe_load(PROMETHEUS.read_text(encoding="utf-8"))["global"]["scrape_interval"].removesuffix("s"))
-BEFORE, AFTER = 40 * 60.0, 45 * 60.0  # seconds of health before the fault, and of fault
-DAY_INTERVAL = 30.0
-HOUR = 3600.0
 PAGES = {"critical", "warning"}
-PLAN = """
-gpus: 8
-workloads:
-  - {workload: trainer, role: data}
-  - {workload: trainer, role: model}
-  - {workload: bark, role: bark}
-"""
-DATA, MODEL = 0, 1
-BARK = (2, 3, 4, 5)
+SEED = 2026
 
-Plant = Callable[[SimulatedHost], Callable[[SimulatedHost], None] | None]
-"""Makes the fault; may give back what happens one scrape later."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Fault:
-    """Something that goes wrong, and the alert that is to name it."""
+class Lived:
+    """A healthy week, and what fired in it."""
 
-    name: str
-    alert: str
-    plant: Plant
-    training: bool = True  # whether a run is there before
+    week: Week
+    days: float
+    fired: tuple[Fired, ...]
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """Alert that fired after a fault; times are seconds since it."""
-
-    fault: Fault
-    found: Fired | None
-    after: float | None
-    others: tuple[tuple[str, float], ...]
-    before: tuple[str, ...]  # what fired while all was well
+    @property
+    def pages(self) -> tuple[Fired, ...]:
+        """Alerts that are sent to somebody."""
+        return tuple(each for each in self.fired if each.severity in PAGES)
 
 
-def starved_input(host: SimulatedHost) -> None:
-    """The disk gives a third of what the model could learn."""
-    assert host.run is not None
-    host.run.step_seconds, host.run.wait_seconds = 1.5, 1.1
-    host.gpus[DATA].utilization, host.gpus[MODEL].utilization = 0.10, 0.27
+def main() -> int:
+    """Play the faults and the weeks, print the tables, write the file; 1 where a goal was missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=SEED, help="of what is drawn (default: %(default)s)")
+    parser.add_argument("--each", type=int, default=1, help="faults of each kind (default: %(default)s)")
+    parser.add_argument("--days", type=float, default=7.0, help="of each healthy week; 0 leaves them out")
+    parser.add_argument("--only", action="append", metavar="KIND", help="only this kind (may be repeated)")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
+    asked = parser.parse_args()
+    names = [*(kind.name for kind in KINDS), *(kind.name for kind in PROFILED), *(week.name for week in WEEKS)]
+    if unknown := set(asked.only or ()) - set(names):
+        parser.error(f"no such kind: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    began = time.perf_counter()
+    kinds = [kind for kind in KINDS if not asked.only or kind.name in asked.only]
+    profiles = [kind for kind in PROFILED if not asked.only or kind.name in asked.only]
+    weeks = [week for week in WEEKS if asked.days and (not asked.only or week.name in asked.only)]
+    with ProcessPoolExecutor(asked.jobs) as processes:
+        faults = [(kind.name, asked.seed + number) for number in range(asked.each) for kind in kinds]
+        healthy = processes.map(partial(_live, days=asked.days, seed=asked.seed), [week.name for week in weeks])
+        outcomes = _told(processes.map(_observe, faults), len(faults), "fault")
+        lived = _told(healthy, len(weeks), "week")
+    each_profile = (profiled(kind, asked.seed + number) for number in range(asked.each) for kind in profiles)
+    seen = _told(each_profile, asked.each * len(profiles), "profile")  # one at a time: they measure
+    print(table(outcomes, lived), profiled_table(seen), sep="\n\n")
+    result = _result(outcomes, lived, seen, asked, time.perf_counter() - began)
+    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+    OUTPUT.write_text(json.dumps(result, indent=2, default=str) + "\n", encoding="utf-8")
+    return int(not result["goals_met"])
 
 
-def stalled_run(host: SimulatedHost) -> None:
-    """The process lives and serves its metrics; no step ends any more."""
-    assert host.run is not None
-    host.run.learning = False
-    host.gpus[DATA].utilization = host.gpus[MODEL].utilization = 0.0
+def _observe(asked: tuple[str, int]) -> Outcome:
+    name, seed = asked
+    (kind,) = (each for each in KINDS if each.name == name)
+    with tempfile.TemporaryDirectory() as scratch:
+        return observe(kind, Path(scratch), seed)
 
 
-def dead_run(host: SimulatedHost) -> None:
-    """The kernel kills the process: it says nothing more."""
-    host.end_run()
-    host.gpus[DATA].utilization = host.gpus[MODEL].utilization = 0.0
+def _live(name: str, days: float, seed: int) -> Lived:
+    (week,) = (each for each in WEEKS if each.name == name)
+    with tempfile.TemporaryDirectory() as scratch:
+        return Lived(week, days, tuple(live(week, Path(scratch), days=days, seed=seed)))
 
 
-def dead_bark_worker(host: SimulatedHost) -> None:
-    """One of four does not come back; the others go on with the queue."""
-    assert host.pool is not None
-    host.pool.running = len(BARK) - 1
-    host.gpus[BARK[-1]].utilization = 0.0
+def _told(made: Iterable[T], count: int, what: str) -> list[T]:
+    """All of them, with a line of progress on standard error."""
+    found = []
+    for each in made:
+        found.append(each)
+        print(f"{what} {len(found)} of {count}", end="\r", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return found
 
 
-def nan_loss(host: SimulatedHost) -> Callable[[SimulatedHost], None]:
-    """One scrape sees it; then the trainer has ended, as it does with such a loss."""
-    assert host.run is not None
-    host.run.metrics.losses({"total": float("nan")})
-    return dead_run
-
-
-def unseen_nan_loss(host: SimulatedHost) -> None:
-    """The trainer has ended before anyone scraped the loss: all that can be told is that a run is gone."""
-    dead_run(host)
-
-
-def lost_gpu(host: SimulatedHost) -> None:
-    """An idle GPU falls off the bus, without an Xid."""
-    host.gpus[6].up = False
-
-
-def missing_gpu(host: SimulatedHost) -> None:
-    """The host was restarted and an idle GPU did not come back: nothing tells of it any more."""
-    del host.gpus[6]
-
-
-def xid(host: SimulatedHost) -> None:
-    """A double-bit memory error of a GPU that goes on answering."""
-    host.gpus[BARK[0]].xids[48] = Xid(1, host.now, host.now)
-
-
-def thermal_slowdown(host: SimulatedHost) -> None:
-    """The cooling fails: the clocks fall, the utilization does not."""
-    host.gpus[MODEL].temperature = 84.0
-    host.gpus[MODEL].clock_events.add("hw_thermal_slowdown")
-
-
-def sys_pair(host: SimulatedHost) -> None:
-    """A run starts on two GPUs of different sockets."""
-    train(host, "far")
-
-
-def exporter_down(host: SimulatedHost) -> None:
-    """Its container is gone; the workloads go on."""
-    host.exporter_answers = False
-
-
-FAULTS = (
-    Fault("starved input", "TrainingInputBound", starved_input),
-    Fault("stalled run", "TrainingStalled", stalled_run),
-    Fault("dead run", "WorkloadDown", dead_run),
-    Fault("dead Bark worker", "BarkWorkersDown", dead_bark_worker),
-    Fault("NaN loss", "TrainingLossNotFinite", nan_loss),
-    Fault("NaN loss between two scrapes", "WorkloadDown", unseen_nan_loss),
-    Fault("lost GPU", "GpuLost", lost_gpu),
-    Fault("GPU gone after a restart", "GpuMissing", missing_gpu),
-    Fault("Xid 48", "GpuXidCritical", xid),
-    Fault("thermal slowdown", "GpuThermalSlowdown", thermal_slowdown),
-    Fault("SYS pair", "TrainingPairLinkSlow", sys_pair, training=False),
-    Fault("exporter down", "ExporterDown", exporter_down),
-)
-
-
-def train(host: SimulatedHost, name: str) -> None:
-    """A healthy run; its data GPU has little to do, which is well."""
-    host.start_run(name, DATA, MODEL)
-    host.gpus[DATA].utilization, host.gpus[MODEL].utilization = 0.15, 0.92
-
-
-def speak(host: SimulatedHost, waiting: int) -> None:
-    """The pool's queue holds so many chunks."""
-    assert host.pool is not None
-    host.pool.waiting = waiting
-    for index in BARK:
-        host.gpus[index].utilization = 0.85 if waiting else 0.0
-        host.gpus[index].memory_used = (8 << 30) if waiting else (2 << 30)
-
-
-def observe(fault: Fault, directory: Path) -> Outcome:
-    """The host before and after the fault, under the project's rules."""
-    host = _host(directory, link="SYS" if fault.plant is sys_pair else "NV18")
-    if fault.training:
-        train(host, "steady")
-    speak(host, 200)
-    recording = Recording(INTERVAL)
-    _record(host, recording, BEFORE)
-    planted = host.now
-    then = fault.plant(host)
-    if then is not None:
-        _record(host, recording, INTERVAL)
-        then(host)
-    _record(host, recording, AFTER)
-    fired = replay(recording, directory)
-    before = tuple(each.name for each in fired if each.first < planted)
-    named = next((each for each in fired if each.name == fault.alert and each.first >= planted), None)
-    others = {each.name: each.first - planted for each in reversed(fired) if each.name != fault.alert}
-    return Outcome(
-        fault,
-        named,
-        None if named is None else named.first - planted,
-        tuple(sorted(others.items(), key=lambda pair: pair[1])),
-        before,
-    )
-
-
-def healthy_day(directory: Path, hours: float) -> list[Fired]:
-    """A mixed host from midnight on: two runs, Bark by day, two idle GPUs, an exporter that is updated at 15:00."""
-    host = _host(directory, link="NV18")
-    train(host, "first")
-    speak(host, 0)
-    recording = Recording(DAY_INTERVAL)
-    while host.now < hours * HOUR:
-        _hour_of_the_day(host)
-        _record(host, recording, DAY_INTERVAL)
-    return replay(recording, directory)
-
-
-def _hour_of_the_day(host: SimulatedHost) -> None:
-    """Applies the changes of this moment of the healthy day."""
-    hour = host.now / HOUR
-    if host.run is not None:
-        saving = host.now % HOUR < 60  # a checkpoint each hour
-        slow_start = 10.0 <= hour < 10.08  # the second run fills its caches
-        host.gpus[MODEL].utilization = 0.05 if saving or slow_start else host.dice.choice([0.95, 0.9, 0.75])
-        host.run.wait_seconds = 0.4 if slow_start else 0.01
-        host.run.loss = 0.4 + 2 / (1 + hour)
-    if _at(hour, 9.0):
-        assert host.run is not None
-        host.run.metrics.finish()
-    if _at(hour, 9.02):
-        dead_run(host)
-    if _at(hour, 10.0):
-        train(host, "second")
-    day = 8 <= hour < 20
-    queued = host.dice.randint(5, 400) if day and host.now % (2 * HOUR) < 5400 else 0
-    speak(host, queued)
-    if _at(hour, 11.0) and host.pool is not None:
-        host.pool.metrics.failure("2", "out of memory")
-    if _at(hour, 13.0):
-        host.gpus[7].ecc_corrected += 3
-    host.gpus[MODEL].temperature = 62 + 18 * host.gpus[MODEL].utilization
-    host.exporter_answers = not 15.0 <= hour < 15.02
-    host.disk_free = 0.5 - 0.01 * (host.now % (6 * HOUR)) / HOUR
-
-
-def _at(hour: float, wanted: float) -> bool:
-    return wanted <= hour < wanted + DAY_INTERVAL / HOUR
-
-
-def _host(directory: Path, *, link: str) -> SimulatedHost:
-    plan = directory / "plan.yaml"
-    plan.write_text(PLAN, encoding="utf-8")
-    host = SimulatedHost(plan, link=link)
-    host.start_pool(BARK)
-    return host
-
-
-def _record(host: SimulatedHost, recording: Recording, seconds: float) -> None:
-    """Scrapes for so long; a job that answered once stays a target."""
-    for _ in range(round(seconds / recording.interval)):
-        scraped = host.scrape()
-        recording.add(INSTANCE, scraped)
-        for job in {"trainer", "bark"} - set(scraped):
-            recording.missing(INSTANCE, job)
-        recording.step()
-        host.advance(recording.interval)
-
-
-def table(outcomes: Sequence[Outcome], pages: Sequence[Fired], hours: float) -> str:
-    """The table of README.md beside this file."""
-    lines = ["| planted fault | alert that named it | severity | after | also fired |", "|---|---|---|---|---|"]
-    for each in outcomes:
-        severity = each.found.severity if each.found else ""
-        alert = each.found.name if each.found else f"**none** ({each.fault.alert} was expected)"
-        after = "" if each.after is None else _clock(each.after)
-        others = ", ".join(f"{name} ({_clock(seconds)})" for name, seconds in each.others)
-        lines.append(f"| {each.fault.name} | {alert} | {severity} | {after} | {others} |")
-    told = ", ".join(f"{page.name} after {_clock(page.first)}" for page in pages) or "no page"
-    lines.append(f"| none: {hours:g} h of a healthy mixed host | {told} | | | |")
+def table(outcomes: Sequence[Outcome], lived: Sequence[Lived]) -> str:
+    """The tables of README.md beside this file."""
+    lines = ["| planted fault | told by | after | also fired |", "|---|---|---|---|"]
+    for kind, those in _by_kind(outcomes):
+        told = [each.told for each in those if each.told is not None]
+        named = min(kind.told_by) + ("" if len(told) == len(those) else f" ({len(told)} of {len(those)})")
+        times = [each[2] for each in told]
+        after = " – ".join(dict.fromkeys(map(_clock, (min(times), max(times))))) if told else "never"
+        others = {name for each in those for name, _, _ in each.fired} - kind.told_by
+        lines.append(f"| {kind.name} | {named} | {after} | {', '.join(sorted(others))} |")
+    lines += ["", "| healthy week | pages | told on dashboards |", "|---|---|---|"]
+    for week in lived:
+        pages = ", ".join(f"{each.name} ({each.first / DAY:.1f} d)" for each in week.pages) or "none"
+        hints = ", ".join(sorted({each.name for each in week.fired} - {each.name for each in week.pages}))
+        lines.append(f"| {week.week.name} | {pages} | {hints} |")
     return "\n".join(lines)
+
+
+def _by_kind(outcomes: Sequence[Outcome]) -> Iterable[tuple[Kind, list[Outcome]]]:
+    for kind in KINDS:
+        if those := [each for each in outcomes if each.kind.name == kind.name]:
+            yield kind, those
 
 
 def _clock(seconds: float) -> str:
@@ -274,50 +129,51 @@ def _clock(seconds: float) -> str:
     return f"{minutes}:{rest:02} min"
 
 
-def main() -> int:
-    """Play all faults and the day, print the table, write the file; 1 where a fault was missed or health paged."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hours", type=float, default=24.0, help="length of the healthy day")
-    parser.add_argument("--fault", action="append", help="only this fault (may be repeated)")
-    asked = parser.parse_args()
-    began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as scratch:
-        directory = Path(scratch)
-        chosen = [fault for fault in FAULTS if not asked.fault or fault.name in asked.fault]
-        outcomes = [observe(fault, directory) for fault in chosen]
-        fired = healthy_day(directory, asked.hours) if asked.hours else []
-    pages = [each for each in fired if each.severity in PAGES]
-    print(table(outcomes, pages, asked.hours))
-    early = {each.fault.name: each.before for each in outcomes if each.before}
-    for name, alerts in early.items():
-        print(f"before the fault {name!r}, while all was well: {', '.join(alerts)}", file=sys.stderr)
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text(json.dumps(_result(outcomes, fired, asked.hours, began), indent=2) + "\n", encoding="utf-8")
-    return int(bool(early or pages or any(each.found is None for each in outcomes)))
-
-
-def _result(outcomes: Sequence[Outcome], fired: Sequence[Fired], hours: float, began: float) -> dict[str, Any]:
+def _result(
+    outcomes: Sequence[Outcome], lived: Sequence[Lived], seen: Sequence[Profiled], asked: Any, seconds: float
+) -> dict[str, Any]:
+    delays = [each.told[2] for each in outcomes if each.told is not None]
+    pages, weeks = [page for each in lived for page in each.pages], sum(each.days for each in lived) / 7
+    confusion: dict[str, Counter[str]] = {}
+    for each in outcomes:
+        confusion.setdefault(each.kind.name, Counter())[each.first_page or "no page"] += 1
+    ratios: dict[str, float] = {}
+    if outcomes:
+        ratios["named_by_cause"] = len(delays) / len(outcomes)
+    if seen:
+        ratios["named_by_profiler"] = sum(each.named for each in seen) / len(seen)
+    if lived:
+        ratios["pages_per_healthy_week"] = len(pages) / weeks
+        ratios["critical_pages_healthy"] = sum(each.severity == "critical" for each in pages)
+    early = {each.kind.name: each.before for each in outcomes if each.before}
+    met = (
+        ratios.get("named_by_cause", 1) >= 0.9
+        and ratios.get("named_by_profiler", 1) >= 0.9
+        and ratios.get("pages_per_healthy_week", 0) <= 0.1
+        and not ratios.get("critical_pages_healthy")
+        and not early
+    )
     return {
         "name": "alerts",
         "machine": {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-        "simulated": {"scrape_seconds": INTERVAL, "day_scrape_seconds": DAY_INTERVAL},
+        "seed": asked.seed,
+        "ratios": ratios,
+        "goals_met": met,
+        "seconds_to_alert": {"median": statistics.median(delays), "worst": max(delays)} if delays else {},
+        "first_page": {name: dict(counts) for name, counts in confusion.items()},
+        "before_the_fault": early,
         "faults": [
-            {
-                "fault": each.fault.name,
-                "expected": each.fault.alert,
-                "severity": each.found.severity if each.found else None,
-                "after_seconds": each.after,
-                "others": dict(each.others),
-                "before": list(each.before),
-            }
-            for each in outcomes
+            {"kind": each.kind.name, "drawn": each.drawn, "told": each.told, "fired": each.fired} for each in outcomes
         ],
-        "healthy": {
-            "hours": hours,
-            "pages": [f"{each.name} {dict(each.labels)}" for each in fired if each.severity in PAGES],
-            "information": [each.name for each in fired if each.severity not in PAGES],
-        },
-        "seconds": round(time.perf_counter() - began, 1),
+        "profiles": [
+            {"kind": each.kind.name, "drawn": asdict(each.drawn), "cause": each.cause, "sentence": each.sentence}
+            for each in seen
+        ],
+        "weeks": [
+            {"kind": each.week.name, "days": each.days, "fired": [(f.name, f.severity, f.first) for f in each.fired]}
+            for each in lived
+        ],
+        "seconds": round(seconds, 1),
     }
 
 

@@ -40,6 +40,10 @@ from voxyard.cli.base import CONTEXT, INTERRUPTED, LazyGroup
             "Run the speech service: OpenAI-compatible API, durable documents, web page.",
             "voxyard.cli.serve:serve",
         ),
+        "cluster": (
+            "Share the GPUs of several hosts: one service speaks on all of them.",
+            "voxyard.cli.cluster:cluster",
+        ),
         "weights": ("Download, make and check Bark's weights.", "voxyard.cli.weights:weights"),
         "voices": ("List Bark's voice presets.", "voxyard.cli.voices:voices"),
         "keys": ("Create, list and revoke API keys of `voxyard serve`.", "voxyard.cli.keys:keys"),

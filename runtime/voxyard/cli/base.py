@@ -84,6 +84,36 @@ def answering(command: str, *, extra: str = "trainer,cpu", needs: str | None = N
         refuse(command, str(error), code)
 
 
+def require_writable(**files: Path | None) -> None:
+    """Ends the command where a file, named by its option, cannot be written; before any work. Makes its folder.
+
+    A file that is there stays as it is, and none is left where there was none. Raises click.UsageError (exit code 2).
+    """
+    for option, path in files.items():
+        if path is None:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            there = path.exists()
+            path.open("ab").close()
+            if not there:
+                path.unlink()
+        except OSError as error:
+            raise click.UsageError(f"--{option} {path} cannot be written: {error.strerror}") from error
+
+
+def require_folder(**folders: Path) -> None:
+    """Ends the command where a folder, named by its option, can be neither there nor be made: a file is in its place.
+
+    Raises click.UsageError (exit code 2).
+    """
+    for option, path in folders.items():
+        found = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+        if not found.is_dir():
+            flag = option.replace("_", "-")
+            raise click.UsageError(f"--{flag} {path}: {found} is a file, expected a folder, or a name for a new one")
+
+
 def _install(package: str, extra: str) -> str:
     if package == "torch":
         return f"make setup TORCH=auto in voxyard's directory, or pip install 'voxyard[{extra}]'"

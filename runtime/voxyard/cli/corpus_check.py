@@ -17,11 +17,13 @@ from voxyard.trainer.config import TrainConfig
 @click.argument("directory", type=PATH)
 @CONFIG
 @JSON
-@options(TrainConfig, only=("model.text_units", "model.language", "data.max_dropped_text"))
+@options(TrainConfig, only=("model.text_units", "model.language", "data.max_dropped_text", "data.corpus_layout"))
 def check(flags: dict[str, object], directory: Path, config: Path | None, as_json: bool) -> None:
-    """Read a whole corpus and list what is wrong with it; exit code 1 where clips are broken or text is lost.
+    """Read a whole corpus and list what is wrong with it; exit code 1 where anything is.
 
-    DIRECTORY is a corpus in LJSpeech's layout, or shards that `voxyard corpus prepare` wrote.
+    DIRECTORY is a corpus in one of the layouts of --corpus-layout, or shards that `voxyard corpus prepare` wrote.
+    Wrong are: no clips at all, clips that cannot be read, are silent or longer than a minute, and text that a model
+    cannot read.
     """
     with answering("corpus check"):
         from voxyard.corpus import check as check_corpus
@@ -32,6 +34,7 @@ def check(flags: dict[str, object], directory: Path, config: Path | None, as_jso
             text_units=loaded.model.text_units,
             language=loaded.model.language,
             max_dropped_text=loaded.data.max_dropped_text,
+            layout=loaded.data.corpus_layout,
         )
     print(json.dumps(found.to_json(), indent=2) if as_json else found.render())
     if not found.passes:

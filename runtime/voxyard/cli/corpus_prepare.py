@@ -14,17 +14,24 @@ from voxyard.trainer.config import TrainConfig
 
 log = logging.getLogger("voxyard.cli")
 
+PREPARED = (
+    "model", "data.max_bad_share", "data.max_dropped_text", "data.pre_emphasis", "data.corpus_layout",
+    "data.data_gpu", "training.device",  # of --features
+)  # fmt: skip
+
 
 @click.command("prepare", cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("source", type=PATH)
 @click.argument("destination", type=PATH)
-@click.option("--features", is_flag=True, help="Store mel, pitch and energy too, as the data device makes them.")
+@click.option(
+    "--features", is_flag=True, help="Store mel, pitch and energy too, as --data-gpu (else the first) makes them."
+)
 @CONFIG
-@options(TrainConfig, only=("model", "data.max_bad_share", "data.max_dropped_text", "data.pre_emphasis"))
+@options(TrainConfig, only=PREPARED)
 def prepare(flags: dict[str, object], source: Path, destination: Path, features: bool, config: Path | None) -> None:
     """Write a corpus as shards, the fast way to train from.
 
-    SOURCE is a corpus in LJSpeech's layout, DESTINATION a new directory for the shards.
+    SOURCE is a corpus in one of the layouts of --corpus-layout, DESTINATION a new directory for the shards.
     """
     with answering("corpus prepare"):
         from voxyard.corpus import prepare as write_shards
@@ -41,6 +48,7 @@ def prepare(flags: dict[str, object], source: Path, destination: Path, features:
                 language=loaded.model.language,
                 max_bad_share=loaded.data.max_bad_share,
                 max_dropped_text=loaded.data.max_dropped_text,
+                layout=loaded.data.corpus_layout,
                 hop_length=loaded.model.hop_length,
                 features=prepare_features(loaded) if features else None,
                 feature_settings=feature_settings(loaded),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering
-from voxyard.cli.train import load_settings
+from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering, require_folder, require_writable
+from voxyard.cli.train import load_settings_of_one_host
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig
 
@@ -19,7 +19,7 @@ PROFILED = (
     "model", "data", "training.device", "training.cpu_devices", "training.device_threads", "training.strategy",
     "training.batch_size", "training.grad_accum", "training.seed", "training.precision", "training.xla",
     "training.recompute", "training.auto", "training.enable_memory_isolation", "training.data_gpu_memory",
-    "training.model_gpu_memory",
+    "training.model_gpu_memory", "training.checkpoint_dir", "training.checkpoint_every", "training.validate_every",
 )  # fmt: skip
 
 
@@ -45,10 +45,12 @@ def profile(
     of them overlapped. Nothing is saved. Exit code 0 whatever the verdict; 2: wrong use, or no corpus.
     """
     with answering("profile"):
+        require_writable(html=html)
         from voxyard.diagnose.profile.run import profile as measure
         from voxyard.diagnose.profile.text_report import render
 
-        loaded = load_settings(flags, config).config
+        loaded = load_settings_of_one_host(flags, config).config
+        require_folder(checkpoint_dir=loaded.training.checkpoint_dir)
         found = measure(
             loaded,
             steps=num_steps,

@@ -10,7 +10,7 @@ import click
 
 from voxyard.cli.base import CONFIG, CONTEXT, JSON, answering
 from voxyard.cli.diagnose_profile import PROFILED
-from voxyard.cli.train import load_settings
+from voxyard.cli.train import load_settings_of_one_host
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig
 
@@ -37,7 +37,7 @@ def stress(
         from voxyard.diagnose.stress.run import stress as load
 
         found = load(
-            load_settings(flags, config).config,
+            load_settings_of_one_host(flags, config).config,
             seconds=stress_duration,
             skip=skip_stress,
             progress=lambda said: log.info("Stress: %s", said),

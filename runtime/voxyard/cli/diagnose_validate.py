@@ -10,7 +10,7 @@ import click
 
 from voxyard.cli.base import CONFIG, CONTEXT, JSON, answering
 from voxyard.cli.diagnose_profile import PROFILED
-from voxyard.cli.train import load_settings
+from voxyard.cli.train import load_settings_of_one_host
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig
 
@@ -30,7 +30,7 @@ def validate(flags: dict[str, object], config: Path | None, checklist: bool, as_
     is saved. Exit code 0: all passed; 1: a check failed; 2: wrong use.
     """
     with answering("validate"):
-        loaded = load_settings(flags, config).config
+        loaded = load_settings_of_one_host(flags, config).config
         if checklist:
             from voxyard.diagnose.validate.checklist import checklist as answered
 

@@ -80,6 +80,7 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
                 workload="bark",
                 registry=registry,
                 warm="all",
+                parks=True,
             ) as pool,
             running_app(section, pauses, frontend, pool, registry, every_gpu) as app,
         ):

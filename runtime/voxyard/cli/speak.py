@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +16,7 @@ from pydantic import Field
 
 from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CHECK_FAILED, CONTEXT, INTERRUPTED, JSON, PATH, answering, log_notes, refuse
+from voxyard.cli.documents import read_document
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeakSection, SpeechSection
 
@@ -35,7 +34,6 @@ EXTRA = "bark"
 FRONTEND = "voxyard.bark.frontend:frontend"
 PLAIN_LINE_SECONDS = 5.0
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
-MAX_CHARACTERS = 20_000_000  # of a document: about three weeks of speech
 
 
 class SpeakConfig(Section):
@@ -83,7 +81,7 @@ def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> in
 
     format_of(out)  # fails before anything expensive
     frontend = open_frontend(FRONTEND, settings.bark.model_dump(mode="json"))
-    text = _read(file)
+    text = read_document(file)
     section = settings.speak
     script = prepare(text, frontend, voice=section.voice, seed=section.seed, language=section.language)
     for note in frontend.notes:
@@ -122,14 +120,6 @@ def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> in
             raise
     print(json.dumps({"out": str(out), **result.to_json()}, indent=2) if as_json else _summary(out, result))
     return 0
-
-
-def _read(file: Path) -> str:
-    from voxyard.extraction.extract import extract, extract_file
-
-    if str(file) == "-":
-        return extract(io.BytesIO(sys.stdin.buffer.read()), None, None, max_characters=MAX_CHARACTERS).text
-    return extract_file(file, max_characters=MAX_CHARACTERS).text
 
 
 def _refuse_partial(result: SynthesisResult, file: SoundFile, reason: str, code: int) -> NoReturn:

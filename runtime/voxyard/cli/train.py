@@ -9,11 +9,13 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering, log_notes
+from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering, log_notes, require_writable
+from voxyard.cli.documents import read_document
 from voxyard.settings import Loaded, SettingsCommand, load, options
 from voxyard.trainer.aliases import ALIASES
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.host_plan import apply_host_plan
+from voxyard.trainer.errors import TrainerError
 
 log = logging.getLogger("voxyard.cli")
 
@@ -46,22 +48,52 @@ def train(flags: dict[str, object], config: Path | None, describe: bool, as_json
 
 @click.command(context_settings=CONTEXT)
 @click.option("--checkpoint", type=PATH, required=True, metavar="DIR", help="A run's checkpoints, or one of them.")
-@click.option("--text", required=True, help="Text to speak.")
+@click.argument("file", type=PATH, required=False)
+@click.option("--text", help="Text to speak, in place of FILE.")
 @click.option("--out", type=PATH, required=True, metavar="FILE", help="WAV file to write.")
 @click.option("--mel", type=PATH, metavar="FILE", help="Also write the mel spectrogram (.npy).")
+@click.option("--speaker", metavar="NAME", help="One of the model's speakers.  [default: the first]")
+@click.option("--language", metavar="CODE", help="Language of the text, for a model of phonemes.  [default: its own]")
 @JSON
-def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None, as_json: bool) -> None:
-    """Synthesize speech with a trained model, into a WAV file."""
+def synthesize(
+    file: Path | None,
+    checkpoint: Path,
+    text: str | None,
+    out: Path,
+    mel: Path | None,
+    speaker: str | None,
+    language: str | None,
+    as_json: bool,
+) -> None:
+    """Synthesize speech with a trained model, into a WAV file.
+
+    FILE is a text, PDF or Word file; - reads text from standard input. A long text is split at its sentences.
+    """
+    if (file is None) == (text is None):
+        raise click.UsageError("expected a text to speak: either --text TEXT, or FILE (- for standard input)")
     with answering("synthesize"):
+        require_writable(out=out, mel=mel)
         import dataclasses
 
         from voxyard.trainer.api import synthesize as speak
 
-        spoken = speak(checkpoint, text, out, mel)
+        words = read_document(file) if file is not None else text or ""
+        spoken = speak(checkpoint, words, out, mel, speaker=speaker, language=language)
         if as_json:
             print(json.dumps(dataclasses.asdict(spoken), default=str))
         else:
             print(f"{spoken.path}: {spoken.seconds:.2f} s at {spoken.sample_rate} Hz, step {spoken.step}")
+
+
+def load_settings_of_one_host(flags: Mapping[str, object], config: Path | None) -> Loaded[TrainConfig]:
+    """`load_settings` for a command that measures this host alone. Raises TrainerError where --hosts is set."""
+    loaded = load_settings(flags, config)
+    if loaded.config.training.hosts is not None:
+        raise TrainerError(
+            f"training.hosts ({loaded.origins['training.hosts']}) has no effect here: this command measures one host; "
+            "leave it out"
+        )
+    return loaded
 
 
 def load_settings(flags: Mapping[str, object], config: Path | None) -> Loaded[TrainConfig]:

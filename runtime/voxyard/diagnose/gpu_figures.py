@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from voxyard.diagnose.profile.stages import Figures, figures
 from voxyard.host import Gpu
-from voxyard.telemetry.gpu_watch import GpuWatch
-from voxyard.telemetry.sampler import GpuState
+from voxyard.telemetry.gpu_watch import GpuReadings, GpuWatch
 
 NO_GPU = "not measured: no GPU"
 TURNED_OFF = "not measured: --no-gpu-monitoring"
@@ -53,20 +51,17 @@ def gpu_figures(watch: GpuWatch) -> GpuFigures:
         return GpuFigures(missing=NO_GPU)
     if not watch.enabled:
         return GpuFigures(missing=TURNED_OFF)
-    if len(watch.readings) < 2:
+    if watch.passes < 2:
         return GpuFigures(missing=SHORT)
-    return GpuFigures(tuple(_use(watch.readings[1:], role, gpu) for role, gpu in watch.cards))
+    return GpuFigures(tuple(_use(watch.gpus[gpu.uuid], role, gpu) for role, gpu in watch.cards))
 
 
-def _use(readings: Sequence[Mapping[str, GpuState]], role: str, gpu: Gpu) -> GpuUse:
-    states = [reading[gpu.uuid] for reading in readings if gpu.uuid in reading]
-    used = [state.reading.memory for state in states if state.reading is not None]
-    memory = [each for each in used if each is not None]
+def _use(readings: GpuReadings, role: str, gpu: Gpu) -> GpuUse:
     return GpuUse(
         role=role,
         index=gpu.index,
         name=gpu.name,
-        utilization=figures([state.utilization_ratio for state in states if state.utilization_ratio is not None]),
-        memory_used=max((each.used for each in memory), default=None),
-        memory_size=memory[-1].size if memory else None,
+        utilization=figures(readings.utilizations),
+        memory_used=readings.memory_used,
+        memory_size=readings.memory_size,
     )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from voxyard.host.cores import usable_cores
 from voxyard.host.memory import available_bytes
 from voxyard.host.nvml import Session
 
@@ -43,7 +44,7 @@ def system(paths: Sequence[Path] = ()) -> dict[str, Any]:
         "kernel": f"{uname.system} {uname.release} {uname.machine}",
         "distribution": _distribution(),
         "processor": processor(),
-        "cores": {"machine": os.cpu_count(), "usable": len(os.sched_getaffinity(0))},
+        "cores": {"machine": os.cpu_count(), "usable": usable_cores()},
         "load": os.getloadavg(),
         "memory_available_bytes": available_bytes(),
         "memory": _lines("/proc/meminfo", ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree", "HugePages_Total")),

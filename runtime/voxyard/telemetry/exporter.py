@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -9,7 +10,7 @@ import signal
 import sys
 import threading
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -118,7 +119,7 @@ def run(config: Config) -> None:
             from voxyard.telemetry.recording import Recording  # most exporters record nothing
 
             recording = stack.enter_context(Recording(config.record, interval=config.interval))
-        exporter = stack.enter_context(Exporter(config, recording))
+        exporter = stack.enter_context(Exporter(config) if recording is None else _recording(config, recording))
         scheme = "https" if config.web_config and read_web_config(config.web_config).tls else "http"
         log.info("metrics on %s://%s:%d/metrics", scheme, _shown(config.host), exporter.server.port)
         ended.wait(None if recording is None else config.record_seconds)
@@ -127,16 +128,29 @@ def run(config: Config) -> None:
     log.info("ended")
 
 
+def _recording(config: Config, recording: Recording) -> Exporter:
+    """An exporter that records; beside the exporter of this host, which has the port, it takes another one."""
+    try:
+        return Exporter(config, recording)
+    except TelemetryError as error:
+        if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.EADDRINUSE:
+            recording.remove()
+            raise
+        log.info("port %d is in use, by this host's exporter it seems: recording beside it", config.port)
+        return Exporter(replace(config, host="127.0.0.1", port=0), recording)
+
+
 def _report(recording: Recording) -> None:
-    """Says what was recorded. Raises TelemetryError where the file is not whole."""
+    """Says what was recorded. Raises TelemetryError where the file is not whole; an empty one is removed."""
     if recording.problem is not None:
         raise TelemetryError(
             f"--record {recording.path}: it ends early ({recording.problem}): make room, remove it and try again",
             exit_code=1,
         )
     if not recording.answered:
+        recording.remove()
         raise TelemetryError(
-            f"--record {recording.path}: the driver answered no call, so there is nothing in it: see /readyz, or what "
+            f"--record {recording.path}: the driver answered no call, so there is nothing to record: see what "
             "nvidia-smi says",
             exit_code=1,
         )

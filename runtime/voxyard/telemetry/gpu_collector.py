@@ -79,6 +79,10 @@ def _part(prefix: str) -> Callable[[Reading], dict[str, float]]:
     }
 
 
+def _present(state: str | None) -> dict[str, float]:
+    return {} if state is None else {state: 1.0}
+
+
 def _directions(prefix: str) -> Callable[[Reading], dict[str, float]]:
     return lambda reading: {
         way: reading.totals[f"{prefix}_{way}_bytes"]
@@ -110,12 +114,25 @@ _GAUGES: tuple[tuple[str, str, Callable[[GpuState], Series]], ...] = (
     ("gpu_memory_reserved_bytes", "Device memory that driver and firmware keep.", _memory("reserved")),
     ("gpu_power_watts", "Power drawn now.", _value(lambda reading: reading.power_watts)),
     ("gpu_power_limit_watts", "Power limit in force.", _value(lambda reading: reading.power_limit_watts)),
+    (
+        "gpu_power_limit_default_watts",
+        "Power limit that the card starts with.",
+        _value(lambda reading: reading.power_limit_default_watts),
+    ),
     ("gpu_temperature_celsius", "Temperature of the GPU.", _value(lambda reading: reading.temperature_celsius)),
+    (
+        "gpu_memory_temperature_celsius",
+        "Temperature of the device memory.",
+        _value(lambda reading: reading.memory_temperature_celsius),
+    ),
     ("gpu_fan_speed_ratio", "Fan speed as a share of its most.", _value(lambda reading: reading.fan_ratio)),
     ("gpu_pcie_link_width", "Lanes of the PCIe link in use.", _of_link("width")),
     ("gpu_pcie_link_width_max", "Lanes that GPU and slot can use.", _of_link("width_max")),
     ("gpu_pcie_link_generation", "PCIe generation in use; it falls when the GPU idles.", _of_link("generation")),
     ("gpu_pcie_link_generation_max", "PCIe generation that GPU and slot can use.", _of_link("generation_max")),
+    ("gpu_processes", "Processes that compute on the GPU.", _value(lambda reading: reading.process_count)),
+    ("gpu_mig_enabled", "1 while the GPU is divided into MIG instances.", _value(lambda reading: reading.mig_enabled)),
+    ("gpu_mig_instances", "MIG instances, where MIG is on.", _value(lambda reading: reading.mig_instances)),
 )
 
 _LABELLED_GAUGES: tuple[tuple[str, str, str, Callable[[GpuState], Series]], ...] = (
@@ -128,6 +145,24 @@ _LABELLED_GAUGES: tuple[tuple[str, str, str, Callable[[GpuState], Series]], ...]
         _values(lambda reading: reading.clock_events),
     ),
     ("gpu_remapped_rows", "Rows of memory that were remapped, or are to be.", "kind", _values(_part("remapped_"))),
+    (
+        "gpu_retired_pages",
+        "Pages of memory retired by cause; pending: 1 while one waits for a reset. Cards before Ampere.",
+        "kind",
+        _values(_part("retired_")),
+    ),
+    (
+        "gpu_recovery_action",
+        "1 for what the driver asks for to recover the GPU: none, reset, reboot and others.",
+        "action",
+        _values(lambda reading: _present(reading.recovery_action)),
+    ),
+    (
+        "gpu_fabric_state",
+        "1 for the state of its registration with the NVLink fabric.",
+        "state",
+        _values(lambda reading: _present(reading.fabric_state)),
+    ),
 )
 
 _COUNTERS: tuple[tuple[str, str, str, Callable[[GpuState], Series]], ...] = (
@@ -140,6 +175,8 @@ _COUNTERS: tuple[tuple[str, str, str, Callable[[GpuState], Series]], ...] = (
     ("gpu_energy_joules", "Energy since the driver was loaded.", "", _total("energy_joules")),
     ("gpu_pcie_bytes", "Bytes over PCIe.", "direction", _values(_directions("pcie"))),
     ("gpu_nvlink_bytes", "Bytes over all NVLinks of the GPU.", "direction", _values(_directions("nvlink"))),
+    ("gpu_nvlink_errors", "Errors of all NVLinks of the GPU.", "kind", _values(_part("nvlink_errors_"))),
+    ("gpu_pcie_replays", "Packets that PCIe had to send again.", "", _total("pcie_replays")),
     ("gpu_ecc_errors", "ECC errors: volatile since the driver was loaded, aggregate in the card's life.", "kind",
      _values(_part("ecc_"))),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from voxyard.host.nvml import Gpu
 from voxyard.host.readings import Reading, Sample
+from voxyard.host.xid_catalog import meaning
 
 log = logging.getLogger("voxyard.telemetry")
 
@@ -110,7 +111,7 @@ class KnownGpu:
         """Counts an Xid error."""
         before = self.xids[number].count if number in self.xids else 0
         self.xids[number] = Xid(before + 1, time.time(), time.monotonic())
-        log.warning("GPU %d (%s): Xid %d", self.gpu.index, self.gpu.uuid, number)
+        log.warning("GPU %d (%s): Xid %d: %s", self.gpu.index, self.gpu.uuid, number, meaning(number))
 
     def pause(self) -> None:
         """Drops its reading and interrupts the integral of its utilization."""

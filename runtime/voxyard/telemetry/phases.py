@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-Phase = Literal["warm_up", "train", "validate", "checkpoint", "sample"]
+Phase = Literal["warm_up", "train", "validate", "checkpoint", "sample", "end"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
@@ -27,14 +27,14 @@ class Phases(Collector):
         """`clock` gives seconds."""
         self._run, self._clock = run, clock
         self._lock = threading.Lock()
-        self._seconds = dict.fromkeys(PHASES, 0.0)
+        self._seconds: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
         self._progress = 0
         self._now: Phase | None = None
         self._since = 0.0
         registry.register(self)
 
     def enter(self, phase: Phase | None) -> None:
-        """The run is in this phase from here on; in none before it begins and after its end."""
+        """The run is in this phase from here on; in none before it begins."""
         with self._lock:
             now = self._clock()
             if self._now is not None:
@@ -66,12 +66,17 @@ class Phases(Collector):
         """The families without values, so that nothing is collected when the registry takes this in."""
         return self._families()
 
+    def seconds(self) -> dict[str, float]:
+        """Seconds spent in each phase up to now."""
+        with self._lock:
+            spent = {str(phase): seconds for phase, seconds in self._seconds.items()}
+            if self._now is not None:
+                spent[self._now] += self._clock() - self._since
+        return spent
+
     def collect(self) -> Iterable[Metric]:
         """A series a phase, from the run's beginning on."""
-        with self._lock:
-            seconds, current, progress = dict(self._seconds), self._now, self._progress
-            if current is not None:
-                seconds[current] += self._clock() - self._since
+        seconds, current, progress = self.seconds(), self._now, self._progress
         state, spent, done = self._families()
         for phase in PHASES:
             state.add_metric([self._run, phase], float(phase == current))

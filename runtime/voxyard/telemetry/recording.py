@@ -23,6 +23,7 @@ from voxyard.host.nvml import Session
 from voxyard.telemetry.errors import TelemetryError
 
 FORMAT = 1
+_FLUSH_SECONDS = 1.0  # of the recording that a kill may cost
 _HANGS_SECONDS = 1.0  # of a call under way at the end; a shorter one is left out
 _HANDLES = (pynvml.c_nvmlDevice_t, pynvml.c_nvmlEventSet_t)
 _PRIVATE = {"nvmlSystemGetProcessName": "process"}  # what is written in place of an answer
@@ -42,7 +43,7 @@ class Recording:
         self._lock = threading.Lock()
         self._handles: dict[int, int] = {}
         self._pending: dict[int, dict[str, Any]] = {}  # by thread
-        self._begun = time.monotonic()
+        self._begun = self._flushed = time.monotonic()
         try:
             self._file: TextIO | None = _created(path)
         except FileExistsError:
@@ -90,6 +91,10 @@ class Recording:
             self._write(line)
             self.calls += 1
 
+    def remove(self) -> None:
+        """Leaves no file: there is nothing in it."""
+        self.path.unlink(missing_ok=True)
+
     def __enter__(self) -> Self:
         return self
 
@@ -110,6 +115,9 @@ class Recording:
             return
         try:
             self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+            if (now := time.monotonic()) - self._flushed > _FLUSH_SECONDS:
+                self._file.flush()
+                self._flushed = now
         except OSError as error:
             self._fail(error)
 

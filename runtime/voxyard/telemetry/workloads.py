@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 from voxyard.host import Gpu
 from voxyard.telemetry.configuration import export_configuration
+from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.telemetry.phases import Phase, Phases
 
 STEP_BUCKETS = (
@@ -79,9 +80,12 @@ class GpuRoles(Protocol):
 class WorkloadGpus:
     """GPUs that a workload of this process holds, in which role, and what is expected of them."""
 
-    def __init__(self, registry: CollectorRegistry, workload: str) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, workload: str, targets: Mapping[str, float] = UTILIZATION_TARGETS
+    ) -> None:
+        """`targets` is the least utilization of a GPU by role, 0…1."""
         export_configuration(registry, workload)
-        self._workload = workload
+        self._workload, self._targets = workload, targets
         self._held: list[tuple[str, str, str, str]] = []
         self._assigned = _workload(registry, "workload_gpu_assigned", "1 while a workload holds this GPU in this role.")
         self._target = _workload(
@@ -101,7 +105,7 @@ class WorkloadGpus:
         labels = (self._workload, role, gpu.number, gpu.uuid)
         self._held.append(labels)
         self._assigned.labels(*labels).set(1)
-        self._target.labels(*labels).set(UTILIZATION_TARGETS[role])
+        self._target.labels(*labels).set(self._targets[role])
         if limit_mib is not None:
             self._limit.labels(*labels).set(limit_mib * _MIB)
 
@@ -128,14 +132,17 @@ class TrainMetrics:
         devices: GpuRoles | None = None,
         ring_slots: int | None = None,
         registry: CollectorRegistry | None = None,
+        utilization_target: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives the seconds by which phases are measured."""
+        """`clock` gives the seconds of the phases; `utilization_target` is the run's own for its model GPU, 0…1."""
         self.registry = Registry() if registry is None else registry
         self._run = run
         self._make_run_metrics()
         self._phases = Phases(self.registry, run, clock)
-        self._gpus = WorkloadGpus(self.registry, WORKLOAD)
+        own = {} if utilization_target is None else {"model": utilization_target}
+        self._gpus = WorkloadGpus(self.registry, WORKLOAD, {**UTILIZATION_TARGETS, **own})
+        self.input = InputMetrics(self.registry, run)
         if ring_slots is not None:
             self._ring_slots.labels(run).set(ring_slots)
         for role, gpu in devices.cards if devices is not None else ():
@@ -148,15 +155,21 @@ class TrainMetrics:
             self._wait.labels(run),
         )
 
+    def hosts(self, index: int, count: int) -> None:
+        """The run trains over `count` hosts, of which this is number `index`, from 0."""
+        self._host_index.labels(self._run).set(index)
+        self._hosts.labels(self._run).set(count)
+
     def start(self) -> None:
         """The run is active from here on, and warms up until its first step has ended."""
         self._active.labels(self._run).set(1)
+        self._started.labels(self._run).set(time.time())
         self._phases.enter("warm_up")
 
     def finish(self) -> None:
-        """The run has ended, well or not: it is no longer active, in no phase, and holds no GPU."""
+        """The run has ended, well or not: it is no longer active, in its last phase, and holds no GPU."""
         self._active.labels(self._run).set(0)
-        self._phases.enter(None)
+        self._phases.enter("end")
         self._gpus.release()
 
     def step(self, duration: float, wait: float, samples: int, ring_depth: int) -> None:
@@ -174,13 +187,18 @@ class TrainMetrics:
         """The run is in this phase within the context, and then again in the one before."""
         return self._phases.during(phase)
 
+    def phase_seconds(self) -> dict[str, float]:
+        """Seconds spent in each phase up to now."""
+        return self._phases.seconds()
+
     def progress(self) -> None:
         """A part of a phase was done that is no training step, such as a batch of the validation."""
         self._phases.progress()
 
-    def variation(self, ratio: float) -> None:
-        """Standard deviation ÷ mean of the last 200 steps' durations."""
+    def variation(self, ratio: float, within_buckets: float) -> None:
+        """Standard deviation ÷ mean of the last 200 steps' durations; the same within their length buckets."""
         self._variation.labels(self._run).set(ratio)
+        self._within.labels(self._run).set(within_buckets)
 
     def losses(self, losses: Mapping[str, float]) -> None:
         """The losses of a training step by component; NaN and infinity are exported, for an alert on them."""
@@ -211,10 +229,16 @@ class TrainMetrics:
     def _make_run_metrics(self) -> None:
         registry = self.registry
         self._active = _gauge(registry, "train_active", "1 while the run trains, 0 when it has ended.")
+        self._started = _gauge(registry, "train_start_timestamp_seconds", "Unix time at which the run began to train.")
         self._variation = _gauge(
             registry,
             "train_step_time_variation_ratio",
             "Standard deviation ÷ mean of the last 200 steps' durations.",
+        )
+        self._within = _gauge(
+            registry,
+            "train_step_time_variation_within_buckets_ratio",
+            "The same with each step relative to the mean of its length bucket: what lengths do not explain.",
         )
         self._steps = Counter(
             "voxyard_train_steps_total",
@@ -248,6 +272,8 @@ class TrainMetrics:
         )
         self._learning_rate = _gauge(registry, "train_learning_rate", "Learning rate of the latest step.")
         self._epoch = _gauge(registry, "train_epoch", "Pass over the corpus, from 0.")
+        self._hosts = _gauge(registry, "train_hosts", "Hosts that a run over hosts trains on.")
+        self._host_index = _gauge(registry, "train_host_index", "Place of this host in a run over hosts, from 0.")
         self._last_step = _gauge(
             registry, "train_last_step_timestamp_seconds", "Unix time at which the latest step ended."
         )

@@ -12,7 +12,8 @@ from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora, open_corpora
 from voxyard.trainer.devices.auto_settings import apply_auto_settings
 from voxyard.trainer.devices.tensorflow_import import import_tensorflow
-from voxyard.trainer.devices.tensorflow_setup import Devices, prepare
+from voxyard.trainer.devices.tensorflow_setup import Devices, prepare, prepare_one_device
+from voxyard.trainer.hosts.addresses import for_this_host
 
 if TYPE_CHECKING:
     from voxyard.corpus import Example
@@ -26,9 +27,9 @@ def train(config: TrainConfig) -> Report:
 
     Raises TrainerError, CorpusError or HostError with what was found, what was expected and what to do.
     """
-    config = choose_strategy(apply_auto_settings(config))
+    config = for_this_host(choose_strategy(apply_auto_settings(config)))
     corpora = open_corpora(config)
-    devices = prepare(config, cache=config.training.checkpoint_dir)
+    devices = prepare(config, cache=config.training.checkpoint_dir, corpus=corpora.training.fingerprint)
     with checkpoints.exclusive(config.training.checkpoint_dir):
         return open_run(config, devices=devices, corpora=corpora).execute()
 
@@ -40,23 +41,35 @@ def open_run(config: TrainConfig, *, devices: Devices | None = None, corpora: Co
     `auto` must be resolved. Raises TrainerError, CorpusError or HostError.
     """
     corpora = open_corpora(config) if corpora is None else corpora
-    devices = prepare(config) if devices is None else devices  # before anything else touches TensorFlow
+    if devices is None:
+        devices = prepare(config, corpus=corpora.training.fingerprint)  # before anything else touches TensorFlow
     from voxyard.trainer.loop import Run
 
     return Run(config, devices, corpora)
 
 
-def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None = None) -> SynthesizedFile:
+def synthesize(
+    checkpoint: Path,
+    text: str,
+    out: Path,
+    mel: Path | None = None,
+    *,
+    speaker: str | None = None,
+    language: str | None = None,
+) -> SynthesizedFile:
     """Speaks `text` with the model of a checkpoint into the WAV file `out` (see voxyard.trainer.synthesis)."""
     import_tensorflow()
     from voxyard.trainer import synthesis
 
-    return synthesis.synthesize(checkpoint, text, out, mel)
+    return synthesis.synthesize(checkpoint, text, out, mel, speaker=speaker, language=language)
 
 
 def prepare_features(config: TrainConfig) -> Callable[[Example], Mapping[str, Any]]:
-    """The features of one clip as the data device computes them, for `corpus prepare --features`."""
-    import_tensorflow()
+    """The features of one clip as the data device computes them, for `corpus prepare --features`.
+
+    Sets TensorFlow up for that device alone. Raises TrainerError where the host does not have it.
+    """
+    prepare_one_device(config)
     from voxyard.trainer.synthesis import features_of_clip
 
     return features_of_clip(config)

@@ -54,8 +54,11 @@ class DataConfig(Section):
 
     group = "TRAIN"
 
-    train_data: Path | None = setting(None, "Training corpus: LJSpeech layout, or shards made by `corpus prepare`.")
+    train_data: Path | None = setting(None, "Training corpus: recordings, or shards made by `corpus prepare`.")
     val_data: Path | None = setting(None, "Validation corpus; without it a share of the training corpus is held out.")
+    corpus_layout: Literal["auto", "ljspeech", "libritts", "vctk", "commonvoice", "list"] = setting(
+        "auto", "Layout of the recordings; auto recognizes it."
+    )
     validation_share: float = setting(
         0.05, "Share of the training corpus held out when there is no --val-data.", ge=0, lt=1
     )
@@ -126,17 +129,23 @@ class TrainingConfig(Section):
     )
     strategy: Strategy | None = setting(
         None,
-        "single, split, mirrored, or auto, which times them and keeps the fastest; multiworker is not implemented.",
-        default_text="split with both GPU ids, else single",
+        "single, split, mirrored, auto, which times them and keeps the fastest, or multiworker, over --hosts.",
+        default_text="split with both GPU ids, else single; over --hosts multiworker",
     )
+    hosts: str | None = setting(
+        None, "Hosts that train together, as NAME:PORT,NAME:PORT: the same list, in one order, on each of them."
+    )
+    host_index: int | None = setting(None, "Place of this host in --hosts, from 0; the first saves.", ge=0)
+    hosts_wait: float = setting(900.0, "Longest wait at the start for all of --hosts.", unit="seconds", gt=0)
+    allow_mixed: bool = setting(False, "Train over hosts whose model GPUs are not alike, as fast as the slowest.")
     strategy_steps: int = setting(
         30, "Steps of each strategy that --strategy auto times.", unit="steps", ge=5, le=10_000
     )
     retime: bool = setting(False, "With --strategy auto: time the strategies again, and ignore the cached result.")
     batch_size: int | None = setting(
         None,
-        "Clips in a micro-batch on one device.",
-        default_text="by GPU memory; 8 on a CPU",
+        "Clips in a micro-batch on one device; over --hosts on all of them together.",
+        default_text="by GPU memory; 8 on a CPU; over --hosts none",
         unit="clips",
         ge=1,
     )
@@ -176,7 +185,9 @@ class TrainingConfig(Section):
     init_from: Path | None = setting(None, "Start from the weights of this checkpoint (fine-tuning).")
     keep_checkpoints: int = setting(3, "Newest checkpoints to keep; the best by validation loss is kept besides.", ge=1)
     checkpoint_every: int = setting(1000, "Steps between checkpoints.", unit="steps", ge=1)
-    validate_every: int = setting(500, "Steps between validations.", unit="steps", ge=1)
+    validate_every: int = setting(
+        500, "Steps between validations; weights that are better than all before are saved.", unit="steps", ge=1
+    )
 
 
 class TelemetryConfig(Section):
@@ -189,6 +200,13 @@ class TelemetryConfig(Section):
     metrics_host: str = setting("127.0.0.1", "Address that the metrics listen on; 0.0.0.0 for every interface.")
     metrics_web_config: Path | None = setting(
         None, "TLS and passwords of the metrics: a web configuration file as Prometheus's exporters read it."
+    )
+    utilization_target: float | None = setting(
+        None,
+        "Least utilization of the model GPU, 0 to 1, under which alerts fire; lower it for a small model.",
+        default_text="0.7",
+        gt=0,
+        le=1,
     )
     log_every: int = setting(10, "Steps between two reads of losses from the device.", unit="steps", ge=1)
     tensorboard: bool = setting(True, "Write TensorBoard scalars and spectrograms under --checkpoint-dir.")

@@ -6,17 +6,19 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus import Coverage, Example, ExampleSource, allowed_bad, has_eval_split, open_source
 from voxyard.corpus.cache import CachedSource
-from voxyard.corpus.ljspeech import Split
+from voxyard.corpus.layouts.lines import Split
 from voxyard.host.memory import available_bytes
 from voxyard.host.page_cache import Extent
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.model.mel import EDGES
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -103,10 +105,11 @@ def hold_out(source: ExampleSource, share: float) -> tuple[ExampleSource, Exampl
     return Subset(source, others), Subset(source, chosen)
 
 
-def feature_settings(config: TrainConfig) -> dict[str, int | float]:
+def feature_settings(config: TrainConfig) -> dict[str, Any]:
     """Settings that precomputed features depend on."""
     names = ("hop_length", "fft_size", "mels", "mel_low_hz", "mel_high_hz")
-    return {name: getattr(config.model, name) for name in names} | {"pre_emphasis": config.data.pre_emphasis}
+    more = {"pre_emphasis": config.data.pre_emphasis, "mel_edges": EDGES}
+    return {name: getattr(config.model, name) for name in names} | more
 
 
 def _open(
@@ -120,6 +123,7 @@ def _open(
         language=model.language,
         max_bad_share=config.data.max_bad_share,
         max_dropped_text=config.data.max_dropped_text,
+        layout=config.data.corpus_layout,
         split=split,
         hop_length=model.hop_length,
         speakers=speakers,

@@ -48,19 +48,27 @@ class BatchAssembler:
     """Makes the arrays of a planned batch. A clip that turns out broken is replaced by its neighbour in the bucket."""
 
     def __init__(
-        self, source: ExampleSource, sampler: BatchSampler, *, hop_length: int, seed: int, max_bad_share: float
+        self,
+        source: ExampleSource,
+        sampler: BatchSampler,
+        *,
+        hop_length: int,
+        seed: int,
+        max_bad_share: float,
+        part: slice = slice(None),
     ) -> None:
+        """`part` is the share of each batch's rows that is made here, of a run over hosts."""
         self._source, self._sampler = source, sampler
-        self._hop, self._seed = hop_length, seed
+        self._hop, self._seed, self._part = hop_length, seed, part
         self._allowed_bad = allowed_bad(len(source), max_bad_share)
         self._lock = threading.Lock()
         self.bad: dict[int, str] = {}
 
     def __call__(self, plan: BatchPlan) -> HostBatch:
         """Raises CorpusError when more clips are broken than allowed."""
-        examples = [self._read(clip) for clip in plan.clips]
+        examples = [self._read(clip) for clip in plan.clips[self._part]]
         arrays = pad(examples, plan.bucket, self._hop)
-        arrays["clip_seed"] = _clip_seeds(self._seed, plan.step, len(examples))
+        arrays["clip_seed"] = _clip_seeds(self._seed, plan.step, len(plan.clips))[self._part]
         return HostBatch(plan, arrays)
 
     def _read(self, clip: int) -> Example:

@@ -7,11 +7,12 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.telemetry.workloads import TrainMetrics
@@ -22,18 +23,23 @@ from voxyard.trainer.devices.tensorflow_setup import Devices, resolve_precision,
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.input import BatchAssembler, batch_bytes
 from voxyard.trainer.load_trainable import load_trainable
+from voxyard.trainer.model.mel import EDGES
 from voxyard.trainer.observer import Observer
 from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, write_report
 from voxyard.trainer.sampler import BatchSampler, plan_buckets
 from voxyard.trainer.samples import write_sample
-from voxyard.trainer.step import RATE, TrainStep
-from voxyard.trainer.steps_in_flight import Calibration, EndedStep, StepsInFlight
+from voxyard.trainer.step import RATE, STOP, TrainStep
+from voxyard.trainer.steps_in_flight import AHEAD, Calibration, EndedStep, StepsInFlight
 from voxyard.trainer.validation import HeldOutValidation
+
+if TYPE_CHECKING:
+    from voxyard.trainer.hosts.collectives import Hosts
 
 log = logging.getLogger("voxyard.trainer")
 
 DEFAULT_EPOCHS = 100
+_STEP, _BEST = "run/step", "run/best"  # beside the state that hosts share
 
 
 class Run:
@@ -49,10 +55,15 @@ class Run:
         self._watch = GpuWatch(devices.cards)
         self._losses: dict[str, float] = {}
         self._validation: dict[str, float] = {}
+        self._validated: int | None = None  # the step whose weights these losses are of
         training = self.config.training
         keras.utils.set_random_seed(training.seed)
         replicas = len(devices.replicas) if devices.strategy == "mirrored" else 1
         self.rows = devices.batch_size * training.grad_accum * replicas
+        self.hosts = devices.hosts
+        self._own = slice(0, self.rows) if self.hosts is None else self.hosts.group.share(self.rows)
+        self._all_reduce: float | None = None  # seconds, over hosts
+        self._last: int | None = None  # over hosts: the step after which all of them end, once they know
         self._plan_batches()
         log.info("Creating model on device: %s", ", ".join(devices.replicas))
         self.step = TrainStep(
@@ -62,14 +73,27 @@ class Run:
             most_traces=self._most_traces(),
         )
         log.info("Model: %.1f M parameters, %s", self.step.model.count_params() / 1e6, training.precision)
-        self.metrics = TrainMetrics(self.name, devices=devices, ring_slots=self.config.data.prefetch_buffer_size)
-        self.first_step, self._best = self._restore()
+        self.metrics = TrainMetrics(
+            self.name,
+            devices=devices,
+            ring_slots=self.config.data.prefetch_buffer_size,
+            utilization_target=self.config.telemetry.utilization_target,
+        )
+        if self.hosts is not None:
+            self.metrics.hosts(self.hosts.group.index, self.hosts.group.count)
+        with self._lost_hosts():
+            self.first_step, self._best = self._restore() if self.hosts is None else self._of_first(self.hosts)
         self.end_step = self._end_step()
 
     @property
     def name(self) -> str:
         """The run's name in metrics and report."""
         return self.config.telemetry.run or self.config.training.checkpoint_dir.resolve().name
+
+    @property
+    def _own_rows(self) -> int:
+        """Clips of a batch that this host trains on."""
+        return self._own.stop - self._own.start
 
     # -- set-up ----------------------------------------------------------------------------------------------------
 
@@ -96,6 +120,7 @@ class Run:
             hop_length=config.model.hop_length,
             seed=config.training.seed,
             max_bad_share=config.data.max_bad_share,
+            part=self._own,
         )
 
     def _most_traces(self) -> int | None:
@@ -119,16 +144,64 @@ class Run:
             return found.step, math.inf if best is None else float(best)
         if training.init_from is not None:
             base = checkpoint.open_any(training.init_from)
-            wrong = self.step.restore_weights(base.state)
+            wrong = self._front_end_differences(base.meta) + self.step.restore_weights(base.state)
             log.info("Fine-tuning from %s (step %d); did not match: %d", base.path, base.step, len(wrong))
             for line in wrong:
                 log.warning("  %s", line)
         return 0, math.inf
 
+    def _front_end_differences(self, meta: Mapping[str, Any]) -> list[str]:
+        """Settings and speakers that give weights another meaning than in their checkpoint, a line each."""
+        was = TrainConfig.model_validate(meta["config"])
+        pairs = {
+            f"model.{name}": (getattr(was.model, name), mine)
+            for name, mine in self.config.model
+            if name not in ("size", "module")  # the variables tell these
+        }
+        pairs["data.pre_emphasis"] = (was.data.pre_emphasis, self.config.data.pre_emphasis)
+        pairs["speakers"] = (list(meta["speakers"]), list(self.corpora.speakers))
+        return [
+            f"{name}: {theirs} in the checkpoint, {mine} here"
+            for name, (theirs, mine) in pairs.items()
+            if theirs != mine
+        ]
+
+    def _of_first(self, hosts: Hosts) -> tuple[int, float]:
+        """Result of `_restore`, and the state, of the first host, on every one."""
+        step, best, state = 0, math.inf, {}
+        if hosts.group.is_first:
+            step, best = self._restore()
+            state = self.step.state() | {_STEP: np.array(step, np.int64), _BEST: np.array(best, np.float64)}
+        shared = hosts.from_first(state)
+        step, best = int(shared.pop(_STEP)), float(shared.pop(_BEST))
+        if not hosts.group.is_first:
+            self.step.restore(shared)
+            log.info("Starting at step %d with the state of %s", step, hosts.group.name(0))
+        return step, best
+
+    @contextmanager
+    def _lost_hosts(self) -> Iterator[None]:
+        """Scope in which the loss of another host is an error in words."""
+        if self.hosts is None:
+            yield
+            return
+        from voxyard.trainer.hosts.collectives import LOST
+
+        try:
+            yield
+        except LOST as error:
+            log.debug("%s", error)
+            raise self.hosts.lost(error) from error
+
     def _identity(self) -> dict[str, Any]:
         """Settings that a resumed run must share with the one before to be exactly its continuation."""
         training = self.config.training
-        return {"corpus": self.corpora.training.fingerprint, "rows": self.rows, "seed": training.seed}
+        return {
+            "corpus": self.corpora.training.fingerprint,
+            "rows": self.rows,
+            "seed": training.seed,
+            "mel_edges": EDGES,
+        }
 
     def _end_step(self) -> int:
         training = self.config.training
@@ -141,9 +214,12 @@ class Run:
         """Pipeline of the batches of steps `first` to `end` − 1 to the model device."""
         mels = self.config.model.mels if self.corpora.training.feature_names else None
         hop = self.config.model.hop_length
-        largest = max(batch_bytes(bucket, self.rows, hop, mels) for bucket in self.buckets)
+        largest = max(batch_bytes(bucket, self._own_rows, hop, mels) for bucket in self.buckets)
         plans = self.sampler.batches(first, end)
-        return Pipeline(self.step, self.assemble, plans, self.config.data, batch_bytes=largest, clock=self.clock)
+        return Pipeline(
+            self.step, self.assemble, plans, self.config.data,
+            batch_bytes=largest, clock=self.clock, metrics=self.metrics.input,
+        )  # fmt: skip
 
     # -- the run ---------------------------------------------------------------------------------------------------
 
@@ -153,8 +229,10 @@ class Run:
             log.info("Nothing to do: the checkpoint is at step %d of %d", self.first_step, self.end_step)
             return self._report(self.first_step, "nothing to do: the checkpoint is at the end", "")
         with ExitStack() as stack:
+            stack.enter_context(self._lost_hosts())
             stack.enter_context(self._signals())
-            held_out = self._open_validation()
+            self._time_network()
+            held_out = self.open_validation()
             pipeline = stack.enter_context(self.pipeline(self.first_step, self.end_step))
             warm_up = pipeline.warm_up(self._stopped)
             self._watch = stack.enter_context(GpuWatch(self.devices.cards))
@@ -169,6 +247,21 @@ class Run:
             )
             return self._train(pipeline, held_out, observer, warm_up)
 
+    def _time_network(self) -> None:
+        """Over hosts: the time in which gradients are averaged, below which no step can be."""
+        if self.hosts is None:
+            return
+        variables = self.step.model.trainable_variables
+        self._all_reduce = self.hosts.seconds_of_mean(variables)
+        mib = self._gradient_bytes / 2**20
+        rate = mib / self._all_reduce
+        log.info("The network averages %.1f MiB of gradients in %.3g s (%.3g MiB/s)", mib, self._all_reduce, rate)
+
+    @property
+    def _gradient_bytes(self) -> int:
+        variables = self.step.model.trainable_variables
+        return sum(math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in variables)
+
     def _train(
         self, pipeline: Pipeline, held_out: HeldOutValidation | None, observer: Observer, warm_up: str
     ) -> Report:
@@ -179,15 +272,15 @@ class Run:
         step, saved, calibration = self.first_step, self.first_step, Calibration()
         ended: EndedStep | None = None
         with StepsInFlight(asynchronous=self.step.asynchronous) as steps:
-            while not self._stopped():
-                launched = self.launch(steps, pipeline, self._stopped)
+            while not self._ends_after(step):
+                launched = self.launch(steps, pipeline, self._stopped if self.hosts is None else lambda: False)
                 if launched is None:
                     break
                 step = launched
                 at_end = step == self.end_step
                 validates = held_out is not None and (step % training.validate_every == 0 or at_end)
                 shows = step % every.image_every == 0 or at_end
-                saves = step % training.checkpoint_every == 0 and not at_end
+                saves = step % training.checkpoint_every == 0
                 calibrates = self.step.asynchronous and calibration.due()
                 alone = validates or shows or saves or calibrates or at_end
                 for ended in steps.drain() if alone else steps.ended():
@@ -196,8 +289,8 @@ class Run:
                     self._validate(step, held_out, observer)
                 if shows:
                     self._show(step, held_out, observer)
-                if saves:
-                    saved = self._save(step) or saved
+                if (saves or self._loss_at(step) < self._best) and not at_end:
+                    saved = self._save(step, speaks=saves) or saved
                 if calibrates:
                     with calibration.paid():
                         pipeline.time_data_stage()
@@ -208,6 +301,8 @@ class Run:
         if ended is not None and step > saved:
             self._fetch_losses(ended, observer)
             self._save(step, must=True)
+        if self.hosts is not None:
+            self.hosts.meet()  # none goes before the first has saved
         why = self._stop or ("the end is reached" if step == self.end_step else "the corpus ended early")
         report = self._report(step, why, warm_up, cpu_use=cpu.use(), memory_growth=self._memory.growth)
         write_report(report, training.checkpoint_dir)
@@ -229,25 +324,39 @@ class Run:
     def _account(self, ended: EndedStep, observer: Observer, pipeline: Pipeline) -> None:
         """Times, metrics and progress of a step that the device has computed."""
         every, step = self.config.telemetry, ended.step
+        if self.hosts is not None:
+            self._agree(ended, self.hosts)
         self.clock.step(ended.duration, ended.wait, ended.plan.bucket, traced=ended.traced)
         observer.step(
             step,
             ended.duration,
             ended.wait,
-            samples=self.rows,
+            samples=self._own_rows,
             ring_depth=pipeline.ring.depth,
             buffer=pipeline.buffer,
         )
-        saves = step % self.config.training.checkpoint_every == 0  # nothing is saved whose loss was not looked at
-        if step % every.log_every == 0 or step == self.end_step or saves:
+        training = self.config.training
+        may_save = step % training.checkpoint_every == 0 or step % training.validate_every == 0
+        if step % every.log_every == 0 or step == self.end_step or may_save:  # what is saved was looked at
             self._fetch_losses(ended, observer)
-            self.metrics.variation(self.clock.variation)
+            self.metrics.variation(self.clock.variation, self.clock.variation_within_buckets)
             self.metrics.epoch(ended.plan.epoch)
             self._memory.sample(step)
+
+    def _agree(self, ended: EndedStep, hosts: Hosts) -> None:
+        """Notes which step is the last one, where a host was asked to stop: all learn it from the same step.
+
+        Another one may have been handed over to the devices by then, on every host.
+        """
+        asked = [place for place in range(hosts.group.count) if ended.losses.read()[f"{STOP}{place}"] > 0]
+        if asked and self._last is None:
+            self._last = ended.step + (AHEAD if self.step.asynchronous else 0)
+            self._stop = self._stop or f"{hosts.group.name(asked[0])} was asked to stop: saved and stopped"
 
     def _fetch_losses(self, ended: EndedStep, observer: Observer) -> None:
         values = dict(ended.losses.read())
         rate = values.pop(RATE)
+        values = {name: value for name, value in values.items() if not name.startswith(STOP)}
         self._losses = values
         observer.losses(ended.step, values, rate)
         if not math.isfinite(values["total"]):
@@ -258,23 +367,28 @@ class Run:
                 exit_code=1,
             )
 
-    def _open_validation(self) -> HeldOutValidation | None:
+    def open_validation(self) -> HeldOutValidation | None:
+        """The validation of the clips that are held out; None where there are none, or another host does it."""
         source, config = self.corpora.validation, self.config
-        if source is None:
+        if source is None or not self._is_first:
             return None
         return HeldOutValidation(
             source,
             self.buckets,
-            rows=self.rows // self.step.replicas,
+            rows=self._own_rows // self.step.replicas,
             hop_length=config.model.hop_length,
             max_bad_share=config.data.max_bad_share,
         )
 
     def _validate(self, step: int, held_out: HeldOutValidation, observer: Observer) -> None:
         with self.metrics.during("validate"):
-            self._validation = held_out.run(self.step, self.metrics.progress)
+            self._validation, self._validated = held_out.run(self.step, self.metrics.progress), step
         if self._validation:
             observer.validation(step, self._validation)
+
+    def _loss_at(self, step: int) -> float:
+        """Validation loss of the weights after this step; infinite where these were not validated."""
+        return self._validation.get("total", math.inf) if self._validated == step else math.inf
 
     def _show(self, step: int, held_out: HeldOutValidation | None, observer: Observer) -> None:
         """Pictures for TensorBoard, where the trainable draws some."""
@@ -286,23 +400,28 @@ class Run:
             if arrays is not None:
                 observer.pictures(step, draw(self.step.model, self.step.features_for_model(arrays)))
 
-    def _save(self, step: int, *, must: bool = False) -> int | None:
-        """Saves a checkpoint; one that fails in mid-run is an error in the log, the last one an exception."""
+    def _save(self, step: int, *, must: bool = False, speaks: bool = True) -> int | None:
+        """Saves a checkpoint; one that fails in mid-run is an error in the log, the last one an exception.
+
+        Over hosts the first one saves. `speaks`: a sample is written beside it.
+        """
+        if not self._is_first:
+            return step
         with self.metrics.during("checkpoint"):
             saved = self._write_checkpoint(step, must=must)
-        if saved is not None:
+        if saved is not None and speaks:
             self._speak(step)
         return saved
 
     def _write_checkpoint(self, step: int, *, must: bool) -> int | None:
         training, begin = self.config.training, time.perf_counter()
-        loss = self._validation.get("total", math.inf)
-        better = loss < self._best
+        loss = self._loss_at(step)
+        best = min(self._best, loss)  # in this order NaN is never the best
         meta = {
             "config": self.config.model_dump(mode="json"),
             "speakers": list(self.corpora.speakers),
             **self._identity(),
-            "best": min(loss, self._best) if math.isfinite(min(loss, self._best)) else None,
+            "best": best if math.isfinite(best) else None,
         }
         try:
             path = checkpoint.save(
@@ -313,8 +432,8 @@ class Run:
                 raise
             log.error("%s", error)
             return None
-        if better:
-            self._best = loss
+        if better := best < self._best:
+            self._best = best
             checkpoint.mark_best(training.checkpoint_dir, path)
         self.metrics.checkpoint(time.perf_counter() - begin)
         log.info("Checkpoint %s%s", path, " (best so far)" if better else "")
@@ -333,6 +452,18 @@ class Run:
                     text,
                     keep=training.keep_checkpoints,
                 )
+
+    @property
+    def _is_first(self) -> bool:
+        return self.hosts is None or self.hosts.group.is_first
+
+    def _ends_after(self, step: int) -> bool:
+        """True where `step` is the last one; over hosts all of them agree on that first."""
+        if self.hosts is None:
+            return self._stopped()
+        if self._stopped():
+            self.step.ask_to_stop()
+        return self._last is not None and step >= self._last
 
     def _stopped(self) -> bool:
         """True where a signal came, or the time is up."""
@@ -376,6 +507,12 @@ class Run:
             "device_use_source": "share of the time in which the CPU device's function ran",
         }
 
+    def _hosts_line(self) -> tuple[str, ...]:
+        if self.hosts is None:
+            return ()
+        group = self.hosts.group
+        return (f"{group.name(group.index)} of {group.count}, {self._own_rows} of {self.rows} clips of each batch",)
+
     def _data_stage_source(self) -> str:
         count = self.clock.stage_count("data")
         return f"{count} batches, alone between barriers" if self.step.asynchronous else f"{count} batches of this run"
@@ -393,7 +530,7 @@ class Run:
         return Report(
             run=self.name,
             strategy=self.devices.strategy,
-            devices=self.devices.description,
+            devices=(*self.devices.description, *self._hosts_line()),
             first_step=self.first_step,
             last_step=step,
             batch_rows=self.rows,
@@ -412,8 +549,11 @@ class Run:
             resident_memory_growth=memory_growth,
             traces=dict(self.step.traces),
             buckets=len(self.buckets),
+            all_reduce_seconds=self._all_reduce,
+            gradient_bytes=None if self.hosts is None else self._gradient_bytes,
             bad_clips=len(self.assemble.bad),
             texts=self.corpora.coverage,
+            phase_seconds=self.metrics.phase_seconds(),
             **self._device_use(),
             checkpoint=str(newest) if newest else None,
         )

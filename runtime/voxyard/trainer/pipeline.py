@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from voxyard.host.cores import usable_cores
 from voxyard.host.memory import available_bytes
+from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.trainer.config import DataConfig
 from voxyard.trainer.input import BatchAssembler, HostBatch, Loader, buffer_that_fits
+from voxyard.trainer.packing import Packed
 from voxyard.trainer.report import StepClock
 from voxyard.trainer.ring import Ring
 from voxyard.trainer.sampler import BatchPlan, Bucket
-from voxyard.trainer.step import TrainStep
+from voxyard.trainer.step import Arrays, TrainStep
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -42,19 +45,22 @@ class Pipeline:
         *,
         batch_bytes: int,
         clock: StepClock,
+        metrics: InputMetrics,
     ) -> None:
         """`batch_bytes` is the size of the largest host batch; `clock` takes the times of the data stage."""
         self._step, self._assemble, self._plans, self._config = step, assemble, plans, config
-        self._clock = clock
+        self._clock, self._metrics = clock, metrics
         self._timed: dict[Bucket, int] = {}  # samples of the data stage alone
         self._kept: dict[Bucket, HostBatch] = {}
         self._buffer = _host_buffer(config.pipeline_buffer_size, batch_bytes)
 
     def __enter__(self) -> Self:
-        self._loader = Loader(self._assemble, self._plans, workers=self._config.num_workers, buffer=self._buffer)
+        workers = min(self._config.num_workers, self._buffer)
+        self._metrics.sizes(threads=workers, cores=usable_cores())
+        self._loader = Loader(self._read, self._plans, workers=workers, buffer=self._buffer)
         slots = self._config.prefetch_buffer_size
         threads = slots if self._step.asynchronous else 1
-        self.ring: Ring[HostBatch, Staged] = Ring(self._loader.get, self._stage, slots, threads=threads)
+        self.ring: Ring[HostBatch, Staged] = Ring(self._take, self._stage, slots, threads=threads)
         self.ring.start()
         log.info("Smart Prefetching: Enabled")
         device = self._step.devices.model.removeprefix("/device:")
@@ -115,8 +121,36 @@ class Pipeline:
                 return
             shape = min(self._kept, key=lambda each: self._timed.get(each, 0))
             arrays = self._kept[shape].arrays
-            self._clock.stage("data", self._step.seconds_alone(lambda: self._step.stage(arrays)), shape)
+            self._clock.stage("data", self._seconds_alone(arrays), shape)
             self._timed[shape] = self._timed.get(shape, 0) + 1
+
+    def _seconds_alone(self, arrays: Arrays) -> float:
+        """Seconds of the data stage alone; where it has two parts, each between barriers of its own."""
+        step = self._step
+        if step.devices.strategy == "mirrored":
+            seconds = step.seconds_alone(lambda: step.stage(arrays))
+            self._metrics.staged("both", seconds)
+            return seconds
+        made: list[Packed] = []
+        features = step.seconds_alone(lambda: made.append(step.features_of(arrays)))
+        transfer = step.seconds_alone(lambda: step.transfer(made[0]))
+        self._metrics.staged("features", features)
+        self._metrics.staged("transfer", transfer)
+        return features + transfer
+
+    def _read(self, plan: BatchPlan) -> HostBatch:
+        """In a reading thread: a batch in host memory."""
+        begin, computed = time.perf_counter(), time.thread_time()
+        batch = self._assemble(plan)
+        self._metrics.read(time.perf_counter() - begin, time.thread_time() - computed)
+        return batch
+
+    def _take(self) -> HostBatch | None:
+        """In a thread of the ring: the next batch in host memory."""
+        begin = time.perf_counter()
+        batch = self._loader.get()
+        self._metrics.waited(time.perf_counter() - begin)
+        return batch
 
     def _stage(self, host: HostBatch) -> Staged:
         """In a thread of the ring: a batch, staged on the model device.
@@ -131,7 +165,9 @@ class Pipeline:
             if shape in self._kept or len(self._kept) < MOST_SHAPES:
                 self._kept[shape] = host
         elif self._step.traces["features"] == traces:
-            self._clock.stage("data", time.perf_counter() - begin, shape)
+            seconds = time.perf_counter() - begin
+            self._clock.stage("data", seconds, shape)
+            self._metrics.staged("both", seconds)
         return staged
 
 

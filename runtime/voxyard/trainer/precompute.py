@@ -9,7 +9,8 @@ import numpy as np
 
 from voxyard.corpus import ExampleSource, has_eval_split, open_source
 from voxyard.corpus.directories import whole_directory
-from voxyard.corpus.ljspeech import Recordings, Split
+from voxyard.corpus.layouts.lines import Split
+from voxyard.corpus.recordings import Recordings
 from voxyard.corpus.shard_writer import Prepared, write_shards
 from voxyard.corpus.shards import EVAL, Shards, only_shards
 from voxyard.trainer.api import prepare_features
@@ -65,6 +66,7 @@ def _open(config: TrainConfig, source: Path, split: Split) -> Recordings | Shard
         language=model.language,
         max_bad_share=config.data.max_bad_share,
         max_dropped_text=config.data.max_dropped_text,
+        layout=config.data.corpus_layout,
         split=split,
         hop_length=model.hop_length,
     )

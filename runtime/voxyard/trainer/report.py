@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import math
-import os
 import resource
 import time
 from collections import Counter, deque
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from voxyard.corpus import Coverage
+from voxyard.host.cores import usable_cores
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -106,7 +106,7 @@ class CpuClock:
     def use(self) -> float:
         """Share of all cores that this process may use, 0 to 1."""
         wall, cpu = time.perf_counter() - self._begin[0], _cpu_seconds() - self._begin[1]
-        return cpu / (wall * len(os.sched_getaffinity(0)))
+        return cpu / (wall * usable_cores())
 
 
 class MemoryGrowth:
@@ -185,6 +185,9 @@ class Report:
     power_watts: float | None = None
     texts: Coverage | None = None  # what became of the training texts' characters
     data_stage_source: str = "every batch of this run"
+    all_reduce_seconds: float | None = None  # over hosts: of the gradients alone, at the start
+    gradient_bytes: int | None = None
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)  # warm_up, train, validate, checkpoint, sample
 
     @property
     def data_device_ceiling(self) -> float | None:
@@ -208,7 +211,6 @@ class Report:
 
     def targets(self) -> list[Target]:
         """The figures of T19 with their verdicts."""
-        d, m = self.data_stage_seconds, self.train_stage_seconds
         ceiling = self.data_device_ceiling
         beside = f"{ceiling:.0%} is the most possible here (data stage ÷ longer stage)" if ceiling is not None else ""
         return [
@@ -221,12 +223,26 @@ class Report:
                 higher_is_better=False,
                 note=f"{self.step_time_variation_within_buckets:.0%} among steps of one length bucket",
             ),
-            Target(
-                "data time ÷ compute time",
-                d / m if d and m else None,
-                (0.5, 0.5, 0.5),
-                higher_is_better=False,
-            ),
+            *self._stages_target(),
+        ]
+
+    def _stages_target(self) -> list[Target]:
+        """How the stages stand to each other; none for a split, which gains from a large data stage (`split_bound`)."""
+        d, m = self.data_stage_seconds, self.train_stage_seconds
+        if self.strategy == "split":
+            return []
+        share = d / m if d and m else None
+        return [Target("data time ÷ compute time", share, (0.5, 0.5, 0.5), higher_is_better=False)]
+
+    def _interruptions(self) -> list[tuple[str, str, str]]:
+        """Rows of what stopped the steps, with its share of the run; none where nothing did."""
+        total = sum(self.phase_seconds.values())
+        names = {"validate": "validating", "checkpoint": "writing checkpoints", "sample": "making samples"}
+        spent = {said: self.phase_seconds.get(phase, 0.0) for phase, said in names.items()}
+        return [
+            (said, f"{seconds:.1f} s", f"{seconds / total:.1%} of the run")
+            for said, seconds in spent.items()
+            if seconds
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -263,6 +279,12 @@ class Report:
                 _seconds(self.train_stage_seconds),
                 "one step without its wait, in this run",
             ),
+            *(
+                [("all-reduce", _seconds(self.all_reduce_seconds), "of the gradients alone: no step is faster")]
+                if self.all_reduce_seconds is not None
+                else []
+            ),
+            *self._interruptions(),
             ("waiting for data", f"{self.data_wait_share:.1%}", "of the steps' time"),
             (
                 "bound of a split",

@@ -28,6 +28,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 HOST = "/device:CPU:0"
 RATE = "learning_rate"  # beside the losses of a step
+STOP = "stop/"  # beside them over hosts, with the number of each host: above 0 where it was asked to stop
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,13 @@ class TrainStep:
         self._names: tuple[str, ...] = ()  # of the losses and the rate, in the order of StepLosses
         self._features = self._compiled("features", self._packed_features, xla)
         self._evaluate = self._compiled("evaluate", self._per_clip_losses, xla)
-        if self._strategy is None:
+        if devices.hosts is not None:
+            with tf.device(HOST):
+                self._stop = tf.Variable(np.zeros(devices.hosts.group.count, np.float32), trainable=False)
+            self._gradients_of = [self._compiled("update", self._gradients, xla)]
+            self._apply = tf.function(self._apply_gradients, jit_compile=xla or None, autograph=False)
+            self._update = self._compiled_by_layout("update", self._update_over_hosts, xla=False)
+        elif self._strategy is None:
             self._update = self._compiled("update", self._update_one, xla)
         else:
             # A function of its own for each replica: what it captures are that replica's variables.
@@ -147,6 +154,12 @@ class TrainStep:
         with self.scope(), tf.device(self.devices.model):  # its result stays there
             values = self._update(Packed(parts[0].layout, words))
         return StepLosses(self._names, values)
+
+    def ask_to_stop(self) -> None:
+        """Over hosts: the next step tells all of them that this host was asked to stop."""
+        if self.devices.hosts is not None:
+            place = self.devices.hosts.group.index
+            self._stop.assign(np.eye(self.devices.hosts.group.count, dtype=np.float32)[place])
 
     def evaluate(self, arrays: Arrays) -> dict[str, NDArray[np.float32]]:
         """Losses per clip (B,) of a raw batch, without training on it."""
@@ -232,6 +245,22 @@ class TrainStep:
         values = self._with_rate(means)
         self.optimizer.apply(gradients, self._variables)
         return values
+
+    def _update_over_hosts(self, layout: BatchLayout, words: Any) -> tf.Tensor:
+        """The update from this host's part of a batch: the mean over the hosts lies between gradients and update."""
+        hosts = self.devices.hosts
+        if hosts is None:
+            raise ValueError("these devices are not those of a run over hosts")
+        gradients, means = self._gradients_of[0](Packed(layout, words))
+        values = tf.concat([self._with_rate(means), self._stop], 0)
+        self._names += tuple(f"{STOP}{place}" for place in range(hosts.group.count))
+        shaped = [tf.reshape(each, one.shape) for each, one in zip(gradients, self._variables, strict=True)]
+        *reduced, values = hosts.mean([*shaped, values])
+        self._apply(*reduced)
+        return values
+
+    def _apply_gradients(self, *gradients: tf.Tensor) -> None:
+        self.optimizer.apply(list(gradients), self._variables)
 
     def _with_rate(self, means: Means) -> tf.Tensor:
         """The means and the rate of the coming update as one tensor, their names noted."""

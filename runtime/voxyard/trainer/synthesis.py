@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
 from voxyard.corpus import Coverage, Example
-from voxyard.corpus.coverage import coverage_of
+from voxyard.corpus.coverage import coverage_of, total
+from voxyard.speech.audio.joining import join
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.requests import Result
+from voxyard.speech.text.chunks import TextChunk, split
+from voxyard.speech.text.sentences import language_code
 from voxyard.trainer import checkpoint as checkpoints
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
@@ -23,9 +31,16 @@ from voxyard.trainer.model.griffin_lim import write_wav
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.step import mismatches, named_weights
 
+if TYPE_CHECKING:
+    import keras
+
+    from voxyard.trainer.trainable import Trainable
+
 log = logging.getLogger("voxyard.trainer")
 
 CLIP_FRAMES = 64  # lengths are rounded up to this, so that few shapes are traced
+CHUNK_SECONDS = 10.0  # of a text: as long as the clips of common corpora
+CHUNK_CHARACTERS = 400  # bounds a text of silent characters only: 10 s have about 150
 
 
 @dataclass(frozen=True)
@@ -38,22 +53,115 @@ class SynthesizedFile:
     step: int
     mel: Path | None
     texts: Coverage | None = None  # dropped and folded characters of the text, where the model reports them
+    speaker: str = ""
+    chunks: int = 1  # parts of the text that were spoken one by one
 
 
-def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> SynthesizedFile:
+def synthesize(
+    checkpoint: Path,
+    text: str,
+    out: Path,
+    mel: Path | None = None,
+    *,
+    speaker: str | None = None,
+    language: str | None = None,
+) -> SynthesizedFile:
     """Speaks `text` into `out` (WAV, 16 bit), and the mel spectrogram (frames, mels) into `mel` (.npy) if asked.
 
-    On the CPU: one sentence needs no GPU, and a running training keeps its memory. Raises TrainerError or CorpusError.
+    A long text is split at its sentences, and joined with the pauses of `voxyard speak`; the mel has no pauses. The
+    speaker is the first, and the language the model's own, where none is named. On the CPU: one sentence needs no
+    GPU, and a running training keeps its memory. Raises TrainerError, CorpusError or SpeechError.
     """
     tf.config.set_visible_devices([], "GPU")
     found = checkpoints.open_any(checkpoint)
-    config = TrainConfig.model_validate(found.meta["config"])
-    trainable = load_trainable(config, tuple(found.meta["speakers"]))
-    read = getattr(trainable, "read_text", None)
-    coverage = None if read is None else coverage_of(read(text))
-    for sentence in coverage.sentences() if coverage else ():
-        log.warning("%s", sentence)
+    config, speakers = TrainConfig.model_validate(found.meta["config"]), tuple(found.meta["speakers"])
+    trainable = load_trainable(config, speakers)
+    voice: dict[str, Any] = {} if speaker is None else {"speaker": _speaker_id(speakers, speaker, found.path)}
+    if speaker is None and len(speakers) > 1:
+        log.info("Speaker %s, the first of %d (--speaker NAME)", speakers[0], len(speakers))
+    if language is not None:
+        voice["language"] = language
+    _check_choice(trainable.speak, voice)
+    chunks = _chunks(text, config, language)
+    coverage = _read(trainable, chunks, {"language": language} if language is not None else {})
+    if language not in (None, config.model.language):
+        log.warning("The model has learned the sounds of %s: it speaks %s with them", config.model.language, language)
     model = trainable.build()
+    assign_weights(model, found)
+    if mel is not None:
+        _write_mel(mel, trainable, model, chunks, voice)
+    sound = _joined((trainable.speak(model, chunk.text, **voice) for chunk in chunks), chunks, trainable.sample_rate)
+    with _written(out):
+        write_wav(out, sound, trainable.sample_rate)
+    return SynthesizedFile(
+        out,
+        len(sound) / trainable.sample_rate,
+        trainable.sample_rate,
+        found.step,
+        mel,
+        coverage,
+        speakers[voice.get("speaker", 0)] if speakers else "",
+        len(chunks),
+    )
+
+
+def _speaker_id(speakers: Sequence[str], name: str, path: Path) -> int:
+    if name in speakers:
+        return speakers.index(name)
+    if len(speakers) < 2:
+        raise TrainerError(f"--speaker {name}: the model in {path} has one voice; leave --speaker out")
+    near = difflib.get_close_matches(name, speakers, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise TrainerError(f"--speaker {name}: the model in {path} has these speakers: {', '.join(speakers)}{hint}")
+
+
+def _check_choice(speak: Callable[..., Any], voice: Mapping[str, Any]) -> None:
+    """Raises TrainerError where a model of the user's own gives no choice of what was chosen."""
+    parameters = inspect.signature(speak).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return
+    for name in voice.keys() - parameters.keys():
+        raise TrainerError(
+            f"--{name}: this model gives no choice of it, as its `speak` has no parameter {name!r} "
+            f"(see voxyard.trainer.Trainable); leave --{name} out, or add the parameter"
+        )
+
+
+def _chunks(text: str, config: TrainConfig, language: str | None) -> list[TextChunk]:
+    """Parts of a text about as long as a corpus' clips. Raises TrainerError where there is nothing to say."""
+    longest = min(CHUNK_SECONDS, config.data.max_clip_seconds)
+    spoken = _sentence_language(language or config.model.language)
+    chunks = split(text, len, max_tokens=CHUNK_CHARACTERS, max_seconds=longest, language=spoken)
+    lettered = [chunk for chunk in chunks if any(map(str.isalnum, chunk.text))]
+    if not lettered:
+        raise TrainerError(f"nothing to say: no letter or digit in the text {text[:40]!r}")
+    for chunk in chunks:
+        if chunk not in lettered:
+            log.warning("%r is left out: no letter or digit", chunk.text)
+    return lettered
+
+
+def _sentence_language(voice: str) -> str | None:
+    """The language whose rules end sentences; None, by the script, for a voice that is not named by a language."""
+    try:
+        return language_code(voice)
+    except SpeechError:
+        return None
+
+
+def _read(trainable: Trainable, chunks: Sequence[TextChunk], language: Mapping[str, str]) -> Coverage | None:
+    """Coverage of the whole text, where the model reports it; raises before a part that it cannot read is reached."""
+    read = getattr(trainable, "read_text", None)
+    if read is None:
+        return None
+    coverage = total(coverage_of(read(chunk.text, **language)) for chunk in chunks)
+    for sentence in coverage.sentences():
+        log.warning("%s", sentence)
+    return coverage
+
+
+def assign_weights(model: keras.Model, found: checkpoints.Checkpoint) -> None:
+    """Gives the model the checkpoint's weights. Raises TrainerError where they do not fit."""
     variables = named_weights(model)
     weights = {name: value for name, value in found.state.items() if name.startswith("model/")}
     wrong = mismatches({name: tuple(variable.shape) for name, variable in variables.items()}, weights)
@@ -61,15 +169,39 @@ def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> Synt
         raise TrainerError(f"{found.path} does not fit its model:\n" + "\n".join(f"  {line}" for line in wrong[:20]))
     for name, variable in variables.items():
         variable.assign(weights[name])
-    if mel is not None:
-        predict = getattr(trainable, "mel", None)
-        if predict is None:
-            raise TrainerError("--mel: this model makes no mel spectrogram (its trainable has no `mel`)")
-        np.save(mel, predict(model, text), allow_pickle=False)
-    samples = trainable.speak(model, text)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_wav(out, samples, trainable.sample_rate)
-    return SynthesizedFile(out, len(samples) / trainable.sample_rate, trainable.sample_rate, found.step, mel, coverage)
+
+
+def _write_mel(
+    path: Path, trainable: Trainable, model: keras.Model, chunks: Sequence[TextChunk], voice: Mapping[str, Any]
+) -> None:
+    predict = getattr(trainable, "mel", None)
+    if predict is None:
+        raise TrainerError("--mel: this model makes no mel spectrogram (its trainable has no `mel`)")
+    _check_choice(predict, voice)
+    mels = [predict(model, chunk.text, **voice) for chunk in chunks]
+    with _written(path), path.open("wb") as file:
+        np.save(file, np.concatenate(mels), allow_pickle=False)
+
+
+def _joined(
+    sounds: Iterable[NDArray[np.float32]], chunks: Sequence[TextChunk], sample_rate: int
+) -> NDArray[np.float32]:
+    """All chunks with the pauses between them."""
+    spoken = (
+        (Result(chunk.index, np.asarray(sound, np.float32), sample_rate), chunk.ending)
+        for sound, chunk in zip(sounds, chunks, strict=True)
+    )
+    return np.concatenate([piece.audio for piece in join(spoken, sample_rate=sample_rate)])
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """Makes the file's folder. Raises TrainerError where the system cannot write what the block writes."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise TrainerError(f"{path} cannot be written: {error.strerror}", exit_code=1) from error
 
 
 def features_of_clip(config: TrainConfig) -> Callable[[Example], Mapping[str, NDArray[np.float32]]]:

@@ -45,5 +45,11 @@ class Trainable(Protocol):
     def optimizer(self) -> keras.optimizers.Optimizer:
         """A fresh optimizer without clipping or loss scaling: the trainer adds both."""
 
-    def speak(self, model: keras.Model, text: str) -> NDArray[np.float32]:
-        """The model's voice: samples (n,) between −1 and 1 at `sample_rate`."""
+    def speak(
+        self, model: keras.Model, text: str, speaker: int = 0, language: str | None = None
+    ) -> NDArray[np.float32]:
+        """The model's voice: samples (n,) between −1 and 1 at `sample_rate`.
+
+        `speaker` is a position in the speakers that the factory got, `language` another one than the model's own. Each
+        is given only where a user asks for it: a model that has no choice leaves it out of its signature.
+        """

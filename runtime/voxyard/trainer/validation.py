@@ -36,27 +36,45 @@ class HeldOutValidation:
         if left_out:
             log.warning("%d of %d validation clips are longer than any training clip: left out", left_out, len(source))
 
-    def run(self, step: TrainStep, progress: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Mean of each loss per clip; {} without a clip. `progress` is called after each batch."""
+    @property
+    def batches(self) -> int:
+        """Batches of a whole validation."""
+        return len(self._plans())
+
+    def run(self, step: TrainStep, progress: Callable[[], None] = lambda: None, *, every: int = 1) -> dict[str, float]:
+        """Mean of each loss per clip, over each `every`th batch; {} without a clip.
+
+        `progress` is called after each batch.
+        """
         sums: dict[str, float] = {}
         clips = 0
-        for batch, real in self._batches():
+        for batch, real in self._assembled(self._plans()[::every]):
             for name, values in step.evaluate(batch.arrays).items():
                 sums[name] = sums.get(name, 0.0) + float(values[:real].sum())
             clips += real
             progress()
         return {name: total / clips for name, total in sums.items()}
 
+    def trace(self, step: TrainStep) -> None:
+        """One batch of each shape, so that a validation traces and compiles nothing."""
+        for batch, _ in self._assembled(list({plan.bucket: (plan, real) for plan, real in self._plans()}.values())):
+            step.evaluate(batch.arrays)
+
     def first(self) -> Arrays | None:
         """The arrays of the first batch, None without a clip."""
-        found = next(self._batches(), None)
+        found = next(self._assembled(self._plans()[:1]), None)
         return None if found is None else found[0].arrays
 
-    def _batches(self) -> Iterator[tuple[HostBatch, int]]:
+    def _assembled(self, plans: Sequence[tuple[BatchPlan, int]]) -> Iterator[tuple[HostBatch, int]]:
+        return ((self._assemble(plan), real) for plan, real in plans)
+
+    def _plans(self) -> list[tuple[BatchPlan, int]]:
         """Batches, the last of a bucket filled up by repeating clips; and how many of their rows count."""
+        plans = []
         for position, bucket in enumerate(self._buckets):
             members = np.flatnonzero(self._fitting == position)
             for begin in range(0, len(members), self._rows):
                 part = members[begin : begin + self._rows]
                 clips = tuple(int(clip) for clip in np.resize(part, self._rows))
-                yield self._assemble(BatchPlan(0, 0, bucket, clips)), len(part)
+                plans.append((BatchPlan(0, 0, bucket, clips), len(part)))
+        return plans

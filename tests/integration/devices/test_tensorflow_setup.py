@@ -14,7 +14,7 @@ from forked import run_forked
 RUNTIME = Path(__file__).parents[3] / "runtime"
 
 # Records what is asked of tf.config, and whether TensorFlow's runtime had been started by then.
-RECORD = """
+CALLS = """
 import json, logging, sys
 import tensorflow as tf
 from tensorflow.python.eager import context
@@ -71,17 +71,26 @@ record(tf.config, "list_logical_devices", start)
 record(tf.config.threading, "set_intra_op_parallelism_threads", lambda real, n: real(n))
 record(tf.config.threading, "set_inter_op_parallelism_threads", lambda real, n: real(n))
 tf.test.is_built_with_cuda = lambda: True
+"""
 
+RECORD = f"""{CALLS}
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.tensorflow_setup import prepare
 from voxyard.trainer.errors import TrainerError
 try:
     devices = prepare(TrainConfig.model_validate(json.loads(sys.argv[1])))
-    answer = {"data": devices.data, "model": devices.model, "replicas": devices.replicas,
-              "limits": dict(devices.limits), "batch_size": devices.batch_size}
+    answer = {{"data": devices.data, "model": devices.model, "replicas": devices.replicas,
+              "limits": dict(devices.limits), "batch_size": devices.batch_size}}
 except TrainerError as error:
-    answer = {"error": str(error)}
-print(json.dumps({"calls": calls, "log": log} | answer))
+    answer = {{"error": str(error)}}
+print(json.dumps({{"calls": calls, "log": log}} | answer))
+"""
+
+RECORD_FEATURES = f"""{CALLS}
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.api import prepare_features
+prepare_features(TrainConfig.model_validate(json.loads(sys.argv[1])))
+print(json.dumps({{"calls": calls}}))
 """
 
 START = "list_logical_devices"
@@ -195,6 +204,25 @@ def test_gpus_that_tensorflow_cannot_use_are_an_error(driver: FakeDriver) -> Non
     code = RECORD.replace("GPUS", "0")
     seen = run(code, driver.environment([driver.gpu("10:00.0")]), "{}")
     assert "TensorFlow sees 0 GPUs where the driver has at least 1" in seen["error"]
+
+
+@pytest.mark.parametrize(
+    ("data", "chosen"), [({}, 0), ({"model_gpu": 2}, 2), ({"data_gpu": 3, "model_gpu": 1}, 3), ({"data_gpu": 1}, 1)]
+)
+def test_features_of_a_corpus_take_one_gpu_and_as_much_of_it_as_they_need(
+    driver: FakeDriver, data: dict[str, int], chosen: int
+) -> None:
+    """T6: `corpus prepare --features`, also beside a training on other GPUs; settings of a run are no obstacle."""
+    isolated = {**ISOLATED["training"], "strategy": "mirrored", "auto": True}
+    gpus = [driver.gpu(f"{16 + i:02X}:00.0") for i in range(4)]
+    code = RECORD_FEATURES.replace("GPUS", "4")
+    seen = run(code, driver.environment(gpus), json.dumps({"data": data, "training": isolated}))
+    assert [call[:2] for call in only(seen, *CONFIGURE)] == [
+        ["set_visible_devices", [[gpu(chosen)], "GPU"]],
+        ["set_memory_growth", [gpu(chosen), True]],
+    ]
+    order = [call[0] for call in seen["calls"]]
+    assert not any(started for _, _, started in seen["calls"][: order.index(START) + 1])
 
 
 # -- real CPU devices ----------------------------------------------------------------------------------------

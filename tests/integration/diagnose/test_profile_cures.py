@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from disks import on_disk
-from forked import run_forked
+from forked import ALONE, run_forked
 from runs import environment, write_tones
 
 STEPS = 8
@@ -34,7 +34,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def _run(arguments: list[Any], slow: dict[str, Any], cwd: Path) -> str:
     variables = {name: str(value) for name, value in slow.items()} | {"TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = run_forked(*arguments, environment=environment(**variables), cwd=cwd)
+    done = run_forked(*arguments, environment=environment(**variables), cwd=cwd, source=ALONE)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forked import run_forked
+from forked import ALONE, run_forked
 from runs import environment, write_tones
 
 Ended = subprocess.CompletedProcess[str]
@@ -20,15 +22,15 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tones(tmp_path_factory.mktemp("corpus") / "tones", 40)
 
 
-def voxyard(*arguments: Any, **variables: str) -> Ended:
-    """`voxyard …` to its end."""
-    return run_forked(*arguments, environment=environment(**variables))
+def voxyard(*arguments: Any, alone: bool = True, **variables: str) -> Ended:
+    """`voxyard …` to its end, as if it were `alone` on the machine, or as it is."""
+    return run_forked(*arguments, environment=environment(**variables), source=ALONE if alone else None)
 
 
-def profile(corpus: Path, *flags: Any, **variables: str) -> Any:
+def profile(corpus: Path, *flags: Any, alone: bool = True, **variables: str) -> Any:
     """The document of a profile of the toy model."""
     own = ["--train-data", corpus, "--model-module", "toy:make", "--batch-size", 4, "--buckets", 2]
-    done = voxyard("profile", "--json", "--num-steps", 8, "--device", "cpu", *own, *flags, **variables)
+    done = voxyard("profile", "--json", "--num-steps", 8, "--device", "cpu", *own, *flags, alone=alone, **variables)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 
@@ -48,6 +50,47 @@ def test_a_profile_leaves_the_runs_own_files_alone(corpus: Path, tmp_path: Path)
     assert len(found["overlapped"]["timeline"]["steps"]) == 8
     assert found["overlapped"]["left_out"]["traced"] == 0
     assert found["setup"]["left_out_seconds"] > 0
+    saving, validating = found["interruptions"]
+    assert (saving["cause"], saving["every"], validating["cause"], validating["every"]) == (
+        "checkpoint",
+        1000,
+        "validation",
+        500,
+    )
+    assert saving["note"].endswith(f"written to {run} and removed")
+    for each in (saving, validating):
+        assert 0 < each["share"] < each["seconds"] / each["every"] / found["overlapped"]["seconds_per_step"]
+
+
+def test_others_that_take_the_cores_are_named_and_no_verdict_rests_on_them(corpus: Path) -> None:
+    """As shipped, beside one loop more than there are cores."""
+    loops = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(len(os.sched_getaffinity(0)) + 1)
+    ]
+    try:
+        found = profile(corpus, alone=False)
+    finally:
+        for each in loops:
+            each.kill()
+            each.wait()
+    assert found["other_load"]["disturbs"]
+    assert found["other_load"]["programs"]
+    assert bool(found["verdict"]["withheld"]) == found["verdict"]["sentence"].startswith(
+        "no verdict: other programs took"
+    )
+    assert not (found["verdict"]["withheld"] and found["recommendations"])
+
+
+def test_a_checkpoint_that_cannot_be_written_is_not_measured_and_the_profile_goes_on(
+    corpus: Path, tmp_path: Path
+) -> None:
+    """No file of one byte can be made in /proc, by nobody."""
+    file = tmp_path / "train.yaml"
+    file.write_text("training:\n  checkpoint_dir: /proc/runs/one\n")
+    found = profile(corpus, "--config", file)
+    assert found["interruptions"][0]["seconds"] is None
+    assert "/proc/" in found["interruptions"][0]["note"]
+    assert found["overlapped"]["steps"] == 8
 
 
 def test_the_gap_is_what_the_overlapped_run_takes_more_than_its_slowest_part(corpus: Path) -> None:

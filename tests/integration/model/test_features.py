@@ -58,7 +58,7 @@ def slaney_mel(hertz: float) -> float:
 def mel_by_formula(pcm: NDArray[np.int16]) -> NDArray[np.float64]:
     """HiFi-GAN's mel in double precision, by the discrete Fourier sum and filters written out band by band."""
     samples = pcm[: len(pcm) // HOP * HOP] / 32768
-    padded = np.concatenate([np.zeros(384), samples, np.zeros(384)])
+    padded = np.pad(samples, 384, mode="reflect")
     n = np.arange(1024)
     window = np.sin(np.pi * n / 1024) ** 2
     transform = np.exp(-2j * np.pi * np.outer(np.arange(513), n) / 1024)
@@ -77,12 +77,20 @@ def mel_by_formula(pcm: NDArray[np.int16]) -> NDArray[np.float64]:
 
 
 def test_the_log_mel_is_the_one_that_published_vocoders_expect() -> None:
-    """T12: against an independent computation by the formulas; a frame a hop, silence beyond the edges."""
+    """T12: against an independent computation by the formulas; a frame a hop, reflected at the edges."""
     sound = noise(20 * HOP + 100)
     made = features([sound], 21)
     expected = mel_by_formula(sound)
     assert made["mel_length"].tolist() == [20]
     np.testing.assert_allclose(made["mel"][0, :20], expected, atol=2e-4)
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3])
+def test_a_clip_that_is_shorter_than_the_padding_is_reflected_again(frames: int) -> None:
+    """T12: as numpy.pad does it; padded to a longer bucket, and beside a longer clip."""
+    sound = noise(frames * HOP, seed=frames)
+    made = features([sound, noise(9 * HOP)], 9)
+    np.testing.assert_allclose(made["mel"][0, :frames], mel_by_formula(sound), atol=2e-4)
 
 
 def test_energy_is_the_level_of_the_windowed_frame() -> None:

@@ -155,7 +155,7 @@ def test_a_taken_metrics_port_is_a_clear_error(toy, voxyard):
         (["--model-module", "toy:broken"], ["without sample_rate", "Trainable"]),
         (["--model-module", "nosuchmodule:make"], ["nosuchmodule", "PYTHONPATH"]),
         (["--model-module", "toy"], ["package.module:factory"]),
-        (["--strategy", "multiworker"], ["not implemented"]),
+        (["--strategy", "multiworker"], ["--strategy multiworker without --hosts", "--hosts 10.0.0.1:2222"]),
         (["--auto"], ["no effect with --device cpu"]),
         (["--model-gpu", 0], ["one device"]),
         (["--model-gpu", 7], ["Insufficient", "found 2", "--cpu-devices"]),

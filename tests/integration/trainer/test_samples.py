@@ -8,6 +8,7 @@ from typing import Any
 import logical_devices  # noqa: F401 (first: it sets TensorFlow up)
 import numpy as np
 import pytest
+import soundfile
 import tensorflow as tf
 from toy import Loudness
 
@@ -38,6 +39,16 @@ def test_the_newest_samples_are_kept(tmp_path):
     for step in (1, 2, 10):
         assert written(tmp_path, step, Voice()) is not None
     assert sorted(path.name for path in (tmp_path / "samples").iterdir()) == ["step-00000002.wav", "step-00000010.wav"]
+
+
+def test_a_sample_that_the_disk_refuses_ends_no_run(tmp_path, monkeypatch):
+    """libsndfile has an error of its own for it."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise soundfile.LibsndfileError(2, prefix="no room: ")
+
+    monkeypatch.setattr(soundfile, "write", refuse)
+    assert written(tmp_path, 1, Voice()) is None
 
 
 @pytest.mark.parametrize(

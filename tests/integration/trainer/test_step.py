@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +193,26 @@ def test_each_shape_is_traced_once():
     """T7: one trace per bucket, counted."""
     step = run("single", [batch(8, seed) for seed in range(5)])
     assert step.traces == {"features": 1, "update": 1}
+
+
+def test_threads_that_meet_a_shape_at_the_same_time_trace_it_once():
+    """T7: the ring's threads stage several batches of a new bucket at once."""
+    meeting = threading.Barrier(4)
+
+    class Slow(Quiet):
+        def features(self, raw: Any) -> Any:
+            time.sleep(0.2)  # while it is traced
+            return super().features(raw)
+
+    step = run("single", [], Slow(config(), ("",)))
+
+    def stage(seed: int) -> None:
+        meeting.wait()
+        step.stage(batch(8, seed))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(stage, range(4)))
+    assert step.traces == {"features": 1}
 
 
 def test_xla_compiles_the_update_and_gives_the_same_numbers(monkeypatch):

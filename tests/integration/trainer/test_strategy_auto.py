@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -25,9 +26,10 @@ def auto(toy, tmp_path) -> list[object]:
     return [*plain, "--strategy", "auto", "--strategy-steps", 8, "--buckets", 1]
 
 
+@pytest.mark.timeout(900)
 def test_every_strategy_is_timed_and_the_fastest_is_kept_and_cached(auto, voxyard, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = voxyard(*auto, "--max-steps", 3, "--json", **cache)
+    done = voxyard(*auto, "--max-steps", 3, "--json", timeout=800, **cache)
     assert done.returncode == 0, done.stderr
     for words in (
         "timing 8 steps of each of 3",
@@ -36,11 +38,15 @@ def test_every_strategy_is_timed_and_the_fastest_is_kept_and_cached(auto, voxyar
         "not here: features are written for voxyard's own model",
     ):
         assert words in done.stderr
-    (choice,) = json.loads((tmp_path / "cache/voxyard/strategies.json").read_text()).values()
+    (chosen,) = re.findall(r"auto: (\w+) is (?:the fastest here|hardly faster)", done.stderr)
+    assert json.loads(done.stdout)["strategy"] == chosen
+    cached = tmp_path / "cache/voxyard/strategies.json"
+    assert cached.exists() == ("is the fastest here" in done.stderr)
+    if not cached.exists():
+        return  # too close on this host
+    (choice,) = json.loads(cached.read_text()).values()
     assert set(choice["rates"]) == {"single", "split", "mirrored"}
-    assert choice["name"] == max(choice["rates"], key=choice["rates"].get)
-    assert json.loads(done.stdout)["strategy"] == choice["name"]
-
+    assert choice["name"] == chosen == max(choice["rates"], key=choice["rates"].get)
     again = voxyard(*auto, "--max-steps", 3, "--no-resume", "--json", **cache)
     assert f"--strategy auto: {choice['name']}, as timed" in again.stderr
     assert "timing" not in again.stderr.replace("as timed", "")
@@ -55,10 +61,11 @@ def test_a_run_that_goes_on_keeps_its_strategy_and_times_nothing(toy, auto, voxy
     assert json.loads(done.stdout)["strategy"] == "split"
 
 
+@pytest.mark.timeout(900)
 def test_a_strategy_that_fails_is_reported_and_the_others_go_on(auto, voxyard, tmp_path):
     """Forty tones are enough for batches of 30, and too few for a mirrored 60."""
     changed = [30 if argument == 4 else argument for argument in auto]
-    done = voxyard(*changed, "--max-steps", 2, "--validation-share", 0, XDG_CACHE_HOME=str(tmp_path))
+    done = voxyard(*changed, "--max-steps", 2, "--validation-share", 0, timeout=800, XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert any("mirrored" in line and "failed:" in line and "60" in line for line in done.stderr.splitlines())
 

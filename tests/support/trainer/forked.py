@@ -114,7 +114,21 @@ class _Server:
         return self.process.stdout.readline().strip()
 
 
+ALONE = """
+from voxyard.cli import main
+from voxyard.diagnose import other_load
+other_load.NOTABLE = 2.0
+raise SystemExit(main())
+"""
+"""A `source` for `run_forked`: voxyard as if nobody else were on the machine, since other tests are."""
+
 _servers: dict[str, _Server] = {}  # by their LD_LIBRARY_PATH
+
+
+def server_of(libraries: str = "") -> _Server:
+    """The server of runs with this LD_LIBRARY_PATH, started where there is none."""
+    server = _servers[libraries] = _servers.get(libraries) or _Server(libraries)
+    return server
 
 
 def run_forked(
@@ -125,6 +139,5 @@ def run_forked(
     source: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """`voxyard ARGUMENTS`, or `python -c SOURCE ARGUMENTS`, to its end, with its output as text."""
-    libraries = environment.get("LD_LIBRARY_PATH", "")
-    server = _servers[libraries] = _servers.get(libraries) or _Server(libraries)
+    server = server_of(environment.get("LD_LIBRARY_PATH", ""))
     return server.run(source, [str(each) for each in arguments], environment, cwd or Path.cwd(), timeout)

@@ -13,7 +13,7 @@ from voxyard.diagnose.profile.reads import Reads
 from voxyard.diagnose.profile.result import Overlapped, Profile, Setup
 from voxyard.diagnose.profile.stages import StageTimes, figures, with_shares
 from voxyard.diagnose.profile.timeline import Recorded, Span, StepSpan, Timeline, gaps, measured_part
-from voxyard.diagnose.profile.verdict import DeviceUse, judge
+from voxyard.diagnose.profile.verdict import ALONE, UNINTERRUPTED, DeviceUse, judge
 from voxyard.host.page_cache import Pages
 
 COLD = Pages(1000, 0)
@@ -70,8 +70,10 @@ def recorded(load: float, data: float, train: float, *, steps: int, slots: int =
 
 
 def made_up(load: float, features: float, transfer: float, train: float, /, **values: Any) -> Profile:
-    """A whole profile of these stage times; the facts of `advice_facts` and the `reads` may be given."""
+    """A whole profile of these stage times; `reads`, `others`, `interruptions` and facts for advice may be given."""
     reads = values.pop("reads", Reads({"load alone": COLD, "overlapped": COLD}))
+    others = values.pop("others", ALONE)
+    interruptions = values.pop("interruptions", UNINTERRUPTED)
     costs = Costs(load, features, transfer, train, samples=4)
     stages = stage_times(load, features, transfer, train)
     record = recorded(load, features + transfer, train, steps=44)
@@ -93,11 +95,12 @@ def made_up(load: float, features: float, transfer: float, train: float, /, **va
     )  # fmt: skip
     verdict = judge(
         stages, costs=costs, data_wait_share=found.model_share, variation=overlapped.variation, use=use,
-        variation_within_buckets=0.1, reads=reads.pages,
+        variation_within_buckets=0.1, reads=reads.pages, others=others, interruptions=interruptions,
     )  # fmt: skip
     values["load"] = values.get("load", {}) | {"pages": reads.measurements["load alone"]}
     facts = advice_facts(costs, overlapped=overlapped.seconds_per_step, data_wait_share=found.model_share, **values)
     return Profile(
         setup=setup, stages=stages, costs=costs, overlapped=overlapped, use=use, gpus=GpuFigures(missing=NO_GPU),
-        verdict=verdict, recommendations=advise(facts), reads=reads,
+        verdict=verdict, recommendations=() if verdict.withheld else advise(facts), reads=reads, others=others,
+        interruptions=interruptions,
     )  # fmt: skip

@@ -2,22 +2,27 @@
 
 `--model-module slow_stages:make`, and seconds in SLOW_READ, SLOW_FEATURES, SLOW_TRANSFER, SLOW_TRAIN. The delays are
 sleeps, so that they dominate on a loaded machine too: one a clip where recordings are decoded, one a batch elsewhere.
-HEAVY_FEATURES and HEAVY_TRAIN multiply so many matrices instead, in the feature graph and in the model.
+SLOW_SAVE is of a checkpoint. DECODE_READ and PYTHON_READ are seconds of a processor a clip, which all threads take side
+by side, or by turns. HEAVY_FEATURES and HEAVY_TRAIN multiply so many matrices instead, in the feature graph and in the
+model.
 """
 
 from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from voxyard.corpus import Example
-from voxyard.corpus.ljspeech import Recordings
-from voxyard.trainer import TrainConfig
+from voxyard.corpus.recordings import Recordings
+from voxyard.trainer import TrainConfig, checkpoint
 from voxyard.trainer.model.features import FeatureExtractor
 from voxyard.trainer.packing import Packed
 from voxyard.trainer.sampler import Bucket
@@ -99,14 +104,37 @@ def make(config: TrainConfig, speakers: tuple[str, ...]) -> SlowStages:
     return SlowStages(config, speakers)
 
 
-def _slow_disk() -> None:
+def _compute(seconds: float, *, by_turns: bool) -> None:
+    """So many seconds of this thread on a processor; zlib lets other threads go on meanwhile, Python does not."""
+    begin, text = time.thread_time(), bytes(1 << 16)
+    while time.thread_time() - begin < seconds:
+        if by_turns:
+            sum(range(1000))
+        else:
+            zlib.compress(text)
+
+
+def _slow_reading() -> None:
     read = Recordings.read
+    decoding, python = (float(os.environ.get(f"{name}_READ", "0")) for name in ("DECODE", "PYTHON"))
 
     def late(self: Recordings, i: int) -> Example:
         time.sleep(_seconds("READ"))
+        _compute(decoding, by_turns=False)
+        _compute(python, by_turns=True)
         return read(self, i)
 
     Recordings.read = late  # type: ignore[method-assign]
+
+
+def _slow_disk() -> None:
+    save = checkpoint.save
+
+    def late(*arguments: Any, **more: Any) -> Path:
+        time.sleep(_seconds("SAVE"))
+        return save(*arguments, **more)
+
+    checkpoint.save = late
 
 
 def _slow_link() -> None:
@@ -120,7 +148,9 @@ def _slow_link() -> None:
     TrainStep.transfer = late  # type: ignore[method-assign]
 
 
-if _seconds("READ"):
+if _seconds("READ") or {"DECODE_READ", "PYTHON_READ"} & set(os.environ):
+    _slow_reading()
+if _seconds("SAVE"):
     _slow_disk()
 if _seconds("TRANSFER"):
     _slow_link()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus import open_source
-from voxyard.corpus.ljspeech import Recordings
+from voxyard.corpus.recordings import Recordings
 from voxyard.corpus.shards import Shards
 
 RATE = 22050

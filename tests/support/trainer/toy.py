@@ -81,6 +81,20 @@ def make_wide(config: TrainConfig, speakers: tuple[str, ...]) -> Loudness:
     return Loudness(config, speakers, width=24)
 
 
+class Still(Loudness):
+    """One without dropout, the same on any number of devices."""
+
+    def build(self) -> keras.Model:
+        model = super().build()
+        model.drop.rate = 0.0
+        return model
+
+
+def make_still(config: TrainConfig, speakers: tuple[str, ...]) -> Loudness:
+    """The same without dropout."""
+    return Still(config, speakers)
+
+
 class Mute(Loudness):
     """One that cannot speak."""
 

@@ -34,6 +34,7 @@ SECTIONS = [
     "Stage times, each alone (milliseconds a batch)",
     "Overlapped",
     "Gaps",
+    "Checkpoints and validation",
     "GPU utilization",
     "GPU memory",
     "Where the bottleneck is",
@@ -115,11 +116,20 @@ def test_the_page_is_written_beside_the_report(command: Any, tmp_path: Path) -> 
 
 
 def test_a_page_that_cannot_be_written_is_a_sentence(command: Any, tmp_path: Path) -> None:
-    code, _, err, _ = command("--html", str(tmp_path / "none" / "profile.html"))
-    assert code == 2
-    assert "profile.html cannot be written (No such file or directory)" in err
+    (tmp_path / "file").touch()
+    code, _, err, asked = command("--html", str(tmp_path / "file" / "profile.html"))
+    assert (code, asked) == (2, {})  # before the work
+    assert "profile.html cannot be written: " in err
     with pytest.raises(DiagnoseError):
         write_page(made_up(0.1, 0.1, 0.1, 0.1), tmp_path)
+
+
+def test_a_file_in_the_place_of_the_checkpoints_is_told_before_the_work(command: Any, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    code, _, err, asked = command("--checkpoint-dir", str(file / "run"))
+    assert (code, asked) == (2, {})
+    assert f"--checkpoint-dir {file}/run: {file} is a file, expected a folder" in err
 
 
 def test_too_few_steps_are_refused(command: Any) -> None:

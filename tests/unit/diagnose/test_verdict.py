@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from profiles import stage_times
+from typing import Any
 
+import pytest
+from profiles import made_up, stage_times
+
+from voxyard.diagnose.other_load import OtherLoad, Program
 from voxyard.diagnose.profile.cost_model import Costs
+from voxyard.diagnose.profile.html_report import render as page
+from voxyard.diagnose.profile.interruptions import Interruption, Interruptions
 from voxyard.diagnose.profile.stages import with_shares
+from voxyard.diagnose.profile.text_report import render
 from voxyard.diagnose.profile.verdict import DeviceUse, Verdict, judge
+from voxyard.telemetry.causes import BY_NAME
 
 
 def _judge(
@@ -99,3 +106,82 @@ def test_a_model_that_waits_though_training_is_slowest_is_explained(stages: tupl
     verdict = _judge(*stages, wait=0.2)
     assert verdict.bottleneck == "train"
     assert said in verdict.explanation
+
+
+BUSY = OtherLoad(cores=2, taken=1.0, contended=0.5, programs=(Program("make", 41, 0.9),))
+
+
+@pytest.mark.parametrize(
+    ("stages", "wait", "computing", "withheld"),
+    [
+        ((4, 1, 1, 2.5), 0.4, {}, True),  # without the others loading might take 2
+        ((6, 1, 1, 2.5), 0.4, {}, False),  # it would still take 3
+        ((4, 1, 1, 2.5), 0.4, {"load": 0.1}, False),  # it waits for a disk, and nobody can slow that down
+        ((1, 1, 1, 2.5), 0.0, {}, False),
+        ((1, 1, 2, 2.5), 0.0, {}, True),
+        ((1, 1, 1, 2.5), 0.3, {}, True),  # what does the model wait for? perhaps for a core
+    ],
+)
+def test_a_verdict_is_withheld_where_the_others_may_have_made_it(
+    stages: tuple[float, ...], wait: float, computing: dict[Any, float], withheld: bool
+) -> None:
+    load, features, transfer, train = stages
+    verdict = judge(
+        stage_times(*stages), costs=Costs(load, features, transfer, train), data_wait_share=wait, variation=0.0,
+        others=BUSY, computing=computing,
+    )  # fmt: skip
+    assert bool(verdict.withheld) == withheld
+    if withheld:
+        assert (verdict.bottleneck, verdict.cause) == (None, BY_NAME["cpu_pressure"])
+        assert verdict.sentence.startswith("no verdict: other programs took 1.0 of 2 cores")
+        assert "make, process 41" in verdict.sentence
+
+
+@pytest.mark.parametrize(("stages", "withheld"), [((9, 1, 1, 2), False), ((1, 1, 1, 9), True), ((1, 9, 1, 2), True)])
+def test_beside_strangers_on_a_gpu_only_reading_can_be_judged(stages: tuple[float, ...], withheld: bool) -> None:
+    load, features, transfer, train = stages
+    verdict = judge(
+        stage_times(*stages), costs=Costs(load, features, transfer, train), data_wait_share=0.0, variation=0.0,
+        others=OtherLoad(gpus=("GPU 1 was 40% busy before the run began",)),
+    )  # fmt: skip
+    assert bool(verdict.withheld) == withheld
+    assert (verdict.cause == BY_NAME["stranger_compute"]) == withheld
+
+
+def test_a_disturbed_profile_says_so_in_every_form_and_advises_nothing() -> None:
+    found = made_up(0.4, 0.1, 0.1, 0.25, others=BUSY)
+    said = "other programs took 1.0 of 2 cores while none was free (make, process 41: 0.9)"
+    assert said in render(found)
+    assert "nothing is advised from a disturbed measurement" in render(found)
+    assert said in page(found)
+    assert "No verdict: the measurement was disturbed" in page(found)
+    assert found.document()["other_load"]["disturbs"]
+    assert found.document()["recommendations"] == []
+
+
+def test_a_verdict_that_holds_is_given_beside_the_disturbance() -> None:
+    found = made_up(0.9, 0.1, 0.1, 0.2, others=BUSY)
+    assert found.verdict.bottleneck == "load"
+    assert "the measurement was disturbed, and the figures are rough" in render(found)
+    assert "the figures are rough" in page(found)
+
+
+def test_checkpoints_and_validations_that_stop_the_steps_are_causes() -> None:
+    slow = Interruption("checkpoint", 100, 20.0, "410 MiB, written to /runs and removed")
+    rare = Interruption("validation", 500, 5.0, "40 of its 40 batches measured")
+    found = made_up(0.05, 0.05, 0.01, 0.2, interruptions=Interruptions(0.2, (slow, rare)))
+    assert found.verdict.cause is not None
+    assert found.verdict.cause.name == "checkpoint"
+    assert "interruptions" in _rules(found.verdict)
+    said = "checkpoint: 20 s every 100 steps, 48.8% of the time (410 MiB, written to /runs and removed)"
+    assert said in render(found)
+    assert "Validation: 5 s every 500 steps, 2.4% of the time" in page(found)
+    shares = [each["share"] for each in found.document()["interruptions"]]
+    assert shares == [pytest.approx(0.488, abs=1e-3), pytest.approx(0.0244, abs=1e-3)]
+
+
+def test_an_interruption_that_was_not_measured_says_why() -> None:
+    none = Interruption("validation", 500, None, "no clip is held out (--validation-share)")
+    found = made_up(0.05, 0.05, 0.01, 0.2, interruptions=Interruptions(0.2, (none,)))
+    assert "validation: not measured: no clip is held out" in render(found)
+    assert found.verdict.cause is None

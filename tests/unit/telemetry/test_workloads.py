@@ -23,6 +23,14 @@ from voxyard.telemetry.workloads import STEP_BUCKETS, TrainMetrics
 TRAIN = {
     "train_active": ("gauge", set()),
     "train_step_time_variation_ratio": ("gauge", set()),
+    "train_step_time_variation_within_buckets_ratio": ("gauge", set()),
+    "train_read_seconds": ("counter", set()),
+    "train_read_cpu_seconds": ("counter", set()),
+    "train_read_wait_seconds": ("counter", set()),
+    "train_read_threads": ("gauge", set()),
+    "train_cores": ("gauge", set()),
+    "train_start_timestamp_seconds": ("gauge", set()),
+    "train_data_stage_seconds": ("counter", {"part"}),
     "train_phase": ("gauge", {"phase"}),
     "train_phase_seconds": ("counter", {"phase"}),
     "train_progress": ("counter", set()),
@@ -36,6 +44,8 @@ TRAIN = {
     "train_validation_loss": ("gauge", {"component"}),
     "train_learning_rate": ("gauge", set()),
     "train_epoch": ("gauge", set()),
+    "train_host_index": ("gauge", set()),
+    "train_hosts": ("gauge", set()),
     "train_last_step_timestamp_seconds": ("gauge", set()),
     "train_checkpoint_duration_seconds": ("histogram", set()),
 }
@@ -69,11 +79,16 @@ def metrics() -> TrainMetrics:
     made.start()
     made.step(0.12, 0.03, 16, 2)
     made.step(0.2, 0.0, 16, 3)
-    made.variation(0.25)
+    made.variation(0.25, 0.05)
+    made.input.sizes(threads=4, cores=16)
+    made.input.read(0.5, 0.25)
+    made.input.waited(0.125)
+    made.input.staged("transfer", 0.002)
     made.losses({"total": 2.5, "mel": math.nan})
     made.validation({"total": 3.5})
     made.learning_rate(1e-3)
     made.epoch(4)
+    made.hosts(1, 3)
     made.checkpoint(0.7)
     made.gpu_memory_overhead("model", PAIR.cards[1][1], 5e8)
     return made
@@ -141,6 +156,7 @@ def test_losses_keep_their_components_and_their_nan(served: MetricsServer) -> No
     assert value(families, "train_learning_rate") == 1e-3
     assert value(families, "train_epoch") == 4
     assert value(families, "train_step_time_variation_ratio") == 0.25
+    assert value(families, "train_step_time_variation_within_buckets_ratio") == 0.05
     assert value(families, "train_checkpoint_duration_seconds_count") == 1
 
 
@@ -155,6 +171,22 @@ def test_gpus_carry_their_role_target_and_limit(served: MetricsServer) -> None:
     assert value(families, "workload_gpu_memory_limit_bytes", **data) == 8192 * 2**20
     assert len(families["workload_gpu_memory_limit_bytes"].samples) == 1
     assert value(families, "workload_gpu_memory_overhead_bytes", **model) == 5e8
+
+
+def test_a_run_has_a_target_of_its_own_for_its_model_gpu() -> None:
+    with serve(TrainMetrics("own", devices=PAIR, utilization_target=0.25).registry, "127.0.0.1", 0) as server:
+        families = scrape(server)
+    assert value(families, "workload_gpu_utilization_target_ratio", role="model") == 0.25
+    assert value(families, "workload_gpu_utilization_target_ratio", role="data") == 0.4
+
+
+def test_the_input_tells_its_seconds(served: MetricsServer) -> None:
+    families = scrape(served)
+    assert value(families, "train_read_seconds_total") == 0.5
+    assert value(families, "train_read_cpu_seconds_total") == 0.25
+    assert value(families, "train_read_wait_seconds_total") == 0.125
+    assert value(families, "train_data_stage_seconds_total", part="transfer") == 0.002
+    assert (value(families, "train_read_threads"), value(families, "train_cores")) == (4, 16)
 
 
 def test_a_run_without_gpus_has_no_gpu_series() -> None:

@@ -171,12 +171,6 @@ def test_a_split_that_is_asked_for_never_becomes_single_mode() -> None:
     assert "GPUs of this host:\n  0: NVIDIA A10" in str(caught.value)
 
 
-def test_a_strategy_that_is_not_implemented_is_refused() -> None:
-    """T11."""
-    with pytest.raises(TrainerError, match="--strategy multiworker is not implemented: use --strategy single"):
-        settled(THREE, strategy="multiworker")
-
-
 def test_with_strategy_auto_the_pair_is_taken_for_the_split_among_them() -> None:
     """T11."""
     config = settled(THREE, strategy="auto").config
@@ -228,3 +222,12 @@ def test_without_auto_nothing_is_read_and_nothing_changes(monkeypatch: pytest.Mo
     cpu = TrainConfig.model_validate({"training": {"auto": True, "device": "cpu"}})
     with pytest.raises(TrainerError, match="no effect with --device cpu"):
         apply_auto_settings(cpu)
+
+
+def test_over_hosts_the_batch_and_the_strategy_are_not_taken_from_one_of_them() -> None:
+    """X1: the batch counts the clips of all hosts."""
+    over: dict[str, Any] = {"hosts": "10.0.0.1:2222,10.0.0.2:2222", "host_index": 0}
+    found = settled(THREE, **over).config
+    assert (found.training.batch_size, found.training.strategy) == (None, None)
+    assert settled(THREE).config.training.batch_size is not None
+    assert settled((card(0), card(1)), links=Links(), **over).config.training.strategy is None

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from tones import Corpus
 
+from voxyard.corpus import prepare
 from voxyard.host import Gpu
 from voxyard.host.plan import Links
 from voxyard.host.topology import parse
-from voxyard.trainer.autotune import cache
+from voxyard.trainer.autotune import cache, candidates, tuner
 from voxyard.trainer.autotune.cache import CachedStrategy
 from voxyard.trainer.autotune.candidates import (
     FEATURES,
     LOOK_AHEAD,
+    Candidate,
     Candidates,
-    fastest,
+    comparable,
+    contenders,
     find_candidates,
     from_features,
     table,
     trial,
 )
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.corpora import feature_settings
 from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Kind, choose
 
@@ -184,16 +191,114 @@ def test_the_age_of_an_entry_is_given_in_words(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("of_disk", "best", "passed_over"),
+    ("of_disk", "compared", "passed_over"),
     [
-        ({"single", "split"}, "split", ("precomputed",)),
-        ({"single", "split", "precomputed"}, "precomputed", ()),
-        (set(), "precomputed", ()),
+        ({"single", "split"}, {"single", "split"}, ("precomputed",)),
+        ({"single", "split", "precomputed"}, {"single", "split", "precomputed"}, ()),
+        (set(), {"single", "split", "precomputed"}, ()),
     ],
 )
-def test_a_candidate_that_read_from_memory_does_not_win_against_one_that_read_from_the_disk(
-    of_disk: set[str], best: str, passed_over: tuple[str, ...]
+def test_a_candidate_that_read_from_memory_is_not_compared_with_one_that_read_from_the_disk(
+    of_disk: set[str], compared: set[str], passed_over: tuple[str, ...]
 ) -> None:
     """T11: features that were just written, to a place in memory."""
-    rates = {"single": 1.0, "split": 2.0, "precomputed": 27.0}
-    assert fastest(rates, of_disk) == (best, passed_over)
+    assert comparable(["single", "split", "precomputed"], of_disk) == (compared, passed_over)
+
+
+def test_the_fastest_is_clear_where_its_slowest_trial_beats_all_others() -> None:
+    """T11."""
+    assert contenders({"single": [9.0, 9.5, 9.9], "split": [10.0, 11.0, 30.0]}) == ("split",)
+    assert contenders({"single": [9.0, 10.1, 9.5], "split": [10.0, 11.0, 12.0]}) == ("split", "single")
+
+
+class Host:
+    """A host on which each strategy has these rates, trial by trial."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **rates: list[float]) -> None:
+        self.rates, self.timed = rates, list[str]()
+        monkeypatch.setattr(tuner, "_time", self._time)
+        monkeypatch.setattr(
+            tuner, "open_corpora", lambda _: SimpleNamespace(training=SimpleNamespace(feature_names=()))
+        )
+        monkeypatch.setattr(tuner, "inspect_host", lambda _: host_of(0))
+        runnable = tuple(candidates.Candidate(name, config(checkpoint_dir=name)) for name in rates)
+        monkeypatch.setattr(tuner, "find_candidates", lambda *_, **__: Candidates(runnable, {}))
+
+    def _time(self, each: candidates.Candidate, _folder: Path, turn: int, _steps: int) -> tuner._Timed:
+        self.timed.append(each.name)
+        return tuner._Timed(self.rates[each.name][turn], "", of_disk=True)
+
+    def chosen(self, tmp_path: Path) -> str:
+        run = config(device="cpu", checkpoint_dir=str(tmp_path / "run"))
+        return tuner.choose_strategy(run).training.checkpoint_dir.name
+
+
+def test_trials_are_interleaved_and_one_lucky_trial_does_not_decide(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """T11: the first trials alone would say single."""
+    host = Host(monkeypatch, single=[30.0, 10.0, 10.0, 10.0, 10.0], split=[20.0] * 5)
+    assert host.chosen(tmp_path) == "split"
+    assert host.timed == ["single", "split"] * 5
+
+
+def test_a_clear_result_is_remembered_after_three_trials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """T11."""
+    host = Host(monkeypatch, single=[10.0, 11.0, 9.0], split=[20.0, 19.0, 21.0])
+    assert [host.chosen(tmp_path), host.chosen(tmp_path)] == ["split", "split"]
+    assert host.timed == ["single", "split"] * 3
+
+
+def test_a_close_result_is_timed_again_without_the_slow_ones_and_not_remembered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T11."""
+    close = {"single": [20.0, 19.0, 21.0, 20.0, 20.0], "split": [20.0, 22.0, 20.0, 21.0, 22.0], "mirrored": [5.0] * 3}
+    host = Host(monkeypatch, **close)
+    with caplog.at_level(logging.INFO):
+        assert host.chosen(tmp_path) == "split"
+    assert host.timed == ["single", "split", "mirrored"] * 3 + ["single", "split"] * 2
+    assert "split is hardly faster than single: not remembered" in caplog.text
+    assert not cache.path().exists()
+
+
+def test_features_of_an_older_version_in_the_runs_directory_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T11: and those that fit are taken as they are."""
+    tones = Corpus(tmp_path / "tones").add("a").add("b").directory
+    run = config(data={"train_data": str(tones), "validation_share": 0.0}, checkpoint_dir=str(tmp_path / "run"))
+    folder, asked = tmp_path / "run" / tuner.FEATURES_DIRECTORY, list[str]()
+
+    def write(settings: dict[str, Any]) -> None:
+        prepare(
+            tones, folder, sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0,
+            features=lambda example: {"mel": np.zeros((len(example.pcm) // 256, 80), np.float32)},
+            feature_settings=settings,
+        )  # fmt: skip
+
+    def ask(request: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
+        asked.append(request["features"])
+        write(feature_settings(run))
+        return {"clips": 2, "bytes": 1}
+
+    monkeypatch.setattr(tuner, "_ask", ask)
+    folder.parent.mkdir()
+    write({name: value for name, value in feature_settings(run).items() if name != "mel_edges"})
+    with caplog.at_level(logging.INFO):
+        taken = tuner._with_features(Candidate(FEATURES, run, precomputed=True))
+    assert asked == [str(folder)]
+    assert "made again" in caplog.text
+    assert tuner._with_features(Candidate(FEATURES, run, precomputed=True)) == taken
+    assert asked == [str(folder)]
+
+
+def test_the_verdict_on_hosts_has_the_networks_bound_and_whether_they_pay() -> None:
+    """X1: 381 MiB over 1 Gbit/s."""
+    report = {
+        "steps_per_second": 0.25, "batch_rows": 64, "gradient_bytes": 381 * 2**20, "all_reduce_seconds": 3.2,
+    }  # fmt: skip
+    network, verdict = candidates.hosts_verdict(report, 2, 20.0)
+    assert "averages 381.0 MiB of gradients in 3.2 s (119 MiB/s): no step can be faster, one here takes 4 s" in network
+    assert verdict.startswith("2 hosts 16 clips/s, this one alone 20: they do not pay")
+    assert list(candidates.hosts_verdict(report, 2, 10.0))[1] == "2 hosts 16 clips/s, this one alone 10"

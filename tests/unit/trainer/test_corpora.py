@@ -63,6 +63,21 @@ def test_features_made_with_other_settings_are_refused(tmp_path: Path) -> None:
         open_corpora(_config(data | {"pre_emphasis": 0.97}))
 
 
+def test_features_of_the_version_with_silence_beyond_the_edges_are_refused(tmp_path: Path) -> None:
+    """T8: nothing in their description says so; their mels would be learned beside others."""
+    where, config = _corpus(tmp_path / "train", ["x", "x"]), _config({})
+    settings = {name: value for name, value in feature_settings(config).items() if name != "mel_edges"}
+    prepare(
+        where, tmp_path / "shards", sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0,
+        features=lambda example: {"mel": np.zeros((len(example.pcm) // 256, 80), np.float32)},
+        feature_settings=settings,
+    )  # fmt: skip
+    with pytest.raises(
+        CorpusError, match=r"mel_edges of an older version \(wanted: reflect\).*prepare the corpus again"
+    ):
+        open_corpora(_config({"train_data": tmp_path / "shards"}))
+
+
 def test_texts_that_the_model_cannot_read_end_a_run_before_it_begins(tmp_path: Path) -> None:
     """T24: `voxyard train` on recordings and on shards, by the run's own setting."""
     corpus = Corpus(tmp_path / "corpus")

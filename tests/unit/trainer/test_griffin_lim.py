@@ -12,6 +12,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import ModelConfig
+from voxyard.trainer.model import griffin_lim
 from voxyard.trainer.model.griffin_lim import linear_magnitude, spectrogram_image, waveform, write_wav
 from voxyard.trainer.model.mel import FLOOR, edge_padding, hann, mel_basis
 
@@ -35,7 +36,7 @@ def log_mel(
     hop, size = config.hop_length, config.fft_size
     samples = samples[: len(samples) // hop * hop].astype(np.float64)
     samples = samples - pre_emphasis * np.concatenate([[0.0], samples[:-1]])
-    padded = np.pad(samples, edge_padding(size, hop))
+    padded = np.pad(samples, edge_padding(size, hop), "reflect")
     frames = [padded[i * hop : i * hop + size] * hann(size) for i in range(len(samples) // hop)]
     return np.log(np.maximum(np.abs(np.fft.rfft(frames)) @ mel_basis(config).T, FLOOR))
 
@@ -52,6 +53,16 @@ def test_a_voice_survives_the_way_through_its_mel(pre_emphasis: float) -> None:
     loud = before > -6
     assert loud.mean() > 0.2
     assert np.abs(after - before)[loud].mean() < 0.17
+
+
+@pytest.mark.parametrize("frames", [1, 2, 30])
+def test_analysis_takes_the_mels_frames_and_synthesis_undoes_it(frames: int) -> None:
+    """T18: noise, which is loud to its edges, and shorter than the padding with one frame."""
+    samples = np.random.default_rng(frames).normal(size=frames * CONFIG.hop_length)
+    spectrum = griffin_lim._analysis(samples, CONFIG)
+    mel = np.log(np.maximum(np.abs(spectrum) @ mel_basis(CONFIG).T, FLOOR))
+    np.testing.assert_allclose(mel, log_mel(samples), atol=1e-9)
+    np.testing.assert_allclose(griffin_lim._synthesis(spectrum, CONFIG), samples, atol=1e-9)
 
 
 def test_the_inverted_mel_is_not_negative_and_has_the_same_mel() -> None:

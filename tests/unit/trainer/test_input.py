@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,3 +206,23 @@ def test_the_buffer_is_capped_by_memory():
     assert buffer_that_fits(50, largest, available=10**12) == 50
     assert buffer_that_fits(50, largest, available=40 * largest) == 10
     assert buffer_that_fits(50, largest, available=largest) == 1
+
+
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_the_parts_of_a_batch_that_hosts_make_are_the_batch(hosts):
+    """X1: the same rows with the same seeds, broken clips replaced alike; each host reads its own."""
+    whole_source = FakeSource(broken=frozenset({3}))
+    sampler, made = plans(3, whole_source, rows=6)
+    settings: dict[str, Any] = {"hop_length": HOP, "seed": 7, "max_bad_share": 0.1}
+    whole = BatchAssembler(whole_source, sampler, **settings)
+    sources = [FakeSource(broken=frozenset({3})) for _ in range(hosts)]
+    share = 6 // hosts
+    parts = [
+        BatchAssembler(source, sampler, part=slice(place * share, (place + 1) * share), **settings)
+        for place, source in enumerate(sources)
+    ]
+    for plan in made:
+        expected, found = whole(plan).arrays, [part(plan).arrays for part in parts]
+        for name, array in expected.items():
+            np.testing.assert_array_equal(np.concatenate([one[name] for one in found]), array, err_msg=name)
+    assert all(len(source.reads) < len(whole_source.reads) for source in sources)

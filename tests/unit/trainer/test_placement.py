@@ -187,11 +187,43 @@ def test_gpu_without_a_gpu_is_refused() -> None:
 # -- strategies ----------------------------------------------------------------------------------------------
 
 
-def test_a_strategy_that_is_not_implemented_is_refused_with_what_works() -> None:
-    """T11."""
-    message = refusal(TWO, strategy="multiworker")
-    assert "multiworker is not implemented" in message
-    assert "single, mirrored" in message
+HOSTS: dict[str, Any] = {"hosts": "10.0.0.1:2222,10.0.0.2:2222", "host_index": 1, "batch_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("data", "inside"), [({}, "single"), (pair(0, 1), "split"), (pair(1, 0), "split")], ids=["single", "0+1", "1+0"]
+)
+def test_a_host_among_several_has_one_model_device_alone_or_beside_a_data_device(
+    data: dict[str, Any], inside: str
+) -> None:
+    """X1: each host splits its pair; the batch counts the clips of all hosts."""
+    made = plan(NONE, data=data, device="cpu", strategy="multiworker", **HOSTS)
+    assert (made.strategy, made.batch_size) == (inside, 8)
+    assert made.hosts is not None
+    assert (made.hosts.index, made.hosts.count) == (1, 2)
+    assert plan(NONE, data=data, device="cpu", **HOSTS) == made  # --hosts says it
+
+
+def test_over_hosts_the_model_gpu_is_the_first_of_tensorflows() -> None:
+    """X1: the one on which it reduces; voxyard orders CUDA's GPUs so, which is not seen as a mistake."""
+    ordered = host_of(card(0), card(1), cuda=(1, 0), ordered=True)
+    made = plan(ordered, data=pair(0, 1), **HOSTS)
+    assert (made.of("data").physical, made.of("model").physical, made.of("model").logical) == (1, 0, 0)
+    assert "put the model GPU first in it" in refusal(TWO, data=pair(0, 1), **HOSTS)
+
+
+def test_over_hosts_the_model_has_the_first_of_tensorflows_cpu_devices() -> None:
+    """X1: on which it reduces, too; as a host's plan names the devices, the first step would never end."""
+    made = plan(NONE, data=pair(0, 1), device="cpu", **HOSTS)
+    assert [(one.role, one.physical, one.logical) for one in made.assigned] == [("data", 0, 1), ("model", 1, 0)]
+    same = plan(NONE, data=pair(1, 0), device="cpu", **HOSTS)
+    assert [(one.role, one.physical, one.logical) for one in same.assigned] == [("data", 1, 1), ("model", 0, 0)]
+
+
+def test_over_hosts_the_batch_size_is_given_and_dealt_evenly() -> None:
+    """X1: it is part of the run, which is the same on any number of hosts."""
+    assert "must be given: 16 would be 8 on each" in refusal(NONE, device="cpu", **HOSTS | {"batch_size": None})
+    assert "give 6 or 8" in refusal(NONE, device="cpu", **HOSTS | {"batch_size": 7})
 
 
 def test_devices_are_planned_only_where_strategy_auto_is_decided() -> None:

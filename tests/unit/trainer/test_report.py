@@ -52,6 +52,14 @@ def test_the_data_device_is_held_against_what_it_can_reach():
     assert verdicts == ["at its ceiling", "missed"]
 
 
+def test_a_split_is_not_asked_for_a_small_data_stage():
+    """It gains from a large one: with data under half of compute its bound is under 1.5."""
+    names = {
+        strategy: {target.name for target in report(strategy=strategy).targets()} for strategy in ("split", "single")
+    }
+    assert names["single"] - names["split"] == {"data time ÷ compute time"}
+
+
 def test_what_was_not_measured_is_reported_not_guessed():
     text = report(data_stage_seconds=None, resident_memory_growth=None).render()
     assert "not measured; " not in text.split("warm-up")[0]
@@ -74,6 +82,15 @@ def test_what_the_model_could_not_read_is_in_the_report():
     assert "2 of 1000 characters (0.20%) are dropped" in made.render()
     assert "'ä' U+00E4 LATIN SMALL LETTER A WITH DIAERESIS as 'a' ×3" in made.render()
     assert report().to_json()["texts"] is None
+
+
+def test_what_stopped_the_steps_is_reported_with_its_share_of_the_run():
+    seconds = {"warm_up": 5.0, "train": 60.0, "validate": 10.0, "checkpoint": 25.0, "sample": 0.0, "end": 0.0}
+    lines = [" ".join(line.split()) for line in report(phase_seconds=seconds).render().splitlines()]
+    assert "validating 10.0 s 10.0% of the run" in lines
+    assert "writing checkpoints 25.0 s 25.0% of the run" in lines
+    assert not any(line.startswith("making samples") for line in lines)
+    assert report(phase_seconds=seconds).to_json()["phase_seconds"] == seconds
 
 
 def test_traced_steps_are_kept_out_of_the_statistics():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from voxyard.corpus.cache import CachedSource
@@ -10,6 +9,7 @@ from voxyard.corpus.shards import is_shards
 from voxyard.diagnose.profile.facts import AdviceFacts, CorpusFacts, HostFacts, LoadFacts, Probed
 from voxyard.diagnose.profile.result import Overlapped, Setup
 from voxyard.host import HostError
+from voxyard.host.cores import whole_cores
 from voxyard.host.limits import recommend
 from voxyard.host.memory import available_bytes
 from voxyard.host.nvml import every_gpu
@@ -121,7 +121,7 @@ def _corpus(run: Run) -> CorpusFacts:
 
 def _host(run: Run, gpus: GpuFigures) -> HostFacts:
     devices, training = run.devices, run.config.training
-    cores = len(os.sched_getaffinity(0))
+    cores = whole_cores()
     if devices.kind == "cpu":
         return HostFacts("cpu", cores, available_bytes(), training.cpu_devices)
     found = every_gpu()

@@ -50,7 +50,7 @@ def render(profile: Profile) -> str:
     """
     style, script = (_asset(name) for name in ("page.css", "page.js"))
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
-    sections = (_verdict, _lanes, _timeline, _advice, _stages, _gpus, _about)
+    sections = (_verdict, _lanes, _timeline, _advice, _stages, _interruptions, _gpus, _about)
     body = "\n".join("\n".join(section(profile)) for section in sections)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -74,6 +74,8 @@ def _hash(text: str) -> str:
 
 def _headline(profile: Profile) -> str:
     verdict = profile.verdict
+    if verdict.withheld:
+        return "No verdict: the measurement was disturbed"
     return BOUND[verdict.bound_by] if verdict.bottleneck is None else HEADLINES[verdict.bottleneck]
 
 
@@ -82,8 +84,12 @@ def _verdict(profile: Profile) -> Iterator[str]:
     yield f'<section class="verdict {verdict.bottleneck or ""}" aria-labelledby="headline">'
     yield f'<h1 id="headline">{escape(_headline(profile))}</h1>'
     yield f'<p class="said">{_in_words(profile)}</p>'
+    if verdict.cause is not None:
+        yield f"<p>{escape(_sentence(f'{verdict.cause.title}: {verdict.cause.remedy}'))}</p>"
     if verdict.explanation:
         yield f"<p>{escape(_sentence(verdict.explanation))}</p>"
+    if profile.others.disturbs and not verdict.withheld:
+        yield f"<p>{escape(_sentence(f'disturbed, and the figures are rough: {profile.others.sentence()}'))}</p>"
     yield '<dl class="figures">'
     for name, value, unit in (
         ("a step, overlapped", ms(over.seconds_per_step), "ms"),
@@ -103,6 +109,11 @@ def _verdict(profile: Profile) -> Iterator[str]:
 
 def _in_words(profile: Profile) -> str:
     over, train = profile.overlapped, profile.costs.train
+    if profile.verdict.withheld:
+        return (
+            f"Measured beside other work: {escape(profile.verdict.withheld)}. As measured, a step takes "
+            f"{ms(over.seconds_per_step)} ms, and the model waits {over.data_wait_share:.1%} of its time."
+        )
     if profile.verdict.bottleneck is None:
         return (
             "The model device has its next batch ready nearly always: it waits "
@@ -117,6 +128,11 @@ def _in_words(profile: Profile) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
+
+
+def _interruptions(profile: Profile) -> Iterator[str]:
+    yield "<h2>Checkpoints and validation</h2>"
+    yield from (f"<p>{escape(_sentence(line))}</p>" for line in profile.interruptions.lines())
 
 
 def _mark(each: Annotation) -> str:
@@ -198,6 +214,9 @@ def _idle_words(profile: Profile) -> str:
 
 def _advice(profile: Profile) -> Iterator[str]:
     yield "<h2>What to change</h2>"
+    if profile.verdict.withheld:
+        yield "<p>Nothing is advised from a disturbed measurement.</p>"
+        return
     if withheld := profile.reads.withheld:
         yield f'<p class="soft">{escape(_sentence(withheld))}</p>'
     if not profile.recommendations:

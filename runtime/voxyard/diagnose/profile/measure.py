@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.profile.cost_model import threads_needed
 from voxyard.diagnose.profile.stages import Stage
 from voxyard.diagnose.profile.timeline import Recorded, Span, StepSpan
+from voxyard.host.cores import whole_cores
 from voxyard.host.memory import available_bytes
 from voxyard.host.page_cache import Pages
 from voxyard.trainer.input import MEMORY_SHARE, HostBatch, Loader, batch_bytes, buffer_that_fits, pad
@@ -102,6 +102,7 @@ class StageBenchmark:
         self._unread = 0  # the first batch that no measurement has read
         self._batches: dict[Bucket, HostBatch] = {}
         self.left_out_seconds = 0.0
+        self.computing: dict[Stage, float] = {}  # of each device stage, cores that it took in its time, at most 1
         config = run.config
         mels = config.model.mels if run.corpora.training.feature_names else None
         largest = max(batch_bytes(bucket, run.rows, config.model.hop_length, mels) for bucket in run.buckets)
@@ -185,7 +186,7 @@ class StageBenchmark:
         More threads than cores help only while they wait for a disk or a network.
         """
         waits = loading.cpu < 0.5 * loading.in_thread
-        most = MOST_WAITING if waits else len(os.sched_getaffinity(0))
+        most = MOST_WAITING if waits else whole_cores()
         fitting = max(1, int(MEMORY_SHARE * available_bytes()) // self.bytes)
         return threads_needed(loading.in_thread, goal, now=loading.workers, most=min(most, fitting))
 
@@ -216,13 +217,22 @@ class StageBenchmark:
 
         Mirrored, every replica computes the features of its own part inside the training step.
         """
-        if self.run.devices.strategy == "mirrored":
-            return {"transfer": self._each(self._host, self._stage), "train": self._train()}
-        return {
-            "features": self._each(self._host, self._features),
-            "transfer": self._each(self._made, self._transfer),
-            "train": self._train(),
+        ways: dict[Stage, Callable[[], tuple[float, ...]]] = {
+            "features": lambda: self._each(self._host, self._features),
+            "transfer": lambda: self._each(self._made, self._transfer),
+            "train": self._train,
         }
+        if self.run.devices.strategy == "mirrored":
+            del ways["features"]
+            ways["transfer"] = lambda: self._each(self._host, self._stage)
+        return {stage: self._watched(stage, way) for stage, way in ways.items()}
+
+    def _watched(self, stage: Stage, way: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
+        """The stage's seconds, with how much of its time it computed: only that is slowed down by others."""
+        begin, cpu = time.perf_counter(), time.process_time()
+        seconds = way()
+        self.computing[stage] = min(1.0, (time.process_time() - cpu) / (time.perf_counter() - begin))
+        return seconds
 
     def _sequence(self) -> list[Bucket]:
         return [plan.bucket for plan in self._plans if plan.bucket in self._batches] or list(self._batches)

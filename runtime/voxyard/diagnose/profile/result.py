@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from voxyard.diagnose.gpu_figures import GpuFigures
+from voxyard.diagnose.other_load import OtherLoad
 from voxyard.diagnose.profile.advice import Recommendation
 from voxyard.diagnose.profile.cost_model import Costs
+from voxyard.diagnose.profile.interruptions import Interruptions
 from voxyard.diagnose.profile.reads import Reads
 from voxyard.diagnose.profile.stages import Figures, StageTimes
 from voxyard.diagnose.profile.timeline import Gaps, Timeline
@@ -115,6 +117,8 @@ class Profile:
     verdict: Verdict
     recommendations: tuple[Recommendation, ...]
     reads: Reads
+    others: OtherLoad
+    interruptions: Interruptions
 
     @property
     def data_device_ceiling(self) -> float | None:
@@ -131,6 +135,8 @@ class Profile:
             "stages": [each.document() for each in self.stages],
             "overlapped": self.overlapped.document(),
             "reads": self.reads.document(),
+            "interruptions": self.interruptions.document(),
+            "other_load": self.others.document(),
             "device_use": {role: asdict(use) for role, use in self.use.items()},
             "data_device_ceiling": self.data_device_ceiling,
             "gpus": self.gpus.document(),

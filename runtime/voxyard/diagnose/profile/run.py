@@ -12,20 +12,25 @@ from voxyard.corpus.cold import ColdSource
 from voxyard.diagnose.dry_run import build_dry_run
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_figures import READ_SECONDS, GpuFigures, gpu_figures
+from voxyard.diagnose.other_load import OtherLoadWatch, busy_gpus
 from voxyard.diagnose.profile.advice import advise
+from voxyard.diagnose.profile.bottleneck_cause import ReadingThreads
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.describe import advice_facts_of, setup_of
 from voxyard.diagnose.profile.facts import AdviceFacts, Probed
+from voxyard.diagnose.profile.interruptions import measure_interruptions
 from voxyard.diagnose.profile.measure import LoadTiming, OverlappedRun, StageBenchmark
 from voxyard.diagnose.profile.reads import Reads
 from voxyard.diagnose.profile.result import Overlapped, Profile
 from voxyard.diagnose.profile.stages import Stage, figures, with_shares
 from voxyard.diagnose.profile.timeline import gaps, measured_part
 from voxyard.diagnose.profile.verdict import DeviceUse, judge
+from voxyard.host.cores import whole_cores
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import open_corpora
 from voxyard.trainer.devices.auto_settings import apply_auto_settings
+from voxyard.trainer.devices.tensorflow_setup import prepare
 
 if TYPE_CHECKING:
     from voxyard.trainer.loop import Run
@@ -60,31 +65,41 @@ def profile(
     corpora = open_corpora(config)
     source = ColdSource(corpora.training)
     with tempfile.TemporaryDirectory(prefix="voxyard-profile-") as directory:
-        run = build_dry_run(config, Path(directory), corpora=replace(corpora, training=source))
-        found = _measured(config, run, StageBenchmark(run, steps, source), gpu_monitoring, progress)
+        devices = prepare(config, corpus=corpora.training.fingerprint)
+        others = OtherLoadWatch(gpus=busy_gpus(devices.cards) if gpu_monitoring else ())
+        run = build_dry_run(config, Path(directory), devices=devices, corpora=replace(corpora, training=source))
+        found = _measured(config, run, StageBenchmark(run, steps, source), gpu_monitoring, others, progress)
     source.drop_read_clips()
     return found
 
 
 def _measured(
-    config: TrainConfig, run: Run, benchmark: StageBenchmark, gpu_monitoring: bool, progress: Callable[[str], None]
+    config: TrainConfig,
+    run: Run,
+    benchmark: StageBenchmark,
+    gpu_monitoring: bool,
+    others: OtherLoadWatch,
+    progress: Callable[[str], None],
 ) -> Profile:
     steps = benchmark.steps
-    if benchmark.fill_cache():
-        progress("dataset cache filled with the clips of the coming batches (not timed)")
-    progress(f"load alone: {steps} batches with {run.config.data.num_workers} threads")
-    loading = benchmark.load()
-    progress("tracing and compiling (not timed)")
-    benchmark.warm_up()
-    progress(f"features, transfer and training alone: {steps} batches each")
-    measured = {"load": loading.seconds, **benchmark.stages()}
-    costs = _costs(run, loading, measured)
-    probed = _probe(benchmark, loading, costs, progress)
-    progress(f"overlapped: {benchmark.settling} steps of warm-up, {steps} measured")
-    with GpuWatch(run.devices.cards, interval=READ_SECONDS, enabled=gpu_monitoring) as watch:
-        overlap = benchmark.overlapped()
+    with others:
+        if benchmark.fill_cache():
+            progress("dataset cache filled with the clips of the coming batches (not timed)")
+        progress(f"load alone: {steps} batches with {run.config.data.num_workers} threads")
+        loading = benchmark.load()
+        progress("tracing and compiling (not timed)")
+        benchmark.warm_up()
+        progress(f"features, transfer and training alone: {steps} batches each")
+        measured = {"load": loading.seconds, **benchmark.stages()}
+        costs = _costs(run, loading, measured)
+        probed = _probe(benchmark, loading, costs, progress)
+        progress(f"overlapped: {benchmark.settling} steps of warm-up, {steps} measured")
+        with GpuWatch(run.devices.cards, interval=READ_SECONDS, enabled=gpu_monitoring) as watch:
+            overlap = benchmark.overlapped()
     gpus = gpu_figures(watch)
     overlapped = _overlapped(run, overlap, costs)
+    progress("a checkpoint and a validation")
+    interruptions = measure_interruptions(run, overlapped.seconds_per_step, steps, config.training.checkpoint_dir)
     stages = with_shares(measured, _notes(run, loading))
     use = _use(run, gpus, overlapped)
     pages = {"load alone": loading.pages, "overlapped": overlap.pages}
@@ -97,6 +112,10 @@ def _measured(
         variation_within_buckets=overlapped.variation_within_buckets,
         use=use,
         reads=reads.pages,
+        reading=_reading(loading),
+        others=others.load,
+        interruptions=interruptions,
+        computing={"load": loading.cpu / loading.in_thread if loading.in_thread else 0.0, **benchmark.computing},
     )
     facts: AdviceFacts = advice_facts_of(config, run, benchmark, costs, loading, probed, overlapped, gpus)
     return Profile(
@@ -107,8 +126,10 @@ def _measured(
         use=use,
         gpus=gpus,
         verdict=verdict,
-        recommendations=advise(facts),
+        recommendations=() if verdict.withheld else advise(facts),
         reads=reads,
+        others=others.load,
+        interruptions=interruptions,
     )
 
 
@@ -122,6 +143,16 @@ def _costs(run: Run, loading: LoadTiming, measured: Mapping[Stage, tuple[float, 
         layout=run.devices.strategy,
         slots=run.config.data.prefetch_buffer_size,
         samples=run.rows,
+    )
+
+
+def _reading(loading: LoadTiming) -> ReadingThreads:
+    return ReadingThreads(
+        threads=loading.workers,
+        cores=whole_cores(),
+        computing=loading.cpu / loading.in_thread if loading.in_thread else 0.0,
+        taken=loading.cpu * len(loading.reads) / loading.wall if loading.wall else 0.0,
+        from_memory=not loading.pages.trusted,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ class Figures:
         return self.std / self.mean if self.mean else 0.0
 
 
-def figures(seconds: Sequence[float]) -> Figures:
+def figures(seconds: Collection[float]) -> Figures:
     """The figures of a series (population standard deviation; percentiles by linear interpolation)."""
     if not seconds:
         return Figures(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)

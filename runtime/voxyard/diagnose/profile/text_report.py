@@ -22,6 +22,7 @@ def render(profile: Profile) -> str:
         "Stage times, each alone (milliseconds a batch)": _stages(profile),
         "Overlapped": _overlapped(profile),
         "Gaps": _gaps(profile),
+        "Checkpoints and validation": profile.interruptions.lines(),
         "GPU utilization": _utilization(profile),
         "GPU memory": _memory(profile),
         "Where the bottleneck is": _verdict(profile),
@@ -131,6 +132,10 @@ def _name(gpu: GpuUse) -> str:
 def _verdict(profile: Profile) -> Iterator[str]:
     verdict = profile.verdict
     yield verdict.sentence
+    if profile.others.disturbs and not verdict.withheld:
+        yield f"the measurement was disturbed, and the figures are rough: {profile.others.sentence()}"
+    if verdict.cause is not None:
+        yield f"cause: {verdict.cause.title} ({verdict.cause.name}); {verdict.cause.remedy}"
     if verdict.explanation:
         yield verdict.explanation
     for each in verdict.annotations:
@@ -139,6 +144,9 @@ def _verdict(profile: Profile) -> Iterator[str]:
 
 
 def _advice(profile: Profile) -> Iterator[str]:
+    if profile.verdict.withheld:
+        yield "nothing is advised from a disturbed measurement"
+        return
     if withheld := profile.reads.withheld:
         yield withheld
     if not profile.recommendations:

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from voxyard.diagnose.other_load import OtherLoad
+from voxyard.diagnose.profile.bottleneck_cause import ReadingThreads, cause_of
 from voxyard.diagnose.profile.cost_model import Costs
+from voxyard.diagnose.profile.interruptions import MOST_SHARE, Interruptions
 from voxyard.diagnose.profile.stages import NAMES, Stage, StageTimes
 from voxyard.host.page_cache import COLD, NOTHING, Pages
+from voxyard.telemetry.causes import BY_NAME, Cause
 
 WAIT_SHARE = 0.05
 """Below this share of the overlapped run's time spent waiting for data, nothing is wrong."""
@@ -17,7 +21,10 @@ OSCILLATION = 0.30  # standard deviation ÷ mean
 NOTABLE_SHARE = 0.10  # stages with a smaller share of the work are not reported for their variation
 MODEL_USE, DATA_USE = 0.70, 0.80
 
-Rule = Literal["load", "transfer", "train", "oscillation", "model use", "data use", "reads"]
+ALONE = OtherLoad()
+UNINTERRUPTED = Interruptions(0.0)
+
+Rule = Literal["load", "transfer", "train", "oscillation", "model use", "data use", "reads", "interruptions"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`bottleneck` is None where nothing is wrong; `bound_by` is the slowest stage in any case."""
+    """`bottleneck` is None where none is found or nothing can be told; `bound_by` is the slowest stage as measured."""
 
     bottleneck: Stage | None
     bound_by: Stage
@@ -48,6 +55,8 @@ class Verdict:
     sentence: str
     annotations: tuple[Annotation, ...] = ()
     explanation: str = ""
+    cause: Cause | None = None  # of the bottleneck, or of what stops or disturbs the steps
+    withheld: str = ""  # why there is no verdict: others disturbed what it would rest on
 
     def document(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -63,6 +72,10 @@ def judge(
     variation_within_buckets: float | None = None,
     use: Mapping[str, DeviceUse] | None = None,
     reads: Pages = NOTHING,
+    reading: ReadingThreads | None = None,
+    others: OtherLoad = ALONE,
+    computing: Mapping[Stage, float] | None = None,
+    interruptions: Interruptions = UNINTERRUPTED,
 ) -> Verdict:
     """The verdict on stages measured alone and the overlapped run.
 
@@ -71,6 +84,10 @@ def judge(
     thresholds annotate either way. `variation` is the overlapped steps' standard deviation ÷ mean; `use` holds the
     devices by role (data, model); beside the data device stands D ÷ max(D, M), the most that it can be busy.
     `reads` are the pages of the clips: where they came from memory, a disk may be slower than what was measured.
+    `reading` is the work of the reading threads, which tells the cause of a bottleneck. `others` is the load by other
+    programs, and `computing` the share of its time that each stage computed (1 where it is not given): a verdict is
+    withheld where the stages could stand in another order without that load. `interruptions` are checkpoints and
+    validations, which no stage contains.
     """
     slowest = max(stages, key=lambda each: each.mean).stage
     annotations = (
@@ -78,12 +95,39 @@ def judge(
         *_of_variation(stages, variation, variation_within_buckets),
         *_of_use(use or {}, costs),
         *_of_reads(reads),
+        *_of_interruptions(interruptions),
     )
-    if data_wait_share < WAIT_SHARE:
+    waits = data_wait_share >= WAIT_SHARE
+    if others.disturbs and not _holds(stages, slowest, others, computing or {}, waits=waits):
+        withheld = others.sentence()
+        sentence = (
+            f"no verdict: {withheld}. As measured, {slowest} ({NAMES[slowest]}) takes longest. Measure again alone"
+        )
+        stranger = BY_NAME["stranger_compute" if others.gpus else "cpu_pressure"]
+        return Verdict(None, slowest, data_wait_share, sentence, annotations, cause=stranger, withheld=withheld)
+    if not waits:
         sentence = f"no bottleneck; bound by {slowest} ({NAMES[slowest]})"
-        return Verdict(None, slowest, data_wait_share, sentence, annotations)
+        stopping = next((cause for cause, _ in interruptions.too_long), None)
+        return Verdict(None, slowest, data_wait_share, sentence, annotations, cause=stopping)
     sentence = f"bottleneck: {slowest} ({NAMES[slowest]})"
-    return Verdict(slowest, slowest, data_wait_share, sentence, annotations, _explained(slowest, costs))
+    cause = None if reading is None else cause_of(slowest, reading)
+    return Verdict(slowest, slowest, data_wait_share, sentence, annotations, _explained(slowest, costs), cause)
+
+
+def _holds(
+    stages: Sequence[StageTimes], slowest: Stage, others: OtherLoad, computing: Mapping[Stage, float], *, waits: bool
+) -> bool:
+    """True where the slowest stage would be the slowest without the others' load too.
+
+    A stage that computes a share c of its time takes at least 1 - c·s of what was measured, s being the share of the
+    cores' time that others took; how much a GPU's other users slow a stage down is not known. A model that waits though
+    its own stage is the slowest may wait for the others.
+    """
+    if (waits and slowest == "train") or (others.gpus and slowest != "load"):
+        return False
+    longest = next(each.mean for each in stages if each.stage == slowest)
+    least = longest * (1 - others.contended * computing.get(slowest, 1.0))
+    return all(each.mean <= least for each in stages if each.stage != slowest)
 
 
 def _explained(slowest: Stage, costs: Costs) -> str:
@@ -143,6 +187,11 @@ def _of_reads(reads: Pages) -> Iterator[Annotation]:
         why = f" ({'; '.join(reads.why)})" if reads.why else ""
         said = f"reads are {reads.state}: clips came from memory, and the disk may be slower than was measured{why}"
         yield Annotation("reads", reads.share, COLD, said)
+
+
+def _of_interruptions(interruptions: Interruptions) -> Iterator[Annotation]:
+    for cause, share in interruptions.too_long:
+        yield Annotation("interruptions", share, MOST_SHARE[cause.name], f"interruptions: {cause.title}")
 
 
 def _ms(seconds: float) -> str:

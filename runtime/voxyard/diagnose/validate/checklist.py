@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import resource
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ from voxyard.diagnose.gpu_figures import NO_GPU
 from voxyard.diagnose.profile.result import Profile
 from voxyard.diagnose.profile.run import profile
 from voxyard.host import HostError
+from voxyard.host.cores import whole_cores
 from voxyard.host.limits import HEADROOM_MIB, recommended_mib
 from voxyard.host.memory import available_bytes
 from voxyard.trainer.config import TrainConfig
@@ -114,7 +114,7 @@ def checklist(
             visible_item(plan, host, refused),
             dataset,
             batch_item(found, plan),
-            workers_item(config.data.num_workers, len(os.sched_getaffinity(0))),
+            workers_item(config.data.num_workers, whole_cores()),
         )
     )
 

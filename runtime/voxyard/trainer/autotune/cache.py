@@ -19,6 +19,8 @@ from voxyard.trainer.devices.placement import Kind
 
 log = logging.getLogger("voxyard.trainer")
 
+MEASURED = "medians of interleaved trials"  # an entry that was measured in another way is timed again
+
 # What decides how long a step takes, beside the model itself.
 _TRAINING = (
     "device", "cpu_devices", "device_threads", "batch_size", "grad_accum", "precision", "xla", "recompute",
@@ -29,7 +31,7 @@ _DATA = ("data_gpu", "model_gpu", "num_workers", "prefetch_buffer_size", "static
 
 @dataclass(frozen=True, slots=True)
 class CachedStrategy:
-    """Name of the fastest candidate, the rate of each in clips a second, and the Unix time of the measurement."""
+    """Name of the fastest candidate, the median rate of each in clips a second, and the measurement's Unix time."""
 
     name: str
     rates: Mapping[str, float]
@@ -56,6 +58,7 @@ def key(config: TrainConfig, host: HostDevices, kind: Kind, *, has_features: boo
         "data": {name: data[name] for name in _DATA},
         "features": has_features,
         "tensorflow": _tensorflow(),
+        "measured": MEASURED,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

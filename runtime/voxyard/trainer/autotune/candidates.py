@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from voxyard.host import HostError
@@ -114,10 +115,35 @@ def _with(config: TrainConfig, **sections: Mapping[str, Any]) -> TrainConfig:
     return TrainConfig.model_validate(document)
 
 
-def fastest(rates: Mapping[str, float], of_disk: Collection[str]) -> tuple[str, tuple[str, ...]]:
-    """The fastest, and those that were not compared: whose clips came from memory while others read from the disk."""
-    comparable = rates.keys() & set(of_disk) or rates.keys()
-    return max(comparable, key=lambda name: rates[name]), tuple(sorted(rates.keys() - comparable))
+def comparable(names: Collection[str], of_disk: Collection[str]) -> tuple[set[str], tuple[str, ...]]:
+    """Those that can be compared, and those that cannot: whose clips came from memory while others' came from disk."""
+    compared = set(names) & set(of_disk) or set(names)
+    return compared, tuple(sorted(set(names) - compared))
+
+
+def contenders(trials: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
+    """Names that may be the fastest, by the rates of their trials: the one with the highest median first.
+
+    Beside it those with a trial that was as fast as its slowest. The result is clear where there are none.
+    """
+    ordered = sorted(trials, key=lambda name: -median(trials[name]))
+    slowest = min(trials[ordered[0]])
+    return tuple(name for name in ordered if name == ordered[0] or max(trials[name]) >= slowest)
+
+
+def hosts_verdict(report: Mapping[str, Any], count: int, alone: float) -> Iterator[str]:
+    """Sentences on a trial over `count` hosts; `alone` is the rate of this host, in clips a second."""
+    rate = report["steps_per_second"] * report["batch_rows"]
+    size, seconds = report["gradient_bytes"], report["all_reduce_seconds"]
+    step = 1 / report["steps_per_second"] if report["steps_per_second"] else 0.0
+    speed = size / seconds / 2**20
+    yield (
+        f"the network averages {size / 2**20:.1f} MiB of gradients in {seconds:.3g} s ({speed:.3g} MiB/s): no step "
+        f"can be faster, one here takes {step:.3g} s"
+    )
+    pays = rate > alone
+    verdict = "" if pays else ": they do not pay; a larger --batch-size does less often what the network is slow at"
+    yield f"{count} hosts {rate:.3g} clips/s, this one alone {alone:.3g}{verdict}"
 
 
 def table(rows: Sequence[tuple[str, float | None, str]]) -> Iterator[str]:

@@ -10,12 +10,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from voxyard.corpus import CorpusError
 from voxyard.host import Gpu
 from voxyard.host.plan import Links, read_links
 from voxyard.trainer import checkpoint
@@ -23,9 +25,11 @@ from voxyard.trainer.autotune import cache
 from voxyard.trainer.autotune.candidates import (
     Candidate,
     Candidates,
-    fastest,
+    comparable,
+    contenders,
     find_candidates,
     from_features,
+    hosts_verdict,
     table,
     trial,
 )
@@ -34,11 +38,13 @@ from voxyard.trainer.corpora import open_corpora
 from voxyard.trainer.devices.placement import Kind, kind_of, requested_strategy
 from voxyard.trainer.devices.tensorflow_setup import inspect_host
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.hosts.addresses import HostGroup, host_group, refuse_uneven, without_hosts
 
 log = logging.getLogger("voxyard.trainer")
 
 FEATURES_DIRECTORY = "features"  # below the run's directory
 TRIAL_SECONDS = 1800  # a candidate that takes longer counts as failed
+FEWEST_TRIALS, MOST_TRIALS = 3, 5  # of a candidate: more than the fewest where the fastest is not clear
 _LARGEST_BATCH = 48  # clips, that any host is recommended
 
 
@@ -58,11 +64,14 @@ class _Timed:
 def choose_strategy(config: TrainConfig) -> TrainConfig:
     """`config` with `--strategy auto` resolved; `config` itself with any other strategy.
 
-    A resumed run keeps its strategy; else the cached one of this host and model is taken, else every strategy
-    that the host allows is timed on the run's own corpus. Raises TrainerError where nothing can be timed.
+    Over hosts see `_over_hosts`. A resumed run keeps its strategy; else the cached one of this host and model is taken,
+    else every strategy that the host allows is timed on the run's own corpus. Raises TrainerError where nothing can be
+    timed.
     """
     if config.training.strategy != "auto":
         return config
+    if (group := host_group(config)) is not None:
+        return _over_hosts(config, group)
     if (kept := _of_checkpoint(config)) is not None:
         return kept
     has_features = bool(open_corpora(_uncached(config)).training.feature_names)
@@ -74,49 +83,127 @@ def choose_strategy(config: TrainConfig) -> TrainConfig:
     if cached is not None and any(each.name == cached.name for each in found.runnable):
         log.info("--strategy auto: %s, as timed %s on this host (--retime times again)", cached.name, cached.age())
     else:
-        cached = _time_all(config, found)
-        cache.save(name, cached)
+        cached, clear = _time_all(config, found)
+        if clear:
+            cache.save(name, cached)
     winner = next(each for each in found.runnable if each.name == cached.name)
     return _with_features(winner) if winner.precomputed else winner.config
 
 
-def _time_all(config: TrainConfig, found: Candidates) -> cache.CachedStrategy:
-    """Times every candidate and logs the table."""
-    steps = config.training.strategy_steps
-    log.info("--strategy auto: timing %d steps of each of %d strategies", steps, len(found.runnable))
-    rows: list[tuple[str, float | None, str]] = []
-    of_disk: set[str] = set()
+def _over_hosts(config: TrainConfig, group: HostGroup) -> TrainConfig:
+    """`config` over its hosts, split or not within this one, whichever this host alone is faster with.
+
+    Both are timed here on this host's part of a batch, and what is faster on all hosts together, which is printed
+    beside it and beside the network's bound. Nothing is cached: all hosts have to time at the same time.
+    """
+    if config.training.batch_size is not None:
+        refuse_uneven(group, config.training.batch_size)
+    part = config.training.batch_size and config.training.batch_size // group.count
+    alone = without_hosts(
+        config.model_copy(update={"training": config.training.model_copy(update={"batch_size": part})})
+    )
+    host = inspect_host(alone)
+    kind = kind_of(alone, host)
+    found = find_candidates(alone, host, kind, _links(host.gpus, kind), has_features=True)
+    inner = Candidates(tuple(each for each in found.runnable if each.name != "mirrored"), {})
+    timed, _ = _time_all(alone, inner)
+    ids = next(each.config.data for each in inner.runnable if each.name == timed.name)
+    training = config.training.model_copy(update={"strategy": "multiworker"})
+    chosen = config.model_copy(update={"training": training, "data": ids})
+    log.info("--strategy auto: timing %d steps on all %d hosts", config.training.strategy_steps, group.count)
     with tempfile.TemporaryDirectory(prefix="voxyard-trial-") as folder, _ended_by_sigterm():
-        for number, each in enumerate(found.runnable):
-            log.info("  timing %s", each.name)
-            try:
-                timed = _time(each, Path(folder) / str(number), steps)
-                rows.append((each.name, timed.clips_per_second, timed.note))
-                of_disk |= {each.name} if timed.of_disk else set()
-            except _FailedTrialError as error:
-                rows.append((each.name, None, f"failed: {error}"))
-    rates = {name: rate for name, rate, _ in rows if rate}
-    rows += [(name, None, f"not here: {why}") for name, why in found.left_out.items()]
+        try:
+            report = _ask({"config": trial(chosen, folder, config.training.strategy_steps).model_dump(mode="json")})
+        except _FailedTrialError as error:
+            raise TrainerError(f"--strategy auto could not time the hosts: {error}", exit_code=1) from error
+    for line in hosts_verdict(report, group.count, timed.rates[timed.name]):
+        log.info("--strategy auto: %s", line)
+    return chosen
+
+
+def _time_all(config: TrainConfig, found: Candidates) -> tuple[cache.CachedStrategy, bool]:
+    """Times every candidate and logs the table; the fastest by the medians, and True where that is clear.
+
+    The trials are interleaved, so that what changes on the host meets all candidates; where the fastest is not clear,
+    those that may be it are timed again, a few times at most.
+    """
+    steps = config.training.strategy_steps
+    log.info("--strategy auto: timing %d steps of each of %d strategies, in turn", steps, len(found.runnable))
+    trials: dict[str, list[_Timed]] = {}
+    failed: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="voxyard-trial-") as folder, _ended_by_sigterm():
+        again: Collection[str] = [each.name for each in found.runnable]
+        for turn in range(MOST_TRIALS):
+            for each in found.runnable:
+                if each.name not in again or each.name in failed:
+                    continue
+                log.info("  timing %s (%d)", each.name, turn + 1)
+                try:
+                    trials.setdefault(each.name, []).append(_time(each, Path(folder), turn, steps))
+                except _FailedTrialError as error:
+                    failed[each.name] = str(error)
+                    trials.pop(each.name, None)
+            close = _close(trials)
+            if len(trials) < 2 or (turn + 1 >= FEWEST_TRIALS and len(close) == 1):
+                break
+            again = close if turn + 1 >= FEWEST_TRIALS else trials
+    return _judge(trials, failed, found.left_out), len(_close(trials)) == 1
+
+
+def _close(trials: Mapping[str, Sequence[_Timed]]) -> tuple[str, ...]:
+    """Those of the comparable ones that may be the fastest, the fastest first; none where there are no trials."""
+    compared, _ = comparable(trials, _of_disk(trials))
+    return contenders({name: _rates(trials[name]) for name in trials if name in compared}) if compared else ()
+
+
+def _judge(
+    trials: Mapping[str, Sequence[_Timed]], failed: Mapping[str, str], left_out: Mapping[str, str]
+) -> cache.CachedStrategy:
+    """Logs the table and the fastest. Raises TrainerError where nothing was timed."""
+    rates = {name: median(_rates(timed)) for name, timed in trials.items()}
+    rows: list[tuple[str, float | None, str]] = [(name, rates[name], _said(timed)) for name, timed in trials.items()]
+    rows += [(name, None, f"failed: {why}") for name, why in failed.items()]
+    rows += [(name, None, f"not here: {why}") for name, why in left_out.items()]
     for line in table(rows):
         log.info("  %s", line)
-    if not rates:
+    if not trials:
         why = next((note for _, _, note in rows), "no strategy is possible")
         raise TrainerError(f"--strategy auto could time no strategy: {why}", exit_code=1)
-    best, passed_over = fastest(rates, of_disk)
+    _, passed_over = comparable(trials, _of_disk(trials))
     if passed_over:
         log.info("--strategy auto: not compared, because their clips came from memory: %s", ", ".join(passed_over))
-    log.info("--strategy auto: %s is the fastest here", best)
+    best, *close = _close(trials)
+    if close:
+        log.info("--strategy auto: %s is hardly faster than %s: not remembered", best, " and ".join(close))
+    else:
+        log.info("--strategy auto: %s is the fastest here", best)
     return cache.CachedStrategy(best, rates, time.time())
 
 
-def _time(each: Candidate, folder: Path, steps: int) -> _Timed:
+def _of_disk(trials: Mapping[str, Sequence[_Timed]]) -> set[str]:
+    return {name for name, timed in trials.items() if all(each.of_disk for each in timed)}
+
+
+def _rates(timed: Sequence[_Timed]) -> list[float]:
+    return [each.clips_per_second for each in timed]
+
+
+def _said(timed: Sequence[_Timed]) -> str:
+    rates = _rates(timed)
+    return f"{len(rates)} trials, {min(rates):.3g} to {max(rates):.3g}; {timed[-1].note}"
+
+
+def _time(each: Candidate, folder: Path, turn: int, steps: int) -> _Timed:
+    """One trial of a candidate in a directory of its own below `folder`. Raises _FailedTrialError."""
     config = each.config
     if each.precomputed:
         clips = (config.training.batch_size or _LARGEST_BATCH) * config.training.grad_accum * (steps + 10)
-        shards = folder.with_name(f"{folder.name}-features")
-        _ask({"config": config.model_dump(mode="json"), "features": str(shards), "clips": clips})
+        shards = folder / "features"
+        if not shards.exists():
+            _ask({"config": config.model_dump(mode="json"), "features": str(shards), "clips": clips})
         config = from_features(config, str(shards))
-    report = _ask({"config": trial(config, str(folder), steps).model_dump(mode="json")})
+    directory = str(folder / f"{each.name}-{turn}".replace(" ", "-"))
+    report = _ask({"config": trial(config, directory, steps).model_dump(mode="json")})
     if not report["steps_per_second"]:
         raise _FailedTrialError(f"all of its {steps} steps were spent on tracing: give more --strategy-steps")
     return _Timed(report["steps_per_second"] * report["batch_rows"], _note(report), report["reads"]["of_disk"])
@@ -132,7 +219,7 @@ def _with_features(winner: Candidate) -> TrainConfig:
     folder = winner.config.training.checkpoint_dir / FEATURES_DIRECTORY
     wanted = open_corpora(_uncached(winner.config)).training.fingerprint
     config = from_features(winner.config, str(folder))
-    if folder.exists() and open_corpora(config).training.fingerprint == wanted:
+    if folder.exists() and _is_of(config, wanted):
         log.info("--strategy auto: the features in %s are those of this corpus", folder)
         return config
     log.info("--strategy auto: writing the features of the whole corpus to %s", folder)
@@ -145,6 +232,15 @@ def _with_features(winner: Candidate) -> TrainConfig:
         raise TrainerError(f"the features were not written: {error}", exit_code=1) from error
     log.info("--strategy auto: %d clips, %.0f MiB", made["clips"], made["bytes"] / 2**20)
     return config
+
+
+def _is_of(config: TrainConfig, wanted: str) -> bool:
+    """True where the features that `config` names were made of the wanted corpus, with its settings."""
+    try:
+        return open_corpora(config).training.fingerprint == wanted
+    except CorpusError as error:
+        log.info("--strategy auto: the features are made again: %s", error)
+        return False
 
 
 def _of_checkpoint(config: TrainConfig) -> TrainConfig | None:

@@ -61,6 +61,8 @@ def take_recommended(config: TrainConfig, gpus: Sequence[Gpu], links: Links) -> 
         plan = _planned(config, gpus, links)
         values, lines = _of_plan(plan, len(gpus)), [plan.reason]
         warnings += plan.warnings
+    if config.training.hosts is not None:  # the batch is that of all hosts, and each has one model GPU in any case
+        values = {key: text for key, text in values.items() if key not in _OF_ONE_HOST}
     if not _isolates(config):
         values = {key: text for key, text in values.items() if key not in _LIMITS}
     taken = {key: value for key, value in values.items() if not _is_set(config, key)}
@@ -73,6 +75,7 @@ def take_recommended(config: TrainConfig, gpus: Sequence[Gpu], links: Links) -> 
 
 Values = dict[str, tuple[Any, str]]  # by key: the value, and where it comes from
 
+_OF_ONE_HOST = frozenset({"training.batch_size", "training.strategy"})
 _LIMITS = frozenset({"training.enable_memory_isolation", "training.data_gpu_memory", "training.model_gpu_memory"})
 
 

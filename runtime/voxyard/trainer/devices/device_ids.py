@@ -29,6 +29,7 @@ class HostDevices:
     cores: int  # that this process may use
     cuda_visible_devices: str | None = None
     kernels: CudaKernels = UNKNOWN_KERNELS  # of the installed TensorFlow
+    ordered: bool = False  # CUDA's order was chosen for this run: the model GPU first
 
 
 @dataclass(frozen=True, slots=True)

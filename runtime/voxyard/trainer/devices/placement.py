@@ -23,6 +23,7 @@ from voxyard.trainer.devices.device_ids import (
     select_devices,
 )
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.hosts.addresses import HostGroup, host_group, refuse_uneven
 
 Kind = Literal["gpu", "cpu"]
 
@@ -60,6 +61,7 @@ class DevicePlan:
     cpu_devices: int = 1
     threads: Threads | None = None
     notes: tuple[str, ...] = ()  # for the log
+    hosts: HostGroup | None = None  # of a run over hosts
 
     def of(self, role: Role) -> Assigned:
         """The (first) device of a role; where the data stage has none of its own, the model's."""
@@ -69,26 +71,24 @@ class DevicePlan:
 def choose(config: TrainConfig, host: HostDevices) -> DevicePlan:
     """The plan for this configuration on this host. Raises TrainerError; never falls back to another mode."""
     refuse_settings_without_effect(config)
+    group = host_group(config)
     if kind_of(config, host) == "cpu":
-        return _on_cpu(config, host)
-    check_device_order(config, host)
-    return _on_gpus(config, host)
+        plan = _on_cpu(config, host)
+    else:
+        check_device_order(config, host)
+        plan = _on_gpus(config, host)
+    return plan if group is None else _over_hosts(config, plan, group)
 
 
 def requested_strategy(config: TrainConfig) -> Placement:
-    """The strategy that was asked for, or that follows from the ids."""
+    """The strategy that was asked for, or that follows from the ids; over hosts that within each of them."""
     asked = config.training.strategy
-    if asked == "multiworker":
-        raise TrainerError(
-            "--strategy multiworker is not implemented: use --strategy single, mirrored, auto, "
-            "or split (--data-gpu ID --model-gpu ID)"
-        )
     if asked == "auto":
         raise TrainerError(
             "training.strategy auto is not resolved yet: train() resolves it, and a program that prepares devices "
             "itself calls voxyard.trainer.autotune.tuner.choose_strategy(config) first"
         )
-    if asked is None:
+    if asked is None or asked == "multiworker":
         return "single" if config.data.data_gpu is None and config.data.model_gpu is None else "split"
     return asked
 
@@ -101,6 +101,7 @@ def refuse_settings_without_effect(config: TrainConfig) -> None:
             "training.auto is not resolved yet: train() resolves it, and a program that prepares devices itself "
             "calls voxyard.trainer.devices.auto_settings.apply_auto_settings(config) first"
         )
+    host_group(config)
     strategy = requested_strategy(config)
     if strategy != "split" and data.data_gpu is not None:
         raise TrainerError(
@@ -128,6 +129,8 @@ def check_device_order(config: TrainConfig, host: HostDevices) -> None:
     Without ids, a CUDA_VISIBLE_DEVICES of the user's is a choice of GPUs like any other. With ids it would
     give them another meaning than nvidia-smi's, so both orders must then agree.
     """
+    if host.ordered:
+        return
     pairs = zip(host.gpus, host.cuda_bus_ids, strict=False)
     differs = any(not same_bus(gpu.pci_bus_id, bus) for gpu, bus in pairs)
     unknown = any(_by_bus(host.gpus, bus) is None for bus in host.cuda_bus_ids)
@@ -147,6 +150,27 @@ def check_device_order(config: TrainConfig, host: HostDevices) -> None:
         f"  CUDA:              {_order(host.cuda_bus_ids)}\n"
         f"{remedy}"
     )
+
+
+def _over_hosts(config: TrainConfig, plan: DevicePlan, group: HostGroup) -> DevicePlan:
+    """The plan of one of several hosts. Raises TrainerError where it cannot be."""
+    if config.training.batch_size is None:
+        raise TrainerError(
+            f"over {group.count} hosts --batch-size counts the clips of all of them together, and must be given: "
+            f"{plan.batch_size * group.count} would be {plan.batch_size} on each, as on this host alone"
+        )
+    refuse_uneven(group, config.training.batch_size)
+    if plan.kind == "cpu":  # one is like the other, and the first step never ends where the model is on another
+        first = plan.of("model").logical
+        numbers = {first: 0, 0: first}
+        assigned = tuple(replace(one, logical=numbers.get(one.logical, one.logical)) for one in plan.assigned)
+        plan = replace(plan, assigned=assigned)
+    elif plan.of("model").logical != 0:  # the device on which TensorFlow reduces
+        raise TrainerError(
+            "over hosts the model GPU must be the first that CUDA sees in this process: unset CUDA_VISIBLE_DEVICES "
+            "(voxyard sets it itself), or put the model GPU first in it"
+        )
+    return replace(plan, hosts=group)
 
 
 # -- what kind -----------------------------------------------------------------------------------------------

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from voxyard.host import Gpu, HostError, cuda_bus_ids, gpus
+from voxyard.host.cores import whole_cores
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.compilation_cache import use_compilation_cache
 from voxyard.trainer.devices.cuda_kernels import CudaKernels
-from voxyard.trainer.devices.device_ids import HostDevices, Placement, Role
+from voxyard.trainer.devices.device_ids import AvailableDevice, HostDevices, Placement, Role
 from voxyard.trainer.devices.placement import (
     Assigned,
     DevicePlan,
@@ -22,12 +23,18 @@ from voxyard.trainer.devices.placement import (
     Threads,
     choose,
     refuse_settings_without_effect,
+    requested_strategy,
 )
 from voxyard.trainer.devices.tensorflow_import import import_tensorflow
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.hosts.addresses import HostGroup, without_hosts
+from voxyard.trainer.hosts.facts import facts_of
+from voxyard.trainer.hosts.meeting import meet
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from voxyard.trainer.hosts.collectives import Hosts
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -49,13 +56,15 @@ class Devices:
     threads: Threads | None
     cards: tuple[tuple[Role, Gpu], ...] = ()  # real GPUs only
     compute_capability: tuple[int, int] | None = None  # the least of the GPUs that train
+    hosts: Hosts | None = None  # of a run over hosts
 
 
-def prepare(config: TrainConfig, *, cache: Path | None = None) -> Devices:
+def prepare(config: TrainConfig, *, cache: Path | None = None, corpus: str = "") -> Devices:
     """Chooses the devices and configures TensorFlow for them; on GPUs compiled code is kept in the directory `cache`.
 
-    Must run before TensorFlow's runtime starts: device order, visibility, logical devices, limits and growth
-    can only be set then. Raises TrainerError for what the host cannot give.
+    Over hosts it waits for the others, which must have the same `corpus` (a fingerprint), and connects them. Must run
+    before TensorFlow's runtime starts: device order, visibility, logical devices, limits and growth can only be set
+    then. Raises TrainerError for what the host cannot give.
     """
     refuse_settings_without_effect(config)
     host = inspect_host(config)
@@ -64,10 +73,39 @@ def prepare(config: TrainConfig, *, cache: Path | None = None) -> Devices:
     if cache is not None and config.training.xla is not False:
         library = Path(tensorflow.sysconfig.get_lib()) / "libtensorflow_cc.so.2"
         use_compilation_cache(plan, cache, os.environ, library=library, version=tensorflow.__version__)
-    apply(plan, tensorflow)
     devices = describe(plan)
+    if plan.hosts is not None:
+        facts = facts_of(
+            config,
+            gpu=plan.of("model").gpu,
+            precision=resolve_precision(config, devices),
+            xla=resolve_xla(config, devices),
+            tensorflow=tensorflow.__version__,
+            corpus=corpus,
+        )
+        meet(plan.hosts, facts, wait=config.training.hosts_wait, allow_mixed=config.training.allow_mixed)
+    hosts = apply(plan, tensorflow)
     _announce(plan)
-    return devices
+    return replace(devices, hosts=hosts)
+
+
+def prepare_one_device(config: TrainConfig) -> None:
+    """Configures TensorFlow for work on one device: the data GPU, else the model GPU, else the first. Its memory grows.
+
+    Where TensorFlow's runtime runs already, its devices stay as they are. Raises TrainerError.
+    """
+    data, alone = config.data, {
+        "strategy": "single", "auto": False, "batch_size": 1,
+        "enable_memory_isolation": False, "data_gpu_memory": None, "model_gpu_memory": None,
+    }  # fmt: skip
+    chosen = data.model_gpu if data.data_gpu is None else data.data_gpu
+    config = without_hosts(config).model_copy(
+        update={"data": data.model_copy(update={"data_gpu": None, "model_gpu": chosen})}
+    )
+    config = config.model_copy(update={"training": config.training.model_copy(update=alone)})
+    host, tensorflow = inspect_host(config), import_tensorflow()
+    if not _runtime_started():
+        apply(choose(config, host), tensorflow)
 
 
 def inspect_host(config: TrainConfig) -> HostDevices:
@@ -77,16 +115,32 @@ def inspect_host(config: TrainConfig) -> HostDevices:
     """
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     found = () if config.training.device == "cpu" else _ask_host(gpus)
+    ordered = _model_gpu_first(config, found)
     tensorflow = import_tensorflow()
     cuda_build = bool(tensorflow.test.is_built_with_cuda())
     return HostDevices(
         gpus=found,
         cuda_bus_ids=_ask_host(cuda_bus_ids) if found and cuda_build else (),
         cuda_build=cuda_build,
-        cores=len(os.sched_getaffinity(0)),
+        cores=whole_cores(),
         cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
         kernels=CudaKernels.of_build(tensorflow.__version__, tensorflow.sysconfig.get_build_info()),
+        ordered=ordered,
     )
+
+
+def _model_gpu_first(config: TrainConfig, found: Sequence[Gpu]) -> bool:
+    """Makes the model GPU of a split over hosts CUDA's first, on which TensorFlow reduces; True where it did.
+
+    CUDA must not have been asked in this process. A CUDA_VISIBLE_DEVICES of the user's is kept.
+    """
+    if config.training.hosts is None or requested_strategy(config) != "split" or "CUDA_VISIBLE_DEVICES" in os.environ:
+        return False
+    asked = (config.data.model_gpu, config.data.data_gpu)
+    pair = [gpu for each in asked for gpu in found if AvailableDevice(gpu.index, gpu.index, gpu).matches(str(each))]
+    if len(pair) == 2:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in pair)
+    return len(pair) == 2
 
 
 def resolve_precision(config: TrainConfig, devices: Devices) -> str:
@@ -129,19 +183,19 @@ def executor_scope(devices: Devices) -> AbstractContextManager[None]:
 _applied: DevicePlan | None = None
 
 
-def apply(plan: DevicePlan, tensorflow: ModuleType) -> None:
-    """Configures TensorFlow, starts its runtime, and verifies the result.
+def apply(plan: DevicePlan, tensorflow: ModuleType) -> Hosts | None:
+    """Configures TensorFlow, starts its runtime, and verifies the result; over hosts it returns their group.
 
     Raises TrainerError where the runtime already runs otherwise: a process has one device configuration.
     """
     global _applied
     if _runtime_started():
-        if _applied is None or _setup(_applied) != _setup(plan):
+        if _applied is None or plan.hosts is not None or _setup(_applied) != _setup(plan):
             raise TrainerError(
                 "TensorFlow's runtime has already started in this process with other devices, and cannot be set "
                 "up anew: call prepare() or train() before anything else of TensorFlow, or start a new process"
             )
-        return
+        return None
     try:
         if plan.threads is not None:
             tensorflow.config.threading.set_intra_op_parallelism_threads(plan.threads.intra_op)
@@ -152,8 +206,19 @@ def apply(plan: DevicePlan, tensorflow: ModuleType) -> None:
             _apply_gpus(plan, tensorflow)
     except (ValueError, RuntimeError) as error:
         raise TrainerError(f"TensorFlow refuses this device configuration: {error}") from error
+    hosts = None if plan.hosts is None else _connect(plan, plan.hosts)
     _start(plan, tensorflow)
     _applied = plan
+    return hosts
+
+
+def _connect(plan: DevicePlan, group: HostGroup) -> Hosts:
+    from voxyard.trainer.hosts.collectives import LOST, Hosts
+
+    try:
+        return Hosts(group, gpu=plan.kind == "gpu", split=plan.strategy == "split")
+    except LOST as error:
+        raise TrainerError(f"TensorFlow could not connect the hosts: {error}", exit_code=75) from error
 
 
 def _apply_cpu(plan: DevicePlan, tensorflow: ModuleType) -> None:
@@ -161,9 +226,9 @@ def _apply_cpu(plan: DevicePlan, tensorflow: ModuleType) -> None:
     if len(plan.assigned) > 1 and plan.threads is not None and plan.threads.intra_op > 1:
         # Else all CPU devices share one pool of intra-op threads (tensorflow/core/common_runtime/local_device.cc).
         os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
-    if plan.strategy == "split":
+    if plan.strategy == "split" or plan.hosts is not None:
         # The graph optimizer may turn sums of large tensors into reference variables, which the single-threaded
-        # executor of executor_scope refuses.
+        # executor of executor_scope refuses. Hosts compute the same bits, split or not, only where all are without it.
         config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     config.set_visible_devices([], "GPU")
     (cpu,) = config.list_physical_devices("CPU")
@@ -196,6 +261,8 @@ def _start(plan: DevicePlan, tensorflow: ModuleType) -> None:
         started = tensorflow.config.list_logical_devices(kind)
     except (RuntimeError, tensorflow.errors.OpError) as error:
         raise TrainerError(f"TensorFlow could not start on these devices: {error}", exit_code=1) from error
+    if plan.hosts is not None:  # those of the other hosts are listed, too
+        started = [one for one in started if f"/task:{plan.hosts.index}/" in one.name]
     expected = plan.cpu_devices if plan.kind == "cpu" else len(plan.assigned)
     if len(started) != expected:
         raise TrainerError(

@@ -43,7 +43,7 @@ class FeatureExtractor:
         the same floor, 0 where padded · the text, the speaker and the clip's seed as they came.
         """
         mel_length = raw["pcm_length"] // self._hop  # (batch,)
-        frames = self._frames(self._samples(raw, mel_length))  # (batch, frames, fft)
+        frames = self._frames(self._samples(raw), mel_length)  # (batch, frames, fft)
         valid = tf.range(frames.shape[1])[None] < mel_length[:, None]  # (batch, frames)
         spectrum = tf.signal.rfft(frames)  # (batch, frames, bins)
         power = tf.square(tf.math.real(spectrum)) + tf.square(tf.math.imag(spectrum))
@@ -58,21 +58,26 @@ class FeatureExtractor:
             **{name: raw[name] for name in PASSED_ON},
         }
 
-    def _samples(self, raw: Batch, mel_length: tf.Tensor) -> tf.Tensor:
-        """Samples in −1…1 (B, S), zero from the end of the last whole frame on."""
+    def _samples(self, raw: Batch) -> tf.Tensor:
+        """Samples in −1…1 (B, S)."""
         pcm = tf.cast(raw["pcm"], tf.float32) / 32768.0
-        inside = tf.range(pcm.shape[1])[None] < (mel_length * self._hop)[:, None]
         if self._gain_db > 0:
             decibels = self._gain_db * (2 * clip_uniform(clip_keys(raw["clip_seed"]), "gain") - 1)
             pcm *= tf.pow(10.0, decibels / 20)[:, None]
         if self._pre_emphasis > 0:
             pcm -= self._pre_emphasis * tf.pad(pcm[:, :-1], [[0, 0], [1, 0]])
-        return tf.where(inside, pcm, tf.zeros_like(pcm))
+        return pcm
 
-    def _frames(self, samples: tf.Tensor) -> tf.Tensor:
-        """Windowed frames (B, T, fft) around the T hops of samples (B, T · hop), with silence beyond the edges."""
-        padded = tf.pad(samples, [[0, 0], [self._left, self._right]])
-        return tf.signal.frame(padded, self._fft, self._hop) * self._window
+    def _frames(self, samples: tf.Tensor, mel_length: tf.Tensor) -> tf.Tensor:
+        """Windowed frames (B, T, fft) around the T hops of samples (B, T · hop).
+
+        Beyond its first sample and that of its last whole hop a clip is reflected, several times where it is shorter
+        than the padding. Indices are int64: int32 arithmetic would take a GPU's batch through the host.
+        """
+        positions = np.arange(-self._left, samples.shape[1] + self._right, dtype=np.int64)[None]  # (1, padded)
+        last = tf.maximum(tf.cast(mel_length, tf.int64) * self._hop - 1, 1)[:, None]  # (batch, 1)
+        at = last - tf.abs(last - tf.math.floormod(positions, 2 * last))  # (batch, padded)
+        return tf.signal.frame(tf.gather(samples, at, batch_dims=1), self._fft, self._hop) * self._window
 
     def _pitch(self, power: tf.Tensor, rms: tf.Tensor) -> tf.Tensor:
         """Log F0 (B, T), 0 where unvoiced, from power spectra (B, T, bins): the autocorrelation's best peak.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import ModelConfig
-from voxyard.trainer.model.mel import edge_padding, hann, mel_basis
+from voxyard.trainer.model.mel import EDGES, edge_padding, hann, mel_basis
 
 ITERATIONS, MOMENTUM = 48, 0.99
 INVERSION_ITERATIONS = 64
@@ -44,9 +45,9 @@ def linear_magnitude(mel: NDArray[np.floating[Any]], config: ModelConfig) -> NDA
     scale = 1 / basis.max()
     basis, target = basis * scale, target * scale
     magnitude = np.maximum(target @ np.linalg.pinv(basis).T, 1e-7)
-    correlation, gram = target @ basis, basis.T @ basis
+    correlation = target @ basis
     for _ in range(INVERSION_ITERATIONS):
-        magnitude *= correlation / np.maximum(magnitude @ gram, 1e-12)
+        magnitude *= correlation / np.maximum(magnitude @ basis.T @ basis, 1e-12)
     return magnitude
 
 
@@ -67,31 +68,34 @@ def griffin_lim(magnitude: NDArray[np.float64], config: ModelConfig) -> NDArray[
 
 
 def _analysis(samples: NDArray[np.float64], config: ModelConfig) -> NDArray[np.complex128]:
-    padded = np.pad(samples, edge_padding(config.fft_size, config.hop_length))
+    padded = np.pad(samples, edge_padding(config.fft_size, config.hop_length), EDGES)
     frames = np.lib.stride_tricks.sliding_window_view(padded, config.fft_size)[:: config.hop_length]
     return np.asarray(np.fft.rfft(frames * hann(config.fft_size)), np.complex128)
 
 
 def _synthesis(spectrum: NDArray[np.complex128], config: ModelConfig) -> NDArray[np.float64]:
-    """Overlap-add: the samples whose spectrogram is nearest in the mean square."""
+    """Overlap-add: the samples whose spectrogram is nearest in the mean square, with what their reflection says."""
     hop, size, window = config.hop_length, config.fft_size, hann(config.fft_size)
     frames = np.fft.irfft(spectrum, size) * window  # (frames, fft)
-    left, right = edge_padding(size, hop)
-    samples = np.zeros(len(frames) * hop + left + right)
+    source = np.pad(np.arange(len(frames) * hop), edge_padding(size, hop), EDGES)  # (padded,)
+    samples = np.zeros(len(source))
     weight = np.zeros_like(samples)
     squared = window**2
     for i, frame in enumerate(frames):
         samples[i * hop : i * hop + size] += frame
         weight[i * hop : i * hop + size] += squared
-    return np.asarray((samples / np.maximum(weight, 1e-3))[left : len(samples) - right])
+    return np.asarray(np.bincount(source, samples) / np.maximum(np.bincount(source, weight), 1e-3))
 
 
 def write_wav(path: Path, samples: NDArray[np.floating[Any]], sample_rate: int) -> None:
-    """Samples (n,) between −1 and 1 as a 16-bit mono WAV file."""
+    """Samples (n,) between −1 and 1 as a 16-bit mono WAV file. Raises OSError where it cannot be written."""
     import soundfile
 
     pcm = np.round(np.clip(samples, -1, 1) * 32767).astype(np.int16)
-    soundfile.write(path, pcm, sample_rate, subtype="PCM_16", format="WAV")
+    try:
+        soundfile.write(path, pcm, sample_rate, subtype="PCM_16", format="WAV")
+    except soundfile.SoundFileError as error:  # whatever the system said
+        raise OSError(errno.EIO, str(error)) from error
 
 
 def spectrogram_image(mel: NDArray[np.floating[Any]], low: float = -11.5, high: float = 1.0) -> NDArray[np.uint8]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import ModelConfig
 
 FLOOR = 1e-5  # of magnitudes before the logarithm
+EDGES: Final = "reflect"  # beyond its edges a clip is continued by its own samples, as for published HiFi-GAN and Vocos
 
 _LINEAR_HZ = 200.0 / 3  # width of a mel below 1 kHz
 _BREAK_HZ, _BREAK_MEL = 1000.0, 15.0
@@ -20,7 +23,7 @@ def hann(size: int) -> NDArray[np.float64]:
 
 
 def edge_padding(fft_size: int, hop_length: int) -> tuple[int, int]:
-    """Zeros before and after a clip, so that it has exactly one frame a hop."""
+    """Samples by which a clip is continued before and after, so that it has exactly one frame a hop."""
     left = (fft_size - hop_length) // 2
     return left, fft_size - hop_length - left
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -86,25 +87,32 @@ class TextToSpeech:
             epsilon=1e-8,
         )
 
-    def speak(self, model: keras.Model, text: str) -> NDArray[np.float32]:
-        """See Trainable. Raises TrainerError for a text without a letter or digit that the model knows."""
-        return waveform(self.mel(model, text), self._config.model, pre_emphasis=self._config.data.pre_emphasis)
+    def speak(
+        self, model: keras.Model, text: str, speaker: int = 0, language: str | None = None
+    ) -> NDArray[np.float32]:
+        """See Trainable and `read_text`."""
+        mel = self.mel(model, text, speaker, language)
+        return waveform(mel, self._config.model, pre_emphasis=self._config.data.pre_emphasis)
 
-    def mel(self, model: keras.Model, text: str) -> NDArray[np.float32]:
-        """The model's log-mel (frames, mels) of a text by the first speaker, for any vocoder."""
-        ids = self.read_text(text).tokens
+    def mel(self, model: keras.Model, text: str, speaker: int = 0, language: str | None = None) -> NDArray[np.float32]:
+        """The model's log-mel (frames, mels) of a text, for any vocoder; see `read_text`."""
+        ids = self.read_text(text, language).tokens
         tokens = np.zeros((1, _round_up(len(ids), TOKEN_STEP)), np.int32)
         tokens[0, : len(ids)] = ids
-        spoken = (tf.constant(tokens), tf.constant([len(ids)]), tf.zeros([1], tf.int32))
+        spoken = (tf.constant(tokens), tf.constant([len(ids)]), tf.constant([speaker], tf.int32))
         durations = model.durations_of(*spoken)
         frames = int(tf.reduce_sum(durations))
         mel = model.mel_of(*spoken, durations, _round_up(frames, FRAME_STEP))
         made: NDArray[np.float32] = mel[0, :frames].numpy()
         return made
 
-    def read_text(self, text: str) -> Encoded:
-        """The text as tokens of the model. Raises TrainerError where too little of it is left to be spoken."""
-        encoded = self._tokenizer.read(text)
+    def read_text(self, text: str, language: str | None = None) -> Encoded:
+        """The text as tokens of the model; all languages share one table of phonemes.
+
+        Raises TrainerError where too little of the text is left to be spoken, and for a language that characters do
+        not have; CorpusError for one that espeak-ng does not know.
+        """
+        encoded = self._tokenizer_for(language).read(text)
         limit = min(1.0, ONE_TEXT * self._config.data.max_dropped_text)
         advice = "write it with letters and signs that this model knows, or speak it with another one (voxyard speak)"
         try:
@@ -114,6 +122,20 @@ class TextToSpeech:
         if not encoded.lettered:
             raise TrainerError(f"nothing to say: no letter or digit in the text {text!r}")
         return encoded
+
+    def _tokenizer_for(self, language: str | None) -> Tokenizer:
+        own = self._tokenizer
+        if language is None:
+            return own
+        if own.units == "characters":
+            if _primary(language) == _primary(own.language):
+                return own
+            raise TrainerError(
+                f"--language {language}: this model has learned to read the letters of its corpus, in one language "
+                f"({own.language} by its settings); leave --language out, or train on phonemes "
+                "(--text-units phonemes), which all languages share"
+            )
+        return replace(own, language=language)
 
     def pictures(self, model: keras.Model, batch: Batch) -> dict[str, NDArray[np.uint8]]:
         """Of a feature batch's first clip, for TensorBoard: recorded over predicted mel, and the alignment."""
@@ -125,6 +147,10 @@ class TextToSpeech:
             "mel_recorded_above_predicted": np.concatenate([spectrogram_image(mel) for mel in mels]),
             "alignment": spectrogram_image(path, low=0.0),
         }
+
+
+def _primary(language: str) -> str:
+    return language.lower().partition("-")[0]  # en of en-us
 
 
 def _round_up(value: int, step: int) -> int:
