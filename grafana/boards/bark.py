@@ -5,8 +5,8 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard as models
 
 from boards import layout
-from boards.panels import AMBER, RED, Level, Query, Row, stat_panel, time_series
-from boards.queries import assigned, chunks, gpu, host, mean, quantile, rate
+from boards.panels import AMBER, GREEN, RED, Level, Query, Row, stat_panel, states, time_series
+from boards.queries import assigned, chunks, gpu, host, increase, mean, quantile, rate
 
 _HOST = "{{instance}}"
 _GPU = "{{instance}} GPU {{gpu}}"
@@ -19,7 +19,7 @@ def bark() -> models.Dashboard:
     return layout.build_dashboard(
         layout.BARK,
         "Bark pools and the speech service: throughput, latency, queue, failures.",
-        [_overview(), _speech(), _queue(), _gpus(), _service()],
+        [_overview(), _speech(), _queue(), _gpus(), _service(), _cells()],
         {
             "job": "label_values(up, job)",
             "instance": 'label_values(voxyard_bark_workers_expected{job=~"$job"}, instance)',
@@ -189,5 +189,34 @@ def _service() -> Row:
             "Disk space of the sound", "Stored sound of documents, and its quota.", "bytes",
             Query(host("service_audio_bytes"), f"{_HOST} kept"),
             Query(host("service_audio_quota_bytes"), f"{_HOST} quota"),
+        ),
+    ))  # fmt: skip
+
+
+def _cells() -> Row:
+    return Row("Cells and clusters", (
+        states(
+            "Database of shared documents",
+            "Whether it answers each service that shares its documents. No data where documents are a host's own.",
+            "none", Query(host("service_store_up"), _HOST), {0: ("away", RED), 1: ("answers", GREEN)},
+        ),
+        states(
+            "Nodes of a cluster", "Whether head and hosts of a Ray cluster run. No data where a pool is a host's own.",
+            "none", Query(host("cluster_node_up"), "{{instance}} {{role}}"), {0: ("down", RED), 1: ("up", GREEN)},
+        ),
+        time_series(
+            "Claims", "Shared documents that each service has: at most `service.active_documents`.", "none",
+            Query(host("service_claims"), _HOST),
+        ),
+        time_series(
+            "Documents taken over",
+            "By the host whose claims had run out, in each step: it died, hung, or was cut off. ClaimsRunOut fires "
+            "where that does not end.",
+            "none",
+            Query(f"sum by (owner) ({increase(host('service_claims_ran_out_total'))})", "{{owner}}"),
+        ),
+        time_series(
+            "Room for audio", "What further audio may take, by quota and disk. ShelfFull fires below 5 % of the quota.",
+            "bytes", Query(host("service_audio_free_bytes"), _HOST),
         ),
     ))  # fmt: skip

@@ -7,7 +7,9 @@ from grafana_foundation_sdk.models import dashboard as models
 from boards import layout
 from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, stat_panel, states, table_panel, time_series
 from boards.queries import alerts, assigned, gpu, host, rate, run
+from voxyard.telemetry.causes import CAUSES, rank
 
+HINTS = {"small_work", "validation"}  # by the nature of the run: nothing is broken
 _GPU_NAME = "{{instance}} GPU {{gpu}}"
 _TO_GPU = (
     f"/d/{layout.GPU}?${{datasource:queryparam}}&var-instance=${{__data.fields.Host}}&var-gpu=${{__data.fields.GPU}}"
@@ -15,6 +17,8 @@ _TO_GPU = (
 )
 _BAD_FROM_1 = (Level(1, RED),)
 UP = {0: ("down", RED), 1: ("up", GREEN)}
+WHY = {rank(cause): (cause.title, "blue" if cause.name in HINTS else RED) for cause in CAUSES}
+"""Causes by rank: the first that holds for a GPU is shown."""
 
 
 def fleet() -> models.Dashboard:
@@ -75,11 +79,12 @@ def _overview() -> Row:
         ),
         table_panel(
             "Firing alerts",
-            "Firing alerts of the selected hosts, without the Watchdog; the runbook describes the response.",
+            "Firing alerts of the selected hosts, critical ones first, without the Watchdog; the runbook describes the "
+            "response.",
             "none",
-            [Query(f"max by (alertname, severity, job, instance, gpu, run) ({alerts(_NO_WATCHDOG)})")],
+            [Query(_BY_SEVERITY, "severity")],
             {
-                "severity": Column("Severity"),
+                "severity": Column("Severity", states=_SEVERITIES),
                 "alertname": Column("Alert"),
                 "instance": Column("Host"),
                 "gpu": Column("GPU"),
@@ -87,6 +92,7 @@ def _overview() -> Row:
                 "job": Column("Job"),
             },
             height=6,
+            sort="Severity",
         ),
     ))  # fmt: skip
 
@@ -98,13 +104,17 @@ def _gpus() -> Row:
     return Row("GPUs", (
         table_panel(
             "GPUs now",
-            "One row per GPU. A lost GPU keeps its row without measurements. The host's name links to GPU detail.",
+            "One row per GPU. A lost GPU keeps its row without measurements. Why: the first cause that holds for a GPU "
+            "that waits or is slow. Below target: how much it lacks of the utilization that its workload expects, all "
+            "where it is lost; the worst first. The host's name links to GPU detail.",
             "short",
             [
                 Query(f"group by (instance, gpu, uuid, name, driver_version, cuda_version) ({info})"),
                 Query(f"{by} ({gpu('voxyard:gpu_up:bool')})", "up"),
                 Query(f"group by (instance, gpu, uuid, workload, role) ({held})"),
                 Query(f"{by} ({gpu('voxyard:gpu_utilization:ratio')})", "utilization"),
+                Query(_BELOW_TARGET, "target"),
+                Query(f"min by (instance, gpu, uuid) ({_CAUSE})", "why"),
                 Query(f"{by} ({gpu('voxyard:gpu_memory_used:ratio')})", "memory"),
                 Query(f"{by} ({gpu('voxyard:gpu_power:ratio')})", "power"),
                 Query(f"{by} ({gpu('voxyard:gpu_temperature:celsius')})", "temperature"),
@@ -118,6 +128,8 @@ def _gpus() -> Row:
                 "workload": Column("Workload"),
                 "role": Column("Role"),
                 "utilization": Column("Utilization", "percentunit"),
+                "target": Column("Below target", "percentunit", _BELOW_TARGET_LEVELS),
+                "why": Column("Why", states=WHY),
                 "memory": Column("Memory", "percentunit"),
                 "power": Column("Power ÷ limit", "percentunit"),
                 "temperature": Column("Temperature", "celsius", (Level(75, AMBER), Level(85, RED))),
@@ -126,6 +138,7 @@ def _gpus() -> Row:
                 "cuda_version": Column("CUDA"),
             },
             height=10,
+            sort="Below target",
         ),
         states(
             "GPUs up and lost",
@@ -292,9 +305,25 @@ def _measuring() -> Row:
     ))  # fmt: skip
 
 
+_CAUSE = 'voxyard:cause:rank{instance=~"$instance",gpu=~"$gpu"}'
+_OF_TARGET = (
+    f"min by (instance, gpu, uuid) (max by (instance, gpu, uuid) ({gpu('voxyard:gpu_utilization:ratio10m')}) "
+    f"/ on (instance, gpu, uuid) group_right () {gpu('voxyard:workload_gpu_target:ratio')})"
+)
+_LOST_WITH_WORK = (
+    f"max by (instance, gpu, uuid) ({gpu('workload_gpu_assigned')} == 1) "
+    f"and max by (instance, gpu, uuid) ({gpu('voxyard:gpu_up:bool')}) == 0"
+)
+_BELOW_TARGET = f"clamp_min(1 - {_OF_TARGET}, 0) or {_LOST_WITH_WORK}"
+_BELOW_TARGET_LEVELS = (Level(float("-inf"), GREEN), Level(0.001, AMBER), Level(0.25, RED))
 _WATCHDOG = 'alertname="Watchdog"'
 _NO_WATCHDOG = 'alertname!="Watchdog"'
 _ALWAYS_UP = host("up", 'job!="trainer"')
+_SEVERITIES = {3: ("critical", RED), 2: ("warning", AMBER), 1: ("info", "blue")}
+_BY_SEVERITY = " or ".join(
+    f"max by (alertname, job, instance, gpu, run) ({place} * " + alerts(f'{_NO_WATCHDOG},severity="{name}"') + ")"
+    for place, (name, _) in _SEVERITIES.items()
+)
 _WORKLOAD = "{{instance}} {{workload}} {{role}}"
 _EXPECTED = host("workload_expected")
 _DRIFT = 'voxyard:configuration_drift:bool{instance=~"$instance"}'

@@ -6,11 +6,24 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from boards import layout
 from boards.fleet import UP
-from boards.panels import GREEN, Column, Query, Row, states, table_panel, time_series
+from boards.panels import AMBER, GREEN, RED, Column, Query, Row, states, table_panel, time_series
 from boards.queries import assigned, gpu, host, increase, rate
+from voxyard.host.xid_catalog import CATALOG
 
 _GPU = "{{instance}} GPU {{gpu}}"
-_LIMITED = {0: ("not limited", GREEN), 1: ("limited", "orange")}
+_OF_SEVERITY = {"critical": RED, "warning": AMBER, "info": "text"}
+_XIDS = {number: (f"{number}: {each.meaning}", _OF_SEVERITY[each.severity]) for number, each in CATALOG.items()}
+SLOWING = (
+    ("sync_boost|display_clock_setting", "group or display clocks", "blue"),
+    ("applications_clocks_setting", "clocks set by hand", "purple"),
+    ("sw_power_cap", "power limit", "yellow"),
+    ("board_limit|reliability", "limit of the board", AMBER),
+    ("hw_slowdown", "hardware slowdown", AMBER),
+    ("sw_thermal_slowdown", "heat", "light-red"),
+    ("hw_thermal_slowdown", "heat, by hardware", RED),
+    ("hw_power_brake", "power brake", "dark-red"),
+)
+"""Reasons that slow the clocks of a GPU with work, from the weakest to the strongest; an idle GPU is slow by itself."""
 
 
 def gpu_detail() -> models.Dashboard:
@@ -135,6 +148,12 @@ def _memory() -> Row:
             Query(gpu("workload_gpu_memory_overhead_bytes"), f"{of_workload} overhead"),
         ),
         time_series(
+            "Processes",
+            "Processes that compute on the card, as the driver counts them. More than its workloads have: strangers.",
+            "none",
+            Query(gpu("gpu_processes"), _GPU),
+        ),
+        time_series(
             "Memory by process",
             "Only where the exporter runs with `voxyard exporter --processes`.",
             "bytes",
@@ -152,6 +171,7 @@ def _power() -> Row:
             Query(gpu("gpu_power_watts"), f"{_GPU} now"),
             Query(rate(gpu("gpu_energy_joules_total")), f"{_GPU} from energy"),
             Query(gpu("gpu_power_limit_watts"), f"{_GPU} limit"),
+            Query(gpu("gpu_power_limit_default_watts"), f"{_GPU} limit it starts with"),
         ),
         time_series(
             "Power ÷ limit",
@@ -161,9 +181,10 @@ def _power() -> Row:
         ),
         time_series(
             "Temperature",
-            "Of the GPU. GpuTemperatureHigh fires above 85 °C.",
+            "Of the GPU, and of its memory where that has a sensor. GpuTemperatureHigh fires above 85 °C of the GPU.",
             "celsius",
             Query(gpu("voxyard:gpu_temperature:celsius"), _GPU),
+            Query(gpu("gpu_memory_temperature_celsius"), f"{_GPU} memory"),
         ),
         time_series(
             "Fan speed",
@@ -178,31 +199,42 @@ def _power() -> Row:
 def _clocks() -> Row:
     return Row("Clocks", (
         time_series(
-            "Clocks",
-            "Now, of each part of the card.",
-            "hertz",
-            Query(gpu("gpu_clock_hertz"), f"{_GPU} {{{{clock}}}}"),
+            "SM clock ÷ highest",
+            "Of the multiprocessors, which compute. GpuClocksLow fires where it is below 0.7 under load and neither "
+            "heat nor power explains it.",
+            "percentunit",
+            Query(_of_highest("sm"), _GPU),
+            top=1,
         ),
         time_series(
-            "Clocks ÷ highest",
-            "How much of its highest clock each part runs at.",
+            "Memory clock ÷ highest",
+            "Of the device memory. An idle card lowers both clocks by itself.",
             "percentunit",
-            Query(
-                f"{gpu('gpu_clock_hertz')} / {gpu('gpu_clock_max_hertz')}",
-                f"{_GPU} {{{{clock}}}}",
-            ),
+            Query(_of_highest("memory"), _GPU),
+            top=1,
         ),
         states(
-            "Clock throttle reasons",
-            "Reasons reported by the driver for lower clocks. gpu_idle and sw_power_cap are harmless; thermal "
-            "slowdowns and hw_power_brake have alerts.",
+            "What slows the clocks",
+            "The strongest reason that the driver reports, a line for each GPU; that a GPU idles is none. Many "
+            "cards run at their power limit; heat and the power brake have alerts.",
             "none",
-            Query(f"max by (instance, gpu, reason) ({gpu('gpu_clock_event_active')})", f"{_GPU} {{{{reason}}}}"),
-            _LIMITED,
+            Query(_strongest_reason(), _GPU),
+            {0: ("nothing", GREEN)} | {at: (name, color) for at, (_, name, color) in enumerate(SLOWING, start=1)},
             width=24,
-            height=12,
         ),
     ))  # fmt: skip
+
+
+def _of_highest(clock: str) -> str:
+    """Share of its highest clock at which a part of each card runs."""
+    part = f'clock="{clock}"'
+    return f"{gpu('gpu_clock_hertz', part)} / {gpu('gpu_clock_max_hertz', part)}"
+
+
+def _strongest_reason() -> str:
+    selectors = (gpu("gpu_clock_event_active", f'reason=~"{reasons}"') for reasons, _, _ in SLOWING)
+    each = (f"{at} * {selector}" for at, selector in enumerate(selectors, start=1))
+    return f"max by (instance, gpu) ({' or '.join(each)})"
 
 
 def _links() -> Row:
@@ -233,6 +265,21 @@ def _links() -> Row:
             "none",
             Query(gpu("gpu_pcie_link_generation"), f"{_GPU} in use"),
             Query(gpu("gpu_pcie_link_generation_max"), f"{_GPU} possible"),
+            width=8,
+        ),
+        time_series(
+            "New NVLink errors",
+            "In each step of the panel, over all NVLinks of the card, by kind: a link that recovers was down. "
+            "GpuNvlinkErrors fires where they grow.",
+            "none",
+            Query(increase(gpu("gpu_nvlink_errors_total")), f"{_GPU} {{{{kind}}}}"),
+            width=8,
+        ),
+        time_series(
+            "PCIe replays",
+            "Packets per second that had to be sent again. PcieReplays fires above 8 a minute.",
+            "cps",
+            Query(rate(gpu("gpu_pcie_replays_total")), _GPU),
             width=8,
         ),
         table_panel(
@@ -277,7 +324,7 @@ def _health() -> Row:
             {
                 "instance": Column("Host"),
                 "gpu": Column("GPU"),
-                "xid": Column("Xid"),
+                "xid": Column("Xid", states=_XIDS),
                 "count": Column("Reported", "none"),
                 "latest": Column("Latest", "dateTimeAsLocal"),
                 "age": Column("Age", "s"),
@@ -291,13 +338,14 @@ def _health() -> Row:
             Query(increase(gpu("gpu_ecc_errors_total")), f"{_GPU} {{{{kind}}}}"),
         ),
         table_panel(
-            "ECC errors and remapped rows",
+            "ECC errors, remapped rows, retired pages",
             "Volatile: since the driver was loaded. Aggregate: over the card's lifetime. Rows of memory that were "
-            "remapped, or are to be (pending), or cannot be (failure).",
+            "remapped, or are to be (pending), or cannot be (failure). Cards before Ampere retire pages instead.",
             "none",
             [
                 Query(f"max by (instance, gpu, uuid, kind) ({gpu('gpu_ecc_errors_total')})", "errors"),
                 Query(f"max by (instance, gpu, uuid, kind) ({gpu('gpu_remapped_rows')})", "rows"),
+                Query(f"max by (instance, gpu, uuid, kind) ({gpu('gpu_retired_pages')})", "pages"),
             ],
             {
                 "instance": Column("Host"),
@@ -305,6 +353,28 @@ def _health() -> Row:
                 "kind": Column("Kind"),
                 "errors": Column("ECC errors", "none"),
                 "rows": Column("Rows", "none"),
+                "pages": Column("Pages", "none"),
+            },
+            width=12,
+        ),
+        table_panel(
+            "Recovery, fabric and MIG",
+            "What the driver asks for to recover the card (none: it is well), the state of its registration with the "
+            "NVLink fabric, and its MIG instances. A card that has one of them not has an empty field.",
+            "none",
+            [
+                Query(f"group by (instance, gpu, uuid, action) ({gpu('gpu_recovery_action')} == 1)"),
+                Query(f"group by (instance, gpu, uuid, state) ({gpu('gpu_fabric_state')} == 1)"),
+                Query(f"max by (instance, gpu, uuid) ({gpu('gpu_mig_enabled')})", "mig"),
+                Query(f"max by (instance, gpu, uuid) ({gpu('gpu_mig_instances')})", "instances"),
+            ],
+            {
+                "instance": Column("Host"),
+                "gpu": Column("GPU"),
+                "action": Column("Recovery"),
+                "state": Column("Fabric"),
+                "mig": Column("MIG", states={0: ("off", "text"), 1: ("on", "blue")}),
+                "instances": Column("Instances", "none"),
             },
             width=12,
         ),

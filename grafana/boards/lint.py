@@ -46,6 +46,7 @@ EXCLUSIONS = (
         "target-job-rule", "voxyard:workload_answering:count",
         "it counts what a workload tells under several jobs, and has no job itself",
     ),
+    Exclusion("target-job-rule", "voxyard:cause:rank", "a cause follows from what several jobs tell of a GPU"),
     Exclusion(
         "target-job-rule", "voxyard:configuration_drift:bool",
         "it compares what a workload tells with what the exporter tells, and is of neither's job",
@@ -64,7 +65,10 @@ EXCLUSIONS = (
     ),
 )  # fmt: skip
 
-UNUSED: dict[str, str] = {}
+UNUSED: dict[str, str] = {
+    "voxyard_train_host_index": "for queries by hand: which host of a run a target is",
+    "voxyard_train_hosts": "for queries by hand: how many hosts a run has",
+}
 """Exported metrics that no panel and no alert uses on purpose, with the reason."""
 
 Rule = Callable[[Document], Iterator[tuple[str, str]]]

@@ -152,7 +152,11 @@ def _table(sketch: _Sketch) -> str:
     }
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     lines = []
-    for row in sorted(rows, key=lambda row: [str(row.get(field, "")) for field in fields]):
+    rows = sorted(rows, key=lambda row: [str(row.get(field, "")) for field in fields])
+    for by in sketch.panel.body["options"].get("sortBy", ()):  # as Grafana sorts: rows without a value are last
+        (field,) = (field for field in fields if renamed["renameByName"][field] == by["displayName"])
+        rows.sort(key=lambda row: float(row.get(field, "-inf")), reverse=by["desc"])
+    for row in rows:
         cells = (
             _cell(row.get(field), sketch.panel.unit, overrides.get(name, {}))
             for field, name in zip(fields, names, strict=True)

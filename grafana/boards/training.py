@@ -116,8 +116,30 @@ def _speed() -> Row:
         ),
         time_series(
             "Variation of step duration",
-            "Standard deviation ÷ mean of the last 200 steps' durations. TrainingStepTimeUnstable fires above 0.4.",
-            "percentunit", Query(run("train_step_time_variation_ratio"), _RUN),
+            "Standard deviation ÷ mean of the last 200 steps' durations, whole and within length buckets. "
+            "TrainingStepTimeUnstable fires where the second is above 0.4.",
+            "percentunit",
+            Query(run("train_step_time_variation_ratio"), _RUN),
+            Query(run("train_step_time_variation_within_buckets_ratio"), f"{_RUN} within buckets"),
+        ),
+        time_series(
+            "Cores that reading takes",
+            "Of the reading threads, over 5 minutes, beside the cores that the run may use and the number of threads. "
+            "Threads that wait for a disk take few.",
+            "none",
+            Query(run("voxyard:train_read_cores:rate5m"), f"{_RUN} reading"),
+            Query(run("train_cores"), f"{_RUN} cores"),
+            Query(run("train_read_threads"), f"{_RUN} threads"),
+        ),
+        time_series(
+            "Data stage waits for reading",
+            "Share of 5 minutes in which the data stage waited for the reading threads, and the share of their own "
+            "time in which they computed. Where the model waits, reading is late if the data stage waits much, and "
+            "else the data stage itself.",
+            "percentunit",
+            Query(run("voxyard:train_read_wait:ratio5m"), f"{_RUN} waits"),
+            Query(run("voxyard:train_read_cpu:ratio5m"), f"{_RUN} threads compute"),
+            top=1,
         ),
         time_series(
             "Saving a checkpoint", "Mean time of the checkpoints that were saved in each step of the panel.", "s",

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,9 @@ from boards.every import all_dashboards
 from boards.layout import TITLES
 from boards.lint import UNUSED
 from boards.promql import Selector, expanded, selectors, variables
+from voxyard.service.documents.ownership import SharedDocuments
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
+from voxyard.speech.cluster.node_metrics import NodeMetrics
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.telemetry.configuration import (
     HASH_VARIABLE,
@@ -43,8 +46,8 @@ BOARDS = documents(GRAFANA / "dashboards")
 BY_UID = {str(board.body["uid"]): board for board in BOARDS}
 RULE_FILES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yaml"))
 EXPORTING = {
-    "service/http/metrics.py", "speech/pool/metrics.py", "telemetry/configuration.py",
-    "telemetry/gpu_collector.py", "telemetry/phases.py", "telemetry/workloads.py",
+    "service/http/metrics.py", "speech/cluster/node_metrics.py", "speech/pool/metrics.py", "telemetry/configuration.py",
+    "telemetry/gpu_collector.py", "telemetry/input_metrics.py", "telemetry/phases.py", "telemetry/workloads.py",
 }  # fmt: skip
 """The modules whose metrics `_exported` collects."""
 
@@ -168,13 +171,18 @@ class _NoDriver:
         return 1.0
 
 
+def _shared() -> SharedDocuments:
+    return SharedDocuments(True, 0, {"gpu-02": 1})
+
+
 def _exported(tmp_path: Path) -> dict[str, str]:
     """Name and type of every metric that voxyard exports, as its own collectors name them."""
     plan = tmp_path / "plan.yaml"
     plan.write_text("workloads: []\n")
     pool, service = CollectorRegistry(), CollectorRegistry()
     PoolMetrics(pool)
-    ServiceMetrics(service, documents=dict, disk=lambda: DiskUsage(0, 0))
+    ServiceMetrics(service, documents=dict, disk=lambda: DiskUsage(0, 0, 0), shared=_shared)
+    service.register(NodeMetrics(SimpleNamespace(spec=SimpleNamespace(role="head"), joined=True)))  # type: ignore[arg-type]
     export_configuration(service, "bark", {HASH_VARIABLE: "0123456789ab"})
     collected: list[Metric] = [
         *GpuCollector(_NoDriver()).collect(),  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from exporters import free_port
 from series import WrittenSeries, serving, write
 
 import preview
+from boards import layout
 from boards.document import PLAIN_VALUES, Document, documents
 from boards.page import View, page
 from boards.pictures import Curve, Window, lines, states
@@ -35,6 +36,23 @@ def _held(value: float, during: range, *, gap: range = range(0)) -> list[tuple[i
     return [(at, value) for at in range(during.start, during.stop, STEP) if at not in gap]
 
 
+WITH_WORK = {"gpu-02": 0.6, "gpu-03": 0.2, "gpu-04": 0.9, "gpu-05": None}  # utilization; None: lost
+
+
+def _with_work(host: str, hour: range) -> list[WrittenSeries]:
+    """A GPU with a workload that expects a utilization of 0.8."""
+    used, labels = WITH_WORK[host], {**GPU, "instance": host, "uuid": host}
+    work = {**labels, "workload": "trainer", "role": "model"}
+    lost = [] if used is None else [WrittenSeries("voxyard:gpu_utilization:ratio10m", labels, _held(used, hour))]
+    return [
+        WrittenSeries("voxyard_gpu_info", {**labels, "name": "H100"}, _held(1, hour)),
+        WrittenSeries("voxyard:gpu_up:bool", labels, _held(float(used is not None), hour)),
+        WrittenSeries("voxyard_workload_gpu_assigned", work, _held(1, hour)),
+        WrittenSeries("voxyard:workload_gpu_target:ratio", work, _held(0.8, hour)),
+        *lost,
+    ]
+
+
 @pytest.fixture(scope="module")
 def view(prometheus_program: str, promtool: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
     """An hour of a host: a GPU with a gap of ten minutes, a run that begins, ends by itself, and stays for a while."""
@@ -50,6 +68,10 @@ def view(prometheus_program: str, promtool: str, tmp_path_factory: pytest.TempPa
         WrittenSeries("ALERTS", {"alertname": "Watchdog", "alertstate": "firing", "severity": "none"}, _held(1, hour)),
         WrittenSeries("ALERTS", {"alertname": "GpuLost", "alertstate": "firing", "severity": "critical",
                         "instance": "gpu-01", "gpu": "0"}, _held(1, range(START + 3000, END + STEP))),
+        *(WrittenSeries("ALERTS", {"alertname": name, "alertstate": "firing", "severity": severity},
+                        _held(1, range(START + 3000, END + STEP)))
+          for name, severity in (("Bothersome", "info"), ("ClockSkew", "warning"))),
+        *(each for host in WITH_WORK for each in _with_work(host, hour)),
     ]  # fmt: skip
     write(promtool, directory, series)
     with serving(prometheus_program, directory) as address:
@@ -96,13 +118,14 @@ def test_a_panel_without_data_says_so(drawn: str) -> None:
 
 
 def test_a_number_is_the_latest_value(drawn: str) -> None:
-    assert re.search(r'class="number"[^>]*>1<', _figure(drawn, "voxyard-fleet", "Alerts that fire"))
-    assert re.search(r'class="number"[^>]*>1<', _figure(drawn, "voxyard-fleet", "GPUs up"))
-    assert re.search(r'class="number"[^>]*>0<', _figure(drawn, "voxyard-fleet", "GPUs lost"))
+    assert re.search(r'class="number"[^>]*>3<', _figure(drawn, "voxyard-fleet", "Alerts that fire"))
+    assert re.search(r'class="number"[^>]*>4<', _figure(drawn, "voxyard-fleet", "GPUs up"))
+    assert re.search(r'class="number"[^>]*>1<', _figure(drawn, "voxyard-fleet", "GPUs lost"))
 
 
 def test_a_table_merges_what_belongs_to_one_gpu(drawn: str) -> None:
-    (row,) = re.findall(r"<tr>(<td.*?)</tr>", _figure(drawn, "voxyard-fleet", "GPUs now"))
+    rows = re.findall(r"<tr>(<td.*?)</tr>", _figure(drawn, "voxyard-fleet", "GPUs now"))
+    (row,) = (each for each in rows if "gpu-01" in each)
     cells = [unescape(re.sub("<[^>]+>", "", cell)) for cell in row.split("</td>")]
 
     assert cells[:4] == ["gpu-01", "0", "H100 <80GB>", "up"]
@@ -132,7 +155,7 @@ def test_alerts_are_annotated_without_the_watchdog(view: View) -> None:
     found = _at(view, BOARDS[0], "Alerts")
 
     assert found[0] == START + 3000
-    assert len(found) == 600 // STEP + 1
+    assert len(found) == 3 * (600 // STEP + 1)  # three alerts
 
 
 def test_a_host_that_is_not_chosen_is_not_shown(view: View) -> None:
@@ -194,3 +217,23 @@ def test_a_state_that_was_not_measured_has_no_bar() -> None:
 )  # fmt: skip
 def test_a_value_is_shown_in_its_unit(value: float, unit: str, text: str) -> None:
     assert format_value(value, unit) == text
+
+
+def _rows(figure: str) -> list[list[str]]:
+    return [
+        re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", figure.partition("<tbody>")[2])
+    ]
+
+
+def test_the_gpu_that_lacks_most_of_its_target_is_first(drawn: str) -> None:
+    rows = _rows(_figure(drawn, layout.FLEET, "GPUs now"))
+
+    assert [(row[0], row[7]) for row in rows] == [
+        ("gpu-05", "100 %"), ("gpu-03", "75 %"), ("gpu-02", "25 %"), ("gpu-04", "0 %"), ("gpu-01", ""),
+    ]  # fmt: skip
+
+
+def test_critical_alerts_are_first(drawn: str) -> None:
+    rows = _rows(_figure(drawn, layout.FLEET, "Firing alerts"))
+
+    assert [row[0] for row in rows] == ["critical", "warning", "info"]

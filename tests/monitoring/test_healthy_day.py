@@ -224,6 +224,22 @@ def gateway(day: Day) -> None:
     day.gauge(count, lambda step: None if itself(step) else 2.0 - one(step) - other(step))
 
 
+def cells(day: Day) -> None:
+    """Two services on one database, which restarts at noon; at 15:00 one dies, and the other takes over."""
+    for host in ("gpu-01", "gpu-02"):
+        job = f'job="bark",instance="{host}"'
+        day.gauge(f"voxyard_service_store_up{{{job}}}", lambda step: float(not 12 <= hours(step) < 12 + 1 / 60))
+        day.gauge(f"voxyard_service_audio_quota_bytes{{{job}}}", lambda _: 20e9)
+        day.gauge(f"voxyard_service_audio_free_bytes{{{job}}}", lambda step: 15e9 - 2e8 * hours(step))
+    for role in ("head", "worker"):  # the host restarts in the evening: three minutes
+        job = f'job="cluster-{role}",instance="gpu-01"'
+        away = 20 + 1 / 60 if role == "head" else 20 + 3 / 60
+        day.gauge(f"up{{{job}}}", lambda step, away=away: float(not 20 <= hours(step) < away))  # type: ignore[misc]
+        day.gauge(f'voxyard_cluster_node_up{{{job},role="{role}"}}', lambda _: 1.0)
+    taken = 'voxyard_service_claims_ran_out_total{job="bark",instance="gpu-01",owner="gpu-02"}'
+    day.gauge(taken, lambda step: 8.0 if hours(step) >= 15 else None)
+
+
 def machine(day: Day) -> None:
     """Its disk fills with checkpoints, which are cleared away at night; its memory is used."""
     job = f'job="node",{HOST}'
@@ -247,7 +263,7 @@ def machine(day: Day) -> None:
 @pytest.mark.timeout(600)
 def test_a_healthy_day_calls_nobody(promtool: str, tmp_path: Path) -> None:
     day = Day()
-    for tell in (cards, trainer, bark, gateway, machine):
+    for tell in (cards, trainer, bark, gateway, cells, machine):
         tell(day)
     fired = 'count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[1d]))'
     order = sorted(groups(*RULES), key=lambda name: ("alerts" in name, "average" in name))

@@ -10,6 +10,8 @@ import pytest
 import yaml
 from alert_rules import DCGM, PROMETHEUS, RULE_TESTS, RULES, RUNBOOK, alert_expectations, alerts, groups, rules, run
 
+from voxyard.host.xid_catalog import CATALOG, Severity, numbers
+
 SEVERITIES = {"critical", "warning", "info", "none"}
 ASKED_FOR = """GpuUtilizationLow GpuWorkSmall DataGpuUtilizationLow WorkloadDown Watchdog
 TrainingStalled TrainingInputBound
@@ -19,7 +21,11 @@ BarkSlowerThanRealTime GpuLost GpuXidCritical GpuXidWarning GpuEccUncorrectable 
 GpuThermalSlowdown GpuPowerBrake GpuTemperatureHigh GpuMemoryNearLimit PcieLinkDowngraded TrainingPairLinkSlow
 HostDiskFilling HostMemoryLow ExporterDown NodeExporterDown ExporterCollectFailing ExporterCollectStale
 ConfigurationDrift ClockSkew GpuMissing PcieLinkSlow HostPressure
-GatewayDown GatewayNoServiceReady GatewayServiceDown"""
+GpuNvlinkErrors GpuRetiredPages GpuRecoveryNeeded PcieReplays NvmlErrors
+GatewayDown GatewayNoServiceReady GatewayServiceDown
+StoreUnreachable ClaimsRunOut ShelfFull ClusterHeadDown ClusterHostMissing
+GpuPowerCapped GpuClocksLow GpuStranger TrainingCheckpointsLong TrainingValidationLong TrainingCrashLoop
+TrainingLossDiverging TrainingLossFlat HostGone"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 
@@ -50,7 +56,7 @@ def test_promtool_finds_no_fault_in_the_configuration(promtool: str, tmp_path: P
     shutil.copytree(PROMETHEUS, tmp_path / "prometheus")
     shutil.copytree(PROMETHEUS / "rules", tmp_path / "prometheus/site")
     shutil.copy(DCGM, tmp_path / "prometheus/site/dcgm.yaml")
-    for job in ("exporter", "trainer", "bark", "gateway", "node", "dcgm"):
+    for job in ("exporter", "trainer", "bark", "gateway", "node", "cluster-head", "cluster-worker", "dcgm"):
         target = tmp_path / f"prometheus/targets/{job}.yaml"
         target.parent.mkdir(exist_ok=True)
         target.write_text("- {targets: ['192.0.2.1:9410'], labels: {host: gpu-01}}\n")
@@ -139,9 +145,28 @@ def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_rea
     gpu_alerts = [rule for rule in alerts().values() if rule["labels"]["family"].startswith("gpu-")]
     read = {name for rule in gpu_alerts for name in re.findall(r"voxyard:gpu_\w+:\w+", rule["expr"])}
     assert read <= shipped
-    assert read - {"voxyard:gpu_utilization:ratio10m"} <= made  # a mean of the layer's
+    means = {"voxyard:gpu_utilization:ratio10m", "voxyard:gpu_pcie_link_slow:ratio10m"}  # of the layer's
+    assert read - means <= made
     own = {name for rule in gpu_alerts for name in re.findall(r"voxyard_gpu_\w+", rule["expr"])}
-    assert own == {"voxyard_gpu_link_rank"}  # the pair's link: dcgm-exporter does not tell it
+    assert own == {"voxyard_gpu_link_rank", "voxyard_gpu_recovery_action"}  # which dcgm-exporter does not tell
+
+
+@pytest.mark.parametrize(("alert", "severity"), [("GpuXidCritical", "critical"), ("GpuXidWarning", "warning")])
+def test_the_xids_of_alerts_and_runbook_are_those_of_the_catalogue(alert: str, severity: Severity) -> None:
+    expected = [CATALOG[number] for number in numbers(severity)]
+    (listed,) = re.findall(r'xid=~"([\d|]+)"', alerts()[alert]["expr"])
+    assert listed.split("|") == [str(each.number) for each in expected]
+    rows = re.findall(r"^\| (\d+) \| (.+) \| (.+) \|$", sections()[alert], flags=re.MULTILINE)
+    assert rows == [(str(each.number), each.meaning, each.action) for each in expected]
+    assert alerts()[alert]["labels"]["severity"] == severity
+
+
+def test_the_catalogue_knows_the_xids_that_matter() -> None:
+    """Those that reset a GPU or a host in NVIDIA's catalogue are critical; a program's own faults wake nobody."""
+    assert {46, 48, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155, 158} <= set(numbers("critical"))
+    assert {94, 144, 145, 146, 147, 148, 149, 150, 154} <= set(numbers("warning"))
+    assert {8, 13, 31, 43, 45, 63, 69} <= set(numbers("info"))
+    assert all(each.meaning and each.action and "|" not in each.meaning + each.action for each in CATALOG.values())
 
 
 @pytest.mark.parametrize(
@@ -209,13 +234,19 @@ def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_rea
         ),
         (
             "a PCIe link that is slow under load is named and that of an idle GPU is not",
-            "and on (job, instance, uuid) voxyard:gpu_utilization:ratio10m > 0.3",
+            "< 1\n            and on (job, instance, uuid) voxyard:gpu_utilization:ratio10m > 0.3",
+            "< 1",
+        ),
+        ("cards whose NVLinks repeat single packets page nobody", 'kind=~"crc|effective"} > 900', 'kind="crc"} > 0'),
+        (
+            "calls that the driver refuses again and again are named",
+            "unless on (job, instance) voxyard:gpu_up:bool == 0",
             "",
         ),
         (
             "a host that is short of something while its run waits is named",
-            "voxyard:train_data_stall:ratio10m > 0.3",
-            "voxyard:train_data_stall:ratio10m > 0",
+            "voxyard:train_data_stall:ratio10m > 0.3\n                and on (job, instance, run)",
+            "voxyard:train_data_stall:ratio10m > 0\n                and on (job, instance, run)",
         ),
         (
             "a gateway without a service that is ready is named",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from faulty_metrics import RUN as SICK_RUN
-from faulty_metrics import SMALL_MODEL
+from faulty_metrics import SMALL_MODEL, SMALL_RUN
 from monitoring_queries import rules
 from proof_run import (
     BARE,
@@ -13,9 +13,11 @@ from proof_run import (
     DATA,
     DEAD_GATEWAY,
     GATEWAY,
+    GONE,
     GPUS,
     HOST,
     HOT,
+    LOCKED,
     LONELY_GATEWAY,
     LOST,
     MODEL,
@@ -39,7 +41,7 @@ SICK_BARK = {"instance": SICK}
 SICK_TRAINING = {"instance": SICK, "run": SICK_RUN}
 PLANTED: dict[str, list[Labels]] = {
     "Watchdog": [{}],
-    "GpuUtilizationLow": [gpu(MODEL, role="model")],
+    "GpuUtilizationLow": [gpu(SMALL_MODEL, GONE, role="model")],
     "GpuWorkSmall": [gpu(SMALL_MODEL, SMALL, role="model")],
     "DataGpuUtilizationLow": [gpu(DATA, role="data")],
     "GpuLost": [gpu(LOST), *(gpu(index, SICK) for index in range(8))],  # the sick host has no driver
@@ -49,18 +51,27 @@ PLANTED: dict[str, list[Labels]] = {
     "GpuEccUncorrectable": [gpu(BROKEN)],
     "GpuRowRemapFailure": [gpu(BROKEN)],
     "GpuRowRemapPending": [gpu(BROKEN)],
+    "GpuRetiredPages": [gpu(BROKEN)],
+    "GpuRecoveryNeeded": [gpu(BROKEN, action="reset")],
     "GpuThermalSlowdown": [gpu(HOT)],
     "GpuTemperatureHigh": [gpu(HOT)],
     "GpuPowerBrake": [gpu(HOT)],
+    "GpuPowerCapped": [gpu(BARK)],
+    "GpuClocksLow": [gpu(LOCKED)],
+    "GpuStranger": [gpu(BARK)],
     "GpuMemoryNearLimit": [gpu(MODEL)],
     "PcieLinkDowngraded": [gpu(HOT)],
     "PcieLinkSlow": [gpu(BARK)],
+    "PcieReplays": [gpu(HOT)],
+    "GpuNvlinkErrors": [gpu(HOT, kind="crc")],
+    "NvmlErrors": [{"instance": SMALL, "code": "999"}],
     "HostPressure": [{"instance": SICK, "resource": "io"}],
     "TrainingPairLinkSlow": [gpu(DATA, link="SYS", peer=GPUS[MODEL].uuid)],
     "WorkloadDown": [{"instance": HOST, "workload": "trainer"}],
     "ConfigurationDrift": [{"instance": SICK, "workload": "bark"}],
     "TrainingStalled": [SICK_TRAINING],
-    "TrainingInputBound": [SICK_TRAINING],
+    "TrainingInputBound": [SICK_TRAINING | {"cause": "input_storage"}],
+    "TrainingCrashLoop": [{"instance": SMALL, "run": SMALL_RUN}],
     "TrainingStepTimeUnstable": [SICK_TRAINING],
     "TrainingLossNotFinite": [SICK_TRAINING | {"component": "total"}],
     "BarkQueueGrowing": [SICK_BARK],
@@ -68,17 +79,25 @@ PLANTED: dict[str, list[Labels]] = {
     "BarkWorkersDown": [SICK_BARK],
     "BarkFirstAudioLate": [SICK_BARK],
     "BarkSlowerThanRealTime": [SICK_BARK | {"gpu": "2"}],
-    "ExporterDown": [{"instance": SILENT, "job": "exporter"}],
+    "HostGone": [{"instance": GONE}],
+    "ExporterDown": [{"instance": name, "job": "exporter"} for name in (SILENT, GONE)],
     "NodeExporterDown": [{"instance": BARE, "job": "node"}],
     "ExporterCollectFailing": [{"instance": SICK}],
     "ExporterCollectStale": [{"instance": SICK}],
     "GatewayDown": [{"instance": DEAD_GATEWAY, "job": "gateway"}],
     "GatewayNoServiceReady": [{"instance": LONELY_GATEWAY, "proxy": "ready"}],
     "GatewayServiceDown": [{"instance": SILENT, "gateway": GATEWAY, "workload": "bark"}],
+    "StoreUnreachable": [{"instance": SMALL}],
+    "ClaimsRunOut": [{"instance": BARE, "owner": BARE}],
+    "ShelfFull": [SICK_BARK],
+    "ClusterHeadDown": [{"instance": SILENT, "job": "cluster-head"}],
+    "ClusterHostMissing": [{"instance": SICK, "job": "cluster-worker"}],
     "ClockSkew": [{"instance": SMALL, "job": "node"}],
     "HostDiskFilling": [{"instance": SICK, "mountpoint": "/"}],
     "HostMemoryLow": [{"instance": SICK}],
 }
+LONG = {"TrainingCheckpointsLong", "TrainingValidationLong", "TrainingLossDiverging", "TrainingLossFlat"}
+"""They look back for hours, more than the scenario lasts: tests/monitoring/test_planted_faults.py plants them."""
 OF_THIS_MACHINE = {
     "TrainingInputBound",
     "TrainingStepTimeUnstable",
@@ -87,12 +106,13 @@ OF_THIS_MACHINE = {
     "HostDiskFilling",
     "HostMemoryLow",
     "HostPressure",
+    "ShelfFull",
 }
 """The real programs run on the machine of the test, which may well be slow or full: these may fire for it too."""
 
 
 def test_every_alert_has_something_planted_for_it() -> None:
-    assert sorted(PLANTED) == rules("alert")
+    assert sorted({*PLANTED} | LONG) == rules("alert")
 
 
 @pytest.mark.parametrize("name", sorted(PLANTED))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(400)
 Labels = dict[str, str]
 Truth = Callable[[GpuState, Labels], float]
 HERE = EVERYTHING | {"instance": HOST}
-CLOCK_EVENTS = {"hw_thermal_slowdown": 0x40, "hw_power_brake": 0x80}
+CLOCK_EVENTS = {0x80: 8, 0x40: 7, 0x4: 3}  # bit of NVML's mask → rank of the reason on the dashboard
 
 
 def number(gpu: GpuState, field: str) -> float:
@@ -59,12 +59,22 @@ HELD: dict[str, Truth] = {
     ),
     "voxyard_gpu_power_watts": of("power", 0.001),
     "voxyard_gpu_power_limit_watts": of("power_limit", 0.001),
+    "voxyard_gpu_power_limit_default_watts": of("power_default_limit", 0.001),
     "voxyard:gpu_power:ratio": lambda gpu, _: number(gpu, "power") / number(gpu, "power_limit"),
     "voxyard:gpu_temperature:celsius": of("temperature"),
+    "voxyard_gpu_memory_temperature_celsius": of("memory_temperature"),
     "voxyard_gpu_fan_speed_ratio": of("fan", 0.01),
+    "voxyard_gpu_retired_pages": by("kind", "retired_"),
+    "voxyard_gpu_processes": lambda gpu, _: float(len(gpu.processes)),
+    "voxyard_gpu_recovery_action": lambda gpu, labels: float(
+        ("none", "reset").index(labels["action"]) == number(gpu, "recovery_action")
+    ),
+    "voxyard_gpu_fabric_state": lambda _, labels: float(labels["state"] == "completed"),
+    "voxyard_gpu_mig_enabled": of("mig"),
+    "voxyard_gpu_mig_instances": lambda gpu, _: float(len(gpu.mig_instances)),
     "voxyard_gpu_clock_hertz": by("clock", "clock_", 1e6),
-    "voxyard_gpu_clock_event_active": lambda gpu, labels: float(
-        bool(int(number(gpu, "clock_events")) & CLOCK_EVENTS.get(labels["reason"], 0))
+    "voxyard_gpu_clock_event_active": lambda gpu, _: float(
+        next((rank for bit, rank in CLOCK_EVENTS.items() if int(number(gpu, "clock_events")) & bit), 0)
     ),
     "voxyard_gpu_pcie_link_width": of("pcie_width"),
     "voxyard_gpu_pcie_link_width_max": of("pcie_width_max"),

@@ -13,20 +13,32 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Protocol
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Protocol, cast
 from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry, generate_latest
-from simulated_host import SimulatedHost
+from simulated_host import GIB, Reads, SimulatedHost
 
+from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
+from voxyard.speech.cluster.node_metrics import NodeMetrics
 from voxyard.telemetry.configuration import EXPECTED_FILE, HASH_VARIABLE, RELEASE_VARIABLE
 
 HOST, RUN = "gpu-02", "sick"
 SMALL, SMALL_RUN, SMALL_DATA, SMALL_MODEL = "gpu-04", "small", 0, 1
 SMALL_PLAN = "workloads:\n  - {workload: trainer, role: data}\n  - {workload: trainer, role: model}\n"
+if TYPE_CHECKING:
+    from voxyard.speech.cluster.node import Node
+
+UNSTABLE = "gpu-05"
 DEPLOYED, STARTED = "0000deadbeef", "feed00000000"  # the configuration of bark that should run, and that does
 SILENT_SECONDS = 700.0
+REFUSED = ("nvmlDeviceGetFanSpeed", 999)
 SKEW_SECONDS = -90.0
+STARTS = (10, 15, 20)  # seconds
+BUSY_SECONDS = 45
+GONE = "gpu-06"
 DISK_FREE, MEMORY_FREE, IO_PRESSURE = 0.05, 0.02, 0.8
 STEP_SECONDS, WAIT_SECONDS, VARIATION = 0.5, 0.4, 0.6
 CHUNK_SECONDS, GIVEN_UP, FIRST_SOUND_SECONDS = 16.0, 5, 45.0
@@ -35,7 +47,8 @@ CHUNK_SECONDS, GIVEN_UP, FIRST_SOUND_SECONDS = 16.0, 5, 45.0
 class FaultyHost:
     """The driver is gone, the disk full, the trainer waits for data, the pool lacks workers; later the run stalls.
 
-    And somebody has started the pool with settings of their own.
+    And somebody has started the pool with settings of their own. Its speech service takes over documents of the host
+    UNSTABLE all the time, and has little room for audio. Its node of a cluster does not stay up.
     """
 
     def __init__(self, plan: Path, state: Path) -> None:
@@ -46,9 +59,10 @@ class FaultyHost:
         self._host = SimulatedHost(plan, state=state, now=time.time())
         self._host.driver_gone_since = time.time() - SILENT_SECONDS
         self._host.disk_free, self._host.memory_free = DISK_FREE, MEMORY_FREE
-        self._host.io_pressure = IO_PRESSURE
+        self._host.pressure["io"] = IO_PRESSURE
         run = self._host.start_run(RUN, 0, 1)
         run.step_seconds, run.wait_seconds, run.variation = STEP_SECONDS, WAIT_SECONDS, VARIATION
+        run.reads = Reads(reading=0.9, computing=0.1, waiting=0.8)
         run.metrics.validation({"total": 2.5})
         run.metrics.epoch(0)
         run.metrics.checkpoint(0.4)
@@ -56,6 +70,15 @@ class FaultyHost:
             pool = self._host.start_pool([2, 3, 4, 5])
         pool.running, pool.waiting, pool.chunk_seconds = 1, 20, CHUNK_SECONDS
         pool.first_sound_seconds = FIRST_SOUND_SECONDS
+        self._taken_over = 0
+        ServiceMetrics(
+            self._host.registries["bark"],
+            disk=lambda: DiskUsage(97 * GIB, 100 * GIB, 3 * GIB),
+            shared=lambda: SharedDocuments(True, 2, {UNSTABLE: self._taken_over}),
+        )
+        node = SimpleNamespace(spec=SimpleNamespace(role="worker"), joined=False)
+        registry = self._host.registries["cluster-worker"] = CollectorRegistry()
+        registry.register(NodeMetrics(cast("Node", node)))
         self._lock = threading.Lock()
 
     def tick(self) -> None:
@@ -63,6 +86,7 @@ class FaultyHost:
         with self._lock:
             self._host.advance(1.0)
             self._host.now = time.time()
+            self._taken_over += 1
             if self._host.pool is not None:
                 self._host.pool.waiting += 1
 
@@ -85,7 +109,11 @@ class FaultyHost:
 
 
 class SmallRunHost:
-    """A host whose run never waits for data and fills a third of its model GPU, and whose clock is wrong."""
+    """A host whose run never waits for data and fills a third of its model GPU, and whose clock is wrong.
+
+    Its speech service does not reach the database of its documents, its run was started four times, and its driver
+    refuses a call each second.
+    """
 
     def __init__(self, plan: Path) -> None:
         """`plan` is the host's plan, which expects the trainer alone."""
@@ -93,7 +121,37 @@ class SmallRunHost:
         self._host = SimulatedHost(plan, now=time.time())
         self._host.start_run(SMALL_RUN, SMALL_DATA, SMALL_MODEL)
         self._host.clock_skew = SKEW_SECONDS
+        registry = self._host.registries["bark"] = CollectorRegistry()
+        ServiceMetrics(registry, shared=lambda: SharedDocuments(False, 0, {}))
         self._host.gpus[SMALL_DATA].utilization, self._host.gpus[SMALL_MODEL].utilization = 0.1, 0.3
+        self._seconds = 0
+        self._lock = threading.Lock()
+
+    def tick(self) -> None:
+        """A second goes by; in some of the first the run starts again."""
+        with self._lock:
+            self._host.advance(1.0)
+            self._host.now = time.time()
+            self._host.nvml_errors[REFUSED] = self._host.nvml_errors.get(REFUSED, 0) + 1
+            self._seconds += 1
+            if self._seconds in STARTS and self._host.run is not None:
+                self._host.run.metrics.start()
+
+    def pages(self) -> dict[str, Callable[[], bytes]]:
+        """Pages that each job serves."""
+        return _pages(self._host, self._lock)
+
+
+class GoneHost:
+    """A host with a run whose GPU idles after a while, for no reason that is measured; then all of the host is gone."""
+
+    def __init__(self, plan: Path) -> None:
+        """`plan` is the host's plan, which expects the trainer alone."""
+        plan.write_text(SMALL_PLAN, encoding="utf-8")
+        self._host = SimulatedHost(plan, now=time.time())
+        self._host.start_run(SMALL_RUN, SMALL_DATA, SMALL_MODEL)
+        self._host.gpus[SMALL_DATA].utilization, self._host.gpus[SMALL_MODEL].utilization = 0.6, 0.95
+        self._seconds = 0
         self._lock = threading.Lock()
 
     def tick(self) -> None:
@@ -101,6 +159,9 @@ class SmallRunHost:
         with self._lock:
             self._host.advance(1.0)
             self._host.now = time.time()
+            self._seconds += 1
+            if self._seconds == BUSY_SECONDS:
+                self._host.gpus[SMALL_MODEL].utilization = 0.2
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
         """Pages that each job serves."""

@@ -21,8 +21,10 @@ def claim(claims: list[dict[str, Any]]) -> None:
     """From here on every workload of this process holds these GPUs."""
     begin = WorkloadGpus.__init__
 
-    def begin_and_assign(self: WorkloadGpus, registry: CollectorRegistry, workload: str) -> None:
-        begin(self, registry, workload)
+    def begin_and_assign(
+        self: WorkloadGpus, registry: CollectorRegistry, workload: str, *more: Any, **named: Any
+    ) -> None:
+        begin(self, registry, workload, *more, **named)
         for each in claims:
             gpu = Gpu(each["index"], each["uuid"], "", "", None, None, None)
             self.assign(each["role"], gpu, each["limit_mib"])

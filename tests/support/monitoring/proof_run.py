@@ -23,16 +23,16 @@ from fake_driver import FakeDriver
 from fast_clock import FACTOR, prometheus
 from monitoring_programs import Prometheus
 from running_gateway import running_gateway
-from scenario import GIB, GpuState, Process, Scenario
+from scenario import GIB, GpuState, MigInstance, Process, Scenario, counter
 
 from fleet.inventory.gateway_settings import Upstream
 from fleet.inventory.hosts import Host
 from voxyard.bark.weights import tiny
 
-BARE = "gpu-05"  # without a node_exporter
+BARE, GONE = faulty_metrics.UNSTABLE, faulty_metrics.GONE  # without a node_exporter
 GATEWAY, LONELY_GATEWAY, DEAD_GATEWAY = "gw-01", "gw-02", "gw-03"  # of two services, of none that answers, not there
 HOST, SICK, SILENT, SMALL, RUN = "gpu-01", faulty_metrics.HOST, "gpu-03", faulty_metrics.SMALL, "proof"
-DATA, MODEL, BARK, HOT, BROKEN, LOST = 0, 1, 2, 3, 4, 5
+DATA, MODEL, BARK, HOT, BROKEN, LOST, LOCKED = 0, 1, 2, 3, 4, 5, 6
 PLAN = "gpus: 8\nworkloads:\n" + "".join(
     f"  - {{workload: {workload}, role: {role}}}\n"
     for workload, role in [("trainer", "data"), ("trainer", "model"), ("bark", "bark")]
@@ -41,9 +41,23 @@ GPUS = (
     GpuState.default(DATA, utilization=10, nvlinks=(), memory_used=8 * GIB),
     GpuState.default(MODEL, utilization=27, nvlinks=(), memory_used=30 * GIB, power=300_000, energy="1000+300000/s"),
     GpuState.default(
-        BARK, utilization=55, pcie_generation=3, processes=(Process(4242, 3 * GIB, "/opt/voxyard/bin/python"),)
+        BARK,
+        utilization=55,
+        pcie_generation=3,
+        power_limit=500_000,
+        clock_events=0x4,
+        processes=(Process(4242, 3 * GIB, "/opt/voxyard/bin/python"), Process(4343, None, "/usr/bin/stranger")),
     ),
-    GpuState.default(HOT, utilization=99, temperature=91, clock_events=0x40 | 0x80, pcie_width=8, clock_sm=990),
+    GpuState.default(
+        HOT,
+        utilization=99,
+        temperature=91,
+        clock_events=0x40 | 0x80,
+        pcie_width=8,
+        clock_sm=990,
+        pcie_replays=counter(100, 3),
+        nvlink_dl_crc=counter(0, 60),
+    ),
     GpuState.default(
         BROKEN,
         utilization=0,
@@ -52,9 +66,14 @@ GPUS = (
         remapped_correctable=2,
         remapped_pending=1,
         remapped_failure=1,
+        retired_double_bit=2,
+        retired_pending=1,
+        recovery_action=1,
+        mig=1,
+        mig_instances={0: MigInstance("MIG-one"), 1: MigInstance("MIG-two")},
     ),
     GpuState.default(LOST, utilization=0),
-    GpuState.consumer(6, utilization=0, energy="1000+100000/s"),
+    GpuState.consumer(LOCKED, utilization=45, energy="1000+100000/s", clock_sm=900),
 )
 CLAIMS: dict[str, list[dict[str, Any]]] = {
     "trainer": [
@@ -97,12 +116,16 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
         faulty_host, ill_ports = stack.enter_context(faulty_metrics.faulty_host(plan, directory / "state"))
         small_ports = stack.enter_context(faulty_metrics.served(faulty_metrics.SmallRunHost(directory / "small.yaml")))
         targets = {job: [(SICK, port)] for job, port in ill_ports.items()}
-        for job, port in small_ports.items():
-            targets[job].append((SMALL, port))
+        gone = stack.enter_context(ExitStack())
+        gone_ports = gone.enter_context(faulty_metrics.served(faulty_metrics.GoneHost(directory / "gone.yaml")))
+        for name, ports_of_host in ((SMALL, small_ports), (GONE, gone_ports)):
+            for job, port in ports_of_host.items():
+                targets[job].append((name, port))
         targets["exporter"] += [(HOST, exporting.port), (SILENT, ports["silent"])]
         for job in ("trainer", "bark", "node"):
             targets[job].append((HOST, ports[job]))
         targets["node"].append((BARE, ports["silent"]))
+        targets["cluster-head"] = [(SILENT, ports["silent"])]
         # The exporter's /readyz stands for that of a service: it answers from the first scrape to the last.
         services = {HOST: exporting.port, SILENT: ports["silent"]}
         targets["gateway"] = [
@@ -129,6 +152,7 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
         time.sleep(2)
         steady = time.time()
         faulty_host.stall()
+        gone.close()
         trainer.send_signal(signal.SIGKILL)
         time.sleep(AFTERWARDS_SECONDS)
         assert service.poll() is None, (directory / "service.log").read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,8 @@ from voxyard.speech.pool.scheduler import PoolStats
 from voxyard.telemetry import workloads
 from voxyard.telemetry.configuration import ExpectedConfigurations, HostPlan
 from voxyard.telemetry.gpu_collector import GpuCollector
+from voxyard.telemetry.input_metrics import InputMetrics
+from voxyard.telemetry.phases import Phase
 from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot, Xid
 from voxyard.telemetry.workloads import Registry, TrainMetrics, WorkloadGpus
 
@@ -26,6 +29,7 @@ INSTANCE = "gpu-01"
 GIB = 1 << 30
 LIMIT_MIB = 65_536
 OVERHEAD = 1.5 * GIB
+IDLE_CLOCK = 345e6  # hertz
 
 Scrape = dict[str, float]
 """Values by series, as PromQL writes it, without the labels of the target."""
@@ -41,6 +45,12 @@ class SimulatedGpu:
     memory_used: int = 2 * GIB
     up: bool = True
     clock_events: set[str] = field(default_factory=set)
+    power_limit: float = 700.0
+    sm_clock: float = 1.755e9
+    processes: int | None = None  # None: those of its workloads
+    workloads: int = 0
+    pcie_width: int = 16
+    pcie_generation: int = 5  # under load
     ecc_corrected: int = 0
     ecc_uncorrected: int = 0
     xids: dict[int, Xid] = field(default_factory=dict)
@@ -58,7 +68,14 @@ class SimulatedGpu:
         busy, ratio = (self.busy_seconds, self.utilization) if self.up else (None, None)
         return GpuState(self.gpu, self.up, reading, ratio, busy, dict(self.xids))
 
+    @property
+    def idle(self) -> bool:
+        """Nothing runs on it to speak of: a real card lets its clocks fall then."""
+        return self.utilization <= 0.05
+
     def _reading(self) -> Reading:
+        clock = min(self.sm_clock, IDLE_CLOCK) if self.idle else self.sm_clock
+        events = self.clock_events | ({"gpu_idle"} if self.idle else set())
         reasons = ("gpu_idle", "sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")
         return Reading(
             samples=None,
@@ -68,22 +85,57 @@ class SimulatedGpu:
             decoder_ratio=0,
             memory=DeviceMemory(80 * GIB, self.memory_used, 80 * GIB - self.memory_used, GIB),
             power_watts=120 + 500 * self.utilization,
-            power_limit_watts=700,
+            power_limit_watts=self.power_limit,
             temperature_celsius=self.temperature,
             fan_ratio=None,
-            clocks_hertz={"sm": 1_755_000_000},
+            clocks_hertz={"sm": int(clock)},
             clocks_max_hertz={"sm": 1_980_000_000},
-            clock_events={reason: reason in self.clock_events for reason in reasons},
-            pcie_link={"width": 16, "width_max": 16, "generation": 5 if self.utilization else 1, "generation_max": 5},
+            clock_events={reason: reason in events for reason in reasons},
+            pcie_link={
+                "width": self.pcie_width,
+                "width_max": 16,
+                "generation": self.pcie_generation if self.utilization else 1,
+                "generation_max": 5,
+            },
             totals={
                 "energy_joules": 1e6,
                 "ecc_corrected_volatile": self.ecc_corrected,
                 "ecc_uncorrected_volatile": self.ecc_uncorrected,
                 "remapped_pending": 0,
                 "remapped_failure": 0,
+                "pcie_replays": 0,
+                **{f"nvlink_errors_{kind}": 0 for kind in ("crc", "replay", "recovery")},
             },
             processes=(),
+            memory_temperature_celsius=self.temperature + 8,
+            power_limit_default_watts=700,
+            process_count=self.workloads if self.processes is None else self.processes,
+            recovery_action="none",
+            fabric_state="completed",
+            mig_enabled=False,
         )
+
+
+@dataclass
+class Reads:
+    """Input of a run: what its reading threads and its data stage do with their time."""
+
+    threads: int = 8
+    cores: int = 32
+    reading: float = 0.3  # share of the threads' time in which they make batches
+    computing: float = 0.9  # share of that in which they compute
+    waiting: float = 0.02  # share of time in which the data stage waits for them
+    features: float = 0.10  # seconds a second, where the data stage is timed
+    transfer: float = 0.01
+
+    def advance(self, metrics: InputMetrics, seconds: float) -> None:
+        """So many seconds of reading."""
+        metrics.sizes(threads=self.threads, cores=self.cores)
+        made = seconds * self.threads * self.reading
+        metrics.read(made, made * self.computing)
+        metrics.waited(seconds * self.waiting)
+        metrics.staged("features", 0.01 * seconds * self.features)
+        metrics.staged("transfer", 0.01 * seconds * self.transfer)
 
 
 @dataclass
@@ -94,20 +146,39 @@ class SimulatedRun:
     step_seconds: float = 0.5
     wait_seconds: float = 0.01
     loss: float = 2.0
+    epoch: int = 7  # it went on from a checkpoint
     variation: float = 0.1
+    lengths: float = 0.0  # variation that comes from lengths: within buckets there is none of it
+    reads: Reads = field(default_factory=Reads)
     learning: bool = True
+    ending: bool = False  # it has said that it ended, and its process goes next
     _rest: float = 0.0
+    _interrupted: ExitStack | None = None
+
+    def interrupt(self, phase: Phase | None) -> None:
+        """The run validates, or saves; with None it trains on."""
+        if self._interrupted is not None:
+            self._interrupted.close()
+            self._interrupted = None
+        if phase is not None:
+            self._interrupted = ExitStack()
+            self._interrupted.enter_context(self.metrics.during(phase))
 
     def advance(self, seconds: float, dice: random.Random) -> None:
         """So many seconds of steps."""
+        if self._interrupted is not None:
+            self.metrics.progress()
+            return
+        self.reads.advance(self.metrics.input, seconds)
         self._rest += seconds
         while self.learning and self._rest >= self.step_seconds:
             self._rest -= self.step_seconds
             factor = dice.lognormvariate(0, 0.1)
             self.metrics.step(self.step_seconds * factor, self.wait_seconds * factor, 16, 3)
-        self.metrics.variation(self.variation)
+        self.metrics.variation(self.variation + self.lengths, self.variation)
         self.metrics.losses({"total": self.loss * dice.lognormvariate(0, 0.05)})
         self.metrics.learning_rate(1e-4)
+        self.metrics.epoch(self.epoch)
 
 
 @dataclass
@@ -148,13 +219,16 @@ class SimulatedHost:
         self.dice = random.Random(seed)
         self.gpus = [SimulatedGpu.number(index) for index in range(8)]
         self.links = self._links(link)
+        self._held: dict[str, set[int]] = {}  # GPUs by workload
+        self.nvml_errors: dict[tuple[str, int], int] = {}  # (function, nvmlReturn_t) → how often
         self.run: SimulatedRun | None = None
         self.pool: SimulatedPool | None = None
         self.exporter_answers = True
         self.driver_gone_since: float | None = None
         self.clock_skew = 0.0  # seconds
-        self.io_pressure = 0.0  # share of time in which something waits for a disk
-        self._io_waited = 0.0
+        self.pressure = {"cpu": 0.0, "io": 0.0, "memory": 0.0}  # share of time in which something waits for it
+        self._waited = dict.fromkeys(self.pressure, 0.0)
+        self.answers = True  # False: the whole host is gone
         self.disk_free = 0.6
         self.memory_free = 0.7
         self.registries: dict[str, CollectorRegistry] = {"exporter": CollectorRegistry()}
@@ -171,8 +245,13 @@ class SimulatedHost:
         states = tuple(each.state() for each in gpus)
         good = self.now if gone is None else gone
         return Snapshot(
-            self.now, self.now, gone is None, good, 0.01, states, self.links, "580.65.06", "13.0", {}
+            self.now, self.now, gone is None, good, 0.01, states, self.links, "580.65.06", "13.0",
+            dict(self.nvml_errors),
         )  # fmt: skip
+
+    def clock(self) -> AbstractContextManager[object]:
+        """Scope in which runs read the clock of this host."""
+        return patch.object(workloads, "time", SimpleNamespace(time=lambda: self.now))
 
     def age(self) -> float:
         """The snapshot is of now."""
@@ -194,13 +273,16 @@ class SimulatedHost:
         for role, gpu in cards:
             metrics.gpu_memory_overhead(role, gpu, OVERHEAD)
             self.gpus[gpu.index].memory_used = LIMIT_MIB << 20
-        metrics.start()
+        with self.clock():
+            metrics.start()
         self.run = SimulatedRun(metrics)
+        self._hold("trainer", {data, model})
         return self.run
 
     def end_run(self) -> None:
         """Its process is gone, whatever it said before."""
         self.run = None
+        self._hold("trainer", set())
         self.registries.pop("trainer", None)
 
     def start_pool(self, indices: Iterable[int]) -> SimulatedPool:
@@ -210,17 +292,24 @@ class SimulatedHost:
         chosen = [self.gpus[index].gpu for index in indices]
         for gpu in chosen:
             held.assign("bark", gpu)
+        self._hold("bark", {gpu.index for gpu in chosen})
         self.pool = SimulatedPool(PoolMetrics(registry), tuple(str(gpu.index) for gpu in chosen), len(chosen))
         return self.pool
+
+    def _hold(self, workload: str, indices: set[int]) -> None:
+        self._held[workload] = indices
+        for index, gpu in enumerate(self.gpus):
+            gpu.workloads = sum(index in held for held in self._held.values())
 
     def advance(self, seconds: float) -> None:
         """Time goes by."""
         self.now += seconds
-        self._io_waited += seconds * self.io_pressure
+        for resource, share in self.pressure.items():
+            self._waited[resource] += seconds * share
         for gpu in self.gpus:
             gpu.busy_seconds += seconds * min(1.0, max(0.0, gpu.utilization * self.dice.uniform(0.95, 1.05)))
-        with patch.object(workloads, "time", SimpleNamespace(time=lambda: self.now)):
-            if self.run is not None:
+        if self.run is not None:
+            with self.clock():
                 self.run.advance(seconds, self.dice)
         if self.pool is not None:
             self.pool.advance(seconds, self.dice)
@@ -230,7 +319,8 @@ class SimulatedHost:
         found: dict[str, Scrape | None] = {job: dict(_series(each)) for job, each in self.registries.items()}
         if not self.exporter_answers:
             found["exporter"] = None
-        return found | {"node": self.node()}
+        found["node"] = self.node()
+        return found if self.answers else dict.fromkeys(found)
 
     def _links(self, link: str) -> dict[tuple[str, str], str]:
         uuids = [each.gpu.uuid for each in self.gpus]
@@ -244,7 +334,7 @@ class SimulatedHost:
             f"node_filesystem_avail_bytes{disk}": self.disk_free * 4e12,
             f"node_filesystem_size_bytes{disk}": 4e12,
             f"node_filesystem_readonly{disk}": 0,
-            "node_pressure_io_waiting_seconds_total{}": self._io_waited,
+            **{f"node_pressure_{name}_waiting_seconds_total{{}}": waited for name, waited in self._waited.items()},
             "node_time_seconds{}": self.now + self.clock_skew,
             "node_memory_MemAvailable_bytes{}": self.memory_free * 1000e9,
             "node_memory_MemTotal_bytes{}": 1000e9,

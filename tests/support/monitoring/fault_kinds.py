@@ -1,0 +1,541 @@
+"""Kinds of faults, as generators: each draws how bad it is, how often and on which GPU."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from planted_faults import BARK, DATA, HOUR, IDLE, MINUTE, MODEL, STEP_SECONDS, Change, Kind, Planted, end_run, train
+from simulated_host import GIB, LIMIT_MIB, SimulatedHost
+
+from voxyard.telemetry.sampler import Xid
+
+# -- what starves a run ----------------------------------------------------------------------------------------------
+
+
+def _starve(host: SimulatedHost, stall: float, **reads: float) -> None:
+    """The model waits for its data for this share of its steps."""
+    assert host.run is not None
+    host.run.step_seconds = STEP_SECONDS / (1 - stall)
+    host.run.wait_seconds = host.run.step_seconds * stall
+    for name, value in reads.items():
+        setattr(host.run.reads, name, value)
+    host.gpus[MODEL].utilization = 0.95 * (1 - stall)
+    host.gpus[DATA].utilization = 0.15 * (1 - stall)
+
+
+def slow_disk(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A local disk gives a part of what the run could learn from."""
+    stall, pressure = dice.uniform(0.5, 0.9), dice.uniform(0.5, 0.95)
+    _starve(host, stall, reading=0.95, computing=dice.uniform(0.03, 0.3), waiting=stall)
+    host.pressure["io"] = pressure
+    return Planted({"stall": stall, "pressure": pressure})
+
+
+def slow_network_share(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A network share is slow; the kernel counts it as disk."""
+    stall = dice.uniform(0.5, 0.95)
+    _starve(host, stall, reading=0.98, computing=dice.uniform(0.02, 0.08), waiting=stall)
+    host.pressure["io"] = dice.uniform(0.3, 0.7)
+    return Planted({"stall": stall})
+
+
+def disk_slow_in_bursts(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The disk is slow for some minutes of every few, as with another host's backup."""
+    slow, good, stall = dice.uniform(120, 300), dice.uniform(30, 60), dice.uniform(0.75, 0.95)
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        now_slow = seconds % (slow + good) < slow
+        share = stall if now_slow else 0.02
+        _starve(host, share, reading=0.9 if now_slow else 0.3, computing=0.1 if now_slow else 0.9, waiting=share)
+        host.pressure["io"] = 0.8 if now_slow else 0.05
+
+    return Planted({"slow": slow, "good": good, "stall": stall}, during)
+
+
+def somewhat_slow_disk(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Less than half of the steps wait, and the model's GPU misses its target for it."""
+    stall = dice.uniform(0.36, 0.48)
+    _starve(host, stall, reading=0.95, computing=dice.uniform(0.05, 0.3), waiting=stall)
+    host.pressure["io"] = dice.uniform(0.4, 0.8)
+    return Planted({"stall": stall})
+
+
+def slow_decoder(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Recordings are decoded and resampled on all cores, and these are too few."""
+    cores, stall = dice.choice([4, 8, 16]), dice.uniform(0.5, 0.85)
+    threads = cores * dice.choice([1, 2])
+    _starve(host, stall, reading=0.97, computing=0.93 * cores / threads, waiting=stall, threads=threads, cores=cores)
+    host.pressure["cpu"] = dice.uniform(0.3, 0.9)
+    return Planted({"cores": cores, "threads": threads, "stall": stall})
+
+
+def container_of_one_core(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The container may use one core, whatever the host has."""
+    threads, stall = dice.choice([4, 8, 16]), dice.uniform(0.5, 0.9)
+    _starve(host, stall, reading=0.98, computing=0.97 / threads, waiting=stall, threads=threads, cores=1)
+    return Planted({"threads": threads, "stall": stall})
+
+
+def readers_take_turns(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Reading holds Python's lock: many threads are as fast as one."""
+    threads, stall = dice.choice([4, 8, 16]), dice.uniform(0.5, 0.9)
+    computing = dice.uniform(0.85, 1.1) / threads
+    _starve(host, stall, reading=0.98, computing=computing, waiting=stall, threads=threads, cores=dice.choice([8, 32]))
+    return Planted({"threads": threads, "stall": stall})
+
+
+def too_few_readers(host: SimulatedHost, dice: random.Random) -> Planted:
+    """One or two threads read, and the other cores idle."""
+    threads, stall = dice.choice([1, 2]), dice.uniform(0.5, 0.85)
+    _starve(host, stall, reading=0.98, computing=dice.uniform(0.85, 0.97), waiting=stall, threads=threads, cores=32)
+    return Planted({"threads": threads, "stall": stall})
+
+
+def strangers_on_the_cores(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Somebody else's job takes the host's cores."""
+    stall, pressure = dice.uniform(0.5, 0.8), dice.uniform(0.6, 0.95)
+    _starve(host, stall, reading=0.95, computing=dice.uniform(0.3, 0.6), waiting=stall)
+    host.pressure["cpu"] = pressure
+    return Planted({"stall": stall, "pressure": pressure})
+
+
+def swapping_host(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The host's memory is short: pages come and go."""
+    stall, pressure = dice.uniform(0.5, 0.9), dice.uniform(0.35, 0.9)
+    _starve(host, stall, reading=0.95, computing=dice.uniform(0.05, 0.3), waiting=stall)
+    host.pressure.update(memory=pressure, io=dice.uniform(0.4, 0.9))
+    host.memory_free = 0.08
+    return Planted({"stall": stall, "pressure": pressure})
+
+
+def slow_features(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The data GPU computes features for longer than the model trains."""
+    stall = dice.uniform(0.5, 0.8)
+    _starve(host, stall, waiting=0.03, features=0.9, transfer=dice.uniform(0.01, 0.2))
+    host.gpus[DATA].utilization = 0.95
+    return Planted({"stall": stall})
+
+
+def slow_copy(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The way between the two GPUs is slow, and their links are what they can be."""
+    stall = dice.uniform(0.5, 0.8)
+    _starve(host, stall, waiting=0.03, features=0.2, transfer=dice.uniform(0.5, 0.9))
+    return Planted({"stall": stall})
+
+
+# -- runs ------------------------------------------------------------------------------------------------------------
+
+
+def stalled_run(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The process lives and serves its metrics; no step ends any more, and the GPU may spin."""
+    assert host.run is not None
+    host.run.learning = False
+    busy = dice.choice([0.0, 1.0])
+    host.gpus[DATA].utilization, host.gpus[MODEL].utilization = 0.0, busy
+    return Planted({"busy": busy})
+
+
+def dead_run(host: SimulatedHost, _dice: random.Random) -> Planted:
+    """The kernel kills the process: it says nothing more."""
+    end_run(host, well=False)
+    return Planted({})
+
+
+def nan_loss(host: SimulatedHost, dice: random.Random) -> Planted:
+    """One scrape sees it; then the trainer has ended, as it does with such a loss."""
+    value = dice.choice([float("nan"), float("inf")])
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if host.run is not None and seconds == 0:
+            host.run.metrics.losses({"total": value})
+        elif host.run is not None:
+            end_run(host, well=False)
+
+    return Planted({"value": str(value)}, during)
+
+
+def unseen_nan_loss(host: SimulatedHost, _dice: random.Random) -> Planted:
+    """The trainer has ended before anyone scraped the loss: all that can be told is that a run is gone."""
+    end_run(host, well=False)
+    return Planted({})
+
+
+def crash_loop(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The run ends every some minutes, and something starts it again."""
+    period = dice.uniform(5, 14) * MINUTE
+    lives = [0]
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds // period > lives[0]:
+            lives[0] += 1
+            end_run(host, well=False)
+            train(host, "steady")
+
+    return Planted({"period": period}, during)
+
+
+def diverging_loss(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The loss grows again, slowly."""
+    doubling = dice.uniform(1, 3) * HOUR
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        assert host.run is not None
+        host.run.loss = 2.0 * 2 ** (seconds / doubling)
+
+    return Planted({"doubling": doubling}, during)
+
+
+def flat_loss(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A run that begins from nothing learns nothing: a learning rate of 0, texts of other recordings."""
+    train(host, "steady")
+    assert host.run is not None
+    host.run.loss, host.run.epoch = dice.uniform(0.7, 9), 0
+    return Planted({"loss": host.run.loss})
+
+
+def _phases(share: float, period: float, phase: str) -> Change:
+    def during(host: SimulatedHost, seconds: float) -> None:
+        assert host.run is not None
+        away = seconds % period < share * period
+        host.run.interrupt(phase if away else None)  # type: ignore[arg-type] # drawn below from its names
+        host.gpus[MODEL].utilization = 0.03 if away else 0.92
+
+    return during
+
+
+def long_checkpoints(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Saving takes a third of the time, or more."""
+    share, period = dice.uniform(0.32, 0.6), dice.uniform(4, 12) * MINUTE
+    return Planted({"share": share, "period": period}, _phases(share, period, "checkpoint"))
+
+
+def mostly_validating(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Validations take more time than training."""
+    share, period = dice.uniform(0.6, 0.8), dice.uniform(20, 60) * MINUTE
+    return Planted({"share": share, "period": period}, _phases(share, period, "validate"))
+
+
+def unsteady_steps(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Steps of one length differ widely."""
+    assert host.run is not None
+    host.run.variation = dice.uniform(0.45, 1.2)
+    return Planted({"variation": host.run.variation})
+
+
+def unexplained_idling(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The GPU of a run that was busy idles between its kernels, and nothing that is measured says why."""
+    host.gpus[MODEL].utilization = dice.uniform(0.1, 0.6)
+    return Planted({"utilization": host.gpus[MODEL].utilization})
+
+
+# -- GPUs ------------------------------------------------------------------------------------------------------------
+
+
+def lost_gpu(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A GPU falls off the bus, without an Xid."""
+    index = dice.choice([IDLE, *BARK])
+    host.gpus[index].up = False
+    return Planted({"gpu": index})
+
+
+def missing_gpu(host: SimulatedHost, _dice: random.Random) -> Planted:
+    """The host was restarted and an idle GPU did not come back: nothing tells of it any more."""
+    del host.gpus[IDLE]
+    return Planted({})
+
+
+def critical_xid(host: SimulatedHost, dice: random.Random) -> Planted:
+    """An error after which nothing that the GPU computes can be trusted."""
+    number, index = dice.choice([48, 62, 64, 74, 79, 95, 119, 120]), dice.choice([MODEL, *BARK])
+    host.gpus[index].xids[number] = Xid(1, host.now, host.now)
+    return Planted({"xid": number, "gpu": index})
+
+
+def contained_xid(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A memory error that ended one process."""
+    index = dice.choice(BARK)
+    host.gpus[index].xids[94] = Xid(1, host.now, host.now)
+    return Planted({"gpu": index})
+
+
+def uncorrectable_memory(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Uncorrectable ECC errors."""
+    index = dice.choice([MODEL, *BARK])
+    host.gpus[index].ecc_uncorrected = dice.randint(1, 5)
+    return Planted({"gpu": index})
+
+
+def thermal_slowdown(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The cooling fails: the clocks fall, the utilization does not."""
+    card = host.gpus[dice.choice([MODEL, *BARK])]
+    card.temperature, card.sm_clock = dice.uniform(80, 85), dice.uniform(0.6e9, 1.4e9)
+    card.clock_events.add(dice.choice(["hw_thermal_slowdown", "sw_thermal_slowdown"]))
+    return Planted({"temperature": card.temperature})
+
+
+def hot_gpu(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Hotter than it should be, and not slowed down yet."""
+    card = host.gpus[dice.choice([MODEL, *BARK])]
+    card.temperature = dice.uniform(86.5, 95)
+    return Planted({"temperature": card.temperature})
+
+
+def power_brake(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A power supply of the host failed."""
+    card = host.gpus[dice.choice([MODEL, *BARK])]
+    card.sm_clock = dice.uniform(0.4e9, 1.2e9)
+    card.clock_events.add("hw_power_brake")
+    return Planted({"clock": card.sm_clock})
+
+
+def power_cap(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Somebody has lowered a power limit."""
+    index = dice.choice([MODEL, *BARK])
+    card = host.gpus[index]
+    card.power_limit, card.sm_clock = dice.uniform(250, 590), dice.uniform(0.7e9, 1.6e9)
+    card.clock_events.add("sw_power_cap")
+    return Planted({"limit": card.power_limit, "gpu": index})
+
+
+def locked_clocks(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Somebody has locked the clocks, for a measurement, and forgotten it."""
+    index = dice.choice([MODEL, *BARK])
+    host.gpus[index].sm_clock = dice.uniform(0.3e9, 1.42e9)
+    return Planted({"clock": host.gpus[index].sm_clock, "gpu": index})
+
+
+def locked_clocks_of_a_card_with_little_work(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The card works in bursts, and idles in between."""
+    card = host.gpus[BARK[-1]]
+    card.sm_clock = dice.uniform(0.3e9, 1.42e9)
+    busy, period = dice.uniform(0.3, 0.6), dice.uniform(2, 8) * MINUTE
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        host.gpus[BARK[-1]].utilization = 0.9 if seconds % period < busy * period else 0.0
+
+    return Planted({"clock": card.sm_clock, "busy": busy, "period": period}, during)
+
+
+def disk_slow_and_the_card_idles(host: SimulatedHost, dice: random.Random) -> Planted:
+    """While the disk is slow the model's GPU does nothing, and its clocks fall: that is no lock."""
+    slow, good = dice.uniform(150, 240), dice.uniform(60, 120)
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        now_slow = seconds % (slow + good) < slow
+        share = 0.96 if now_slow else 0.02
+        _starve(host, share, reading=0.95 if now_slow else 0.3, computing=0.1 if now_slow else 0.9, waiting=share)
+        host.pressure["io"] = 0.8 if now_slow else 0.02
+
+    return Planted({"slow": slow, "good": good}, during)
+
+
+def throttled_data_gpu(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Heat slows the data GPU down: its features are late for that."""
+    _starve(host, dice.uniform(0.5, 0.7), waiting=0.03, features=0.9)
+    card = host.gpus[DATA]
+    card.utilization, card.temperature, card.sm_clock = 0.97, 84, dice.uniform(0.6e9, 1.2e9)
+    card.clock_events.add("hw_thermal_slowdown")
+    return Planted({"clock": card.sm_clock})
+
+
+def lost_lanes(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A link is trained down to fewer lanes; the run waits for its copies."""
+    index = dice.choice([DATA, MODEL])
+    host.gpus[index].pcie_width = dice.choice([1, 4, 8])
+    if dice.random() < 0.5:
+        _starve(host, dice.uniform(0.5, 0.8), waiting=0.03, features=0.2, transfer=0.8)
+    return Planted({"width": host.gpus[index].pcie_width, "gpu": index})
+
+
+def slow_link(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A link is trained down to a lower generation, under load too."""
+    index = dice.choice([MODEL, *BARK])
+    host.gpus[index].pcie_generation = dice.choice([1, 2, 3, 4])
+    if index == MODEL and dice.random() < 0.5:
+        _starve(host, dice.uniform(0.5, 0.6), waiting=0.03, features=0.2, transfer=0.8)
+    return Planted({"generation": host.gpus[index].pcie_generation, "gpu": index})
+
+
+def stranger_computes(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Another process computes on a GPU that a workload holds."""
+    index = dice.choice([DATA, MODEL, *BARK])
+    host.gpus[index].processes = dice.randint(2, 4)
+    return Planted({"processes": host.gpus[index].processes, "gpu": index})
+
+
+def stranger_holds_memory(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Something holds memory on the model's GPU beside the run, and computes nothing now."""
+    host.gpus[MODEL].memory_used = (LIMIT_MIB << 20) + dice.randint(4, 12) * GIB
+    return Planted({"bytes": host.gpus[MODEL].memory_used})
+
+
+def driver_gone(host: SimulatedHost, _dice: random.Random) -> Planted:
+    """The driver was unloaded, or hangs as a whole."""
+    host.driver_gone_since = host.now
+    return Planted({})
+
+
+def distant_pair(host: SimulatedHost, _dice: random.Random) -> Planted:
+    """A run starts on two GPUs of different sockets."""
+    train(host, "far")
+    return Planted({})
+
+
+# -- speech ----------------------------------------------------------------------------------------------------------
+
+
+def dead_workers(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Some of four do not come back; the others go on with the queue."""
+    assert host.pool is not None
+    gone = dice.randint(1, 4)
+    host.pool.running = len(BARK) - gone
+    for index in BARK[-gone:]:
+        host.gpus[index].utilization = 0.0
+    return Planted({"workers": gone})
+
+
+def growing_queue(host: SimulatedHost, dice: random.Random) -> Planted:
+    """More comes than is spoken, for good."""
+    a_minute = dice.uniform(2, 30)
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        assert host.pool is not None
+        host.pool.waiting = 200 + round(a_minute * seconds / MINUTE)
+
+    return Planted({"a minute": a_minute}, during)
+
+
+def failing_chunks(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Some texts end a worker, on every one of them."""
+    each = dice.randint(2, 8)
+
+    def during(host: SimulatedHost, _seconds: float) -> None:
+        assert host.pool is not None
+        for _ in range(each):
+            host.pool.metrics.chunk_failed("timeout", silence=False)
+
+    return Planted({"a scrape": each}, during)
+
+
+def slow_speech(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A chunk of 8 s takes longer than it lasts."""
+    assert host.pool is not None
+    host.pool.chunk_seconds = dice.uniform(9, 30)
+    return Planted({"seconds": host.pool.chunk_seconds})
+
+
+def late_first_sound(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Listeners wait for their first sound."""
+    assert host.pool is not None
+    host.pool.first_sound_seconds = dice.uniform(12, 120)
+    return Planted({"seconds": host.pool.first_sound_seconds})
+
+
+def dead_service(host: SimulatedHost, _dice: random.Random) -> Planted:
+    """The speech service is gone, and nothing starts it again."""
+    host.registries.pop("bark")
+    host.pool = None
+    for index in BARK:
+        host.gpus[index].utilization = 0.0
+    return Planted({})
+
+
+# -- hosts -----------------------------------------------------------------------------------------------------------
+
+
+def exporter_down(host: SimulatedHost, _dice: random.Random) -> Planted:
+    """Its container is gone; the workloads go on."""
+    host.exporter_answers = False
+    return Planted({})
+
+
+def gone_host(host: SimulatedHost, _dice: random.Random) -> Planted:
+    """The whole host is gone."""
+    host.answers = False
+    return Planted({})
+
+
+def filling_disk(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Something writes the disk full."""
+    hours = dice.uniform(0.2, 3)
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        host.disk_free = max(0.001, 0.2 * (1 - seconds / (hours * HOUR)))
+
+    return Planted({"hours": hours}, during)
+
+
+def short_memory(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Little memory is left."""
+    host.memory_free = dice.uniform(0.005, 0.045)
+    return Planted({"free": host.memory_free})
+
+
+def wrong_clock(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The host's clock is off."""
+    host.clock_skew = dice.choice([-1, 1]) * dice.uniform(15, 4000)
+    return Planted({"seconds": host.clock_skew})
+
+
+def _kind(plant: Callable[[SimulatedHost, random.Random], Planted], *told_by: str, **more: Any) -> Kind:
+    return Kind(plant.__name__.replace("_", " "), frozenset(told_by), plant, **more)
+
+
+KINDS: tuple[Kind, ...] = (
+    _kind(slow_disk, "input_storage"),
+    _kind(slow_network_share, "input_storage"),
+    _kind(disk_slow_in_bursts, "input_storage"),
+    _kind(somewhat_slow_disk, "input_storage"),
+    _kind(slow_decoder, "input_decode"),
+    _kind(container_of_one_core, "input_one_core"),
+    _kind(readers_take_turns, "input_one_core"),
+    _kind(too_few_readers, "input_workers"),
+    _kind(strangers_on_the_cores, "cpu_pressure"),
+    _kind(swapping_host, "memory_pressure"),
+    _kind(slow_features, "features"),
+    _kind(slow_copy, "transfer"),
+    _kind(stalled_run, "TrainingStalled"),
+    _kind(dead_run, "WorkloadDown"),
+    _kind(nan_loss, "TrainingLossNotFinite"),
+    _kind(unseen_nan_loss, "WorkloadDown"),
+    _kind(crash_loop, "TrainingCrashLoop", after=HOUR),
+    _kind(diverging_loss, "TrainingLossDiverging", before=2 * HOUR, after=8 * HOUR, interval=60.0),
+    _kind(flat_loss, "TrainingLossFlat", training=False, after=5 * HOUR, interval=60.0),
+    _kind(long_checkpoints, "TrainingCheckpointsLong", after=100 * MINUTE, interval=30.0),
+    _kind(mostly_validating, "TrainingValidationLong", after=7 * HOUR, interval=60.0),
+    _kind(unsteady_steps, "TrainingStepTimeUnstable"),
+    _kind(unexplained_idling, "GpuUtilizationLow"),
+    _kind(lost_gpu, "GpuLost"),
+    _kind(missing_gpu, "GpuMissing"),
+    _kind(critical_xid, "GpuXidCritical"),
+    _kind(contained_xid, "GpuXidWarning"),
+    _kind(uncorrectable_memory, "GpuEccUncorrectable"),
+    _kind(thermal_slowdown, "GpuThermalSlowdown"),
+    _kind(hot_gpu, "GpuTemperatureHigh"),
+    _kind(power_brake, "GpuPowerBrake"),
+    _kind(power_cap, "GpuPowerCapped"),
+    _kind(locked_clocks, "GpuClocksLow"),
+    _kind(locked_clocks_of_a_card_with_little_work, "GpuClocksLow"),
+    _kind(disk_slow_and_the_card_idles, "input_storage", not_told_by=frozenset({"GpuClocksLow"})),
+    _kind(throttled_data_gpu, "GpuThermalSlowdown", not_told_by=frozenset({"features", "unknown"})),
+    _kind(lost_lanes, "PcieLinkDowngraded"),
+    _kind(slow_link, "PcieLinkSlow"),
+    _kind(stranger_computes, "GpuStranger"),
+    _kind(stranger_holds_memory, "GpuMemoryNearLimit"),
+    _kind(driver_gone, "ExporterCollectFailing"),
+    _kind(distant_pair, "TrainingPairLinkSlow", training=False, link="SYS"),
+    _kind(dead_workers, "BarkWorkersDown"),
+    _kind(growing_queue, "BarkQueueGrowing"),
+    _kind(failing_chunks, "BarkChunksFailing"),
+    _kind(slow_speech, "BarkSlowerThanRealTime"),
+    _kind(late_first_sound, "BarkFirstAudioLate"),
+    _kind(dead_service, "WorkloadDown"),
+    _kind(exporter_down, "ExporterDown"),
+    _kind(gone_host, "host_gone"),
+    _kind(filling_disk, "HostDiskFilling"),
+    _kind(short_memory, "HostMemoryLow"),
+    _kind(wrong_clock, "ClockSkew"),
+)
+"""Every kind, with what is to tell it."""

@@ -1,0 +1,255 @@
+"""Healthy weeks of a simulated host, as generators: what is normal, however it looks. Nobody is to be paged for it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from planted_faults import BARK, DATA, HOUR, MINUTE, MODEL, end_run, new_host, record, speak, train
+from rule_replay import Fired, Recording, replay
+from simulated_host import SimulatedHost
+
+DAY = 24 * HOUR
+INTERVAL = 60.0
+
+Moment = Callable[[SimulatedHost, float], None]
+"""Sets the host as it is so many seconds after midnight of the first day; called before every scrape."""
+
+
+@dataclass(frozen=True)
+class Week:
+    """A kind of healthy week; `begin` draws what this one is like."""
+
+    name: str
+    begin: Callable[[SimulatedHost, random.Random], Moment]
+
+
+def live(week: Week, directory: Path, *, days: float, seed: int) -> list[Fired]:
+    """Alerts that fire in so many days of it."""
+    dice = random.Random(f"{week.name} {seed}")
+    host = new_host(directory, seed=seed)
+    moment = week.begin(host, dice)
+    recording = Recording(INTERVAL)
+    record(host, recording, days * DAY, moment)
+    return replay(recording, directory)
+
+
+def _trains(host: SimulatedHost, name: str, *, wanted: bool) -> None:
+    """A run is there, or has ended well a while ago."""
+    if wanted and host.run is None:
+        train(host, name)
+    elif not wanted and host.run is not None:
+        if host.run.ending:
+            end_run(host, well=True)
+        else:
+            host.run.metrics.finish()
+            host.run.ending = True
+
+
+def mixed(host: SimulatedHost, dice: random.Random) -> Moment:
+    """A long run, speech by day, checkpoints each hour."""
+    train(host, "long")
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        saving = seconds % HOUR < MINUTE
+        host.gpus[MODEL].utilization = 0.1 if saving else dice.uniform(0.8, 0.97)
+        day = 8 <= seconds % DAY / HOUR < 20
+        speak(host, dice.randint(5, 400) if day and seconds % (2 * HOUR) < 5400 else 0)
+
+    return moment
+
+
+def bursty_speech(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Books come in heaps that drain: no training."""
+    heap = [0.0]
+
+    def moment(host: SimulatedHost, _seconds: float) -> None:
+        if dice.random() < INTERVAL / (3 * HOUR):
+            heap[0] += dice.randint(100, 1500)
+        speak(host, round(heap[0]))
+        heap[0] = max(0.0, heap[0] - INTERVAL * dice.uniform(0.8, 1.2))
+
+    return moment
+
+
+def requests_in_bursts(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Requests for a part of every few minutes; the cards idle, and their clocks fall, in between."""
+    busy, period = dice.uniform(0.3, 0.6), dice.uniform(6, 12) * MINUTE
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        speak(host, 60 if seconds % period < busy * period else 0)
+
+    return moment
+
+
+def validations_without_the_card(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Validations of some minutes on the processors, up to two fifths of the time: the card idles."""
+    train(host, "validated")
+    share, period = dice.uniform(0.2, 0.4), dice.uniform(15, 40) * MINUTE
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        assert host.run is not None
+        validates = seconds % period < share * period
+        host.run.interrupt("validate" if validates else None)
+        host.gpus[MODEL].utilization = 0.02 if validates else 0.92
+        speak(host, 0)
+
+    return moment
+
+
+def nightly_trainings(host: SimulatedHost, dice: random.Random) -> Moment:
+    """A run from the evening to the morning, of another name each night; its first minutes fill caches."""
+    lengths = [dice.uniform(6, 10) for _ in range(40)]
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        night, hour = divmod((seconds - 20 * HOUR) / HOUR, 24)
+        wanted = hour < lengths[int(night) % 40]
+        _trains(host, f"night-{int(night)}", wanted=wanted)
+        if host.run is not None and wanted:
+            filling = hour < 0.12
+            host.run.wait_seconds, host.run.step_seconds = (0.9, 1.4) if filling else (0.01, 0.5)
+            host.gpus[MODEL].utilization = 0.3 if filling else 0.93
+        speak(host, 0)
+
+    return moment
+
+
+def long_validations(host: SimulatedHost, dice: random.Random) -> Moment:
+    """A validation of up to 25 minutes every two hours."""
+    train(host, "validated")
+    length = dice.uniform(10, 25) * MINUTE
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        assert host.run is not None
+        validates = seconds % (2 * HOUR) > 2 * HOUR - length
+        host.run.interrupt("validate" if validates else None)
+        host.gpus[MODEL].utilization = dice.uniform(0.2, 0.5) if validates else 0.92
+        speak(host, 0)
+
+    return moment
+
+
+def slow_checkpoints(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Checkpoints of some minutes, up to a seventh of the time."""
+    train(host, "saved")
+    length, period = dice.uniform(2, 8) * MINUTE, dice.uniform(60, 120) * MINUTE
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        assert host.run is not None
+        saves = seconds % period > period - length
+        host.run.interrupt("checkpoint" if saves else None)
+        host.gpus[MODEL].utilization = 0.02 if saves else 0.93
+        host.pressure["io"] = 0.7 if saves else 0.05
+        speak(host, 0)
+
+    return moment
+
+
+def small_models(host: SimulatedHost, dice: random.Random) -> Moment:
+    """A model that never fills its card, and never waits."""
+    train(host, "small")
+    use = dice.uniform(0.2, 0.6)
+
+    def moment(host: SimulatedHost, _seconds: float) -> None:
+        host.gpus[MODEL].utilization = use * dice.uniform(0.9, 1.1)
+        speak(host, 0)
+
+    return moment
+
+
+def length_buckets(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Clips of one to thirty seconds: steps differ by what is in them."""
+    train(host, "buckets")
+
+    def moment(host: SimulatedHost, _seconds: float) -> None:
+        assert host.run is not None
+        host.run.lengths, host.run.variation = dice.uniform(0.4, 0.8), dice.uniform(0.05, 0.2)
+        host.gpus[MODEL].utilization = dice.uniform(0.75, 0.97)
+        speak(host, 0)
+
+    return moment
+
+
+def maintenance(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Exporters are updated, services restarted, a run is stopped and resumed, by day."""
+    train(host, "kept")
+    hours = sorted(dice.uniform(8, 18) for _ in range(3))
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        hour = seconds % DAY / HOUR
+        host.exporter_answers = not hours[0] <= hour < hours[0] + 0.04
+        assert host.pool is not None
+        host.pool.running = 0 if hours[1] <= hour < hours[1] + 0.05 else len(BARK)
+        _trains(host, "kept", wanted=not hours[2] <= hour < hours[2] + 0.25)
+        speak(host, 60 if 8 <= hour < 18 and host.pool.running else 0)
+
+    return moment
+
+
+def reboots(host: SimulatedHost, dice: random.Random) -> Moment:
+    """The idle host restarts within three minutes, once a day; its speech service comes back with it."""
+    hour = dice.uniform(1, 23)
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        host.answers = not hour * HOUR <= seconds % DAY < hour * HOUR + 3 * MINUTE
+        speak(host, 0)
+
+    return moment
+
+
+def missed_scrapes(host: SimulatedHost, dice: random.Random) -> Moment:
+    """A network that loses a scrape now and then, beside work."""
+    train(host, "steady")
+
+    def moment(host: SimulatedHost, _seconds: float) -> None:
+        host.answers = dice.random() > 0.03
+        host.gpus[MODEL].utilization = 0.93
+        speak(host, 150)
+
+    return moment
+
+
+def experiments(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Short runs by hand, one after the other, that end well; the host swaps and reads while nobody waits for it."""
+    ends = [0.0]
+    count = [0]
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        day = 9 <= seconds % DAY / HOUR < 18
+        if day and seconds > ends[0]:
+            count[0] += 1
+            ends[0] = seconds + dice.uniform(25, 70) * MINUTE
+        _trains(host, f"try-{count[0]}", wanted=day and seconds < ends[0] - 6 * MINUTE)
+        if host.run is not None and not host.run.ending:
+            host.gpus[MODEL].utilization, host.gpus[DATA].utilization = dice.uniform(0.8, 0.95), 0.2
+        host.pressure.update(cpu=dice.uniform(0, 0.7), io=dice.uniform(0, 0.7))
+        speak(host, 0)
+
+    return moment
+
+
+def power_held(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Full load at the default power limit: the clocks are what power allows, and warm is not hot."""
+    train(host, "hot")
+
+    def moment(host: SimulatedHost, _seconds: float) -> None:
+        for index in (MODEL, *BARK):
+            card = host.gpus[index]
+            card.clock_events, card.sm_clock = {"sw_power_cap"}, dice.uniform(1.1e9, 1.5e9)
+            card.temperature = dice.uniform(74, 84)
+        speak(host, 300)
+        host.gpus[MODEL].utilization = 0.99
+
+    return moment
+
+
+WEEKS: tuple[Week, ...] = tuple(
+    Week(begin.__name__.replace("_", " "), begin)
+    for begin in (
+        mixed, bursty_speech, requests_in_bursts, nightly_trainings, long_validations, validations_without_the_card,
+        slow_checkpoints, small_models, length_buckets, maintenance, reboots, missed_scrapes, experiments, power_held,
+    )
+)  # fmt: skip
+"""Every kind."""
