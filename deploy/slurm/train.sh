@@ -29,13 +29,20 @@ if [ -n "$stopped" ]; then
 fi
 trap '' TERM
 
+if [ -z "$stopped" ] && [ "$code" = 75 ] && [ "$SECONDS" -ge "${VOXYARD_REQUEUE_AFTER:-300}" ]; then
+  stopped=1  # a node was lost; a run that loses one again and again, as soon as it starts, ends
+fi
 [ -n "$stopped" ] || exit "$code"
 case $code in
-  0 | 143) ;;  # a checkpoint was saved, or the signal came before the first step
+  0 | 75 | 143) ;;  # a checkpoint was saved, a node was lost, or the signal came before the first step
   *) exit "$code" ;;
 esac
 state=$(squeue --noheader --jobs "$SLURM_JOB_ID" --format %T)
-echo "stopped by SIGTERM, the job is $state"
+if [ "$code" = 75 ]; then
+  echo "a node of the run was lost, the job is $state"
+else
+  echo "stopped by SIGTERM, the job is $state"
+fi
 if [ "$state" = RUNNING ]; then
   exec scontrol requeue "$SLURM_JOB_ID"
 fi

@@ -12,13 +12,12 @@ from fleet.errors import FleetError
 from fleet.inventory.hosts import Host
 from fleet.lock import locked, operator
 from fleet.runs import report
-from fleet.runs.config import RunSettings, flags_of, folders_of, ignored_settings, read_file, validate
-from fleet.runs.corpus_sync import RunInput, read_input, send
+from fleet.runs.config import RunSettings, flags_of, folders_of, ignored_settings, read_file
 from fleet.runs.fetch import fetch_run
 from fleet.runs.files import RunFiles, RunRequest, render
+from fleet.runs.hosts import validated
 from fleet.runs.logs import run_labels, service_labels, show_logs
 from fleet.runs.runs import (
-    active_runs,
     find_run,
     new_run_id,
     read_release,
@@ -33,11 +32,13 @@ from fleet.runs.runs import (
 from fleet.runs.state import TrainingRun, read_runs
 from fleet.ssh.connection_pool import connected, on_every_host
 from fleet.ssh.interrupt import reading
+from tasks import over_hosts
 from tasks.base import (
     HELP,
     absolute_path,
     exit_with,
     fail,
+    missing_options,
     one_host,
     override_files,
     print_json,
@@ -47,6 +48,7 @@ from tasks.base import (
 )
 
 ONE_HOST = "host of the run"
+A_HOST = f"{ONE_HOST}; of one over several hosts any of them"
 RUN = "run id, as printed by `fab runs`"
 
 
@@ -54,7 +56,9 @@ RUN = "run id, as printed by `fab runs`"
     iterable=["set", "override"],
     auto_shortflags=False,
     help={
-        "host": ONE_HOST,
+        "host": ONE_HOST + "; to resume one over several hosts any of them",
+        "hosts": "hosts of a run over several, separated by commas: the first saves; fab stays, and resumes the run "
+        "on all of them where one is lost",
         "config": "settings file (YAML), as for `voxyard train --config`",
         "corpus": "local directory of recordings or shards [default: data.train_data of the settings file]",
         "run": "run id [default: name of the settings file and the time]",
@@ -69,7 +73,8 @@ RUN = "run id, as printed by `fab runs`"
 )
 def train(
     _: Any,
-    host: str,
+    host: str = "",
+    hosts: str = "",
     config: str = "",
     corpus: str = "",
     run: str = "",
@@ -81,25 +86,35 @@ def train(
     inventory: str = "",
     json: bool = False,
 ) -> None:
-    """Start a training run on a host: validate settings, sync the corpus, wait for the first step."""
+    """Start a training run on a host, or over several: validate settings, sync the corpus, wait for the first step."""
     with reporting_errors():
+        if bool(host) == bool(hosts):
+            raise FleetError(missing_options("train", ["host"]) if not host else "found --host and --hosts: give one")
         if not config and not resume:
             raise FleetError("--config FILE is missing: name the settings file, or give --resume RUN")
         if resume and (run or corpus or override):
             raise FleetError("--resume cannot be combined with --run, --corpus or --override: leave them out")
-        where = one_host(inventory, host)
+        group = over_hosts.chosen(inventory, hosts) if hosts else (one_host(inventory, host),)
         flags = flags_of(set or (), {"training.max_steps": max_steps, "training.device": device})
         settings = RunSettings(read_file(absolute_path(config)), flags)
-        validated = validate(settings, name=config or f"the settings of {resume}")
-        for line in (*validated.notes, *ignored_settings(validated)):
+        name = config or f"the settings of {resume}"
+        checked = validated(settings, name, several=bool(hosts), resumed=bool(resume))
+        for line in (*checked.notes, *ignored_settings(checked)):
             say(line)
         if resume:
-            files = _resume(where, resume, settings)
+            group = group if hosts else over_hosts.of_run(inventory, group[0], resume)
+            if len(group) == 1:
+                _follow_up(group[0], _resume(group[0], resume, settings), json=json)
+            else:
+                over_hosts.resume(group, resume, settings, json=json)
+            return
+        name = new_run_id(Path(config).stem, run)
+        folders = folders_of(checked.config, absolute_path(corpus))
+        if not hosts:
+            files = _begin(group[0], name, settings, folders, override_files(override))
+            _follow_up(group[0], files, json=json)
         else:
-            name = new_run_id(Path(config).stem, run)
-            folders = folders_of(validated.config, absolute_path(corpus))
-            files = _begin(where, name, settings, folders, override_files(override))
-        _follow_up(where, files, json=json)
+            over_hosts.begin(group, name, settings, folders, override_files(override), json=json)
 
 
 @task(iterable=["host", "group"], auto_shortflags=False, help=HELP)
@@ -129,7 +144,7 @@ def runs(
 @task(
     auto_shortflags=False,
     help={
-        "host": "host to read from",
+        "host": "host to read from; with --run any host of the run",
         "service": "bark or exporter",
         "run": RUN,
         "lines": "number of last lines [default: 100]",
@@ -150,18 +165,23 @@ def logs(
         where = one_host(inventory, host)
         labels = run_labels(run) if run else service_labels(service)
         with connected(where) as session:
-            if run:
-                find_run(session, where.name, run)
+            others = find_run(session, where.name, run).hosts if run else ()
+            if others:
+                over_hosts.show(over_hosts.in_order(inventory, others), run, lines=max(1, lines), follow=follow)
+                return
             show_logs(session, where.name, labels, print, lines=max(1, lines), follow=follow)
 
 
-@task(auto_shortflags=False, help={"host": ONE_HOST, "run": RUN, "inventory": HELP["inventory"]})
+@task(auto_shortflags=False, help={"host": A_HOST, "run": RUN, "inventory": HELP["inventory"]})
 def stop(_: Any, host: str, run: str, inventory: str = "") -> None:
     """Stop a training run after it saved a checkpoint; continue it with `fab train --resume`."""
     with reporting_errors():
         where = one_host(inventory, host)
         with connected(where) as session:
             found = find_run(session, where.name, run)
+            if found.hosts:
+                over_hosts.stop(over_hosts.in_order(inventory, found.hosts), run)
+                return
             if not found.active and not found.drained:
                 say(f"{where.name}: the run {run} is not active: {found.state}")
                 print(report.stopped(found))
@@ -175,7 +195,7 @@ def stop(_: Any, host: str, run: str, inventory: str = "") -> None:
 @task(
     auto_shortflags=False,
     help={
-        "host": ONE_HOST,
+        "host": A_HOST,
         "run": RUN,
         "out": "target directory: new, or with an earlier fetch of the same run",
         "inventory": HELP["inventory"],
@@ -190,7 +210,10 @@ def fetch(_: Any, host: str, run: str, out: str, inventory: str = "", json: bool
             raise FleetError("--out DIR is missing")
         with connected(where) as session:
             found = find_run(session, where.name, run)
-            fetched = fetch_run(session, where, found, folder)
+            if found.hosts:
+                fetched = over_hosts.fetch(over_hosts.in_order(inventory, found.hosts), run, folder)
+            else:
+                fetched = fetch_run(session, where, found, folder)
         if json:
             print_json(report.fetched_document(fetched))
         else:
@@ -204,23 +227,12 @@ def _begin(
     folders: dict[str, Path],
     overrides: tuple[tuple[str, bytes], ...],
 ) -> RunFiles:
-    contents: dict[str, RunInput] = {}
-    for role, folder in folders.items():
-        say(f"reading {folder}")
-        contents[role] = read_input(folder)
-        if role != "init" and contents[role].kind == "checkpoint":
-            raise FleetError(f"{folder} holds checkpoints, expected a corpus: name a directory of recordings or shards")
+    contents = over_hosts.read_inputs(folders)
     wanted = RunRequest(name, host.name, settings, contents, overrides, operator())
     with connected(host) as session:
         given = read_release(session, host.name)
         refuse_conflict(host.name, render(wanted, given), read_runs(session))
-        for role, content in contents.items():
-
-            def busy(place: str = content.place) -> str | None:
-                return next((each.id for each in active_runs(session) if place in each.corpora), None)
-
-            if not send(session, host, folders[role], content, busy):
-                say(f"{host.name}: corpus {content.name}, version {content.id}, is already on the host")
+        over_hosts.send_inputs(session, host, folders, contents)
     with connected(host) as session, locked(session, host.name, f"train {name}"):
         return start_new_run(session, host.name, wanted, read_release(session, host.name))
 

@@ -5,34 +5,82 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from ssh_server import ssh_agent
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling, Scheduling
 
 HERE = Path(__file__).resolve().parent
 if str(HERE.parents[1]) not in sys.path:  # as `python -m pytest` has it
     sys.path.insert(0, str(HERE.parents[1]))
 
 from tests.fleet.bed import engine as engines
-from tests.fleet.bed import gpus, images, programs, voxyard_images
+from tests.fleet.bed import gpus, images, leftovers, programs, voxyard_images
 from tests.fleet.bed import registry as registries
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import HostFactory
 from tests.fleet.bed.registry import Registry
 from tests.fleet.operators import images_cache
 
-from fleet.images.image import LocalImage
+FIRST_RUN_SECONDS = 2700  # packages are fetched and images made, beside all other tests
+LONG = ("gateway", "deploy_sick_hosts", "deploy_fleet", "deploy_cuts", "monitoring", "check")
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "bark": ("test_deploy", "test_images", "test_ray_cluster"),
+    "trainer": ("test_runs", "test_runs_over_hosts"),
+    **{name: (f"test_{name}",) for name in LONG},
+}
+"""Files by group, the longest first; every other file is a group of its own. One process runs a group.
 
-FIRST_RUN_SECONDS = 1800  # packages are fetched and images made
+Each process has its own engine, so that the tests with one image are a group.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test waits for the images, so every one has the time for it that a slow machine needs."""
-    for item in items:
-        if item.path.is_relative_to(HERE) and not item.get_closest_marker("timeout"):
+    """The longest groups come first, and the test that waits for images has the time that a slow machine needs."""
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    for item in ours:
+        if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(FIRST_RUN_SECONDS))
+    places = [place for place, item in enumerate(items) if item.path.is_relative_to(HERE)]
+    for place, item in zip(places, sorted(ours, key=lambda item: _place(item.nodeid)), strict=True):
+        items[place] = item
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """Under `--dist loadfile` a group is what a file is to xdist."""
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+class GroupScheduling(LoadFileScheduling):  # type: ignore[misc] # it has no types
+    """Scheduling in which one process runs all tests of a group."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid)
+
+
+def _group(nodeid: str) -> str:
+    """Group of a test: that of its file, but for the tests of the trainer's image."""
+    file, _, test = nodeid.partition("::")
+    name = Path(file).stem
+    if name == "test_images" and "trainer" in test:
+        return "trainer"
+    return next((group for group, files in GROUPS.items() if name in files), file)
+
+
+def _place(nodeid: str) -> tuple[int, str]:
+    """Place of a test's group, and of its file in the group."""
+    group, groups = _group(nodeid), list(GROUPS)
+    return groups.index(group) if group in groups else len(groups), nodeid.partition("::")[0]
+
+
+def pytest_unconfigure() -> None:
+    """End the beds of workers that were killed: at Ctrl-C xdist does not wait until all is removed."""
+    if os.geteuid() == 0:
+        leftovers.sweep()
 
 
 @pytest.fixture(scope="session")
@@ -83,9 +131,9 @@ def registry(engine: Engine, host_image: str) -> Iterator[Registry]:
 
 
 @pytest.fixture(scope="session", name="images")
-def voxyards_images(engine: Engine, base_image: str, say: Callable[[str], None]) -> dict[str, LocalImage]:
-    """voxyard's own images by role, for CPUs: the engine has each under `voxyard-ROLE:built` and its release tag."""
-    return voxyard_images.built(engine, base_image, say)
+def voxyards_images(engine: Engine, base_image: str, say: Callable[[str], None]) -> voxyard_images.Images:
+    """voxyard's own images by role, for CPUs, each built when a test first asks for it."""
+    return voxyard_images.Images(engine, base_image, say)
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from tests.fleet.bed.errors import BedError
 from tests.fleet.bed.gpus import Failure
 from tests.fleet.bed.host import GpuHost, HostFactory
 from tests.fleet.bed.leftovers import Names
+from tests.fleet.bed.programs import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFINED = "--rm --read-only --cap-drop ALL --user 65534 --network none"
@@ -345,11 +346,10 @@ def test_what_a_killed_run_left_behind_is_ended(engine: Engine, base_image: str)
     assert folder.is_dir()
     left = leftovers.processes(Names(folder))
 
-    swept = leftovers.sweep()
+    leftovers.sweep()
 
     assert len(left) >= 3, "dockerd, containerd, and sleep with its shim"
-    assert folder in swept
-    assert not folder.exists()
+    wait_until(lambda: not folder.exists(), "the bed stays")  # the sweep of another process may have come first
     assert not any(leftovers.command_line(pid) for pid in left), "zombies, which have none, may wait for init"
     assert not Path(f"/sys/class/net/{Names(folder).bridge}").exists()
     assert engine.folder.is_dir(), "the bed of this run is not touched"

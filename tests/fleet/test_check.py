@@ -33,10 +33,13 @@ class Fault:
     level: str
     check: str
     said: str
-    services: tuple[str, ...] = ("bark", "trainer")
+    services: tuple[str, ...] = ("bark", "trainer", "worker")
 
 
-ALL = ("exporter", "node-exporter", "bark", "trainer", "gateway", "prometheus", "alertmanager", "grafana")
+ALL = (
+    *("exporter", "node-exporter", "bark", "trainer", "gateway", "head", "worker"),
+    *("prometheus", "alertmanager", "grafana"),
+)
 FAULTS = {
     "an old driver": Fault(
         "gpu-pix",
@@ -65,7 +68,12 @@ FAULTS = {
     "a lost GPU": Fault("gpu-pix", faults.lost_gpu, "FAIL", "gpu_inventory", "1 GPUs, the inventory says 2"),
     "no container toolkit": Fault("gpu-pix", faults.no_toolkit, "FAIL", "toolkit", "no NVIDIA container toolkit"),
     "a CDI specification alone": Fault(
-        "gpu-pix", faults.cdi_alone, "FAIL", "toolkit", "a container with GPUs fails", ("exporter", "bark", "trainer")
+        "gpu-pix",
+        faults.cdi_alone,
+        "FAIL",
+        "toolkit",
+        "a container with GPUs fails",
+        ("exporter", "bark", "trainer", "worker"),
     ),
     "uncorrectable memory errors": Fault(
         "gpu-pix", faults.uncorrectable_errors, "FAIL", "ecc", "GPU 0: 2 uncorrectable"
@@ -74,7 +82,12 @@ FAULTS = {
     "a row that cannot be": Fault("gpu-sys", faults.remap_failed, "FAIL", "row_remap", "GPU 0: row remapping failed"),
     "a critical Xid": Fault("gpu-pix", faults.xid, "FAIL", "xid", "min ago: Xid 79"),
     "one process where two are planned": Fault(
-        "gpu-one", faults.exclusive_process, "FAIL", "compute_mode", "Exclusive_Process), bark and trainer are planned"
+        "gpu-one",
+        faults.exclusive_process,
+        "FAIL",
+        "compute_mode",
+        "Exclusive_Process), bark and trainer are planned",
+        ("bark", "trainer"),
     ),
     "memory that is taken": Fault(
         "gpu-pix", faults.memory_taken, "FAIL", "gpu_memory", "2048 MiB free, the limits need", ("trainer",)
@@ -102,7 +115,7 @@ FAULTS = {
 @pytest.fixture(scope="module")
 def hosts(gpu_host: HostFactory) -> dict[str, GpuHost]:
     """A PIX pair, a SYS pair, one GPU; their disks can be made smaller."""
-    return {host.name: host for host in gpu_host.several(*three(docker_disk="4g"))}
+    return {host.name: host for host in gpu_host.several(*three(docker_disk="16g"))}
 
 
 @pytest.fixture(scope="module")

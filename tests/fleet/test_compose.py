@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ from tests.fleet.bed.host import GpuHost, HostFactory
 
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Bark, Host
+from fleet.inventory.ray_clusters import RayNode
 from fleet.inventory.secrets import Secrets, versioned
 from fleet.release.artefact import Artefact
 from fleet.release.compose import sources, trainer_sources
 from fleet.release.gpu_assignment import assign
+from fleet.release.ray_nodes import ray_part
 from fleet.release.release import LoginInfo, Release, ReleaseInputs, render, wanted_images
 from fleet.runs.config import RunSettings
 from fleet.runs.corpus_sync import RunInput
@@ -58,21 +60,42 @@ class Case:
     def login_info(self) -> LoginInfo:
         return LoginInfo("192.0.2.11" if self.keys else "127.0.0.1", gpus=self.gpus > 0, memory_mib=64 << 10)
 
-    def release(self) -> Release:
+    @property
+    def in_cluster(self) -> bool:
+        return bool({"head", "worker"} & set(self.roles))
+
+    @property
+    def in_host_network(self) -> bool:
+        return "bark" in self.roles and (self.in_cluster or not self.keys)
+
+    def release(self, secrets: Path | None = None) -> Release:
+        """Its release; `secrets` is the file with the token of a cluster."""
         on: Host = host(roles=self.roles, bark=Bark(), node_exporter=self.measured)
+        if self.in_cluster:
+            assert secrets is not None
+            on = replace(on, ray=RayNode("lab", "10.0.0.2"), ray_head="10.0.0.1", secrets=(secrets,))
         roles = (*wanted_images(on), *(["node-exporter"] if self.measured else []))
-        compose = sources(COMPOSE, on, gpus=self.gpus > 0, loopback="bark" in self.roles and not self.keys)
+        compose = sources(COMPOSE, on, gpus=self.gpus > 0, host_network=self.in_host_network)
         bodies = {name: path.read_bytes() for name, path in compose.items()}
         kinds = ("weights", "voices") if self.voices else ("weights",)
         inputs = ReleaseInputs(
             images={role: LocalImage(IMAGE.id, (), 1, f"voxyard-{role}") for role in roles},
             compose=bodies | ({"site-1-own.yaml": OVERRIDE} if self.override else {}),
             trainer={name: path.read_bytes() for name, path in trainer_sources(COMPOSE, on).items()},
-            artefacts={kind: Artefact(kind, "0" * 12, Path("/"), {}, 1) for kind in kinds if "bark" in self.roles},
+            artefacts={kind: artefact(kind) for kind in kinds if {"bark", "worker"} & set(self.roles)},
             secrets=KEYS if self.keys else Secrets(),
         )
         known = facts(gpus=tuple(gpu(index) for index in range(self.gpus)))
-        return render(on, assign(known, on), self.login_info, inputs)
+        assignment = assign(known, on)
+        if self.in_cluster:
+            name = artefact("voices").name if self.voices else None
+            part = ray_part(on, self.login_info, COMPOSE, inputs.images["bark"], assignment, name)
+            inputs = replace(inputs, parts=(part,))
+        return render(on, assignment, self.login_info, inputs)
+
+
+def artefact(kind: str) -> Artefact:
+    return Artefact(kind, "0" * 12, Path("/"), {}, 1)
 
 
 CASES = (
@@ -81,6 +104,8 @@ CASES = (
     *(Case(("trainer", "bark"), gpus, keys=False) for gpus in (0, 1, 2)),
     Case(("bark",), 2, override=True),
     Case(("trainer",), 2, measured=True),
+    *(Case(("head", "worker", "bark"), gpus, voices=gpus > 0) for gpus in (0, 2)),
+    *(Case((role,), 2) for role in ("head", "worker")),
 )
 
 
@@ -100,11 +125,14 @@ def machine(gpu_host: HostFactory) -> GpuHost:
 
 
 @pytest.fixture(scope="module")
-def read(machine: GpuHost) -> dict[str, Read]:
+def read(machine: GpuHost, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Read]:
     """Every case through `docker compose config`, all in one go; training runs as NAME-run."""
     folders: dict[str, dict[str, bytes]] = {}
+    secrets = tmp_path_factory.mktemp("secrets") / "secrets.yaml"
+    secrets.touch(mode=0o600)
+    secrets.write_text(f"cluster-token: {'c0ffee' * 8}\n")
     for case in CASES:
-        made = case.release()
+        made = case.release(secrets)
         folders[case.name] = dict(made.files) | {"arguments": arguments("voxyard.env", made.compose_files)}
         if "trainer" in case.roles:
             folders[f"{case.name}-run"] = run_of(case, made)
@@ -170,8 +198,12 @@ def test_compose_accepts_it(read: dict[str, Read], case: Case) -> None:
 def test_only_a_host_with_gpus_reserves_any_and_bark_by_uuid(read: dict[str, Read], case: Case) -> None:
     document = read[case.name].document
     also = {"node-exporter"} if case.measured else set()
-    assert set(document["services"]) == {"exporter", *({"bark"} & set(case.roles)), *also}
+    assert set(document["services"]) == {"exporter", *({"bark", "head", "worker"} & set(case.roles)), *also}
     assert reserved(document, "exporter") == (["all"] if case.gpus else [])
+    if case.in_cluster:
+        found = {name: reserved(document, name) for name in document["services"] if name != "exporter"}
+        assert found == {name: list(map(uuid, range(case.gpus))) if name == "worker" else [] for name in found}
+        return
     if "bark" not in case.roles:
         return
     wanted = (
@@ -196,7 +228,7 @@ def test_every_container_is_confined_and_changes_nothing_but_its_data(read: dict
         assert service["user"].split(":")[0] not in ("", "0", "root")
         assert not service.get("privileged")
         assert service["logging"]["options"] == {"max-size": "10m", "max-file": "3"}
-        writable = [each["target"] for each in service["volumes"] if not each.get("read_only")]
+        writable = [each["target"] for each in service.get("volumes", []) if not each.get("read_only")]
         assert writable == (["/var/lib/voxyard/bark"] if name == "bark" else [])
 
 
@@ -226,6 +258,23 @@ def test_bark_gets_secrets_weights_and_voices_as_files(read: dict[str, Read]) ->
     assert Path(sources_of["/var/lib/voxyard/voices"]).parts[-2:] == ("artefacts", "voices-000000000000")
     assert bark["ulimits"] == {"memlock": -1, "stack": 67108864}
     assert bark["stop_grace_period"] == "1m0s"
+
+
+def test_the_nodes_of_a_cluster_get_its_token_and_a_worker_its_weights_and_voices(read: dict[str, Read]) -> None:
+    document = read[Case(("head", "worker", "bark"), 2, voices=True).name].document
+    for name in ("head", "worker", "bark"):
+        service = document["services"][name]
+        assert "cluster-token" in {each["source"] for each in service["secrets"]}
+        assert service["network_mode"] == "host"
+        assert not service.get("ports")
+    worker = document["services"]["worker"]
+    targets = {each["target"]: Path(each["source"]).parts[-2:] for each in worker["volumes"]}
+    assert targets == {
+        "/var/lib/voxyard/weights": ("artefacts", "weights-000000000000"),
+        "/var/lib/voxyard/voices": ("artefacts", "voices-000000000000"),
+    }
+    assert worker["command"][-6:] == ["--device", "cuda", "--gpus", f"{uuid(0)},{uuid(1)}", "--workers", "2"]
+    assert worker["command"][:2] == ["cluster", "join"]
 
 
 def test_a_container_knows_its_release_and_its_configuration(read: dict[str, Read]) -> None:

@@ -18,9 +18,8 @@ from tests.fleet import operators
 from tests.fleet.bed import faults
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost, HostFactory, HostSpec
-from tests.fleet.operators import KEY, ROOT, Operator, audit, current, fake_image
-
-from fleet.images.image import LocalImage
+from tests.fleet.bed.voxyard_images import Images
+from tests.fleet.operators import KEY, ROOT, Operator, audit, current, fake_image, tiny_weights
 
 Said = dict[str, str]
 
@@ -42,7 +41,7 @@ def operator(
     engine: Engine,
     base_image: str,
     hosts: list[GpuHost],
-    images: dict[str, LocalImage],
+    images: Images,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Operator:
     """An operator of both, with weights that the image itself made: a tiny model of random numbers."""
@@ -56,12 +55,8 @@ def operator(
         "cpu-01": operators.entry(cpu, roles=["bark"], gpus=0),
     }
     inventory = operators.write_fleet(folder, entries)
-    (folder / "tiny").mkdir(mode=0o777)
-    (folder / "tiny").chmod(0o777)
-    made = ("--network", "none", "--volume", f"{folder / 'tiny'}:/tiny", images["bark"].id)
-    engine.docker("run", "--rm", *made, "weights", "tiny", "/tiny/bark")
     document = yaml.safe_load(inventory.read_text())
-    document["hosts"]["cpu-01"]["bark"]["weights"] = "tiny/bark"
+    document["hosts"]["cpu-01"]["bark"]["weights"] = tiny_weights(engine, images["bark"].id, folder)
     inventory.write_text(yaml.safe_dump(document, sort_keys=False))
     return Operator(inventory, operators.environment(engine))
 
@@ -186,7 +181,7 @@ def test_the_exporter_knows_what_should_run(first: Said, host: GpuHost) -> None:
     assert expected == {"release": current(host), "services": {"exporter": labels["voxyard.config"]}}
 
 
-def test_the_size_and_the_time_are_reported(first: Said, images: dict[str, LocalImage]) -> None:
+def test_the_size_and_the_time_are_reported(first: Said, images: Images) -> None:
     size = images["exporter"].size_bytes
     print(f"\nexporter: {size / 1e6:.0f} MB with its base; first deploy of both: {float(first['seconds']):.0f} s")
     assert f"({size / 1e6:.0f} MB)" in first["deploy"]

@@ -19,7 +19,7 @@ from tests.fleet.bed.engine import NETWORK, Engine
 from tests.fleet.bed.machine import build_secrets
 from tests.fleet.bed.programs import SEARCH, wait_until
 from tests.fleet.bed.registry import Registry
-from tests.fleet.bed.voxyard_images import FRAMEWORKS, torch_wheel
+from tests.fleet.bed.voxyard_images import FRAMEWORKS, Images, torch_wheel
 
 from fleet.errors import FleetError
 from fleet.images import pins as image_lock
@@ -32,7 +32,6 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFINED = ("--init", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 LOGIN = "1234:1234"  # as compose does it: the user of a host, whom the image does not know
 PORTS = {"exporter": 9410, "bark": 8080, "trainer": 9411}
-Images = dict[str, LocalImage]
 Start = Callable[..., str]
 
 

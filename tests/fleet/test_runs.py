@@ -19,10 +19,10 @@ from scenario import GpuState, Process
 from tests.fleet import operators
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost, HostFactory
+from tests.fleet.bed.voxyard_images import Images
 from tests.fleet.operators import Operator
 
 from fleet.errors import HostFailedError
-from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Jump, load
 from fleet.runs import runs as host_runs
 from fleet.ssh import rsync
@@ -92,7 +92,7 @@ def lab(
     host: GpuHost,
     engine: Engine,
     base_image: str,
-    images: dict[str, LocalImage],
+    images: Images,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Lab:
     """The host has a release with the trainer's image; the exporter's is a stand-in."""

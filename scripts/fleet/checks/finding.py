@@ -8,12 +8,13 @@ from typing import Literal
 
 from fleet.images.third_party import GATEWAY, MONITORING, NODE_EXPORTER
 from fleet.inventory.hosts import Host
+from fleet.inventory.ray_clusters import HEAD, WORKER
 
 Level = Literal["FAIL", "WARN", "INFO"]
 
 EXPORTER, BARK, TRAINER = "exporter", "bark", "trainer"
-ALL_SERVICES = (EXPORTER, NODE_EXPORTER, BARK, TRAINER, GATEWAY, *MONITORING)
-ON_GPUS = (BARK, TRAINER)
+ALL_SERVICES = (EXPORTER, NODE_EXPORTER, BARK, TRAINER, GATEWAY, HEAD, WORKER, *MONITORING)
+ON_GPUS = (BARK, TRAINER, WORKER)
 """Services that compute on GPUs. The exporter only reads them: it must also run where they are faulty."""
 
 

@@ -12,6 +12,7 @@ from fleet.facts.host import HostFacts
 from fleet.images.cuda import CudaNeed, supported
 from fleet.images.cuda import text as cuda_text
 from fleet.inventory.hosts import Host
+from fleet.inventory.ray_clusters import WORKER
 from fleet.release.gpu_assignment import Assignment
 from fleet.release.gpu_selection import GpuSelection
 
@@ -29,7 +30,7 @@ _THROTTLES = {
 def expects_gpus(host: Host) -> bool:
     """True where the inventory says, or its roles imply, that the host has GPUs."""
     if host.gpus is None:
-        return bool({"trainer", "bark"} & set(host.roles))
+        return "trainer" in host.roles or host.speaks_on_gpus
     return host.gpus not in (0, ())
 
 
@@ -82,8 +83,9 @@ def left_out(selection: GpuSelection) -> str:
 def driver(gpu: HostGpu, host: Host, cuda: Mapping[str, CudaNeed]) -> Iterator[Finding]:
     """Check: the driver supports the CUDA version of the images of the host's roles."""
     number = gpu.driver_version.partition(".")[0]
-    for role in (role for role in host.roles if role in cuda):
-        need = cuda[role]
+    images = {role: "bark" if role == WORKER else role for role in host.roles if role != "bark" or host.speaks_on_gpus}
+    for role in (role for role, image in images.items() if image in cuda):
+        need = cuda[images[role]]
         if not number.isdigit():
             found = f"unknown driver version: {gpu.driver_version}"
             remedy = f"{role}: the image needs a driver of the {need.least_driver} branch: check it by hand"

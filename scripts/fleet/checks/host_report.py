@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fleet.checks.finding import Finding
+from fleet.checks.finding import Finding, acknowledged
 from fleet.checks.gpu_start import with_gpu_start
 from fleet.checks.preflight import preflight
+from fleet.checks.ray_clusters import between, with_ray_reach
 from fleet.checks.requirements import HostRequirements
+from fleet.checks.shared_documents import across, with_shared_documents
 from fleet.facts.fact import Unknown
 from fleet.facts.host import HostFacts, collect
 from fleet.inventory.hosts import Host
@@ -45,6 +47,8 @@ def report_host(session: Session, host: Host, requirements: HostRequirements) ->
     facts = collect(session)
     assignment = assign(facts, host)
     facts = with_gpu_start(session, facts, assignment)
+    facts = with_shared_documents(session, facts, host)
+    facts = with_ray_reach(session, facts, host)
     return HostReport(host, facts, assignment, preflight(facts, host, requirements, assignment))
 
 
@@ -53,10 +57,20 @@ def collect_reports(
     requirements: HostRequirements,
     connect: Callable[[Host], AbstractContextManager[Session]] = connected,
 ) -> GroupResult[HostReport]:
-    """Reports of all hosts; unreachable hosts, and those pending at a Ctrl-C, are among the failed."""
+    """Reports of all hosts, compared where they share documents.
+
+    Unreachable hosts, and those pending at a Ctrl-C, are among the failed.
+    """
 
     def over_a_connection(host: Host) -> HostReport:
         with connect(host) as session:
             return report_host(session, host, requirements)
 
-    return on_every_host(hosts, over_a_connection, keep=True)
+    result = on_every_host(hosts, over_a_connection, keep=True)
+    facts = {name: each.facts for name, each in result.succeeded.items()}
+    there = [host for host in hosts if host.name in facts]
+    for name, found in (*across(there, facts).items(), *between(there, facts).items()):
+        report = result.succeeded[name]
+        findings = acknowledged((*report.findings, *found), report.host)
+        result = replace(result, succeeded={**result.succeeded, name: replace(report, findings=findings)})
+    return result

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from fleet.audit import TAG
-from fleet.checks import certificates, gpu_start, gpu_use, gpus, space
+from fleet.checks import certificates, gpu_start, gpu_use, gpus, ray_clusters, shared_documents, space
 from fleet.checks.finding import ALL_SERVICES, BARK, EXPORTER, ON_GPUS, TRAINER, Finding, acknowledged
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
@@ -14,6 +14,7 @@ from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS
 from fleet.images.third_party import GATEWAY, MONITORING, NODE_EXPORTER
 from fleet.inventory.hosts import Host
+from fleet.inventory.ray_clusters import ray_service
 from fleet.release.gpu_assignment import Assignment
 
 __all__ = ["HostRequirements", "preflight"]
@@ -50,6 +51,8 @@ def preflight(
         *gpus.check_all(facts, host, requirements.cuda, assignment),
         *gpu_start.check_all(facts),
         *gpu_use.check_all(facts, assignment),
+        *shared_documents.check_all(facts, host),
+        *ray_clusters.check_all(facts, host),
     )
     return acknowledged(found, host)
 
@@ -109,7 +112,7 @@ def ports(facts: HostFacts, host: Host) -> Iterator[Finding]:
     own = {port for each in running for port in each.ports}
     on_the_host = {each.role for each in running if each.host_network}
     for listener, number in host.ports.items():
-        service = _LISTENERS.get(listener, listener.lower())
+        service = _LISTENERS.get(listener) or ray_service(listener) or listener.lower()
         if number in facts.ports and number not in own and service not in on_the_host:
             found = f"port {number}, for {listener}, is used by a foreign process"
             remedy = f"stop it (sudo ss -ltnp 'sport = :{number}' shows it){_other_port(service)}"

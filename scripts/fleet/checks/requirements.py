@@ -31,7 +31,7 @@ class HostRequirements:
 
         `docker load` unpacks an image beside its layers: the largest image counts twice.
         """
-        kept = {role for role in ("bark", "trainer") if role not in host.roles}
+        kept = {"bark", "trainer"} - set(host.roles) - ({"bark"} if host.ray_roles else set())
         missing = [each.size_bytes for role, each in self.images.items() if role not in kept and each.id not in there]
         return self.image_bytes + sum(missing) + (0 if host.registry else max(missing, default=0)) + _SPARE_BYTES
 

@@ -15,7 +15,7 @@ from fleet.release.compose import parse
 def check_all(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iterator[Finding]:
     """All findings on disk and memory."""
     yield from disks(facts, host, requirements)
-    if {"trainer", "bark"} & set(host.roles):
+    if set(ON_GPUS) & set(host.roles):
         yield from locked_memory(facts, host)
 
 

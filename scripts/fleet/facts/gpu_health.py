@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from fleet.facts.gpu_use import XidError, short_bus_id
 from fleet.facts.gpus import HostGpu
+from voxyard.host.xid_catalog import numbers
 
-CRITICAL_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120})  # as in the alert GpuXidCritical
+CRITICAL_XIDS = frozenset(numbers("critical"))  # as in the alert GpuXidCritical
 XID_SECONDS = 24 * 3600.0  # older errors are considered handled
 
 

@@ -33,6 +33,8 @@ from fleet.facts.machine import (
     Login,
     Toolkit,
 )
+from fleet.facts.ray_reach import RayReach
+from fleet.facts.shared_documents import SharedDocuments
 from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
 
@@ -66,6 +68,8 @@ class HostFacts:
     containers: tuple[Container, ...] | Unknown
     clock_skew: float | Unknown  # seconds that the host is ahead of the operator, at least
     audit_log: AuditLog | Unknown = field(default_factory=lambda: AuditLog(0))
+    shared_documents: SharedDocuments | Unknown | None = None  # None: the documents of the host are its own
+    ray_reach: RayReach | None = None  # None: the host is in no Ray cluster
     gpu_start: GpuStart | Unknown | None = None  # of a container with the release's GPU request; None: not tried
 
 

@@ -4,6 +4,8 @@ Requests that name a document go to its host, also while that host is about to s
 idempotency key go to one host by that key, whatever its state: a repeated request finds the document of the first.
 All other requests go to hosts that are ready, and wait for any where none is.
 
+Where all services share their documents (bark.store), any of them serves any request: then none is bound to a host.
+
 A service that speaks TLS is reached by it alone, and has to prove its host's name. With `gateway.plain_http` a service
 that is ready without TLS is reached so: each has two servers then, of which the checks find one.
 """
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from fleet.errors import FleetError
 from fleet.inventory.gateway_settings import Upstream
 from fleet.inventory.hosts import Host
+from fleet.inventory.shared_documents import store_address
 from voxyard.service.documents.ids import PREFIX_DIGITS, instance_prefix
 
 CERTIFICATE = "/run/secrets/gateway.pem"
@@ -78,7 +81,6 @@ frontend https
     acl with_api_key req.hdr(Authorization) -m found
     acl with_idempotency_key req.hdr(Idempotency-Key) -m found
 {ways}
-    use_backend by_key if METH_POST documents with_idempotency_key with_api_key
     use_backend waiting if {{ nbsrv(ready) eq 0 }}
     use_backend list if METH_GET documents with_api_key
     use_backend page if !with_api_key
@@ -90,10 +92,10 @@ frontend metrics
     http-request return status 200 content-type text/plain string "ok" if {{ path /healthz }}
     http-request return status 404
 
-# New work.
+# {work}
 backend ready
     balance leastconn
-    option redispatch 1
+    option redispatch 1{again}
     option httpchk GET /readyz
     http-check expect status 200
 {checked}
@@ -102,22 +104,28 @@ backend ready
 backend list
     balance hdr(Authorization)
     hash-type consistent
-    option redispatch 1
+    option redispatch 1{again}
 {tracking}
 
 # Browsers stay with a host.
 backend page
     balance leastconn
     cookie voxyard_host insert indirect nocache httponly secure attr SameSite=Strict
-    option redispatch 1
+    option redispatch 1{again}
 {tracking_with_cookies}
 
 # No host is ready: the first that begins to listen.
 backend waiting
     balance roundrobin
-    option redispatch 1
+    option redispatch 1{again}
 {plain}
-
+"""
+_AGAIN = """
+    option http-buffer-request
+    retry-on conn-failure empty-response
+    http-request disable-l7-retry unless METH_GET or { req.hdr(Idempotency-Key) -m found }"""
+"""Requests that may be sent twice, of a buffer's size, go to another service where one dies before its answer."""
+_BY_KEY = """
 # A repeated request must find its first one's document: the host by the key, also while it is away.
 backend by_key
     balance hdr(Idempotency-Key)
@@ -213,11 +221,13 @@ def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: b
     def servers(options: str = "") -> str:
         return "\n".join(each.pooled(options) for each in services)
 
-    ways = (
+    ways = [
         f"    use_backend of_{each.name} if {{ path_reg ^/v1/documents/{each.prefix}{_REST}(/.*)?$ }}\n"
         f"    use_backend of_{each.name} if documents {{ url_param(host) -m str {each.name} }}"
         for each in services
-    )
+    ]
+    ways += ["    use_backend by_key if METH_POST documents with_idempotency_key with_api_key"]
+    shared = _share_documents(host.upstreams)
     tls = f" ssl crt {HOST_CERTIFICATE}\n    bind 127.0.0.1:{HEALTH_PORT}" if metrics_tls else ""
     text = _HEAD.format(
         stop=STOP_SECONDS - 10,
@@ -227,17 +237,27 @@ def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: b
         metrics_port=METRICS_PORT,
         metrics_tls=tls,
         certificate=CERTIFICATE,
-        ways="\n".join(ways),
+        ways="" if shared else "\n".join(ways),
+        work="All work." if shared else "New work.",
+        again=_AGAIN if shared else "",
         plain="\n".join(each.unchecked() for each in services),
-        by_key="\n".join(each.by_key() for each in services),
         checked=servers(" check"),
         tracking=servers(" track ready/{name}"),
         tracking_with_cookies=servers(" track ready/{name} cookie {host}"),
     )
+    if shared:
+        return text.encode()
+    text += _BY_KEY.format(by_key="\n".join(each.by_key() for each in services))
     for each in services:
         text += _OF_ONE.format(name=each.name, servers=each.alone())
         text += _KEYS_OF_ONE.format(name=each.name, servers=each.alone()) if each.also_plain else ""
     return text.encode()
+
+
+def _share_documents(upstreams: Sequence[Upstream]) -> bool:
+    """True where every service finds every document."""
+    stores = {None if each.store is None else store_address(each.store) for each in upstreams}
+    return len(stores) == 1 and None not in stores
 
 
 def _with_prefixes(upstreams: Sequence[Upstream]) -> Iterable[tuple[Upstream, str]]:

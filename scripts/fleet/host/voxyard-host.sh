@@ -468,8 +468,9 @@ run_list() {
   for file in */"$1"; do
     [ -e "$file" ] || continue
     run=${file%/*} report=- drained=no
-    last=$run/checkpoints/report.json
-    if [ "$last" -nt "$file" ]; then report=$(base64 -w 0 "$last"); fi
+    for last in "$run"/checkpoints/report.json "$run"/checkpoints/host-*/report.json; do  # host-N: not the first of several
+      if [ "$last" -nt "$file" ]; then report=$(base64 -w 0 "$last"); break; fi
+    done
     # shellcheck disable=SC2012  # names are steps of equal width
     newest=$(ls -1d "$run"/checkpoints/step-* 2>/dev/null | tail -n 1)
     start=$(cat "$run/start.code" 2>/dev/null || true)
@@ -763,6 +764,19 @@ fact_docker() {
   docker info --format '{{json .}}'
 }
 
+# ADDRESS PORT: prints whether a connection from this host is open, refused, silent, or there is none.
+fact_reach() {
+  code=0
+  # shellcheck disable=SC2016  # the variables are bash's
+  said=$(LC_ALL=C timeout -k 1 5 bash -c 'exec 3<>"/dev/tcp/$1/$2"' bash "$1" "$2" 2>&1) || code=$?
+  case "$code $said" in
+    0*) echo open ;;
+    124* | *'timed out'*) echo silent ;;
+    *refused*) echo refused ;;
+    *) echo none ;;
+  esac
+}
+
 # Prints what of the container toolkit is there: hook, runtime, cdi, links.
 fact_toolkit() {
   PATH=$PATH:/usr/sbin:/usr/local/sbin
@@ -887,6 +901,19 @@ fact_gpu_start() {
   said=$(timeout -k 5 "$seconds" docker run --name "$name" "$@" "$image" -L 2>&1) || code=$?
   [ "$code" != 124 ] || docker rm --force "$name" >/dev/null 2>&1 || true
   printf '%s\n%s\n%s\n%s\n' "$image" "${own:+own}" "$code" "$said"
+}
+
+# REPOSITORY SECONDS MODULE WORD...: runs a module of Python with the words, of `docker run`, in the newest image of the
+# repository; it reads standard input. Prints the image, exit code and output; nothing without an image.
+fact_in_container() {
+  repository=$1 seconds=$2 module=$3
+  shift 3
+  image=$(docker image ls --format '{{.Repository}} {{.ID}}' | grep -E "(^|/)$repository " | head -n 1 | cut -d ' ' -f 2)
+  [ -n "$image" ] || exit 0
+  name=voxyard-check-$$ code=0
+  said=$(timeout -k 5 "$seconds" docker run --name "$name" "$@" "$image" -m "$module" 2>&1) || code=$?
+  [ "$code" != 124 ] || docker rm --force "$name" >/dev/null 2>&1 || true
+  printf '%s\n%s\n%s\n' "$image" "$code" "$said"
 }
 
 "$@"

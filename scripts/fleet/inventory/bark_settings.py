@@ -28,16 +28,20 @@ KEYS = "/run/secrets/bark-api-keys"
 WEBHOOK_SECRET = "/run/secrets/bark-webhook-secret"  # noqa: S105 - a path
 
 SESSION_SECRET = "/run/secrets/bark-session-secret"  # noqa: S105 - a path
+CLUSTER_TOKEN = "/run/secrets/cluster-token"  # noqa: S105 - a path
 HOST_CERTIFICATE, HOST_KEY = "/run/secrets/host-certificate", "/run/secrets/host-key"
 
 _CLOSING_SECONDS = 15  # reserved for idle workers to end and documents to be saved
 _STOPPING = "seconds (15 of them, at most half, for closing down, the rest for running work)"
 StopSeconds = Annotated[int, Between(_STOPPING, 2, 3600)]
 """Time of the speech service for an orderly end: in the least one, running work has a second."""
+_NO_CLUSTER = "use ray.cluster; deploy/CLUSTER.md says how"
 _DEPLOYED = {
     "service.host": "it is set from bark.address",
     "service.port": "use bark.port",
     "service.data_dir": "it is below ~/.voxyard/data on the host",
+    "service.store": "use bark.store",
+    "service.shelf": "use bark.shelf",
     "service.keys": "add bark-api-keys to the secrets file",
     "service.webhook_secret": "add bark-webhook-secret to the secrets file",
     "service.voices": f"add {VOICE_NAMES} to the directory of bark.voices",
@@ -48,6 +52,10 @@ _DEPLOYED = {
     "service.stop_seconds": "use bark.stop_seconds",
     "service.drain_seconds": "use bark.stop_seconds",
     "speech.gpus": "it is the GPUs of the host plan",
+    "speech.pool": _NO_CLUSTER,
+    "speech.cluster": _NO_CLUSTER,
+    "speech.cluster_token": _NO_CLUSTER,
+    "speech.cluster_wait": _NO_CLUSTER,
     "bark.model": "use bark.weights",
     "bark.device": "it is the GPUs of the host plan, or the CPU",
     "bark.gpu_memory": "use memory_policy",
@@ -77,6 +85,9 @@ class DeploymentValues:
     session_secret: bool = False
     lame_duck_seconds: int = 0
     tls: bool = False
+    store: str | None = None
+    shelf: str | None = None  # as the container sees it
+    cluster: str | None = None  # HOST:PORT of the head of its Ray cluster; None: its workers are on its host
 
 
 def start_seconds(settings: Mapping[str, Mapping[str, object]]) -> int:
@@ -106,8 +117,8 @@ def render(settings: Mapping[str, Mapping[str, object]], deployment: DeploymentV
         "speech": {},
         "bark": {"model": WEIGHTS, "device": "cuda" if deployment.gpus else "cpu"},
     }
-    if deployment.instance:
-        document["service"]["instance"] = deployment.instance
+    names = ("store", "shelf", "instance")
+    document["service"] |= {name: value for name in names if (value := getattr(deployment, name))}
     if deployment.lame_duck_seconds:
         document["service"]["lame_duck_seconds"] = deployment.lame_duck_seconds
     if deployment.session_secret:
@@ -127,6 +138,8 @@ def render(settings: Mapping[str, Mapping[str, object]], deployment: DeploymentV
         document["speech"]["max_parallel_tts_workers"] = len(deployment.gpus)
         document["speech"]["worker_memory_mib"] = min(needed, *deployment.gpus.values())
         document["bark"]["gpu_memory"] = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(deployment.gpus.items()))
+    if deployment.cluster:
+        document["speech"] |= {"pool": "ray", "cluster": deployment.cluster, "cluster_token": CLUSTER_TOKEN}
     for section, values in _without_nulls(settings).items():
         document[section] |= values
     return yaml.safe_dump({name: values for name, values in document.items() if values}, sort_keys=False).encode()

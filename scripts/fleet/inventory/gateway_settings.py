@@ -31,3 +31,4 @@ class Upstream:
     address: str
     port: int
     secrets: tuple[Path, ...] = ()  # files of its host
+    store: str | None = None  # database of its documents; None: they are its own

@@ -17,7 +17,9 @@ from fleet.inventory import types
 from fleet.inventory.bark_settings import ServiceSettings, StopSeconds
 from fleet.inventory.clusters import Cluster, read_clusters
 from fleet.inventory.gateway_settings import Gateway, Upstream
+from fleet.inventory.ray_clusters import BARK, RayNode, head_addresses, ray_ports, ray_problems
 from fleet.inventory.rollout_settings import RolloutSettings
+from fleet.inventory.shared_documents import Shelf, Store, store_problems
 from fleet.inventory.types import (
     Address,
     Between,
@@ -39,12 +41,12 @@ from voxyard.settings import SettingsError
 from voxyard.settings.values import found_words
 from voxyard.settings.yaml_reader import YamlValue, read
 
-Role = Literal["trainer", "bark", "monitoring", "gateway"]
+Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker"]
 MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
     "audit", "certificate", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory",
-    "gpu_memory", "gpu_process", "numa", "pair_link", "pcie_width", "persistence", "programs", "row_remap", "selinux",
-    "throttling", "tls", "toolkit", "topology", "xid",
+    "gpu_memory", "gpu_process", "numa", "pair_link", "pcie_width", "persistence", "programs", "ray", "row_remap",
+    "selinux", "store", "throttling", "tls", "toolkit", "topology", "xid",
 )  # fmt: skip
 """Ids of the checks that warn: what `acknowledged` may name."""
 _UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -114,6 +116,8 @@ class Bark:
     stop_seconds: StopSeconds = 60
     memory_gib: Gibibytes | None = None  # limit of its container; None: a share of the host's memory
     settings: ServiceSettings = field(default_factory=dict)  # of its file, by section
+    store: Store | None = None  # database of documents that it shares; None: they are its own
+    shelf: Shelf | None = None  # place of their audio: a directory of the host, or a bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +156,32 @@ class Host:
     gateway: Gateway = field(default_factory=Gateway)
     upstreams: tuple[Upstream, ...] = ()  # of a gateway: all speech services of the fleet
     behind_gateway: bool = False  # its speech service
+    ray: RayNode = field(default_factory=RayNode)
+    ray_head: str | None = None  # address of the head of its cluster
     secrets: LocalPaths = ()  # files
     canary: Switch = False  # first of its roles to get a release
     groups: Annotated[tuple[Word, ...], list_of()] = ()  # names that select it, with others
+
+    @property
+    def ray_roles(self) -> tuple[str, ...]:
+        """Its services with a node in a Ray cluster, in start order; a speech service only where a cluster is named."""
+        bark = (BARK,) if self.ray.cluster is not None else ()
+        return tuple(role for role in ("head", "worker", *bark) if role in self.roles)
+
+    @property
+    def ray_ports(self) -> Mapping[str, int]:
+        """Those of them that its nodes in a Ray cluster listen on."""
+        return ray_ports(self.ray_roles)
+
+    @property
+    def ray_address(self) -> str:
+        """Its address in a Ray cluster."""
+        return self.ray.address or self.address
+
+    @property
+    def speaks_on_gpus(self) -> bool:
+        """True where its GPUs are for speech: of its own service, or of a cluster's."""
+        return "worker" in self.roles or ("bark" in self.roles and BARK not in self.ray_roles)
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -168,6 +195,7 @@ class Host:
             taken["a training run's metrics"] = self.trainer.metrics_port
         if "gateway" in self.roles:
             taken |= {"the gateway": self.gateway.port, "the gateway's metrics": self.gateway.metrics_port}
+        taken |= self.ray_ports
         return taken | (MONITORING_PORTS if "monitoring" in self.roles else {})
 
 
@@ -213,8 +241,8 @@ class Inventory:
         return tuple(dict.fromkeys(group for host in self.hosts for group in host.groups))
 
 
-_DERIVED = {"name", "upstreams", "behind_gateway"}
-_OF_A_HOST = {*_DERIVED, "address", "exporter_address", "canary", "bark.address", "gateway.address"}
+_DERIVED = {"name", "upstreams", "behind_gateway", "ray_head"}
+_OF_A_HOST = {*_DERIVED, "address", "exporter_address", "canary", "bark.address", "gateway.address", "ray.address"}
 _HOST, _ROLLOUT, _RECEIVER = TypeAdapter(Host), TypeAdapter(RolloutSettings), TypeAdapter(AlertReceiver)
 _DEFAULT_KEYS, _HOST_KEYS = keys_of(Host, _OF_A_HOST), keys_of(Host, _DERIVED)
 _ROLLOUT_KEYS = keys_of(RolloutSettings, {"hooks.folder"})  # the inventory's
@@ -245,8 +273,9 @@ def load(path: Path) -> Inventory:
     clusters = tuple(read_clusters(top.get("clusters"), defaults, problems))
     hosts = tuple(_hosts(top.get("hosts"), defaults, problems)) if "hosts" in top or not clusters else ()
     _check_addresses(hosts, top.get("hosts"), problems)
-    hosts = with_upstreams(hosts)
-    _check_gateways(hosts, top.get("hosts"), problems)
+    heads, hosts = head_addresses(hosts), with_upstreams(hosts)
+    hosts = tuple(replace(host, ray_head=heads.get(host.ray.cluster)) if host.ray_roles else host for host in hosts)
+    _check_together(hosts, top.get("hosts"), problems)
     receivers = tuple(_receivers(top.get("alert_receivers"), problems))
     rollout = problems.validated(_ROLLOUT, _ROLLOUT_KEYS, top.get("rollout"), "rollout") or RolloutSettings()
     problems.raise_any()
@@ -293,9 +322,10 @@ def _check_addresses(hosts: Iterable[Host], node: YamlValue | None, problems: Er
             problems.add(line, f"hosts.{host.name}.address", said)
 
 
-def _check_gateways(hosts: Iterable[Host], node: YamlValue | None, problems: ErrorCollector) -> None:
+def _check_together(hosts: Sequence[Host], node: YamlValue | None, problems: ErrorCollector) -> None:
+    """Reports gateways, shared documents and Ray clusters that cannot work."""
     entries = problems.mapping(node, "hosts") if node is not None else {}
-    for where, said in _gateway_problems(hosts):
+    for where, said in (*_gateway_problems(hosts), *store_problems(hosts), *ray_problems(hosts)):
         name = next(each for each in entries if where.startswith(f"hosts.{each}."))
         keys = where.removeprefix(f"hosts.{name}.").split(".")
         problems.add(_line(entries[name], keys) or entries[name].line, where, said)
@@ -349,7 +379,7 @@ def with_upstreams(hosts: Iterable[Host]) -> tuple[Host, ...]:
     if not any("gateway" in host.roles for host in hosts):
         return hosts
     found = tuple(
-        Upstream(host.name, host.bark.address or host.address, host.bark.port, host.secrets)
+        Upstream(host.name, host.bark.address or host.address, host.bark.port, host.secrets, host.bark.store)
         for host in hosts
         if "bark" in host.roles
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import functools
 import hashlib
 import os
@@ -16,10 +17,15 @@ import yaml
 
 from fleet.errors import FleetError
 from voxyard.settings.yaml_reader import YamlSyntaxError, compose
+from voxyard.speech.cluster.access import SHORTEST_TOKEN
 
 BARK_KEYS = "bark-api-keys"
 BARK_WEBHOOK = "bark-webhook-secret"
 BARK_SESSIONS = "bark-session-secret"
+BARK_STORE = "bark-store-password"
+BARK_STORE_CA = "bark-store-ca"
+BARK_SHELF = "bark-shelf-keys"
+CLUSTER_TOKEN = "cluster-token"  # noqa: S105 - its name
 GATEWAY_CERTIFICATE = "gateway-certificate"
 GATEWAY_KEY = "gateway-key"
 HOST_CERTIFICATE = "host-certificate"
@@ -30,6 +36,10 @@ SERVICE_OF = {
     BARK_KEYS: "bark",
     BARK_WEBHOOK: "bark",
     BARK_SESSIONS: "bark",
+    BARK_STORE: "bark",
+    BARK_STORE_CA: "bark",
+    BARK_SHELF: "bark",
+    CLUSTER_TOKEN: "cluster",
     GATEWAY_CERTIFICATE: "gateway",
     GATEWAY_KEY: "gateway",
     HOST_CERTIFICATE: "host",
@@ -45,11 +55,12 @@ ALERTS = "alert-"
 
 _NAMES = f"{', '.join(SERVICE_OF)}, {ALERTS}…"
 LARGEST_FILE = 1 << 20
-_SHORTEST = {BARK_WEBHOOK: 16, BARK_SESSIONS: 32, GRAFANA: 8}  # characters
+_SHORTEST = {BARK_WEBHOOK: 16, BARK_SESSIONS: 32, CLUSTER_TOKEN: SHORTEST_TOKEN, GRAFANA: 8}  # characters
 _PEM = {
-    **dict.fromkeys((GATEWAY_CERTIFICATE, HOST_CERTIFICATE, HOST_CA), "CERTIFICATE"),
+    **dict.fromkeys((GATEWAY_CERTIFICATE, HOST_CERTIFICATE, HOST_CA, BARK_STORE_CA), "CERTIFICATE"),
     **dict.fromkeys((GATEWAY_KEY, HOST_KEY), r"[A-Z ]*PRIVATE KEY"),
 }
+_SHELF_KEYS = ("aws_access_key_id", "aws_secret_access_key")
 _KEY_NAME, _KEY_HASH = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", r"[0-9a-f]{64}"
 _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20}
 
@@ -169,13 +180,40 @@ def _value(name: str, node: yaml.Node, where: str) -> bytes:
     if name == BARK_KEYS:
         _check_keys(text, where)
         return text.encode()
+    if name == BARK_SHELF:
+        _check_shelf_keys(text, where)
+        return text.strip().encode() + b"\n"
     if name in _PEM:
         if not re.match(rf"\s*-----BEGIN {_PEM[name]}-----\n", text):
             raise FleetError(f"{where}: {name}: expected PEM, as a block (|) that begins with -----BEGIN …-----")
         return text.strip().encode() + b"\n"
     if "\n" in text.rstrip("\n"):
         raise FleetError(f"{where}: {name}: expected one line")
-    return text.rstrip("\n").encode()
+    text = text.rstrip("\n")
+    if name == CLUSTER_TOKEN and (len(text.split()) != 1 or not text.isascii()):
+        raise FleetError(f"{where}: {name}: expected one word, such as what `openssl rand -hex 32` prints")
+    return (_password_file(text) if name == BARK_STORE else text).encode()
+
+
+def _password_file(password: str) -> str:
+    """File of PGPASSFILE with this password, for whatever database the service is told to use."""
+    escaped = re.sub(r"([\\:])", r"\\\1", password)
+    return f"*:*:*:*:{escaped}\n"
+
+
+def _check_shelf_keys(text: str, where: str) -> None:
+    """Checks the format of AWS's own files: keys, and what else is needed to reach the bucket."""
+    parser = configparser.RawConfigParser(default_section="")
+    try:
+        parser.read_string(text)
+        given = set(parser["default"])
+    except (configparser.Error, KeyError):  # whose words would show the keys
+        given = set()
+    if missing := [each for each in _SHELF_KEYS if each not in given]:
+        raise FleetError(
+            f"{where}: {BARK_SHELF}: no {' and no '.join(missing)}: expected lines as of AWS's own files, [default], "
+            "aws_access_key_id = …, aws_secret_access_key = …, and region and endpoint_url where the bucket needs them"
+        )
 
 
 def _check_keys(text: str, where: str) -> None:

@@ -6,17 +6,21 @@ import copy
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 
 from fleet.errors import FleetError
 from fleet.inventory.hosts import AlertReceiver, Host, Inventory
+from fleet.inventory.ray_clusters import HEAD, WORKER
+from voxyard.speech.cluster.ports import node_ports
 
 ALERTMANAGER_FILE = "alertmanager/alertmanager.yml"
 TARGETS = "prometheus/targets"
-JOBS = ("exporter", "trainer", "bark", "gateway", "node")
+NODES = ("cluster-head", "cluster-worker")
+"""Jobs for nodes of Ray clusters, which speak plain HTTP."""
+JOBS = ("exporter", "trainer", "bark", "gateway", "node", *NODES)
 """Jobs of Prometheus for the services of hosts, each with a file of targets."""
 CA_FILE = "host-ca.pem"
 """Beside Prometheus's configuration: the roots of the hosts' certificates."""
@@ -111,7 +115,7 @@ def with_authorities(prometheus: bytes) -> bytes:
     """Prometheus's configuration, with the roots of the hosts' certificates in the jobs of their services."""
     document = yaml.safe_load(prometheus)
     for job in document["scrape_configs"]:
-        if job["job_name"] in JOBS:
+        if job["job_name"] in JOBS and job["job_name"] not in NODES:
             job["tls_config"] = {"ca_file": CA_FILE}
     return _yaml(document)
 
@@ -122,6 +126,9 @@ def _targets(hosts: Iterable[Host], encrypted: Collection[str]) -> dict[str, lis
     def target(host: Host, address: str, *, ours: bool = True) -> dict[str, object]:
         scheme = {"__scheme__": "https"} if ours and host.name in encrypted else {}
         return {"targets": [address], "labels": {"host": host.name, **scheme}}
+
+    def node(host: Host, role: Literal["head", "worker"]) -> dict[str, object]:
+        return target(host, _at(host.ray_address, node_ports(role).own_metrics), ours=False)
 
     return {
         # Without GPUs the exporter would always report a missing driver.
@@ -140,6 +147,7 @@ def _targets(hosts: Iterable[Host], encrypted: Collection[str]) -> dict[str, lis
         "node": [
             target(host, _at(_exporter(host), host.node_exporter_port), ours=host.node_exporter) for host in hosts
         ],
+        **{f"cluster-{role}": [node(host, role) for host in hosts if role in host.roles] for role in (HEAD, WORKER)},
     }
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import yaml
 
 from fleet.errors import FleetError
+from fleet.inventory import shared_documents
 from fleet.inventory.hosts import Host
+from fleet.inventory.shared_documents import SHELF
 
 HOST_FILE = "host.yaml"
 TRAINER_FILE = "trainer.yaml"
@@ -20,14 +22,14 @@ _NAMED = ("networks", "volumes", "secrets", "configs")
 _VARIABLE = re.compile(r"\$(?:\$|\{?([A-Za-z_][A-Za-z0-9_]*))")
 
 
-def sources(folder: Path, host: Host, *, gpus: bool, loopback: bool) -> dict[str, Path]:
+def sources(folder: Path, host: Host, *, gpus: bool, host_network: bool) -> dict[str, Path]:
     """Local compose files of a host's services, in merge order: name → path.
 
-    `loopback`: its speech service has no API keys. Raises FleetError for a missing file.
+    `host_network`: its speech service has no API keys, or is in a Ray cluster. Raises FleetError for a missing file.
     """
     names = ["exporter.yaml", *(["node-exporter.yaml"] if host.node_exporter else [])]
     if "bark" in host.roles:
-        names += ["bark.yaml", *(["bark-loopback.yaml"] if loopback else [])]
+        names += ["bark.yaml", *(["bark-host-network.yaml"] if host_network else [])]
     names += [] if gpus else ["cpu.yaml"]
     found = {name: folder / name for name in names}
     found |= {f"{SITE}{number}-{path.name}": path for number, path in enumerate(host.compose_overrides, 1)}
@@ -40,23 +42,44 @@ def trainer_sources(folder: Path, host: Host) -> dict[str, Path]:
 
 
 def host_file(
-    *, gpus: Sequence[str], voices: str | None, secrets: Mapping[str, str], memory_mib: int | None = None
+    *,
+    gpus: Sequence[str],
+    voices: str | None,
+    secrets: Mapping[str, str],
+    memory_mib: int | None = None,
+    shelf: str | None = None,
 ) -> dict[str, Any]:
-    """Host-specific compose file: GPUs, memory limit, voices and secrets (file by name) of its speech service."""
+    """Host-specific compose file of its speech service: GPUs, memory limit, voices, secrets (file by name).
+
+    `shelf` is a directory of the host with the audio of documents that it shares.
+    """
     service: dict[str, Any] = {} if memory_mib is None else {"mem_limit": f"{memory_mib}m"}
     if gpus:
-        # A variable cannot hold a list.
-        devices = [{"driver": "nvidia", "device_ids": list(gpus), "capabilities": ["gpu", "compute", "utility"]}]
-        service["deploy"] = {"resources": {"reservations": {"devices": devices}}}
-    if voices is not None:
-        mount = {"type": "bind", "source": f"../../artefacts/{voices}", "target": "/var/lib/voxyard/voices"}
-        service["volumes"] = [{**mount, "read_only": True, "bind": {"create_host_path": False}}]
+        service |= gpu_request(gpus)
+    volumes = [] if voices is None else [mount(f"../../artefacts/{voices}", "/var/lib/voxyard/voices", read_only=True)]
+    volumes += [] if shelf is None else [mount(shelf, SHELF)]
+    if volumes:
+        service["volumes"] = volumes
+    if variables := shared_documents.variables(secrets):
+        service["environment"] = dict(variables)
     if secrets:
         service["secrets"] = list(secrets)
     document: dict[str, Any] = {"services": {"bark": service}} if service else {}
     if secrets:
         document["secrets"] = {name: {"file": f"../../secrets/{file}"} for name, file in secrets.items()}
     return document
+
+
+def gpu_request(gpus: Sequence[str]) -> dict[str, Any]:
+    """Entry of a service that reserves these GPUs, by UUID: a variable cannot hold a list."""
+    devices = [{"driver": "nvidia", "device_ids": list(gpus), "capabilities": ["gpu", "compute", "utility"]}]
+    return {"deploy": {"resources": {"reservations": {"devices": devices}}}}
+
+
+def mount(source: str, target: str, *, read_only: bool = False) -> dict[str, Any]:
+    """Bind mount; Compose makes no directory where the source is missing."""
+    mount = {"type": "bind", "source": source, "target": target, "bind": {"create_host_path": False}}
+    return {**mount, "read_only": True} if read_only else mount
 
 
 def to_bytes(document: Mapping[str, Any], what: str) -> bytes:

@@ -44,6 +44,11 @@ def bark_stop_seconds(host: Host) -> int:
     return host.bark.stop_seconds + lame_duck_seconds(host.bark.settings, behind_gateway=host.behind_gateway)
 
 
+def bark_limits(host: Host, assignment: Assignment) -> Mapping[str, int]:
+    """GPUs of the speech service, with their limits in MiB; in a Ray cluster it has none of its own."""
+    return {} if "bark" in host.ray_roles else assignment.bark_limits
+
+
 def trainer_memory(host: Host, login_info: LoginInfo) -> int | None:
     """Memory limit of a training run in MiB; None without one."""
     return memory_limits(host, login_info.memory_mib).get("trainer")
@@ -68,8 +73,9 @@ def variables(
         address = exporter_address(host, login_info)
         listen = f"[{address}]" if ":" in address else address
         found["VOXYARD_NODE_EXPORTER_LISTEN"] = f"{listen}:{host.node_exporter_port}"
+    found |= {f"VOXYARD_BARK_{kind.upper()}_ARTEFACT": each.name for kind, each in artefacts.items()}
     if "bark" in host.roles:
-        limits = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(assignment.bark_limits.items()))
+        limits = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(bark_limits(host, assignment).items()))
         found |= {
             "VOXYARD_BARK_ADDRESS": bark_address(host, login_info),
             "VOXYARD_BARK_PORT": str(host.bark.port),
@@ -77,7 +83,6 @@ def variables(
             "VOXYARD_BARK_START_SECONDS": str(start_seconds(host.bark.settings)),
             **({"VOXYARD_BARK_GPU_MEMORY": limits} if limits else {}),
         }
-        found |= {f"VOXYARD_BARK_{kind.upper()}_ARTEFACT": each.name for kind, each in artefacts.items()}
     if "trainer" in host.roles:
         found |= {
             "VOXYARD_TRAINER_METRICS_ADDRESS": exporter_address(host, login_info),

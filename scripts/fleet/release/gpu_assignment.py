@@ -56,7 +56,7 @@ def assign(facts: HostFacts, host: Host) -> Assignment:
 
 
 def _assign(facts: HostFacts, host: Host, selection: GpuSelection) -> Assignment:
-    wanted = {"trainer", "bark"} & set(host.roles)
+    wanted = ({"trainer"} & set(host.roles)) | ({"bark"} if host.speaks_on_gpus else set())
     if not wanted or isinstance(facts.gpus, Unknown) or not facts.gpus:
         return Assignment()
     gpus = tuple(_as_empty(gpu, selection) for gpu in facts.gpus)

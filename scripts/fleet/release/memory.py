@@ -18,7 +18,7 @@ def memory_limits(host: Host, total_mib: int | None) -> Mapping[str, int]:
     The inventory's value, else an equal share of what is left to them, where the host's memory is known. Raises
     FleetError for a limit that the host cannot hold.
     """
-    given = {"bark": host.bark.memory_gib, "trainer": host.trainer.memory_gib}
+    given = {"bark": host.bark.memory_gib, "trainer": host.trainer.memory_gib, "worker": None}
     roles: list[str] = [role for role in given if role in host.roles]
     found = {role: _MIB * asked for role in roles if (asked := given[role]) is not None}
     if total_mib is None:

@@ -20,7 +20,17 @@ from fleet.inventory import bark_settings
 from fleet.inventory.bark_settings import VOICE_NAMES
 from fleet.inventory.host_tls import HostTls, host_tls
 from fleet.inventory.hosts import Host
-from fleet.inventory.secrets import BARK_KEYS, BARK_SESSIONS, BARK_WEBHOOK, Secrets, place, read_all, versioned
+from fleet.inventory.secrets import (
+    BARK_KEYS,
+    BARK_SESSIONS,
+    BARK_WEBHOOK,
+    CLUSTER_TOKEN,
+    Secrets,
+    place,
+    read_all,
+    versioned,
+)
+from fleet.inventory.shared_documents import SHELF, is_bucket
 from fleet.release import compose, environment, tls
 from fleet.release.artefact import BUILDERS, Artefact, ChecksumCache
 from fleet.release.config_hash import config_hash, variable
@@ -28,6 +38,7 @@ from fleet.release.environment import ENVIRONMENT_FILE, LoginInfo
 from fleet.release.gpu_assignment import Assignment
 from fleet.release.memory import memory_limits
 from fleet.release.plan import PLAN_FILE, plan_document
+from fleet.release.ray_nodes import cluster_token, head_address
 from fleet.release.service import RolePart, Service
 
 MANIFEST_FILE = "release.json"
@@ -103,7 +114,8 @@ class Release:
 
 def wanted_images(host: Host) -> tuple[str, ...]:
     """Roles whose images are built here and which a host needs."""
-    return ("exporter", *(role for role in ("bark", "trainer") if role in host.roles))
+    bark = ("bark",) if "bark" in host.roles or host.ray_roles else ()
+    return ("exporter", *bark, *(("trainer",) if "trainer" in host.roles else ()))
 
 
 def found_images(host: Host) -> tuple[str, ...]:
@@ -130,7 +142,7 @@ def read_inputs(
     secrets = read_all(host.secrets)
     loopback = "bark" in host.roles and _without_keys(host, login_info, secrets)
     _require_shared_sessions(host, secrets)
-    sources = compose.sources(folder, host, gpus=login_info.gpus, loopback=loopback)
+    sources = compose.sources(folder, host, gpus=login_info.gpus, host_network=loopback or "bark" in host.ray_roles)
     return ReleaseInputs(
         images={role: images[role] for role in (*wanted_images(host), *found_images(host)) if role != GATEWAY},
         compose={name: path.read_bytes() for name, path in sources.items()},
@@ -157,7 +169,9 @@ def render(
     """
     if "bark" not in withheld:
         _require_gpus(host, assignment, login_info)
-    secrets = inputs.secrets.of("bark") if "bark" in host.roles else {}
+    secrets = dict(inputs.secrets.of("bark")) if "bark" in host.roles else {}
+    if "bark" in host.ray_roles:
+        secrets[CLUSTER_TOKEN] = cluster_token(host)
     memory = memory_limits(host, login_info.memory_mib).get("bark")
     files, compose_files = _files(host, assignment, inputs, secrets, memory)
     variables = environment.variables(host, assignment, login_info, inputs.all_images, inputs.artefacts)
@@ -166,22 +180,22 @@ def render(
     ordered = [(name, files[name]) for name in compose_files]
 
     def hashed(service: Service) -> Service:
-        bark = service.name == "bark"
         config = config_hash(
             service.name,
             service.image.id,
             compose=ordered,
             environment=variables,
             files=files,
-            artefacts=tuple(inputs.artefacts.values()) if bark else (),
+            artefacts=tuple(inputs.artefacts.values()) if service.name in ("bark", "worker") else (),
         )
         return replace(service, config=config)
 
     services = tuple(hashed(each) for each in _services(host, assignment, login_info, inputs))
     variables |= {variable(each.name, "CONFIG"): each.config for each in services}
     services = tuple(each for each in services if each.name not in withheld)
-    images = tuple(image for role, image in inputs.all_images.items() if role not in withheld)
-    artefacts = () if "bark" in withheld else tuple(inputs.artefacts.values())
+    images = tuple(dict.fromkeys(image for role, image in inputs.all_images.items() if role not in withheld))
+    speaking = {"bark", "worker"} & set(host.roles)
+    artefacts = () if speaking <= set(withheld) else tuple(inputs.artefacts.values())
     release = _id(files, variables, withheld)
     files[ENVIRONMENT_FILE] = environment.to_bytes({"VOXYARD_RELEASE": release, **variables})
     of_services = {"bark": {versioned(name, value): value for name, value in secrets.items()}}
@@ -196,11 +210,12 @@ def render(
 
 
 def _artefacts(host: Host, checksums: ChecksumCache) -> Mapping[str, Artefact]:
-    if "bark" not in host.roles:
+    speaking = next((role for role in ("bark", "worker") if role in host.roles), None)
+    if speaking is None:
         return {}
     if host.bark.weights is None:
         raise FleetError(
-            f"{host.name}: the role bark needs weights: set bark.weights in the inventory to a directory made by "
+            f"{host.name}: the role {speaking} needs weights: set bark.weights in the inventory to a directory made by "
             "voxyard weights fetch --out DIR"
         )
     wanted = {"weights": host.bark.weights, "voices": host.bark.voices}
@@ -222,9 +237,10 @@ def _without_keys(host: Host, login_info: LoginInfo, secrets: Secrets) -> bool:
 
 
 def _require_shared_sessions(host: Host, secrets: Secrets) -> None:
-    if host.behind_gateway and BARK_SESSIONS not in secrets.values:
+    if (host.behind_gateway or host.bark.store is not None) and BARK_SESSIONS not in secrets.values:
+        why = "behind a gateway" if host.behind_gateway else "on one store"
         raise FleetError(
-            f"{host.name}: behind a gateway all speech services sign the page's sessions with one secret: add "
+            f"{host.name}: {why} all speech services sign the page's sessions with one secret: add "
             f"{BARK_SESSIONS} to {place(host.secrets)}, such as what `openssl rand -hex 32` prints"
         )
 
@@ -238,7 +254,7 @@ def _is_loopback(address: str) -> bool:
 
 def _require_gpus(host: Host, assignment: Assignment, login_info: LoginInfo) -> None:
     """Raises FleetError for a speech service without a usable GPU on a host with GPUs."""
-    if "bark" in host.roles and login_info.gpus and not assignment.bark_limits:
+    if "bark" in host.roles and host.speaks_on_gpus and login_info.gpus and not assignment.bark_limits:
         reason = assignment.problem or "none is usable or free"
         raise FleetError(f"{host.name}: no GPU for the speech service: {reason}: remove the role bark from this host")
 
@@ -255,18 +271,21 @@ def _files(
     files = {PLAN_FILE: yaml.safe_dump(plan_document(assignment), sort_keys=False).encode()}
     if "bark" in host.roles:
         voices = inputs.artefacts.get("voices")
+        shelf = host.bark.shelf
+        directory = None if shelf is None or is_bucket(shelf) else shelf
         own = compose.host_file(
-            gpus=sorted(assignment.bark_limits),
+            gpus=sorted(environment.bark_limits(host, assignment)),
             voices=None if voices is None else voices.name,
             secrets={name: versioned(name, value) for name, value in sorted(secrets.items())},
             memory_mib=memory,
+            shelf=directory,
         )
         if own:
             ours[compose.HOST_FILE] = compose.to_bytes(own, "Host-specific settings of the speech service")
         files[bark_settings.BARK_FILE] = bark_settings.render(
             host.bark.settings,
             bark_settings.DeploymentValues(
-                gpus=assignment.bark_limits,
+                gpus=environment.bark_limits(host, assignment),
                 keys=BARK_KEYS in secrets,
                 webhook_secret=BARK_WEBHOOK in secrets,
                 voices=voices is not None,
@@ -278,6 +297,9 @@ def _files(
                     host.bark.settings, behind_gateway=host.behind_gateway
                 ),
                 tls=inputs.tls is not None,
+                store=host.bark.store,
+                shelf=shelf if directory is None else SHELF,
+                cluster=head_address(host) if "bark" in host.ray_roles else None,
             ),
         )
     if inputs.tls is not None:
@@ -318,7 +340,7 @@ def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs:
         )
         found.append(node_exporter)
     if "bark" in host.roles:
-        bark = Service(
+        speech = Service(
             name="bark",
             config="",
             image=inputs.images["bark"],
@@ -326,12 +348,16 @@ def _services(host: Host, assignment: Assignment, login_info: LoginInfo, inputs:
             port=host.bark.port,
             stop_seconds=environment.bark_stop_seconds(host),
             healthy_seconds=bark_settings.start_seconds(host.bark.settings) + START_MARGIN,
-            gpu_limits=assignment.bark_limits,
+            gpu_limits=environment.bark_limits(host, assignment),
         )
-        found.append(bark)
+        found.append(speech)
     if inputs.tls is not None:
         found = [replace(each, tls=inputs.tls.name) for each in found]
-    return [*found, *(each for part in inputs.parts for each in part.services)]
+    of_parts = [each for part in inputs.parts for each in part.services]
+    nodes = [each for each in of_parts if each.name in ("head", "worker")]  # which the speech service joins
+    bark = [each for each in found if each.name == "bark"]
+    others = [each for each in of_parts if each not in nodes]
+    return [*(each for each in found if each not in bark), *nodes, *bark, *others]
 
 
 def _id(files: Mapping[str, bytes], variables: Mapping[str, str], withheld: Sequence[str]) -> str:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.clusters import Cluster
 from fleet.inventory.hosts import Bark, Host, Trainer
+from fleet.inventory.ray_clusters import RayNode
 from fleet.release.artefact import ChecksumCache
 from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import Assignment
+from fleet.release.ray_nodes import ray_part
 from fleet.release.release import Release, read_inputs, render, wanted_images
 from voxyard.host import Gpu, HostError
 from voxyard.host.limits import bark_limit_mib
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - in a pod
+RAY_HEAD = "voxyard-head"
+"""Service before the head of a Ray cluster: its address stays where a new pod has another."""
 
 
 def release_of(
@@ -28,9 +33,14 @@ def release_of(
     """
     host = _as_host(cluster)
     needed = {role: _pushed(cluster, role, images) for role in wanted_images(host)}
-    login = LoginInfo(EVERYWHERE, gpus="bark" not in cluster.roles or cluster.bark.gpus > 0)
+    login = LoginInfo(EVERYWHERE, gpus="bark" not in cluster.roles or _gpus(cluster) > 0)
+    assignment = Assignment(bark_limits=_limits(cluster))
     inputs = read_inputs(host, login, folder, needed, checksums, with_tls=False)  # a mesh or an ingress does it
-    return render(host, Assignment(bark_limits=_bark_limits(cluster)), login, inputs)
+    if cluster.has_workers:
+        voices = inputs.artefacts.get("voices")
+        part = ray_part(host, login, folder, needed["bark"], assignment, None if voices is None else voices.name)
+        inputs = replace(inputs, parts=(part,))
+    return render(host, assignment, login, inputs)
 
 
 def secret_names(release: Release) -> tuple[str, ...]:
@@ -41,8 +51,10 @@ def secret_names(release: Release) -> tuple[str, ...]:
 def _as_host(cluster: Cluster) -> Host:
     """The cluster in terms of the inventory's hosts: a host is what a pod of the speech service has for itself."""
     bark = cluster.bark
-    limits = _bark_limits(cluster)
-    own: dict[str, dict[str, object]] = {"speech": {"max_parallel_tts_workers": max(1, bark.gpus)}, "bark": {}}
+    limits = {} if cluster.has_workers else _limits(cluster)
+    own: dict[str, dict[str, object]] = {"speech": {}, "bark": {}}
+    if not cluster.has_workers:
+        own["speech"]["max_parallel_tts_workers"] = max(1, bark.gpus)
     if limits:  # UUIDs are known in the pod only, which sees no other GPUs
         own["bark"]["gpu_memory"] = str(min(limits.values()))
     settings = {**bark.settings, **{name: {**own[name], **bark.settings.get(name, {})} for name in own}}
@@ -62,12 +74,24 @@ def _as_host(cluster: Cluster) -> Host:
             settings=settings,
         ),
         trainer=Trainer(stop_seconds=cluster.trainer.stop_seconds),
+        ray=RayNode(cluster.name if cluster.has_workers else None),
+        ray_head=RAY_HEAD if cluster.has_workers else None,
         secrets=cluster.secrets,
     )
 
 
-def _bark_limits(cluster: Cluster) -> dict[str, int]:
-    """MiB per worker of one pod, by a number that stands for the GPU's UUID. Raises FleetError."""
+def _gpus(cluster: Cluster) -> int:
+    """GPUs of a pod that speaks."""
+    return cluster.worker.gpus if cluster.has_workers else cluster.bark.gpus
+
+
+def _limits(cluster: Cluster) -> dict[str, int]:
+    """MiB per worker of one pod, by the GPU's number in it; 0 in a Ray cluster, whose workers have their whole GPUs.
+
+    Raises FleetError.
+    """
+    if cluster.has_workers:
+        return {str(number): 0 for number in range(cluster.worker.gpus)}
     memory = cluster.gpu_memory
     if "bark" not in cluster.roles or memory is None:
         return {}

@@ -11,7 +11,7 @@ from fleet.inventory.clusters import Cluster
 from fleet.release.release import PLAN_FILE, Release
 from fleet.render.compose_service import service_of
 from fleet.render.documents import KUSTOMIZATION, config_map, kustomization, labels, to_bytes
-from fleet.render.kubernetes import (
+from fleet.render.objects import (
     claim,
     gpu_tolerations,
     object_metadata,
@@ -43,7 +43,7 @@ def run_files(cluster: Cluster, release: Release, run: ClusterRun, root: Path) -
     data = {"train.yaml": run.settings.decode(), PLAN_FILE: dict(release.files)[PLAN_FILE].decode(), "train.sh": script}
     documents = [
         config_map(name, data, labels("trainer", name)),
-        claim(cluster, name, cluster.trainer.storage, labels("trainer", name)),
+        claim(name, cluster.trainer.storage, cluster.storage_class, labels("trainer", name)),
         _job(cluster, release, run, name),
     ]
     top = kustomization(

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from fleet.images.image import LocalImage, repository_of
 from fleet.inventory.bark_settings import BARK_FILE
 from fleet.inventory.clusters import Cluster
-from fleet.release.environment import ENVIRONMENT_FILE
 from fleet.release.release import PLAN_FILE, Release
-from fleet.release.service import Service
 from fleet.render.cluster_release import secret_names
 from fleet.render.compose_service import service_of
 from fleet.render.documents import KUSTOMIZATION, Document, config_map, kustomization, labels, to_bytes
-from fleet.render.pod import ContainerRole, PodParts, Storage, container_security, parts, pod_security, probe
+from fleet.render.objects import (
+    ARTEFACTS,
+    SCRIPTS,
+    SECRET,
+    artefact_sources,
+    awaiting_artefacts,
+    claim,
+    gpu_tolerations,
+    object_metadata,
+    one_a_node,
+    pins,
+    pod_metadata,
+    pod_spec,
+    release_variables,
+    service_in,
+    startup,
+)
+from fleet.render.pod import ContainerRole, Storage, parts, probe
+from fleet.render.ray_cluster import WEIGHTS, ray_documents
 
 ARTEFACTS_SCRIPT = "deploy/kubernetes/artefacts.sh"
-SECRET = "voxyard-bark"  # noqa: S105 - a name
-NODE = "kubernetes.io/hostname"
 ROUTES_SECONDS = 10
 """Time in which a pod that ends leaves the routes of its Service, before it is told to stop."""
-RELEASE, CONFIG = "voxyard/release", "voxyard/config"
 
 
 def overlay_files(cluster: Cluster, release: Release, root: Path) -> Mapping[str, bytes]:
@@ -35,6 +46,8 @@ def overlay_files(cluster: Cluster, release: Release, root: Path) -> Mapping[str
     if "bark" in cluster.roles:
         script = (root / ARTEFACTS_SCRIPT).read_text(encoding="utf-8")
         files["bark.yaml"] = to_bytes(_bark(cluster, release, variables, script), _heading(cluster))
+    if cluster.has_workers:
+        files["ray.yaml"] = to_bytes(ray_documents(cluster, release, variables), _heading(cluster))
     monitoring = [{"pairs": dict(cluster.monitoring_labels)}] if cluster.monitoring_labels else []
     top = kustomization(
         _how_to_apply(cluster, release),
@@ -44,62 +57,6 @@ def overlay_files(cluster: Cluster, release: Release, root: Path) -> Mapping[str
         **({"labels": monitoring} if monitoring else {}),
     )
     return files | {KUSTOMIZATION: top}
-
-
-def release_variables(release: Release) -> Mapping[str, str]:
-    """Variables of the release's compose files."""
-    lines = dict(release.files)[ENVIRONMENT_FILE].decode().splitlines()
-    return {name: value for name, _, value in (line.partition("=") for line in lines)}
-
-
-def pins(release: Release, role: str) -> list[dict[str, str]]:
-    """Entry of a kustomization that replaces the name of a role's image by its digest."""
-    return [_pin(image) for image in release.images if image.repository == repository_of(role)]
-
-
-def pod_metadata(component: str, config: str, instance: str = "") -> dict[str, Any]:
-    """Metadata of a pod template: a changed configuration starts new pods, another release alone does not."""
-    return {"labels": labels(component, instance), "annotations": {CONFIG: config}}
-
-
-def object_metadata(component: str, name: str, release: str, instance: str = "") -> dict[str, Any]:
-    """Metadata of an object that starts pods, with the release that it is of."""
-    return {"name": name, "labels": labels(component, instance), "annotations": {RELEASE: release}}
-
-
-def pod_spec(parts_of: PodParts, stop_seconds: int, **more: Any) -> dict[str, Any]:
-    """A pod with one container."""
-    return {
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,  # they would set variables that begin as the settings do
-        "terminationGracePeriodSeconds": stop_seconds,
-        "securityContext": pod_security(),
-        **more,
-        "containers": [dict(parts_of.container)],
-        "volumes": [dict(each) for each in parts_of.volumes],
-    }
-
-
-def one_a_node(component: str) -> dict[str, Any]:
-    """Affinity that keeps pods of a component apart, for rules join them and the GPUs of their node by its name."""
-    term = {"labelSelector": {"matchLabels": labels(component)}, "topologyKey": NODE}
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-
-
-def gpu_tolerations(gpus: int) -> dict[str, Any]:
-    """Tolerations of pods on nodes that are kept for GPU work."""
-    return {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]} if gpus else {}
-
-
-def claim(cluster: Cluster, name: str, storage: str, labelled: Mapping[str, str]) -> dict[str, Any]:
-    """A PersistentVolumeClaim of one pod at a time."""
-    of_class = {"storageClassName": cluster.storage_class} if cluster.storage_class else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "labels": dict(labelled)},
-        "spec": {"accessModes": ["ReadWriteOnce"], **of_class, "resources": {"requests": {"storage": storage}}},
-    }
 
 
 def _heading(cluster: Cluster) -> str:
@@ -113,6 +70,10 @@ def _how_to_apply(cluster: Cluster, release: Release) -> str:
         files = " ".join(f"--from-file={name}=FILE" for name in secret_names(release))
         lines += ["Once before, from files that hold the values of the secrets:"]
         lines += [f"  kubectl --namespace {cluster.namespace} create secret generic {SECRET} {files}"]
+    if cluster.has_workers:
+        lines += [
+            "It needs KubeRay 1.6 or newer. Another release ends all pods of the Ray cluster before it starts others."
+        ]
     if cluster.bark.replicas > 1 and "bark" in cluster.roles:
         lines += ["A change restarts all pods of the speech service at once; one after the other:"]
         lines += [
@@ -120,7 +81,8 @@ def _how_to_apply(cluster: Cluster, release: Release) -> str:
         ]
     if release.artefacts:
         names = " and ".join(f"{each.name} (the directory bark.{each.kind})" for each in release.artefacts)
-        lines += [f"A new pod of the speech service waits for {names}: its container"]
+        which = "of the speech service or its workers" if cluster.has_workers else "of the speech service"
+        lines += [f"A new pod {which} waits for {names}: its container"]
         lines += ["`artefacts` prints the kubectl cp that brings the files, once a volume and version."]
     return "\n".join(lines)
 
@@ -131,7 +93,7 @@ def _namespace(cluster: Cluster) -> Document:
 
 
 def _exporter(cluster: Cluster, release: Release, variables: Mapping[str, str]) -> Sequence[Document]:
-    service = _service(release, "exporter")
+    service = service_in(release, "exporter")
     entry = service_of(dict(release.files)["exporter.yaml"], "exporter.yaml", "exporter", variables)
     plan = config_map("voxyard-exporter", {PLAN_FILE: dict(release.files)[PLAN_FILE].decode()}, labels("exporter"))
     storage = Storage(
@@ -140,7 +102,7 @@ def _exporter(cluster: Cluster, release: Release, variables: Mapping[str, str]) 
     )
     start = service.healthy_seconds
     probes = {
-        "startupProbe": _startup(probe(entry, "/healthz", "metrics"), start),
+        "startupProbe": startup(probe(entry, "/healthz", "metrics"), start),
         "livenessProbe": probe(entry, "/healthz", "metrics"),
         "readinessProbe": probe(entry, service.ready, "metrics"),
     }
@@ -177,8 +139,8 @@ def _bark(
         each.name: "".join(f"{checksum}  {name}\n" for name, checksum in each.checksums.items())
         for each in release.artefacts
     }
-    scripts = config_map("voxyard-bark-scripts", {"artefacts.sh": artefacts_script}, labels("bark"))
-    artefacts = config_map("voxyard-bark-artefacts", lists, labels("bark"))
+    scripts = config_map(SCRIPTS, {"artefacts.sh": artefacts_script}, labels("bark"))
+    artefacts = config_map(ARTEFACTS, lists, labels("bark"))
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -201,7 +163,7 @@ def _bark(
     for number in range(1, cluster.bark.replicas + 1):
         name = f"voxyard-bark-{number}"
         found += [
-            claim(cluster, name, cluster.bark.storage, labels("bark", name)),
+            claim(name, cluster.bark.storage, cluster.storage_class, labels("bark", name)),
             _bark_deployment(cluster, release, variables, name),
         ]
     return found
@@ -209,22 +171,29 @@ def _bark(
 
 def _bark_deployment(cluster: Cluster, release: Release, variables: Mapping[str, str], name: str) -> Document:
     """One pod of the speech service: it stops before its successor starts, for its GPUs and its volume are its own."""
-    files, service = dict(release.files), _service(release, "bark")
+    files, service = dict(release.files), service_in(release, "bark")
+    gpus = 0 if cluster.has_workers else cluster.bark.gpus
     entry = dict(service_of(files["bark.yaml"], "bark.yaml", "bark", variables))
     voices = next((each.name for each in release.artefacts if each.kind == "voices"), None)
     if voices is not None:
         mount = {"source": f"../../artefacts/{voices}", "target": "/var/lib/voxyard/voices", "read_only": True}
         entry["volumes"] = [*entry["volumes"], mount]
+    shared = cluster.has_workers
     storage = Storage(
-        {"settings": {"configMap": {"name": "voxyard-bark"}}, "volume": {"persistentVolumeClaim": {"claimName": name}}},
+        {
+            "settings": {"configMap": {"name": "voxyard-bark"}},
+            "volume": {"persistentVolumeClaim": {"claimName": name}},
+            "weights": {"persistentVolumeClaim": {"claimName": WEIGHTS}},
+        },
         {
             f"./{BARK_FILE}": ("settings", BARK_FILE),
             "../../data/bark": ("volume", "data"),
-            **{f"../../artefacts/{each.name}": ("volume", f"artefacts/{each.name}") for each in release.artefacts},
+            **artefact_sources(release, shared=shared),
         },
     )
+    started = "/healthz" if shared else service.ready  # workers of a cluster may come later
     more = {
-        "startupProbe": _startup(probe(entry, service.ready, "http"), service.healthy_seconds),
+        "startupProbe": startup(probe(entry, started, "http"), service.healthy_seconds),
         "livenessProbe": probe(entry, "/healthz", "http"),
         "readinessProbe": probe(entry, service.ready, "http"),
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(ROUTES_SECONDS)]}}},
@@ -234,23 +203,19 @@ def _bark_deployment(cluster: Cluster, release: Release, variables: Mapping[str,
         "bark",
         8080,
         "http",
-        gpus=cluster.bark.gpus,
+        gpus=gpus,
         memory=cluster.bark.memory,
         secrets=secret_names(release),
         secret=SECRET,
         more=more,
     )
-    made = parts(entry, target, storage)
-    scripts = [
-        {"name": "scripts", "configMap": {"name": "voxyard-bark-scripts"}},
-        {"name": "artefacts", "configMap": {"name": "voxyard-bark-artefacts"}},
-    ]
+    made, waiting = awaiting_artefacts(parts(entry, target, storage), shared=shared)
     spec = pod_spec(
-        PodParts(made.container, [*made.volumes, *scripts]),
+        made,
         service.stop_seconds + ROUTES_SECONDS,
-        initContainers=[_artefacts_container()],
+        initContainers=[waiting],
         affinity=one_a_node("bark"),
-        **gpu_tolerations(cluster.bark.gpus),
+        **gpu_tolerations(gpus),
     )
     return {
         "apiVersion": "apps/v1",
@@ -263,32 +228,3 @@ def _bark_deployment(cluster: Cluster, release: Release, variables: Mapping[str,
             "template": {"metadata": pod_metadata("bark", service.config, name), "spec": spec},
         },
     }
-
-
-def _artefacts_container() -> dict[str, Any]:
-    return {
-        "name": "artefacts",
-        "image": repository_of("bark"),
-        "command": ["bash", "/etc/voxyard/scripts/artefacts.sh"],
-        "env": [{"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
-        "securityContext": container_security(),
-        "volumeMounts": [
-            {"name": "volume", "mountPath": "/volume"},
-            {"name": "scripts", "mountPath": "/etc/voxyard/scripts", "readOnly": True},
-            {"name": "artefacts", "mountPath": "/etc/voxyard/artefacts", "readOnly": True},
-        ],
-    }
-
-
-def _startup(regular: Mapping[str, Any], start_seconds: int) -> dict[str, Any]:
-    """Probe of a start, which may take so long."""
-    return {**regular, "failureThreshold": -(-start_seconds // int(regular["periodSeconds"]))}
-
-
-def _service(release: Release, name: str) -> Service:
-    return next(each for each in release.services if each.name == name)
-
-
-def _pin(image: LocalImage) -> dict[str, str]:
-    name, _, digest = image.reference.partition("@")
-    return {"name": image.repository, "newName": name, "digest": digest}

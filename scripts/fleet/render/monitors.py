@@ -27,6 +27,8 @@ def base_files(root: Path) -> Mapping[str, bytes]:
             [
                 _monitor("PodMonitor", "exporter", "metrics", times),
                 _monitor("PodMonitor", "trainer", "metrics", times),
+                _monitor("PodMonitor", "cluster-head", "metrics", times),
+                _monitor("PodMonitor", "cluster-worker", "metrics", times),
                 _monitor("ServiceMonitor", "bark", "http", times),
             ],
             _HEADING,

@@ -28,10 +28,13 @@ class SlurmJob:
     containers: bool  # `trainer` is an image
     time: str = "1-00:00:00"  # longest time of one start
     stop_seconds: int = 120  # before the end: SIGTERM
+    nodes: int = 1
 
 
-def job_of(*, program: str, image: str | None, time: str, stop_seconds: int) -> SlurmJob:
+def job_of(*, program: str, image: str | None, time: str, stop_seconds: int, nodes: int = 1) -> SlurmJob:
     """Job that trains with the image, or with a `program` of the nodes. Raises FleetError."""
+    if nodes < 1:
+        raise FleetError(f"--nodes {nodes}: expected a number of nodes, such as 2")
     if not _TIME.fullmatch(time):
         raise FleetError(f"--time {time}: expected minutes, HH:MM:SS or DAYS-HH:MM:SS")
     if seconds_of(time) < stop_seconds + START_SECONDS:
@@ -42,13 +45,13 @@ def job_of(*, program: str, image: str | None, time: str, stop_seconds: int) -> 
     if program:
         if not Path(program).is_absolute():
             raise FleetError(f"--voxyard {program}: expected an absolute path, as the nodes see it")
-        return SlurmJob(program, containers=False, time=time, stop_seconds=stop_seconds)
+        return SlurmJob(program, containers=False, time=time, stop_seconds=stop_seconds, nodes=nodes)
     if image is None:
         raise FleetError(
             "the trainer's image was never pushed to a registry, from which the nodes could pull it: make images "
             'ARGS="--push REGISTRY", or name a program on the nodes with --voxyard PATH'
         )
-    return SlurmJob(image, containers=True, time=time, stop_seconds=stop_seconds)
+    return SlurmJob(image, containers=True, time=time, stop_seconds=stop_seconds, nodes=nodes)
 
 
 def seconds_of(time: str) -> int:
@@ -63,16 +66,56 @@ def seconds_of(time: str) -> int:
 
 
 def render(run: ClusterRun, job: SlurmJob, body: str) -> Mapping[str, bytes]:
-    """Files of the run by name; `body` is the script after the directives and variables."""
-    text = "\n".join([*_directives(run, job), "", *_variables(run), _command(run, job), "", body.rstrip(), ""])
+    """Files of the run by name; `body` is the script after the directives and variables.
+
+    Raises FleetError where the settings do not fit so many nodes.
+    """
+    _refuse_misfit(run, job.nodes)
+    parts = [*_directives(run, job), "", *_variables(run), _command(run, job), *_over_nodes(job.nodes)]
+    text = "\n".join([*parts, "", body.rstrip(), ""])
     return {SCRIPT: text.encode(), SETTINGS: run.settings}
+
+
+def _refuse_misfit(run: ClusterRun, nodes: int) -> None:
+    training = run.loaded.config.training
+    for name in ("hosts", "host_index"):
+        if run.is_set(f"training.{name}"):
+            raise FleetError(f"training.{name} has no effect here: the job names its nodes itself, with --nodes N")
+    if nodes == 1:
+        if training.strategy == "multiworker":
+            raise FleetError("training.strategy multiworker is for several nodes: say with --nodes how many")
+        return
+    if training.strategy not in (None, "auto", "multiworker"):
+        raise FleetError(
+            f"training.strategy {training.strategy} cannot be used with --nodes {nodes}: leave it out, and name "
+            "data.data_gpu and data.model_gpu for a split within each node"
+        )
+    if training.batch_size is None or training.batch_size % nodes:
+        raise FleetError(
+            f"training.batch_size is {training.batch_size}: over {nodes} nodes it counts the clips of all together, "
+            f"and must be given and divide by {nodes}"
+        )
+
+
+def _over_nodes(nodes: int) -> Sequence[str]:
+    """The trainer on each node of the job, which tells it all of them and its place; a port follows from the job."""
+    if nodes == 1:
+        return ()
+    return (
+        'mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
+        'VOXYARD_TRAIN_HOSTS=$(printf "%s:$((20000 + SLURM_JOB_ID % 10000))," "${nodes[@]}")',
+        "export VOXYARD_TRAIN_HOSTS=${VOXYARD_TRAIN_HOSTS%,}",
+        f"train=(srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --kill-on-bad-exit=0 --cpu-bind=none",
+        """  bash -c 'VOXYARD_TRAIN_HOST_INDEX=$SLURM_PROCID exec "$@"' voxyard "${train[@]}")""",
+    )
 
 
 def _directives(run: ClusterRun, job: SlurmJob) -> Sequence[str]:
     options = {
         "job-name": run.name,
-        "nodes": "1",
-        "ntasks": "1",
+        "nodes": str(job.nodes),
+        "ntasks": str(job.nodes),
+        **({"ntasks-per-node": "1"} if job.nodes > 1 else {}),
         "cpus-per-task": str(run.loaded.config.data.num_workers if run.is_set("data.num_workers") else CPUS),
         **({"gres": f"gpu:{run.gpus}"} if run.gpus else {}),
         "time": job.time,

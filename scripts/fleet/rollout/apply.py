@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from fleet.audit import AuditEntry, record
-from fleet.checks.finding import TRAINER
+from fleet.checks.finding import BARK, TRAINER
 from fleet.errors import FleetError, HostFailedError
 from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.rollout import commands, config_files
@@ -126,6 +126,7 @@ def _restart_services(
     restart = ServiceRestart(
         host, session, context.cancellation, context.min_healthy_seconds,
         say=lambda text: log.info("%s", redact(text, secrets)),
+        not_ready_yet=(BARK,) if host in context.before_workers else (),
     )  # fmt: skip
     touched = bool(active) or change.touches_services
     silenced = context.silencer.silenced([host], f"{what} {change.manifest.id}") if touched else nullcontext()
@@ -135,6 +136,8 @@ def _restart_services(
         drain_runs(host, session, active, context)
         try:
             restart.carry_out(change.manifest, change.starts, change.removals)
+            if (complete := context.cluster_gate(host, session, context.cancellation)) is not None:
+                log.info("%s: %s", host, complete)
         except FleetError as error:
             back = _roll_back(restart, change)
             resumed = _resume_runs(session, active, context)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from fleet.images.third_party import NODE_EXPORTER
-from fleet.inventory.secrets import service_of
+from fleet.inventory.secrets import CLUSTER_TOKEN, service_of
 from fleet.release.config_hash import variable
 from fleet.release.manifest import Tls
 from fleet.release.tls import OF_NODE_EXPORTER
@@ -159,6 +159,13 @@ def http(name: str, address: str, port: int, path: str, method: str = "GET", tls
 def services() -> Command:
     """Prints `docker inspect` of the service containers; training runs have other projects."""
     return Command("services", verb("service_inspect", "voxyard.role"))
+
+
+def cluster_status(container: str, head: str, workers: Sequence[str]) -> Command:
+    """Prints the hosts of a Ray cluster as JSON, with those of `workers` that are missing; asked in a container."""
+    words = ("docker", "exec", container, "voxyard", "cluster", "status", "--cluster", head, "--cluster-token")
+    expected = ("--json", "--expect", ",".join(workers))
+    return Command("cluster-status", shlex.join((*words, f"/run/secrets/{CLUSTER_TOKEN}", *expected)), 60)
 
 
 def compute_apps() -> Command:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +123,10 @@ class NoSilencer:
         """Does nothing."""
 
 
+def no_cluster_gate(_host: str, _session: Session, _cancellation: Cancellation, /) -> None:
+    """Gate of a host that completes no Ray cluster."""
+
+
 @dataclass(frozen=True, slots=True)
 class RolloutContext:
     """Dependencies and options of one rollout."""
@@ -136,3 +140,5 @@ class RolloutContext:
     min_healthy_seconds: float = MIN_HEALTHY_SECONDS  # healthy time without a restart that a service needs
     hooks: HookSettings = field(default_factory=HookSettings)
     addresses: Mapping[str, str] = field(default_factory=dict)  # of the inventory, by host; told to the hooks
+    cluster_gate: Callable[[str, Session, Cancellation], str | None] = no_cluster_gate
+    before_workers: Collection[str] = ()  # hosts whose speech service is not ready until later hosts have changed

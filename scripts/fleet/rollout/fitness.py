@@ -9,6 +9,7 @@ from fleet.checks.finding import BARK, EXPORTER, TRAINER, Finding, failures
 from fleet.errors import FleetError, HostFailedError
 from fleet.images.third_party import GATEWAY, MONITORING, NODE_EXPORTER
 from fleet.inventory.hosts import Host
+from fleet.inventory.ray_clusters import HEAD, WORKER
 from fleet.lock import refusal
 from fleet.rollout.inspect import HostSnapshot
 from fleet.ssh.connection_pool import GroupResult
@@ -61,4 +62,9 @@ def _deployable(host: Host) -> tuple[str, ...]:
     """Services that a release of the host may have."""
     node_exporter = (NODE_EXPORTER,) if host.node_exporter else ()
     monitoring = MONITORING if "monitoring" in host.roles else ()
-    return (EXPORTER, *node_exporter, *(role for role in (BARK, TRAINER, GATEWAY) if role in host.roles), *monitoring)
+    return (
+        EXPORTER,
+        *node_exporter,
+        *(role for role in (HEAD, WORKER, BARK, TRAINER, GATEWAY) if role in host.roles),
+        *monitoring,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,14 +18,16 @@ from fleet.images.image import LocalImage
 from fleet.images.third_party import GATEWAY, MONITORING
 from fleet.images.wanted import wanted_image
 from fleet.inventory.hosts import Host
+from fleet.inventory.ray_clusters import HEAD, WORKER, members
 from fleet.lock import HostLockedError, locked
 from fleet.release.artefact import ChecksumCache
-from fleet.release.environment import LoginInfo
 from fleet.release.manifest import manifest_of
-from fleet.release.release import Release, read_inputs, render, wanted_images
+from fleet.release.ray_nodes import ray_part
+from fleet.release.release import Release, ReleaseInputs, read_inputs, render, wanted_images
 from fleet.release.service import RolePart
 from fleet.rollout.apply import apply
 from fleet.rollout.change_plan import ChangePlan, plan_change
+from fleet.rollout.cluster_gate import with_cluster_gates
 from fleet.rollout.context import RolloutContext
 from fleet.rollout.fitness import withheld_services, without
 from fleet.rollout.host_state import HostState, endpoints, read_state
@@ -100,8 +102,10 @@ def plan_hosts(
         withheld = {name: reason for name, reason in blocked.items() if name not in left_out}
         rendered = without(host, {TRAINER} & set(withheld))  # a run never starts with such a release
         try:
-            every = (*_parts(rendered, snapshot.login_info, compose, needed[host.name]), *own)
-            inputs = read_inputs(rendered, snapshot.login_info, compose, needed[host.name], cache, every)
+            _refuse_other_image(host, hosts, needed)
+            inputs = read_inputs(rendered, snapshot.login_info, compose, needed[host.name], cache)
+            every = (*_parts(rendered, snapshot, compose, needed[host.name], inputs, withheld), *own)
+            inputs = replace(inputs, parts=every)
             assignment = snapshot.host_report.assignment
             release = render(rendered, assignment, snapshot.login_info, inputs, withheld=tuple(withheld))
             releases[host.name] = release, withheld
@@ -117,10 +121,31 @@ def plan_hosts(
     return GroupResult(compared.succeeded, {**failed, **compared.failed})
 
 
-def _parts(host: Host, login_info: LoginInfo, compose: Path, images: Mapping[str, LocalImage]) -> tuple[RolePart, ...]:
-    if GATEWAY not in host.roles:
-        return ()
-    return (gateway_part(host, login_info, compose, images[GATEWAY]),)
+def _parts(
+    host: Host,
+    snapshot: HostSnapshot,
+    compose: Path,
+    images: Mapping[str, LocalImage],
+    inputs: ReleaseInputs,
+    withheld: Collection[str],
+) -> Iterator[RolePart]:
+    login_info, voices = snapshot.login_info, inputs.artefacts.get("voices")
+    if GATEWAY in host.roles:
+        yield gateway_part(host, login_info, compose, images[GATEWAY])
+    if {HEAD, WORKER} & set(host.roles):
+        assignment, name = snapshot.host_report.assignment, None if voices is None else voices.name
+        yield ray_part(host, login_info, compose, images["bark"], assignment, name, withheld)
+
+
+def _refuse_other_image(host: Host, hosts: Sequence[Host], needed: Images) -> None:
+    """Raises FleetError where the host gets another image of Bark than the first host of its Ray cluster."""
+    for together in members(hosts).values():
+        first = together[0]
+        if host in together and needed[host.name]["bark"].id != needed[first.name]["bark"].id:
+            raise FleetError(
+                f"{host.name}: its image of Bark is not that of {first.name}, of the same cluster, which refuses "
+                "another: give both the same registry, or name one image for both with --image bark=REFERENCE"
+            )
 
 
 def read_host(session: Session, host: Host, release: Release) -> HostState:
@@ -157,13 +182,18 @@ def run_rollout(
         busy = [] if context.drain else busy
         free = [host for host in held if host.name not in unfit and host not in busy]
 
+        order = waves(free, task.batch)
+        in_order = [host for wave in order for host in wave]
+        changes = {host.name: now.succeeded[host.name][0] for host in in_order}
+        gated = with_cluster_gates(context, in_order, changes, connections)
+
         def work(wave: Sequence[Host]) -> Sequence[Outcome]:
-            return _wave(wave, connections, now.succeeded, task, context)
+            return _wave(wave, connections, now.succeeded, task, gated)
 
         yield from (Outcome(name, "unfit", note=str(error)) for name, error in unfit.items())
         yield from work(busy)
         yield from roll(
-            waves(free, task.batch),
+            order,
             work,
             lambda: not context.cancellation.asked,
             canaries=[host.name for host in canaries(free)],

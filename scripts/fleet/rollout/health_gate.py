@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fleet.checks.finding import ON_GPUS
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Unknown
+from fleet.inventory.ray_clusters import WORKER
 from fleet.release.manifest import ServiceEntry
 from fleet.rollout import commands, gpu_memory
 from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of, describe_exit, endpoint
@@ -105,7 +106,7 @@ def pass_gate(
         if container is not None and container.config == service.config and CANNOT_WORK in (problem or ""):
             raise HostFailedError(f"{name} {failure_message(session, container, watch, wrong or '')}")
         if container is not None and watch.stable(now, healthy_now=wrong is None):
-            if service.name not in ON_GPUS:
+            if service.name not in ON_GPUS or service.name == WORKER:  # its workers start with the first speech
                 return ()
             return gpu_memory.verify(session, f"{host}: {service.name}", container.id, service.gpu_limits)
         if wrong is not None and now >= end:

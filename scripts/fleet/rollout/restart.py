@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fleet.errors import FleetError, HostFailedError
@@ -21,6 +21,9 @@ from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
 
+ALIVE = "/healthz"
+"""Path that answers 200 while the service works, ready or not."""
+
 
 @dataclass(slots=True)
 class ServiceRestart:
@@ -31,6 +34,7 @@ class ServiceRestart:
     cancellation: Cancellation
     min_healthy_seconds: float
     say: Callable[[str], None] = log.info
+    not_ready_yet: Collection[str] = ()  # services that only have to answer: what they need comes with later hosts
     touched: dict[str, ServiceEntry] = field(default_factory=dict)
     reloaded: set[str] = field(default_factory=set)  # those of them that kept their containers
     limits: list[str] = field(default_factory=list)  # verified GPU memory limits, as text
@@ -153,7 +157,9 @@ class ServiceRestart:
         )  # fmt: skip
         clock = Clock(partial(self.cancellation.wait, rolling_back=self.rolling_back), self.cancellation.now)
         watch = HealthWatch(self.min_healthy_seconds, fresh)
-        verified = pass_gate(self.host, self.session, service, clock, watch, self.say)
+        early = service.name in self.not_ready_yet and not self.rolling_back
+        gated = replace(service, ready=ALIVE) if early else service
+        verified = pass_gate(self.host, self.session, gated, clock, watch, self.say)
         if service.files is not None:
             command = config_files.confirm(service.name, service.files)
             self._run_checked(f"note the files of {service.name}", command)

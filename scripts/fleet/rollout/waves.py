@@ -5,22 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from fleet.inventory.hosts import Host
+from fleet.inventory.ray_clusters import BARK, HEAD
 from fleet.rollout.commands import EXPORTER
 from fleet.rollout.outcome import Outcome
 
 
 def waves(hosts: Sequence[Host], batch: int) -> list[tuple[Host, ...]]:
-    """Waves of hosts, in rollout order, canaries first; the hosts of a wave are changed in parallel."""
-    first = canaries(hosts)
-    rest = [host for host in hosts if host not in first]
-    return [*((host,) for host in first), *(tuple(rest[at : at + batch]) for at in range(0, len(rest), batch))]
+    """Waves of hosts, in rollout order; the hosts of a wave are changed in parallel.
+
+    Heads of Ray clusters come first, speech services on clusters last; of each of these parts its canaries first.
+    """
+    found: list[tuple[Host, ...]] = []
+    for group in _groups(hosts):
+        first = _canaries(group)
+        rest = [host for host in group if host not in first]
+        found += [(host,) for host in first]
+        found += [tuple(rest[at : at + batch]) for at in range(0, len(rest), batch)]
+    return found
 
 
 def canaries(hosts: Sequence[Host]) -> list[Host]:
     """Canary of each role.
 
-    It is the host marked in the inventory, else a canary of another role, else the first host with the role.
+    It is the host marked in the inventory, else a canary of another role, else the first host with the role; of hosts
+    that have to wait for others, see `waves`, each part has its own.
     """
+    return [host for group in _groups(hosts) for host in _canaries(group)]
+
+
+def _groups(hosts: Sequence[Host]) -> list[list[Host]]:
+    """Hosts in the order of Ray clusters: heads, then workers and all hosts of no cluster, then speech services."""
+    heads = [host for host in hosts if HEAD in host.roles]
+    last = [host for host in hosts if BARK in host.ray_roles and HEAD not in host.roles]
+    return [heads, [host for host in hosts if host not in heads and host not in last], last]
+
+
+def _canaries(hosts: Sequence[Host]) -> list[Host]:
     all_roles = dict.fromkeys(role for host in hosts for role in roles(host))
     found: list[Host] = []
     for role in all_roles:

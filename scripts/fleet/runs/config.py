@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,7 @@ _DEPLOYED = {  # set by the compose file on a host
     "telemetry.metrics_web_config": "add host-certificate to the secrets file, as fab certificates makes it",
     "training.resume": "false for a new run, true with --resume",
 }
+HOST_SETTINGS = ("training.hosts", "training.host_index")
 PATHS = ("data.train_data", "data.val_data", "data.cache_file", "training.init_from")
 _SHARDS_FOLLOW = ("sample_rate", "text_units", "language", "hop_length")
 
@@ -37,6 +38,10 @@ class RunSettings:
 
     file: bytes = b""  # YAML
     flags: tuple[tuple[str, str], ...] = ()  # canonical key, value as given
+
+    def with_flags(self, flags: Iterable[tuple[str, str]]) -> RunSettings:
+        """These settings with further flags, which replace those of the same keys."""
+        return RunSettings(self.file, tuple(sorted({**dict(self.flags), **dict(flags)}.items())))
 
     def words(self) -> list[str]:
         """Flags of the trainer's command line."""
@@ -62,7 +67,7 @@ def flags_of(assignments: Sequence[str], named: Mapping[str, str]) -> tuple[tupl
             near = difflib.get_close_matches(key, _SETTINGS, 1)
             advice = f": is {near[0]} meant?" if near else ", such as training.max_steps=1000"
             raise FleetError(f"--set {text}: expected section.key=value with a setting of `voxyard train`{advice}")
-        if instead := _DEPLOYED.get(key):
+        if instead := _DEPLOYED.get(key) or ("--hosts of fab train" if key in HOST_SETTINGS else None):
             raise FleetError(f"--set {text}: set by the deployment: {instead}")
         if key in PATHS:
             raise FleetError(f"--set {text}: name paths in the settings file, or the corpus with --corpus")

@@ -30,6 +30,7 @@ from fleet.release.tls import (
 )
 from fleet.runs.config import RunSettings, shards_key, validate
 from fleet.runs.corpus_sync import SOURCE, RunInput
+from fleet.runs.hosts import RunHosts, refuse_misfit
 from voxyard.settings import Loaded
 from voxyard.trainer.config import TrainConfig
 
@@ -40,6 +41,17 @@ _INPUTS = {  # further inputs: role → environment variable of the setting, mou
     "validation": ("VOXYARD_TRAIN_VAL_DATA", "/validation"),
     "init": ("VOXYARD_TRAIN_INIT_FROM", "/init"),
 }
+
+
+class _Reset:
+    """List of an earlier compose file that is emptied."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Dumper of compose files."""
+
+
+_Dumper.add_representer(_Reset, lambda dumper, _: dumper.represent_sequence("!reset", []))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,7 @@ class RunRequest:
     inputs: Mapping[str, RunInput]  # by role: train, validation, init
     overrides: tuple[tuple[str, bytes], ...]  # additional compose files, merged last
     by: str  # operator who started it
+    hosts: RunHosts | None = None  # that it trains over; None: this one alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +144,18 @@ class RunFiles:
 
 def render(wanted: RunRequest, deployed: DeployedRelease) -> RunFiles:
     """Render the files of a run. Raises FleetError for settings that are invalid on this host, or missing GPUs."""
-    loaded = validate(wanted.settings, name=SETTINGS, plan=deployed.plan)
+    settings = wanted.settings if wanted.hosts is None else wanted.settings.with_flags(wanted.hosts.flags)
+    loaded = validate(settings, name=SETTINGS, plan=deployed.plan)
+    if wanted.hosts is not None:
+        refuse_misfit(loaded.config, len(wanted.hosts.names))
     gpus = reserved(loaded, deployed)
     corpus = wanted.inputs["train"]
     shards = f"shards-{shards_key(loaded.config)}" if corpus.kind == "recordings" else None
-    compose = _run_compose(wanted, loaded, deployed, gpus)
+    compose = _run_compose(replace(wanted, settings=settings), loaded, deployed, gpus)
     parts = {
         COMPOSE: deployed.compose,
         **dict(wanted.overrides),
-        RUN_COMPOSE: yaml.safe_dump(compose, sort_keys=False).encode(),
+        RUN_COMPOSE: yaml.dump(compose, Dumper=_Dumper, sort_keys=False).encode(),
         SETTINGS: wanted.settings.file or b"{}\n",
         PLAN: deployed.plan,
     }
@@ -220,6 +236,7 @@ def request_from_files(files: Mapping[str, bytes]) -> RunRequest:
             inputs={role: RunInput.from_json(each) for role, each in found["inputs"].items()},
             overrides=tuple((name, files[name]) for name in names),
             by=str(found["by"]),
+            hosts=RunHosts.from_json(found["hosts"]) if "hosts" in found else None,
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FleetError(
@@ -299,6 +316,10 @@ def _run_compose(
         environment["VOXYARD_TRAIN_CACHE_FILE"] = "/var/lib/voxyard/run/clips.cache"
     if deployed.tls is not None:
         environment["VOXYARD_TRAIN_METRICS_WEB_CONFIG"] = WEB_CONFIG
+    if wanted.hosts is not None:  # TensorFlow's server listens on the host's own address, and so do the metrics
+        service |= {"network_mode": "host", "ports": _Reset()}
+        environment["VOXYARD_TRAIN_METRICS_HOST"] = deployed.address
+        environment["VOXYARD_TRAIN_METRICS_PORT"] = str(deployed.port)
     if environment:
         service["environment"] = environment
     volumes: list[dict[str, Any]] = [
@@ -358,6 +379,7 @@ def _manifest(made: RunFiles) -> dict[str, Any]:
         "shards": made.shards,
         "flags": [list(pair) for pair in wanted.settings.flags],
         "compose_files": list(made.compose_files),
+        **({"hosts": wanted.hosts.to_json()} if wanted.hosts is not None else {}),
     }
 
 

@@ -103,7 +103,7 @@ def _cells(run: TrainingRun) -> tuple[str, ...]:
     step = "" if run.step is None else f"{run.step}" + (f"/{run.last_step}" if run.last_step else "")
     return (
         run.id,
-        run.state,
+        run.state + (f", over {', '.join(run.hosts)}" if run.hosts else ""),
         step,
         "" if run.loss is None else f"{run.loss:.4g}",
         "" if run.checkpoint is None else str(run.checkpoint),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleet.errors import HostFailedError
 from fleet.runs.runs import active_runs, resume_drained, stop_run
 from fleet.runs.state import TrainingRun, read_runs
 from fleet.ssh.connection_pool import Session
@@ -17,7 +18,13 @@ class TrainingRunHooks:
         return active_runs(session)
 
     def stop(self, session: Session, run: TrainingRun, /, *, drained: bool) -> TrainingRun:
-        """Stop a run with a checkpoint. Raises HostFailedError."""
+        """Stop a run with a checkpoint. Raises HostFailedError; also where one over several hosts would be drained."""
+        if drained and run.hosts:
+            raise HostFailedError(
+                f"{run.host}: the run {run.id} trains over {', '.join(run.hosts)}, which need one image: stop it "
+                f"(fab stop --host {run.host} --run {run.id}), deploy to all of them, then resume it "
+                f"(fab train --host {run.host} --resume {run.id})"
+            )
         return stop_run(session, run, drained=drained)
 
     def waiting(self, session: Session, /) -> Sequence[TrainingRun]:

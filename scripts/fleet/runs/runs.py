@@ -201,16 +201,16 @@ def wait_until_training(session: Session, host: str, run: str, clock: Clock | No
         if now.state != reported:
             log.info("%s: %s is %s", host, run, now.state)
             reported = now.state
-        if _is_training(session, now) or now.state == "finished":
+        if is_training(session, now) or now.state == "finished":
             return now
         if not now.active:
-            raise HostFailedError(f"{host}: the run {run} {_failure(now)}{_last_log_lines(session, now)}")
+            raise HostFailedError(f"{host}: the run {run} {failure(now)}{last_log_lines(session, now)}")
         if now.state != "preparing" and end is None:
             end = clock.now() + START_SECONDS
         if end is not None and clock.now() >= end:
             raise HostFailedError(
                 f"{host}: the run {run} has done no step after {START_SECONDS / 60:.0f} minutes; it continues: "
-                f"fab logs --host {host} --run {run}{_last_log_lines(session, now)}"
+                f"fab logs --host {host} --run {run}{last_log_lines(session, now)}"
             )
         clock.wait(POLL_SECONDS)
 
@@ -233,7 +233,7 @@ def with_new_settings(wanted: RunRequest, *, file: bytes, flags: Sequence[tuple[
     return replace(wanted, settings=replace(settings, file=file or settings.file, flags=merged), by=by)
 
 
-def _is_training(session: Session, run: TrainingRun) -> bool:
+def is_training(session: Session, run: TrainingRun) -> bool:
     """True where its metrics show at least one step."""
     if run.train is None or not run.train.alive:
         return False
@@ -253,11 +253,13 @@ def _stop_problem(run: TrainingRun, answer: Answer) -> str:
     return "" if answer.ok else f"could not be stopped: {answer.message}"
 
 
-def _failure(run: TrainingRun) -> str:
+def failure(run: TrainingRun) -> str:
+    """State of a run that has ended, as the rest of a sentence."""
     return run.state if run.state.startswith("failed") else f"is {run.state}"
 
 
-def _last_log_lines(session: Session, run: TrainingRun) -> str:
+def last_log_lines(session: Session, run: TrainingRun) -> str:
+    """Last log lines of a run, or of its start, as the end of a message."""
     said = "" if run.train is None else run.train.log
     if not said.strip():
         logs, start = commands.logs({"voxyard.run": run.id}, lines=20), commands.start_log(run.id)

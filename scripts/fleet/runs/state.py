@@ -70,6 +70,7 @@ class TrainingRun:
     prepare: RunContainer | None
     train: RunContainer | None
     tls: str | None = None  # name that the certificate of its metrics is for; None: plain HTTP
+    hosts: tuple[str, ...] = ()  # all hosts that it trains over, in their order; empty: this one alone
 
     @property
     def active(self) -> bool:
@@ -156,6 +157,7 @@ class TrainingRun:
             "limits": dict(self.limits),
             "metrics": metrics_url(self.address, self.port, tls=self.tls is not None),
             "by": self.by,
+            **({"hosts": list(self.hosts)} if self.hosts else {}),
         }
 
     def _working(self) -> str:
@@ -166,7 +168,8 @@ class TrainingRun:
     def _ended(self) -> str:
         if self.report is None:  # no steps were left
             return "finished"
-        return "stopped" if str(self.report.get("ended", "")).startswith("SIG") else "finished"
+        why = str(self.report.get("ended", ""))
+        return "stopped" if why.startswith("SIG") or "was asked to stop" in why else "finished"
 
 
 def read_runs(session: Session) -> tuple[TrainingRun, ...]:
@@ -264,6 +267,7 @@ def _run(listed: _ListedRun, containers: Mapping[str, list[RunContainer]], tails
         prepare=of_role.get("prepare"),
         train=train,
         tls=found.get("tls"),
+        hosts=tuple(map(str, found["hosts"]["names"])) if "hosts" in found else (),
     )
 
 

@@ -141,10 +141,12 @@ def _start(engine: Engine) -> subprocess.Popen[bytes]:
 
 
 def _make_network(engine: Engine) -> None:
+    """One bed at a time: an engine takes addresses that no device of the machine has yet."""
     bridge = f"com.docker.network.bridge.name={engine.names.bridge}"
-    engine.docker("network", "create", "--opt", bridge, NETWORK)
-    if "-P FORWARD ACCEPT" not in run(["iptables", "--list-rules", "FORWARD"]).stdout:
-        run(["iptables", "--insert", *leftovers.forwarding(engine.names)])
+    with leftovers.alone():
+        engine.docker("network", "create", "--opt", bridge, NETWORK)
+    if "-P FORWARD ACCEPT" not in run(["iptables", "--wait", "--list-rules", "FORWARD"]).stdout:
+        run(["iptables", "--wait", "--insert", *leftovers.forwarding(engine.names)])
 
 
 def _tail(path: Path, lines: int) -> str:

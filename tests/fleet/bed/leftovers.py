@@ -101,6 +101,13 @@ def end(names: Names) -> None:
 
 
 @contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """One process of the machine at a time is in such a block; the others wait."""
+    with _locked(PARENT, wait=True):
+        yield
+
+
+@contextlib.contextmanager
 def _locked(folder: Path, *, wait: bool) -> Iterator[bool]:
     """Hold the folder's lock, or say that another holds it, or that there is no such folder any more."""
     try:
@@ -200,7 +207,7 @@ def _remove_network(names: Names) -> None:
     if run(["ip", "link", "show", names.bridge], check=False).returncode == 0:
         run(["ip", "link", "delete", names.bridge])
     rule = forwarding(names)
-    while run(["iptables", "--delete", *rule], check=False).returncode == 0:
+    while run(["iptables", "--wait", "--delete", *rule], check=False).returncode == 0:
         continue
 
 

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -27,26 +27,39 @@ ROOT = Path(__file__).resolve().parents[3]
 WHEELS = images.CACHE / "wheels"
 BASE_PYTHON = "3.11"  # of Debian bookworm
 FRAMEWORKS = {"trainer": "cpu", "bark": "cpu"}
+WITH_WHEELS = ("exporter", "bark")  # Bark's needs torch; the exporter's needs none, and shows that they do no harm
 BUILT_BY = (
     *("scripts/fleet/images/build.py", "scripts/fleet/images/image.py", "scripts/fleet/images/reproducible.py"),
     "tests/fleet/bed/voxyard_images.py",
 )
 
 
-def built(
-    engine: Engine, base_image: str, say: Callable[[str], None], roles: Sequence[str] = ROLES
-) -> dict[str, LocalImage]:
-    """The images of these roles in the engine, under `voxyard-ROLE:built` and their release tags.
+class Images(Mapping[str, LocalImage]):
+    """voxyard's own images by role: the engine has each under `voxyard-ROLE:built` and its release tag.
 
-    From the last run's files where nothing has changed; else built anew, some seconds for a change of code, minutes for
-    all packages. With CI set no files are kept. Raises BedError or FleetError.
+    An image is built when it is first asked for: from the last run's file where nothing has changed, else anew, some
+    seconds for a change of code, minutes for all packages. With CI set no files are kept. It raises BedError or
+    FleetError.
     """
-    images.CACHE.mkdir(parents=True, exist_ok=True)
-    with _alone(), _environment(engine):
-        found = {role: _one(engine, base_image, role, say) for role in roles}
-    for image in found.values():
-        engine.docker("tag", image.id, image.release_tag)  # another test may give the first tag to something else
-    return found
+
+    def __init__(self, engine: Engine, base_image: str, say: Callable[[str], None]) -> None:
+        self._engine, self._base, self._say = engine, base_image, say
+        self._found: dict[str, LocalImage] = {}
+
+    def __getitem__(self, role: str) -> LocalImage:
+        if role not in self._found:
+            images.CACHE.mkdir(parents=True, exist_ok=True)
+            with _alone(role), _environment(self._engine):
+                image = _one(self._engine, self._base, role, self._say)
+            self._engine.docker("tag", image.id, image.release_tag)  # another test may give the first tag away
+            self._found[role] = image
+        return self._found[role]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ROLES)
+
+    def __len__(self) -> int:
+        return len(ROLES)
 
 
 def key() -> str:
@@ -79,13 +92,14 @@ def _one(engine: Engine, base_image: str, role: str, say: Callable[[str], None])
             secrets["ca_bundle"],
             network="host",
             role=role,
-            wheels=torch_wheel().parent,
+            wheels=torch_wheel().parent if role in WITH_WHEELS else None,
             framework=FRAMEWORKS.get(role),
             cache_from=cache_tag(role) if loaded else None,
         ),
     )
     say(f"built voxyard-{role} in {time.monotonic() - began:.0f} s: {image.size_bytes / 1e6:.0f} MB")
-    engine.docker("builder", "prune", "--all", "--force")  # gigabytes; `cache_tag` has what a later build reuses
+    if role in FRAMEWORKS:  # gigabytes; `cache_tag` has what a later build reuses
+        engine.docker("builder", "prune", "--all", "--force")
     if os.environ.get("CI"):
         return image  # the machine is new each time: nobody would read the file
     part = kept.with_suffix(".part")
@@ -136,8 +150,8 @@ def _environment(engine: Engine) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """One run at a time builds; the others wait, and load what it built."""
-    with (images.CACHE / "voxyard-lock").open("w") as lock:
+def _alone(role: str) -> Iterator[None]:
+    """One process at a time builds what writes the same files; the others wait, and load what it built."""
+    with (images.CACHE / f"voxyard-lock-{'wheels' if role in WITH_WHEELS else role}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -49,7 +49,7 @@ class FakeHost:
 
     def session(self) -> LocalSession:
         """Open session to the host."""
-        return LocalSession(self.home)
+        return LocalSession(self.home, self.variables)
 
     def answers(self, name: str, script: str) -> None:
         """Set the shell script of `docker NAME …`."""

@@ -69,8 +69,7 @@ def identity(each: Mapping[str, Any]) -> tuple[str, str]:
 
 def containers(each: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Containers of an object with pods, those of its initialisation too."""
-    spec = pod_of(each)
-    if spec is not None:
+    for spec in pods_of(each):
         yield from (*spec.get("initContainers", ()), *spec["containers"])
 
 
@@ -78,6 +77,14 @@ def pod_of(each: Mapping[str, Any]) -> dict[str, Any] | None:
     """Pod spec of an object; None for one without pods."""
     found: dict[str, Any] | None = each.get("spec", {}).get("template", {}).get("spec")
     return found
+
+
+def pods_of(each: Mapping[str, Any]) -> Objects:
+    """Pod specs of an object: a RayCluster has those of its head and of its groups of workers."""
+    if each["kind"] != "RayCluster":
+        return [] if (pod := pod_of(each)) is None else [pod]
+    spec = each["spec"]
+    return [group["template"]["spec"] for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"])]
 
 
 def _kustomize_of_kubectl() -> tuple[int, ...]:

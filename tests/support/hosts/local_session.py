@@ -13,10 +13,10 @@ from fleet.ssh.command_batch import Answer, Command, script, split
 
 
 class LocalSession:
-    """Session on this machine; `home` is the login's home directory."""
+    """Session on this machine; `home` is the login's home directory, `variables` are added to the environment."""
 
-    def __init__(self, home: Path | None = None) -> None:
-        self._environment = dict(os.environ) | ({"HOME": str(home)} if home else {})
+    def __init__(self, home: Path | None = None, variables: Mapping[str, str] | None = None) -> None:
+        self._environment = dict(os.environ) | ({"HOME": str(home)} if home else {}) | dict(variables or {})
         self.asked: list[str] = []
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:

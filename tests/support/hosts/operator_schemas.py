@@ -1,8 +1,9 @@
 """JSON schemas of custom resources, strict: the fields of their definitions that rendered objects may use.
 
 From the CustomResourceDefinitions of the Prometheus Operator, example/prometheus-operator-crd in
-prometheus-operator/prometheus-operator (PrometheusRule as of v0.82, PodMonitor and ServiceMonitor as of v0.91). No
-package on PyPI carries the definitions as schemas.
+prometheus-operator/prometheus-operator (PrometheusRule as of v0.82, PodMonitor and ServiceMonitor as of v0.91), and of
+KubeRay, from the Go types of its definition, ray-operator/apis/ray/v1/raycluster_types.go in ray-project/kuberay, as of
+v1.6: pods in it are for the schemas of Kubernetes itself. No package on PyPI carries the definitions as schemas.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ def _list(items: Any) -> dict[str, Any]:
     return {"type": "array", "items": items}
 
 
-def _resource(kind: str, spec: Any) -> dict[str, Any]:
+def _resource(kind: str, spec: Any, group: str = "monitoring.coreos.com/v1") -> dict[str, Any]:
     metadata = _object(("name",), name=_TEXT, namespace=_TEXT, labels=_TEXTS, annotations=_TEXTS)
     return _object(
         ("apiVersion", "kind", "metadata", "spec"),
-        apiVersion={"const": "monitoring.coreos.com/v1"},
+        apiVersion={"const": group},
         kind={"const": kind},
         metadata=metadata,
         spec=spec,
@@ -81,7 +82,38 @@ _GROUP = _object(
     query_offset=_DURATION,
     rules=_list(_RULE),
 )
+_COUNT = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
+_POD_TEMPLATE = _object(
+    ("metadata", "spec"), metadata=_object((), labels=_TEXTS, annotations=_TEXTS), spec={"type": "object"}
+)
+_RAY_CLUSTER = _object(
+    ("headGroupSpec",),
+    upgradeStrategy=_object((), type={"enum": ["Recreate", "None"]}),
+    enableInTreeAutoscaling={"type": "boolean"},
+    suspend={"type": "boolean"},
+    rayVersion=_TEXT,
+    headGroupSpec=_object(
+        ("template", "rayStartParams"),  # optional since v1.4
+        serviceType={"enum": ["ClusterIP", "NodePort", "LoadBalancer"]},
+        enableIngress={"type": "boolean"},
+        rayStartParams=_TEXTS,
+        template=_POD_TEMPLATE,
+    ),
+    workerGroupSpecs=_list(
+        _object(
+            ("groupName", "minReplicas", "maxReplicas", "template", "rayStartParams"),
+            groupName=_TEXT,
+            replicas=_COUNT,
+            minReplicas=_COUNT,
+            maxReplicas=_COUNT,
+            numOfHosts=_COUNT,
+            rayStartParams=_TEXTS,
+            template=_POD_TEMPLATE,
+        )
+    ),
+)
 SCHEMAS = {
+    "RayCluster": _resource("RayCluster", _RAY_CLUSTER, "ray.io/v1"),
     "PodMonitor": _resource(
         "PodMonitor", _object(("selector",), selector=_SELECTOR, podMetricsEndpoints=_list(_object((), **_ENDPOINT)))
     ),

@@ -1,4 +1,4 @@
-"""Inventory of two clusters, and images that were pushed, for tests of `fab render`."""
+"""Inventory of clusters, one of them with a Ray cluster, and images that were pushed, for tests of `fab render`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fleet.images.image import LocalImage
 
 REGISTRY = "registry.example:5000/speech"
 KEY_HASH = "5e" * 32
+TOKEN = "7a" * 32
 INVENTORY = f"""
 defaults:
   registry: {REGISTRY}
@@ -24,6 +25,10 @@ clusters:
     roles: [bark]
     namespace: speech
     bark: {{gpus: 0}}
+  pool:
+    roles: [head, worker, bark]
+    storage_class: fast
+    worker: {{replicas: 3, gpus: 2, memory: 64Gi, storage_class: shared}}
 """
 TRAIN = "data: {train_data: /corpora/LJ, data_gpu: 0, model_gpu: 1}\ntraining: {max_steps: 100}\n"
 TRAINER = """#!/bin/bash

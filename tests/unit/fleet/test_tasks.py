@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Any
 
 import fake_ssh_host
 import pytest
+from fab_tasks import Fab, task_runner
 from fleet_doubles import facts
-from invoke.exceptions import Exit
 from leaping_clock import LeapingCancellation
 from release_doubles import release, saved
 from run_requests import RELEASE, REQUEST
@@ -42,26 +42,12 @@ from tasks import base, check, deploy, monitoring, releases, runs
 
 INVENTORY = "defaults: {user: voxyard, node_exporter: false}\nhosts:\n  gpu-01: {address: 192.0.2.11, roles: [bark]}\n"
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
-Fab = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def fab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Fab:
     """Runs a task with an inventory of one host: exit code, output, messages."""
-    inventory = tmp_path / "hosts.yaml"
-    inventory.write_text(INVENTORY)
-
-    def run(task: Any, **options: Any) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code, message = 0, ""
-        try:
-            task.body(None, inventory=str(inventory), **options)
-        except Exit as end:
-            code, message = end.code, end.message or ""
-        said = capsys.readouterr()
-        return code, said.out, f"{said.err}{message}"
-
-    return run
+    return task_runner(INVENTORY, tmp_path, capsys)
 
 
 @pytest.fixture

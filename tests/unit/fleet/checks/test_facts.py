@@ -123,4 +123,6 @@ def test_a_host_that_answers_nothing_has_only_unknown_facts() -> None:
 
     found = asdict(collect(Broken()))
     assert found.pop("gpu_start") is None  # tried when the GPUs of a host are assigned
+    assert found.pop("ray_reach") is None  # of hosts of a Ray cluster
+    assert found.pop("shared_documents") is None  # of hosts whose inventory names a store
     assert all(set(value) == {"reason"} for value in found.values())

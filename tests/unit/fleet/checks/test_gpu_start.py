@@ -65,7 +65,7 @@ def test_a_container_that_does_not_see_its_gpus_fails_the_check_whatever_is_inst
     assert said in found.found
     assert "(docker run)" in found.found
     assert remedy in found.remedy
-    assert blocked([found]) == {"exporter", "bark", "trainer"}
+    assert blocked([found]) == {"exporter", "bark", "trainer", "worker"}
 
 
 def test_what_could_not_be_tried_is_said() -> None:

@@ -33,6 +33,7 @@ COMPOSE = ROOT / "deploy/compose"
 LOGIN = LoginInfo("192.0.2.20", gpus=False, memory_mib=64 << 10)
 PEM = "-----BEGIN {}-----\nMIIB\n-----END {}-----\n"
 CERTIFICATE_PEM, KEY_PEM = (PEM.format(kind, kind) for kind in ("CERTIFICATE", "EC PRIVATE KEY"))
+STORE = "postgresql://voxyard@db.lab/voxyard"
 SECRETS = {
     "bark-api-keys": "alice: " + "0" * 64,
     "bark-session-secret": "s" * 32,
@@ -73,6 +74,15 @@ def gateway(**other: Any) -> Host:
     """Host with the role, and two services behind it."""
     found = (Upstream("gpu-01", "192.0.2.11", 8080), Upstream("gpu-02", "2001:db8::2", 8081))
     return host(name="gw", roles=("gateway",), upstreams=found, **other)
+
+
+def shared(*stores: str | None) -> Host:
+    """The gateway of services on one store, or on these."""
+    given = stores or (STORE, STORE.replace("voxyard@", "other@"))
+    return replace(
+        gateway(),
+        upstreams=tuple(replace(each, store=store) for each, store in zip(gateway().upstreams, given, strict=True)),
+    )
 
 
 def rendered(on: Host) -> Release:
@@ -125,7 +135,7 @@ def test_haproxy_takes_the_configuration(tmp_path: Path, write_secrets: Callable
     pem = tmp_path / "gateway.pem"
     make = ["openssl", "req", "-x509", *curve, "-nodes", "-subj", "/CN=x", "-keyout", f"{pem}.key", "-out", str(pem)]
     subprocess.run(make, check=True, capture_output=True)
-    for on in (gateway(), replace(gateway(), upstreams=(Upstream("gw", "192.0.2.20", 8080),))):
+    for on in (gateway(), shared(), replace(gateway(), upstreams=(Upstream("gw", "192.0.2.20", 8080),))):
         path = tmp_path / "haproxy.cfg"
         path.write_bytes(configuration(on).replace(CERTIFICATE.encode(), str(pem).encode()))
         done = subprocess.run([haproxy, "-c", "-f", path], capture_output=True, text=True, check=False)
@@ -138,6 +148,14 @@ def test_ids_of_a_hosts_documents_lead_to_it() -> None:
     assert new_id("gpu-02").startswith(instance_prefix("gpu-02"))
     assert "backend of_gpu-02" in text
     assert "server gpu-02 [2001:db8::2]:8081" in text
+
+
+def test_services_that_share_their_documents_serve_all_of_them() -> None:
+    text = configuration(shared()).decode()
+    assert not [word for word in ("of_gpu", "by_key", "path_reg", "url_param") if word in text]
+    assert text.count("retry-on conn-failure empty-response") == 4
+    for stores in ((STORE, None), (STORE, f"{STORE}2")):
+        assert configuration(shared(*stores)) == configuration(gateway())
 
 
 def test_the_place_of_a_host_among_keys_does_not_depend_on_the_others() -> None:

@@ -133,7 +133,10 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
             "identity_file: ~nosuchuser/key",
             "hosts.a.identity_file: found ~nosuchuser/key, but this machine has no user nosuchuser: write the whole",
         ),
-        ("roles: [boss]", "hosts.a.roles: expected one of trainer, bark, monitoring, gateway, found the text 'boss'"),
+        (
+            "roles: [boss]",
+            "hosts.a.roles: expected one of trainer, bark, monitoring, gateway, head, worker, found the text 'boss'",
+        ),
         ("roles: trainer", "hosts.a.roles: expected a list, found the text 'trainer'"),
         ("roles: [bark, bark]", "hosts.a.roles: the list has a duplicate entry"),
         ("memory_policy: all", "hosts.a.memory_policy: expected one of recommended, full, found the text 'all'"),

@@ -14,7 +14,8 @@ from fleet.certificates import make
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.host_tls import with_tls
-from fleet.inventory.hosts import AlertReceiver, Inventory
+from fleet.inventory.hosts import AlertReceiver, Host, Inventory
+from fleet.inventory.ray_clusters import RayNode
 from fleet.inventory.secrets import Secrets, read, versioned
 from fleet.monitoring.check import check_here
 from fleet.monitoring.export import write
@@ -251,3 +252,17 @@ def test_hosts_with_certificates_are_asked_over_tls_and_verified(site: Path, tmp
     assert check_here(part(site, fleet, SECRETS | {"host-ca": roots}), program("prometheus", "promtool"))
     with pytest.raises(FleetError, match="gpu-01, gpu-02 speak TLS, and Prometheus has no host-ca to verify them"):
         made(site, fleet)
+
+
+def test_nodes_of_a_ray_cluster_are_targets_at_their_addresses_in_it(site: Path) -> None:
+    desk = Host("desk", "desk.lab", "voxyard", roles=("head", "worker"), ray=RayNode("lab", "10.0.0.1"))
+    gpu = Host("gpu-07", "10.0.0.7", "voxyard", roles=("worker",), ray=RayNode("lab"))
+    files = part(site, replace(FLEET, hosts=(desk, gpu))).files
+    found = {job: yaml.safe_load(files[f"prometheus/targets/cluster-{job}.yaml"]) for job in ("head", "worker")}
+    assert found == {
+        "head": [{"targets": ["10.0.0.1:8184"], "labels": {"host": "desk"}}],
+        "worker": [
+            {"targets": ["10.0.0.1:8084"], "labels": {"host": "desk"}},
+            {"targets": ["10.0.0.7:8084"], "labels": {"host": "gpu-07"}},
+        ],
+    }

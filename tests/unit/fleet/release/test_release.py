@@ -334,7 +334,7 @@ def test_a_speech_service_that_others_reach_needs_keys(folder: Path) -> None:
 def test_on_loopback_the_speech_service_may_do_without_keys(folder: Path, model: Path) -> None:
     on = speaker(bark=Bark(address="127.0.0.1", weights=model))
     found = read_inputs(on, LOGIN, folder, IMAGES)
-    assert list(found.compose) == ["exporter.yaml", "bark.yaml", "bark-loopback.yaml"]
+    assert list(found.compose) == ["exporter.yaml", "bark.yaml", "bark-host-network.yaml"]
 
 
 def test_with_keys_the_speech_service_listens_where_it_is_asked_to(folder: Path, model: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rendered clusters: an inventory with two of them, images that were pushed, weights."""
+"""Rendered clusters: an inventory with some of them, images that were pushed, weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from invoke.exceptions import Exit
-from rendered_clusters import INVENTORY, KEY_HASH, TRAIN, Render, image
+from rendered_clusters import INVENTORY, KEY_HASH, TOKEN, TRAIN, Render, image
 from tiny_model import write_model
 
 from fleet.images.push import write_record
@@ -25,7 +25,11 @@ def furnish(folder: Path, weights: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     folder.mkdir(exist_ok=True)
     (folder / "hosts.yaml").write_text(INVENTORY)
     (folder / "weights").symlink_to(weights)
-    secrets = {"bark-api-keys": f"alice: {KEY_HASH}\n", "bark-webhook-secret": "sixteen-characters-and-more"}
+    secrets = {
+        "bark-api-keys": f"alice: {KEY_HASH}\n",
+        "bark-webhook-secret": "sixteen-characters-and-more",
+        "cluster-token": TOKEN,
+    }
     (folder / "secrets.yaml").write_text(yaml.safe_dump(secrets))
     (folder / "secrets.yaml").chmod(0o600)
     (folder / "train.yaml").write_text(TRAIN)

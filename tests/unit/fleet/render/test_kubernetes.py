@@ -14,9 +14,9 @@ import jsonschema_rs
 import kubernetes_validate.utils as validator
 import pytest
 import yaml
-from kustomized import Objects, build, builders, containers, identity, pod_of
+from kustomized import Objects, build, builders, containers, identity, pod_of, pods_of
 from operator_schemas import SCHEMAS
-from rendered_clusters import KEY_HASH, REGISTRY, TRAINER, Render, image
+from rendered_clusters import KEY_HASH, REGISTRY, TOKEN, TRAINER, Render, image
 
 from fleet.errors import FleetError
 from fleet.images import wanted
@@ -30,7 +30,7 @@ from fleet.render.pod import ContainerRole, Storage, parts
 ROOT = Path(__file__).resolve().parents[4]
 VERSIONS = ("1.30", *list(dict.fromkeys(validator.all_versions()))[-3:])
 COMMIT = "c" * 40
-OVERLAYS = ("overlays/lab", "overlays/east", "runs/lab/train")
+OVERLAYS = ("overlays/lab", "overlays/east", "overlays/pool", "runs/lab/train")
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +44,10 @@ _schema_contents = functools.cache(validator.schema_contents)
 
 def check(each: dict[str, Any], version: str) -> None:
     """Raises ValidationError for an object that Kubernetes, or the operator, would not take as it is."""
-    if each["apiVersion"].startswith("monitoring.coreos.com/"):
+    if each["kind"] in SCHEMAS:
         jsonschema_rs.validate(SCHEMAS[each["kind"]], each)
+        for pod in pods_of(each):
+            validator.validate({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": pod}, version, strict=True)
     else:
         validator.validate(each, version, strict=True)
 
@@ -87,6 +89,13 @@ def renamed(document: Any, key: str, typo: str) -> bool:
         ("overlays/lab", "PodMonitor", "podMetricsEndpoints", "podMetricEndpoints"),
         ("overlays/lab", "ServiceMonitor", "scrapeTimeout", "scrapeTimeOut"),
         ("overlays/lab", "PrometheusRule", "expr", "exprs"),
+        ("overlays/pool", "RayCluster", "upgradeStrategy", "updateStrategy"),
+        ("overlays/pool", "RayCluster", "rayStartParams", "rayStartParam"),
+        ("overlays/pool", "RayCluster", "groupName", "name"),
+        ("overlays/pool", "RayCluster", "readinessProbe", "readynessProbe"),
+        ("overlays/pool", "RayCluster", "persistentVolumeClaim", "persistentVolumesClaim"),
+        ("overlays/pool", "NetworkPolicy", "endPort", "lastPort"),
+        ("overlays/pool", "NetworkPolicy", "ingress", "ingres"),
         ("runs/lab/train", "Job", "backoffLimit", "backOffLimit"),
     ],
 )
@@ -108,7 +117,7 @@ def test_a_misspelt_key_of_a_kustomization_is_caught(out: Path) -> None:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_pod_is_restricted(out: Path, overlay: str) -> None:
     objects = build(out / overlay)
-    pods = [pod for each in objects if (pod := pod_of(each)) is not None]
+    pods = [pod for each in objects for pod in pods_of(each)]
     assert pods
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -138,6 +147,7 @@ def test_images_are_named_by_their_digests(out: Path) -> None:
 def test_secrets_are_referenced_and_never_rendered(out: Path) -> None:
     text = "\n".join(path.read_text() for path in out.rglob("*") if path.is_file())
     assert KEY_HASH not in text
+    assert TOKEN not in text
     assert "sixteen-characters" not in text
     objects = build(out / "overlays/lab")
     assert "Secret" not in {each["kind"] for each in objects}
@@ -149,28 +159,29 @@ def test_secrets_are_referenced_and_never_rendered(out: Path) -> None:
     assert "create secret generic voxyard-bark --from-file=bark-api-keys=FILE" in text
 
 
+def mounts_are_there(pod: dict[str, Any], objects: Objects, names: set[tuple[str, str]]) -> None:
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    for volume in pod["volumes"]:
+        if "configMap" in volume:
+            assert ("ConfigMap", volume["configMap"]["name"]) in names
+        if "persistentVolumeClaim" in volume:
+            assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in names
+    inside = [*pod.get("initContainers", ()), *pod["containers"]]
+    mounts = [mount for container in inside for mount in container["volumeMounts"]]
+    for mount in mounts:
+        source = volumes[mount["name"]].get("configMap")
+        if source is not None and "subPath" in mount:
+            assert mount["subPath"] in of(objects, "ConfigMap", source["name"])["data"]
+    assert {mount["name"] for mount in mounts} == set(volumes)
+
+
 def test_what_a_pod_mounts_is_there(out: Path) -> None:
     for overlay in OVERLAYS:
         objects = build(out / overlay)
         names = {identity(each) for each in objects} | {("PersistentVolumeClaim", "corpora")}
         for each in objects:
-            pod = pod_of(each)
-            if pod is None:
-                continue
-            volumes = {volume["name"]: volume for volume in pod["volumes"]}
-            for volume in pod["volumes"]:
-                if "configMap" in volume:
-                    assert ("ConfigMap", volume["configMap"]["name"]) in names
-                if "persistentVolumeClaim" in volume:
-                    assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in names
-            for container in containers(each):
-                for mount in container["volumeMounts"]:
-                    source = volumes[mount["name"]].get("configMap")
-                    if source is not None and "subPath" in mount:
-                        assert mount["subPath"] in of(objects, "ConfigMap", source["name"])["data"]
-            assert {mount["name"] for container in containers(each) for mount in container["volumeMounts"]} == set(
-                volumes
-            )
+            for pod in pods_of(each):
+                mounts_are_there(pod, objects, names)
 
 
 def test_each_pod_of_the_speech_service_has_gpus_and_a_volume_of_its_own(out: Path) -> None:

@@ -88,6 +88,20 @@ def test_a_time_is_read_as_sbatch_reads_it(time: str, seconds: int) -> None:
         ("data: {train_data: /a}", {"cluster": ["lab"]}, "--cluster has no effect with slurm"),
         ("data: {train_dat: /a}", {}, "did you mean data.train_data?"),
         ("data: {train_data: /a}", {"gpus": -1}, "--gpus -1: expected a number of GPUs"),
+        ("data: {train_data: /a}", {"nodes": -1}, "--nodes -1: expected a number of nodes"),
+        ("data: {train_data: /a}", {"nodes": 2}, "training.batch_size is None: over 2 nodes"),
+        ("data: {train_data: /a}\ntraining: {batch_size: 7}", {"nodes": 2}, "training.batch_size is 7: over 2 nodes"),
+        (
+            "data: {train_data: /a}\ntraining: {hosts: 'a:1,b:1', host_index: 0}",
+            {"nodes": 2},
+            "the job names its nodes itself",
+        ),
+        ("data: {train_data: /a}\ntraining: {strategy: multiworker}", {}, "say with --nodes how many"),
+        (
+            "data: {train_data: /a}\ntraining: {strategy: mirrored, batch_size: 8}",
+            {"nodes": 2, "gpus": 2},
+            "training.strategy mirrored cannot be used with --nodes 2",
+        ),
     ],
 )
 def test_what_cannot_run_is_said(
@@ -218,3 +232,51 @@ def test_checkpoints_stay_when_a_run_is_rendered_again(fab: Render, place: Path,
     assert fab("slurm", config=str(settings))[0] == 0
     assert kept.is_dir()
     assert "/shared/other" in (place / "out/train/run.sbatch").read_text()
+
+
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+for SLURM_PROCID in 0 1; do SLURM_PROCID=$SLURM_PROCID "$@"; code=$?; done
+exit $code
+"""
+
+
+def over_nodes(fab: Render, place: Path, settings: Path, trainer: str) -> tuple[Path, dict[str, str]]:
+    """A rendered run over two nodes whose trainer is this script."""
+    settings.write_text(settings.read_text() + "training: {batch_size: 8}\n")
+    programs = place / "bin"
+    programs.mkdir()
+    doubles = {
+        "voxyard": trainer, "squeue": "#!/bin/bash\necho RUNNING\n", "apptainer": APPTAINER, "srun": SRUN,
+        "scontrol": '#!/bin/bash\nif [ "$2" = hostnames ]; then printf "n1\\nn2\\n"; else echo "scontrol $*"; fi\n',
+    }  # fmt: skip
+    for name, text in doubles.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    code, said = fab("slurm", config=str(settings), nodes=2)
+    assert code == 0, said
+    path = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "12345", "SLURM_JOB_NODELIST": "n[1-2]"}
+    return place / "out/train", path
+
+
+def test_over_nodes_each_trainer_knows_all_of_them_and_its_place(fab: Render, place: Path, settings: Path) -> None:
+    """X1: Slurm's own variables."""
+    trainer = '#!/bin/bash\necho "$1 $VOXYARD_TRAIN_HOSTS $VOXYARD_TRAIN_HOST_INDEX"\n'
+    run, environment = over_nodes(fab, place, settings, trainer)
+    found = directives(run)
+    assert (found["nodes"], found["ntasks"], found["ntasks-per-node"]) == ("2", "2", "1")
+    done = subprocess.run(["bash", "run.sbatch"], cwd=run, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["train n1:22345,n2:22345 0", "train n1:22345,n2:22345 1"], done.stderr
+
+
+@pytest.mark.parametrize(("trained", "requeues"), [("0", True), ("300", False)])
+def test_a_job_that_lost_a_node_is_requeued_unless_it_did_at_once(
+    fab: Render, place: Path, settings: Path, trained: str, requeues: bool
+) -> None:
+    run, environment = over_nodes(fab, place, settings, "#!/bin/bash\nexit 75\n")
+    done = subprocess.run(
+        ["bash", "run.sbatch"], cwd=run, env=environment | {"VOXYARD_REQUEUE_AFTER": trained}, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert ("scontrol requeue 12345" in done.stdout) == requeues
+    assert done.returncode == (0 if requeues else 75)

@@ -75,6 +75,16 @@ def test_a_report_of_before_the_last_start_is_not_told(there: FakeHost) -> None:
     assert row(there)[2] == "-"
 
 
+def test_the_report_of_another_host_of_a_run_is_told_where_the_run_has_none(there: FakeHost) -> None:
+    checkpoints = run_folder(there) / "checkpoints"
+    (checkpoints / "host-1").mkdir()
+    (checkpoints / "host-1/report.json").write_text('{"host": 1}')
+    os.utime(checkpoints / "../run.json", (1000, 1000))
+    assert row(there)[2] == base64.b64encode(b'{"host": 1}').decode()
+    (checkpoints / "report.json").write_text("{}")
+    assert row(there)[2] == base64.b64encode(b"{}").decode()
+
+
 def test_a_start_is_told_only_while_somebody_works_at_it(there: FakeHost) -> None:
     folder = run_folder(there)
     (folder / "start.pid").write_text(f"{os.getpid()}\n")  # the number is somebody else's by now

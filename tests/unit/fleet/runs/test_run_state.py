@@ -69,6 +69,10 @@ def read(listed: Answer, *containers: dict[str, Any], log: str = "") -> Training
         (listing(report=REPORT), [container(state="exited")], LOG, "finished", False),
         (listing(), [container(state="exited")], "Nothing to do\n", "finished", False),
         (listing(report=REPORT | {"ended": "SIGTERM: saved"}), [container(state="exited")], LOG, "stopped", False),
+        (
+            listing(report=REPORT | {"ended": "host 1 (10.0.0.2:2222) was asked to stop: saved and stopped"}),
+            [container(state="exited")], LOG, "stopped", False,
+        ),
         (listing(drained="yes"), [container(state="exited", code=0)], LOG, "drained", False),
         (listing(drained="yes"), [container()], LOG, "running", True),
         (listing(), [container(state="exited", code=143)], "", "stopped", False),

@@ -3,99 +3,39 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import fake_ssh_host
 import pytest
+import run_engine
 from fake_ssh_host import FakeHost
 from fleet_doubles import uuid
 from local_session import LocalSession
+from run_engine import write_release
 from run_requests import RELEASE, REQUEST
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.rollout.health_gate import Clock
 from fleet.runs import commands as run_commands
 from fleet.runs import report, runs
-from fleet.runs.files import DeployedRelease, render
+from fleet.runs.files import render
 from fleet.runs.state import TrainingRun
-
-GPUS = "".join(
-    f"{index}, {uuid(index)}, RTX, 550.1, 0000:0{index}:00.0, 24564, 24000, Default, Enabled\n" for index in range(3)
-)
-# Containers are files: `up` makes one that runs, `stop` lets it end as a trainer does.
-ENGINE = {
-    "image": "exit 0",
-    "up": """
-run=$(printf %s "$*" | sed 's/.*voxyard-run-\\([^ ]*\\).*/\\1/')
-printf running > "$FAKE_HOST/state-$run"
-""",
-    "ps": """
-case "$*" in *' label=voxyard.role='*) ;; esac
-for file in "$FAKE_HOST"/state-*; do [ ! -e "$file" ] || echo "${file##*/state-}"; done
-""",
-    "inspect": """
-case "$*" in *format*) echo trainer-2026-01-05T08:00:00Z; exit 0;; esac
-shift; sep=[
-for run; do
-  state=$(cat "$FAKE_HOST/state-$run"); code=$(cat "$FAKE_HOST/code" 2>/dev/null || echo 0)
-  printf '%s{"Id": "%s", "Config": {"Labels": {"voxyard.run": "%s", "voxyard.role": "trainer"}}, ' "$sep" "$run" "$run"
-  printf '"State": {"Status": "%s", "ExitCode": %s, "StartedAt": "2026-01-05T08:00:00Z"}}' "$state" "$code"
-  sep=,
-done
-echo ]
-""",
-    "stop": """
-for run; do :; done
-mkdir -p "$HOME/.voxyard/runs/$run/checkpoints/step-00000007"
-printf exited > "$FAKE_HOST/state-$run"
-""",
-    "logs": 'cat "$FAKE_HOST/said" 2>/dev/null',
-}
 
 
 @pytest.fixture
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     """A host with three GPUs and a release."""
-    made = fake_ssh_host.make(tmp_path / "host")
+    made = run_engine.make(tmp_path / "host")
     for name, value in made.variables.items():
         monkeypatch.setenv(name, value)
-    for name, script in ENGINE.items():
-        made.answers(name, script)
-    smi = made.folder / "bin/nvidia-smi"
-    smi.write_text(f"#!/bin/sh\nprintf %s {shlex.quote(GPUS)}\n")
-    smi.chmod(0o755)
-    write_release(made, RELEASE)
     return made
 
 
 @pytest.fixture
 def session(there: FakeHost) -> LocalSession:
     return there.session()
-
-
-def write_release(there: FakeHost, given: DeployedRelease) -> None:
-    folder = there.place / "releases" / given.release
-    folder.mkdir(parents=True)
-    (there.place / "corpora/demo/0123456789ab/source").mkdir(parents=True, exist_ok=True)
-    variables = {
-        "VOXYARD_TRAINER_IMAGE": given.image,
-        "VOXYARD_UID": given.uid,
-        "VOXYARD_GID": given.gid,
-        "VOXYARD_TRAINER_METRICS_ADDRESS": given.address,
-        "VOXYARD_TRAINER_METRICS_PORT": given.port,
-        "VOXYARD_TRAINER_STOP_SECONDS": given.stop_seconds,
-        "VOXYARD_TRAINER_MEMORY": given.memory_mib,
-    }
-    (folder / "voxyard.env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
-    (folder / "plan.yaml").write_bytes(given.plan)
-    (folder / "trainer.yaml").write_bytes(given.compose)
-    current = there.place / "current"
-    current.unlink(missing_ok=True)
-    current.symlink_to(f"releases/{given.release}")
 
 
 def audit(there: FakeHost) -> list[tuple[str, str, str, str]]:

@@ -1,0 +1,196 @@
+"""Training runs over several hosts: parts of the tasks `train`, `logs`, `stop` and `fetch`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fleet.errors import FleetError, HostFailedError
+from fleet.inventory.hosts import Host
+from fleet.lock import operator
+from fleet.runs import report
+from fleet.runs.config import RunSettings
+from fleet.runs.corpus_sync import RunInput, read_input, send
+from fleet.runs.fetch import FetchedRun, fetch_run
+from fleet.runs.files import RunFiles, RunRequest, render
+from fleet.runs.hosts import places, refuse_taken_port
+from fleet.runs.logs import run_labels, show_logs
+from fleet.runs.runs import active_runs, find_run, refuse_conflict, verify_limits, with_new_settings
+from fleet.runs.state import TrainingRun, read_runs
+from fleet.runs.together import (
+    keep_training,
+    read_releases,
+    resume_everywhere,
+    start_everywhere,
+    stop_everywhere,
+)
+from fleet.ssh.connection_pool import Connections, Session, connected, on_every_host
+from tasks.base import fail, print_json, say, select_hosts, split_names
+
+
+def chosen(inventory: str, names: str) -> tuple[Host, ...]:
+    """Hosts of an option, in the order that it names them in. Raises FleetError for none, or one named twice."""
+    wanted = split_names([names])
+    doubled = next((name for place, name in enumerate(wanted) if name in wanted[:place]), None)
+    if doubled is not None:
+        raise FleetError(f"--hosts names {doubled} twice: each host of a run is one of its own")
+    if not wanted:
+        raise FleetError(f"found {names!r} as host, expected the name of one host, or with --hosts of several")
+    return in_order(inventory, wanted)
+
+
+def in_order(inventory: str, names: Sequence[str]) -> tuple[Host, ...]:
+    """Hosts of these names, in their order. Raises FleetError for an unknown one."""
+    found = {host.name: host for host in select_hosts(inventory, names)}
+    return tuple(found[name] for name in names)
+
+
+def of_run(inventory: str, host: Host, run: str) -> tuple[Host, ...]:
+    """All hosts of a run on this one, in their order. Raises FleetError."""
+    with connected(host) as session:
+        names = find_run(session, host.name, run).hosts
+    return in_order(inventory, names) if names else (host,)
+
+
+def begin(
+    hosts: Sequence[Host],
+    run: str,
+    settings: RunSettings,
+    folders: Mapping[str, Path],
+    overrides: tuple[tuple[str, bytes], ...],
+    *,
+    json: bool,
+) -> None:
+    """Start a run over these hosts and watch it to its end. Raises FleetError."""
+    placed = places(hosts)
+    contents = read_inputs(folders)
+    wanted = [
+        RunRequest(run, host.name, settings, contents, overrides, operator(), place)
+        for host, place in zip(hosts, placed, strict=True)
+    ]
+    with Connections(connected) as open_to:
+        sessions = [open_to.to(host) for host in hosts]
+        for host, session, each, given in zip(hosts, sessions, wanted, read_releases(hosts, sessions), strict=True):
+            there = read_runs(session)
+            if any(found.id == run for found in there):
+                raise HostFailedError(
+                    f"{host.name} already has a run {run}: choose another id, or resume it with --resume {run}"
+                )
+            refuse_conflict(host.name, render(each, given), there)
+            refuse_taken_port(session, host.name)
+        for host, session in zip(hosts, sessions, strict=True):
+            send_inputs(session, host, folders, contents)
+    _watch(hosts, run, start_everywhere(hosts, connected, wanted), json=json)
+
+
+def resume(hosts: Sequence[Host], run: str, settings: RunSettings, *, json: bool) -> None:
+    """Resume a run on all its hosts, or watch one that is active there, to its end. Raises FleetError."""
+    names, states = [host.name for host in hosts], []
+    for host in hosts:
+        with connected(host) as session:
+            states.append(find_run(session, host.name, run))
+        if list(states[-1].hosts) != names:
+            there = ",".join(states[-1].hosts) or "this host alone"
+            raise HostFailedError(f"{host.name}: the run {run} is over {there}, not {','.join(names)}: resume it there")
+    if all(each.active for each in states) and settings == RunSettings():
+        say(f"{run} is active on all its hosts: watching it")
+        _watch(hosts, run, (), json=json)
+        return
+
+    def change(wanted: RunRequest) -> RunRequest:
+        return with_new_settings(wanted, file=settings.file, flags=settings.flags, by=operator())
+
+    _watch(hosts, run, resume_everywhere(hosts, connected, run, change), json=json)
+
+
+def stop(hosts: Sequence[Host], run: str) -> None:
+    """Stop a run on all its hosts. Raises FleetError."""
+    say(f"stopping {run} on {', '.join(host.name for host in hosts)}; the first one saves")
+    for each in stop_everywhere(hosts, connected, run):
+        print(report.stopped(each))
+
+
+def show(hosts: Sequence[Host], run: str, *, lines: int, follow: bool) -> None:
+    """Print the log of a run on each of its hosts, lines with the host's name. Raises HostFailedError."""
+
+    def read(host: Host) -> None:
+        with connected(host) as session:
+            labels = run_labels(run)
+            show_logs(
+                session, host.name, labels, lambda line: print(f"{host.name}: {line}"), lines=lines, follow=follow
+            )
+
+    if follow:
+        failed = on_every_host(hosts, read).failed
+        if failed:
+            raise HostFailedError("\n".join(str(error) for error in failed.values()))
+    else:
+        for host in hosts:
+            read(host)
+
+
+def fetch(hosts: Sequence[Host], run: str, out: Path) -> FetchedRun:
+    """Fetch a run: all of the first host, of each other one its report and logs, to a directory of its name.
+
+    Raises FleetError.
+    """
+    fetched: list[FetchedRun] = []
+    for place, host in enumerate(hosts):
+        with connected(host) as session:
+            folder = out / host.name if place else out
+            fetched.append(fetch_run(session, host, find_run(session, host.name, run), folder))
+    return fetched[0]
+
+
+def read_inputs(folders: Mapping[str, Path]) -> dict[str, RunInput]:
+    """Read and hash what a run reads, by role. Raises FleetError."""
+    contents: dict[str, RunInput] = {}
+    for role, folder in folders.items():
+        say(f"reading {folder}")
+        contents[role] = read_input(folder)
+        if role != "init" and contents[role].kind == "checkpoint":
+            raise FleetError(f"{folder} holds checkpoints, expected a corpus: name a directory of recordings or shards")
+    return contents
+
+
+def send_inputs(session: Session, host: Host, folders: Mapping[str, Path], contents: Mapping[str, RunInput]) -> None:
+    """Send what a run reads to its host, where it is not there yet. Raises HostFailedError."""
+    for role, content in contents.items():
+
+        def busy(place: str = content.place) -> str | None:
+            return next((each.id for each in active_runs(session) if place in each.corpora), None)
+
+        if not send(session, host, folders[role], content, busy):
+            say(f"{host.name}: corpus {content.name}, version {content.id}, is already on the host")
+
+
+def _watch(hosts: Sequence[Host], run: str, files: Sequence[RunFiles], *, json: bool) -> None:
+    """Watch a run to its end, verify the memory limits after the first step, print the reports."""
+    for each in files:
+        for note in each.notes:
+            say(f"{each.wanted.host}: {note}")
+        if not json:
+            print(report.started(each), flush=True)
+
+    def trains(states: Mapping[str, TrainingRun]) -> None:
+        documents = []
+        for host in hosts:
+            now = states[host.name]
+            with connected(host) as session:
+                limits = verify_limits(session, now)
+            documents.append(now.to_json() | {"host": host.name, "verified": list(limits)})
+            if not json:
+                print(f"{'host':<9} {host.name}\n{report.training(now, limits)}", flush=True)
+        if json:
+            print_json(documents)
+        say(f"{run} trains on all hosts; watching it until it ends, Ctrl-C ends the watching only")
+
+    try:
+        ended = keep_training(hosts, run, connected, trains)
+    except KeyboardInterrupt:
+        fail(
+            f"the run continues on its hosts, and nobody resumes it where one is lost; to watch it again: "
+            f"fab train --host {hosts[0].name} --resume {run}"
+        )
+    if not json:
+        print("\n".join(f"{found.id} on {found.host}: {found.state}" for found in ended))
