@@ -30,8 +30,9 @@ BIN      := $(VENV)/bin
 FAB      := $(BIN)/fab --search-root scripts
 # With several at a time, the output of each comes when it has ended.
 SIDE_BY_SIDE = $(if $(filter-out 1,$(JOBS)),--jobs=$(JOBS) --keep-going --output-sync=line)
-# TIER=quick leaves the slow proofs out, TIER=slow runs nothing else (tests/conftest.py lists them), without it all run.
-PICK      = $(if $(filter quick,$(TIER)),-m "not slow")$(if $(filter slow,$(TIER)),-m slow)
+# TIER=quick leaves the slow proofs out, TIER=slow runs them without the long ones, TIER=long those (tests/conftest.py
+# lists both), without it all run.
+PICK      = $(if $(filter quick,$(TIER)),-m "not slow")$(if $(filter slow,$(TIER)),-m "slow and not long")$(if $(filter long,$(TIER)),-m long)
 # 5 is pytest's exit code where a suite has no test of the tier, or torch was declined, or TESTS names none.
 OR_NONE   = || { [ $$? -eq 5 ] && $(if $(TESTS),{ echo "TESTS=$$TESTS: no test of that name or tier ran" >&2; false; },true); }
 TESTS_OF_ROOM = $(wildcard $(addprefix tests/,unit/$(ROOM) integration/$(ROOM) $(filter browser monitoring,$(ROOM))) \
@@ -61,9 +62,9 @@ CTRL_C     := trap 'exit 130' INT;
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo serve test prove test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-tf217 test-gpu mutants
+.PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-tf217 test-gpu mutants
 .PHONY: lint format docs dashboards dashboards-preview lock
-.PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts bench-rollout bench-cli clean
+.PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech clean
 
 help:  ## list all targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -98,16 +99,19 @@ else
 endif
 
 prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, TensorFlow 2.17, the demo (half an hour)
-	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-tf217 test-torch test-tensorflow test-unit test-browser test-monitoring
+	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-unit test-tf217 test-torch test-tensorflow test-browser test-monitoring
 
-test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch (some minutes)
+prove-long: setup  ## the proofs that take longest: ten minutes of faults, heads of clusters lost, a Ray cluster with Docker (an hour; not in .ci/run)
+	@$(MAKE) TIER=long test-unit test-torch test-fleet
+
+test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch, those with real servers and clusters too (some minutes)
 	$(SAY) "unit tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit) -q -n 4 --dist loadfile $(PICK) $(OR_NONE)
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit tests/integration/service tests/integration/cluster) -q -n 4 --dist loadfile $(PICK) $(OR_NONE)
 
 # TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it.
-test-tensorflow: $(VENV)/stamps/dev  ## run the tests of training, profiling, the service and the demo (under ten minutes)
+test-tensorflow: $(VENV)/stamps/dev  ## run the tests of training, profiling and the demo (under ten minutes)
 	$(SAY) "tests with TensorFlow"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration --ignore tests/integration/bark) -q $(PICK) $(OR_NONE)
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration --ignore tests/integration/bark --ignore tests/integration/service --ignore tests/integration/cluster) -q $(PICK) $(OR_NONE)
 
 test-torch: $(VENV)/stamps/dev  ## run the tests of Bark (some minutes)
 	$(SAY) "tests with torch"
@@ -123,11 +127,11 @@ test-monitoring: $(VENV)/stamps/dev  ## test rules, alerts and dashboards with a
 
 test-fleet: $(VENV)/stamps/dev  ## test check, deploy, runs and monitoring on hosts in containers (needs root and Debian's docker.io)
 	$(SAY) "fleet tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/fleet) -q
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/fleet) -q -n 3 --dist loadfile --no-loadscope-reorder $(or $(PICK),-m "not long") $(OR_NONE)
 
 test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest supported TensorFlow
 	$(SAY) "trainer tests with TensorFlow 2.17"
-	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q
+	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q $(if $(TIER),-m "not slow")
 
 # What needs a GPU is looked for first: the environment is gigabytes.
 test-gpu:  ## on a GPU host: tests marked gpu, bench-trainer, bench-bark → build/gpu-report (MODEL=DIR: your weights; STAND_IN=1: on the CPU)
@@ -169,7 +173,7 @@ dashboards-preview: $(VENV)/stamps/dev  ## render the dashboard panels of a Prom
 
 lock: $(VENV)/stamps/dev  ## resolve all dependencies and pin them in constraints*.txt
 	$(SAY) "resolving for the newest TensorFlow"
-	@$(BIN)/python scripts/lock.py constraints.txt '.[trainer,cpu,bark,dev]'
+	@$(BIN)/python scripts/lock.py constraints.txt '.[trainer,cpu,bark,bench,dev]'
 	$(SAY) "resolving for TensorFlow 2.17"
 	@$(BIN)/python scripts/lock.py constraints-tf217.txt '.[trainer,cpu,test]' 'tensorflow-cpu==2.17.1'
 
@@ -219,8 +223,14 @@ bench-bark:  ## benchmark Bark end to end against transformers and Suno's code �
 bench-pool: $(VENV)/stamps/dev  ## benchmark the pool scheduler on 8 simulated GPUs → build/bench/pool.json
 	@$(BIN)/python tests/bench/pool.py
 
+bench-cluster: $(VENV)/stamps/dev  ## benchmark a pool over two hosts beside a local one, with faults (needs root) → build/bench/cluster.json
+	@$(BIN)/python tests/bench/cluster.py $(ARGS)
+
 bench-service: $(VENV)/stamps/dev  ## benchmark service overhead, and 500 concurrent documents → build/bench/service.json
 	@$(BIN)/python tests/bench/service.py
+
+bench-cells: $(VENV)/stamps/dev  ## benchmark three services on one PostgreSQL behind HAProxy (Debian's packages) → build/bench/cells.json
+	@$(BIN)/python tests/bench/cells.py
 
 bench-alerts: $(VENV)/stamps/dev  ## benchmark alert detection time for injected faults → build/bench/alerts.json
 	@$(BIN)/python tests/bench/alerts.py
@@ -230,6 +240,12 @@ bench-rollout: $(VENV)/stamps/dev  ## benchmark a rollout to 200 simulated hosts
 
 bench-cli: $(VENV)/stamps/dev  ## benchmark `voxyard --help` → build/bench/cli.json
 	@$(BIN)/python tests/bench/cli.py
+
+bench-hosts: $(VENV)/stamps/dev  ## benchmark training over two hosts, as network namespaces (root, iproute2) → build/bench/hosts.json
+	@$(BIN)/python tests/bench/hosts.py
+
+bench-speech: $(VENV)/stamps/bench  ## benchmark a voice trained for 30 minutes beside recordings → build/bench/speech.json (ARGS="--minutes 0 --corpus DIR")
+	@$(BIN)/python tests/bench/speech.py $(ARGS)
 
 KEPT := build/weights build/service
 clean:  ## remove build output and environments; fetched weights and the service's documents stay
@@ -285,6 +301,11 @@ $(VENV)/stamps/dev: $(VENV)/stamps/voices
 	$(SAY) "installing what the tests need into $(VENV)"
 	@$(CTRL_C) { $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[trainer,$(TENSORFLOW),dev]' $(PIP_OUTPUT)
 	@touch $@ $(@D)/fleet  # dev contains what the fleet needs
+
+$(VENV)/stamps/bench: $(VENV)/stamps/dev
+	$(SAY) "installing the judges of bench-speech into $(VENV), once"
+	@$(CTRL_C) { $(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[bench]' $(PIP_OUTPUT)
+	@touch $@
 
 $(VENV)/stamps/fleet: pyproject.toml constraints.txt | $(VENV)/as-asked
 	$(call make_venv,$(VENV))

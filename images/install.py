@@ -25,7 +25,7 @@ PYTHONS = ((3, 11), (3, 13))  # from, below: what pyproject.toml says
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "exporter": ("exporter",),
     "trainer": ("trainer",),
-    "bark": ("bark", "service", "words"),
+    "bark": ("bark", "cluster", "postgres", "s3", "service", "words"),
 }
 FRAMEWORK = {"trainer": "tensorflow", "bark": "torch"}
 ENVIRONMENT, TOOLS = Path("/opt/voxyard"), Path("/opt/tools")

@@ -33,15 +33,16 @@ pytest_plugins = ["driver_fixture", "postgres_fixture"]  # tests/nvml, tests/sup
 _NO_GPU = "marked gpu, and this machine has no NVIDIA GPU"
 _NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]
 _PACKAGES = {  # Debian's, by the program that a test needs
-    "gcc": "gcc", "munged": "munge", "prometheus": "prometheus", "rsync": "rsync", "slurmctld": "slurm-wlm",
-    "slurmd": "slurm-wlm", "ssh": "openssh-client", "ssh-agent": "openssh-client", "ssh-keygen": "openssh-client",
-    "sshd": "openssh-server",
+    "gcc": "gcc", "ip": "iproute2", "munged": "munge", "prometheus": "prometheus", "rsync": "rsync",
+    "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "ssh": "openssh-client", "ssh-agent": "openssh-client",
+    "ssh-keygen": "openssh-client", "sshd": "openssh-server", "tc": "iproute2", "unshare": "util-linux",
 }  # fmt: skip
 _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and `make test` leaves out
     "fleet/",
     "integration/bark/test_faults.py",
     "integration/bark/test_gpu_report.py",
     "integration/bark/test_serve_stops.py",
+    "integration/cluster/",
     "integration/demo/",
     "integration/diagnose/test_profile_cures.py",
     "integration/diagnose/test_stress_run.py",
@@ -49,11 +50,28 @@ _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and 
     "integration/slurm/",
     "integration/telemetry/test_prometheus.py",
     "integration/trainer/test_gpus.py",
+    "integration/trainer/test_hosts.py",
     "integration/trainer/test_profile_trace.py",
     "integration/trainer/test_strategy_auto.py",
     "monitoring/proof/",
     "unit/repository/test_python_versions.py",
     "unit/service/test_kill.py",
+)
+_LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long` runs, beside those marked long
+    "fleet/test_cells.py",
+    "fleet/test_deploy_cuts.py",
+    "fleet/test_deploy_sick_hosts.py",
+    "fleet/test_gateway.py",
+    "fleet/test_ray_cluster.py",
+    "fleet/test_runs_over_hosts.py",
+    "integration/bark/test_faults.py",
+    "integration/bark/test_gpu_report.py",
+    "integration/bark/test_serve_stops.py",
+    "integration/cluster/test_head.py",
+    "integration/cluster/test_head_address.py",
+    "integration/cluster/test_joining.py",
+    "integration/trainer/test_gpus.py",
+    "unit/repository/test_python_versions.py",
 )
 _SYSTEM = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -82,7 +100,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow proofs; skip `gpu` on a machine without one, and what needs a program that is not installed."""
     here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(_SLOW):
+        place = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
+        if place.startswith(_LONG):
+            item.add_marker(pytest.mark.long)
+        if place.startswith(_SLOW) or item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
         needed = {name: _PACKAGES[name] for mark in item.iter_markers("needs") for name in mark.args}
         if "driver" in getattr(item, "fixturenames", ()):  # NVIDIA's libraries of the tests are compiled

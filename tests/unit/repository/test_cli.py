@@ -384,19 +384,64 @@ def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.
 
     asked: list[tuple[object, ...]] = []
 
-    def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None) -> Spoken:
-        asked.append((checkpoint, text, out, mel))
+    def synthesize(
+        checkpoint: Path, text: str, out: Path, mel: Path | None, *, speaker: str | None, language: str | None
+    ) -> Spoken:
+        asked.append((checkpoint, text, out, mel, speaker, language))
         return Spoken(out, 1.5, 22050, 100, mel)
 
     monkeypatch.setattr(voxyard.trainer.api, "synthesize", synthesize)
     arguments = ["synthesize", "--checkpoint", "run", "--text", "Hello.", "--out", str(tmp_path / "x.wav")]
     ended = voxyard_command(*arguments)
-    assert asked == [(Path("run"), "Hello.", tmp_path / "x.wav", None)]
+    assert asked == [(Path("run"), "Hello.", tmp_path / "x.wav", None, None, None)]
     assert ended.out == f"{tmp_path / 'x.wav'}: 1.50 s at 22050 Hz, step 100\n"
     answer = json.loads(voxyard_command(*arguments, "--json").out)
     assert answer == {
         "path": str(tmp_path / "x.wav"), "seconds": 1.5, "sample_rate": 22050, "step": 100, "mel": None
     }  # fmt: skip
+    (tmp_path / "story.txt").write_text("Once upon a time.\n")
+    chosen = [*arguments[:3], str(tmp_path / "story.txt"), *arguments[5:], "--speaker", "mia", "--language", "de"]
+    voxyard_command(*chosen)
+    assert asked[-1] == (Path("run"), "Once upon a time.", tmp_path / "x.wav", None, "mia", "de")
+    for texts in ([], ["--text", "Hello.", str(tmp_path / "story.txt")]):
+        ended = voxyard_command(*arguments[:3], *arguments[5:], *texts)
+        assert (ended.code, ended.out) == (2, "")
+        assert "either --text TEXT, or FILE" in ended.err
+    ended = voxyard_command(*chosen[:3], str(tmp_path / "nowhere.txt"), *chosen[4:])
+    assert (ended.code, "nowhere.txt" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("option", ["--out", "--mel"])
+@pytest.mark.parametrize("name", ["/proc/x", "file/x", "."])
+def test_a_file_that_cannot_be_written_is_told_before_the_work(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str, name: str
+) -> None:
+    """T18."""
+    monkeypatch.setattr(voxyard.trainer.api, "synthesize", lambda *_: pytest.fail("it began"))
+    (tmp_path / "file").write_text("")
+    options = {"--out": str(tmp_path / "x.wav"), option: str(tmp_path / name)}
+    ended = voxyard_command(
+        "synthesize", "--checkpoint", "run", "--text", "Hello.", *(word for pair in options.items() for word in pair)
+    )
+    assert ended.code == 2
+    assert f"{option} {tmp_path / name} cannot be written: " in ended.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_looking_whether_a_file_can_be_written_leaves_it_as_it_was(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """T18: where the work then fails."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise TrainerError("no such checkpoint")
+
+    monkeypatch.setattr(voxyard.trainer.api, "synthesize", fail)
+    (tmp_path / "old.wav").write_text("sound")
+    arguments = ["synthesize", "--checkpoint", "run", "--text", "Hello.", "--out", str(tmp_path / "old.wav")]
+    ended = voxyard_command(*arguments, "--mel", str(tmp_path / "new.npy"))
+    assert (ended.code, ended.err) == (2, "voxyard synthesize: no such checkpoint\n")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.wav", "sound")]
 
 
 def test_a_corpus_is_made_checked_and_written_as_shards(voxyard_command: Command, tmp_path: Path) -> None:

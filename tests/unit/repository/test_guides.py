@@ -135,3 +135,11 @@ def test_the_map_has_every_package(package: str) -> None:
 def test_the_map_answers_where_things_are(question: str, file: str) -> None:
     rows = [line for line in (ROOT / MAP).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
     assert any(question.lower() in row.partition(" | ")[0].lower() and f"({file})" in row for row in rows)
+
+
+def test_the_proofs_that_the_service_guide_names_are_there() -> None:
+    guide = ROOT / "runtime/voxyard/service/README.md"
+    named = re.findall(r"`(test_\w+)` in \[\w+\]\((\S+)\)", guide.read_text(encoding="utf-8"))
+    assert len(named) > 15
+    for name, path in named:
+        assert f"def {name}(" in (guide.parent / path).read_text(encoding="utf-8"), f"{path} has no {name}"

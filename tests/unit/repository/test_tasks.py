@@ -18,10 +18,10 @@ from voxyard.service.config import ServiceSection
 
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = """
-help setup demo serve test prove test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-tf217
-test-gpu mutants lint format docs dashboards dashboards-preview lock images images-lock check plan deploy rollback drain
-status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-service bench-alerts
-bench-rollout bench-cli clean
+help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring
+test-fleet test-tf217 test-gpu mutants lint format docs dashboards dashboards-preview lock images images-lock check plan
+deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster
+bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech clean
 """
 
 
@@ -168,7 +168,7 @@ def test_what_is_no_python_is_named_in_one_sentence(tmp_path: Path, given: str, 
         ("test TORCH=nonsense", "TORCH=nonsense is no build of torch"),
         ("test JOBS=nonsense", "JOBS=nonsense is no number of suites: expected 1 to 99"),
         ("prove JOBS=0", "JOBS=0 is no number of suites"),
-        ("test ROOM=nonsense", "ROOM=nonsense: no such package; there are bark browser corpus"),
+        ("test ROOM=nonsense", "ROOM=nonsense: no such package; there are bark browser cluster corpus"),
         ("mutants", "say which package: make mutants ROOM=speech"),
     ],
 )
@@ -355,7 +355,7 @@ def test_every_package_is_pinned_to_one_version(name: str) -> None:
     optional = extras["optional-dependencies"]
     wanted = [*extras["dependencies"], *optional["exporter"], *optional["trainer"], *optional["cpu"], *optional["test"]]
     if name == "constraints.txt":
-        wanted += [*optional["fleet"], *optional["demo"], *optional["dev"]]
+        wanted += [*optional["fleet"], *optional["demo"], *optional["dev"], *optional["bench"]]
     names = {re.split(r"[<>=\[]", each)[0].lower() for each in wanted}
     assert names - {"voxyard"} <= pinned
 

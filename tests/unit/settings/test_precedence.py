@@ -108,7 +108,7 @@ def _some_value(setting: Setting) -> object:
     if int in setting.kinds and str not in setting.kinds:
         return (default or 5) + 1 if setting.key != "model.hop_length" else 128
     if float in setting.kinds:
-        return float(5 if default is None else default) / 2 + 0.01
+        return float(1 if default is None else default) / 2 + 0.01
     return 3 if int in setting.kinds else "somewhere"
 
 
