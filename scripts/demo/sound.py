@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import ModelConfig
-from voxyard.trainer.model.mel import FLOOR, edge_padding, hann, mel_basis
+from voxyard.trainer.model.mel import EDGES, FLOOR, edge_padding, hann, mel_basis
 
 LONGEST_SECONDS = 12.0  # of a sound on the page
 LOW, HIGH = -11.5, 1.0  # nepers, as the trainer draws its samples
@@ -40,8 +40,8 @@ class Sound:
         config = ModelConfig(sample_rate=self.sample_rate, mel_high_hz=min(8000.0, self.sample_rate / 2))
         fft, hop = config.fft_size, config.hop_length
         count = max(1, len(self.samples) // hop)
-        padded = np.pad(self.samples[: count * hop], edge_padding(fft, hop))
-        padded = np.pad(padded, (0, max(0, (count - 1) * hop + fft - len(padded))))
+        whole = np.pad(self.samples[: count * hop], (0, max(0, hop - len(self.samples))))
+        padded = np.pad(whole, edge_padding(fft, hop), EDGES)
         frames = np.lib.stride_tricks.sliding_window_view(padded, fft)[::hop][:count]  # (frames, fft)
         magnitudes = np.abs(np.fft.rfft(frames * hann(fft)))  # (frames, bins)
         return np.log(np.maximum(magnitudes @ mel_basis(config).T, FLOOR))

@@ -146,10 +146,11 @@ class MarkingEngine(TonesEngine):
         self._numbers = itertools.count()
 
     def speak(self, source: ChunkSource) -> Iterator[Answer]:
-        """Speak, and mark each chunk."""
+        """Speak, and mark each chunk that is spoken to its end: one that is cancelled is not."""
         for request, answer in super().speak(source):
-            name = f"{request.seed}-{request.chunk}-{os.getpid()}-{next(self._numbers)}"
-            (self._folder / name).touch()
+            if isinstance(answer, Result):
+                name = f"{request.seed}-{request.chunk}-{os.getpid()}-{next(self._numbers)}"
+                (self._folder / name).touch()
             yield request, answer
 
 
