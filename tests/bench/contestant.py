@@ -116,7 +116,7 @@ class Voxyard:
         from voxyard.telemetry.workloads import TrainMetrics
         from voxyard.trainer.config import TelemetryConfig
         from voxyard.trainer.observer import Observer
-        from voxyard.trainer.step import RATE
+        from voxyard.trainer.updates import RATE
 
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = TelemetryConfig(metrics_port=_free_port())
@@ -205,6 +205,7 @@ class KerasFit:
         from voxyard.trainer.input import BatchAssembler
         from voxyard.trainer.load_trainable import load_trainable
         from voxyard.trainer.sampler import BatchSampler, plan_buckets
+        from voxyard.trainer.trainable import Trainable
 
         config, outer = self._config, self
         source = open_corpora(config).training
@@ -219,6 +220,8 @@ class KerasFit:
         plans = list(sampler.batches(0, sampler.steps_per_epoch))
         keras.utils.set_random_seed(1)
         trainable = load_trainable(config, source.speakers)
+        if not isinstance(trainable, Trainable):
+            raise TypeError("Model.fit has one optimizer, this trainable several")
         model = _fit_model(trainable)
         optimizer = trainable.optimizer()
         optimizer.global_clipnorm = config.training.clip_norm

@@ -2,14 +2,16 @@
 
 from voxyard.trainer.config import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.trainable import Trainable
+from voxyard.trainer.trainable import SeveralUpdates, Trainable, Update
 
 __all__ = [
     "DataConfig",
     "ModelConfig",
+    "SeveralUpdates",
     "TelemetryConfig",
     "TrainConfig",
     "Trainable",
     "TrainerError",
     "TrainingConfig",
+    "Update",
 ]

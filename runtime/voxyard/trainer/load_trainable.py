@@ -8,12 +8,12 @@ from typing import Any
 
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.trainable import Trainable
+from voxyard.trainer.trainable import SeveralUpdates, Trainable
 
-Factory = Callable[[TrainConfig, tuple[str, ...]], Trainable]
+Factory = Callable[[TrainConfig, tuple[str, ...]], Trainable | SeveralUpdates]
 
 
-def load_trainable(config: TrainConfig, speakers: tuple[str, ...]) -> Trainable:
+def load_trainable(config: TrainConfig, speakers: tuple[str, ...]) -> Trainable | SeveralUpdates:
     """The trainable of `model.module`, or voxyard's own model without one.
 
     Raises TrainerError where the module, the factory or a part of the protocol is missing.
@@ -25,15 +25,18 @@ def load_trainable(config: TrainConfig, speakers: tuple[str, ...]) -> Trainable:
     factory = _find_factory(config.model.module)
     made = factory(config, speakers)
     missing = [name for name in _PARTS if not hasattr(made, name)]
+    if not (hasattr(made, "optimizer") or hasattr(made, "updates")):
+        missing.append("optimizer")
     if missing:
         raise TrainerError(
             f"--model-module {config.model.module} made a {type(made).__name__} without {', '.join(missing)}; "
-            f"a trainable has {', '.join(_PARTS)} (see voxyard.trainer.Trainable)"
+            f"a trainable has {', '.join(_PARTS)} and optimizer, or updates in its place "
+            "(see voxyard.trainer.Trainable and SeveralUpdates)"
         )
     return made
 
 
-_PARTS = ("sample_rate", "batch_spec", "features", "build", "losses", "optimizer", "speak")
+_PARTS = ("sample_rate", "batch_spec", "features", "build", "losses", "speak")
 
 
 def _find_factory(path: str) -> Factory:

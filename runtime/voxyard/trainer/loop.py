@@ -29,8 +29,9 @@ from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, write_report
 from voxyard.trainer.sampler import BatchSampler, plan_buckets
 from voxyard.trainer.samples import write_sample
-from voxyard.trainer.step import RATE, STOP, TrainStep
+from voxyard.trainer.step import STOP, TrainStep
 from voxyard.trainer.steps_in_flight import AHEAD, Calibration, EndedStep, StepsInFlight
+from voxyard.trainer.updates import RATE
 from voxyard.trainer.validation import HeldOutValidation
 
 if TYPE_CHECKING:

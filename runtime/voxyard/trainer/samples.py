@@ -14,14 +14,16 @@ from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.model.griffin_lim import write_wav
 
 if TYPE_CHECKING:
-    from voxyard.trainer.trainable import Trainable
+    from voxyard.trainer.trainable import TrainableModel
 
 log = logging.getLogger("voxyard.trainer")
 
 SAMPLES = "samples"
 
 
-def write_sample(directory: Path, step: int, trainable: Trainable, model: Any, text: str, *, keep: int) -> Path | None:
+def write_sample(
+    directory: Path, step: int, trainable: TrainableModel, model: Any, text: str, *, keep: int
+) -> Path | None:
     """Speaks `text` into DIRECTORY/samples/step-N.wav and keeps the `keep` newest; None where that cannot be done.
 
     A run does not end because its model has nothing to say yet, or no memory is left to say it: why there is no sample

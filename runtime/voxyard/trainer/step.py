@@ -15,19 +15,18 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from voxyard.trainer.config import TrainConfig, TrainingConfig
+from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.copies import to_device
 from voxyard.trainer.devices.tensorflow_setup import Devices, executor_scope
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
 from voxyard.trainer.sampler import Bucket
-from voxyard.trainer.trainable import Batch, Trainable
+from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable
+from voxyard.trainer.updates import Means, Updater, joined, updaters_of
 
-Means = dict[str, tf.Tensor]
 Arrays = Mapping[str, NDArray[Any]]
 
 HOST = "/device:CPU:0"
-RATE = "learning_rate"  # beside the losses of a step
 STOP = "stop/"  # beside them over hosts, with the number of each host: above 0 where it was asked to stop
 
 
@@ -50,17 +49,17 @@ class StepLosses:
 
 
 class TrainStep:
-    """A model, its optimizer, and the functions that train them on the devices of the run."""
+    """A model, its optimizers, and the functions that train them on the devices of the run."""
 
     def __init__(
         self,
-        trainable: Trainable,
+        trainable: Trainable | SeveralUpdates,
         devices: Devices,
         config: TrainConfig,
         *,
         most_traces: int | None,
     ) -> None:
-        """Builds the model and the optimizer on the model device, or mirrored on all replicas.
+        """Builds the model and its optimizers on the model device, or mirrored on all replicas.
 
         `config` is resolved for the devices (loop.resolve). `most_traces` is how often each function may be traced
         (the number of buckets); None is without bound.
@@ -75,8 +74,8 @@ class TrainStep:
         )
         with self.scope():
             self.model = trainable.build()
-            self.optimizer = self._make_optimizer(config.training)
-        self._variables = self.model.trainable_variables
+            reduced = self._strategy is not None
+            self.updaters = updaters_of(trainable, self.model, config.training, reduced=reduced)
         self._made: dict[BatchLayout, BatchLayout] = {}  # layout of the features of each raw batch
         self._names: tuple[str, ...] = ()  # of the losses and the rate, in the order of StepLosses
         self._features = self._compiled("features", self._packed_features, xla)
@@ -84,14 +83,17 @@ class TrainStep:
         if devices.hosts is not None:
             with tf.device(HOST):
                 self._stop = tf.Variable(np.zeros(devices.hosts.group.count, np.float32), trainable=False)
-            self._gradients_of = [self._compiled("update", self._gradients, xla)]
-            self._apply = tf.function(self._apply_gradients, jit_compile=xla or None, autograph=False)
+            self._gradients_of = self._compiled_gradients(1, xla)
+            self._apply = [
+                tf.function(lambda *given, to=one: to.apply(given), jit_compile=xla or None, autograph=False)
+                for one in self.updaters
+            ]
             self._update = self._compiled_by_layout("update", self._update_over_hosts, xla=False)
         elif self._strategy is None:
             self._update = self._compiled("update", self._update_one, xla)
         else:
             # A function of its own for each replica: what it captures are that replica's variables.
-            self._gradients_of = [self._compiled("update", self._gradients, xla) for _ in devices.replicas]
+            self._gradients_of = self._compiled_gradients(self.replicas, xla)
             self._update = self._compiled_by_layout("update", self._update_mirrored, xla=False)
 
     @property
@@ -241,60 +243,66 @@ class TrainStep:
         return self.trainable.losses(self.model, batch, training=False)
 
     def _update_one(self, batch: Batch) -> tf.Tensor:
-        gradients, means = self._gradients(batch)
-        values = self._with_rate(means)
-        self.optimizer.apply(gradients, self._variables)
-        return values
+        values = []
+        for updater in self.updaters:
+            gradients, means = self._gradients(updater, batch)
+            values.append(updater.values(means))
+            updater.apply(gradients)
+        return self._named(values)
 
     def _update_over_hosts(self, layout: BatchLayout, words: Any) -> tf.Tensor:
-        """The update from this host's part of a batch: the mean over the hosts lies between gradients and update."""
+        """The updates from this host's part of a batch: the mean over the hosts lies between gradients and update."""
         hosts = self.devices.hosts
         if hosts is None:
             raise ValueError("these devices are not those of a run over hosts")
-        gradients, means = self._gradients_of[0](Packed(layout, words))
-        values = tf.concat([self._with_rate(means), self._stop], 0)
+        values, stop = [], self._stop
+        for number, updater in enumerate(self.updaters):
+            gradients, means = self._gradients_of[number][0](Packed(layout, words))
+            shaped = [tf.reshape(each, one.shape) for each, one in zip(gradients, updater.variables, strict=True)]
+            asked = self._stop if updater is self.updaters[-1] else self._stop[:0]  # once a step
+            *reduced, mean = hosts.mean([*shaped, tf.concat([updater.values(means), asked], 0)], of=number)
+            value, stop = mean[: len(updater.names)], mean[len(updater.names) :]
+            values.append(value)
+            self._apply[number](*reduced)
+        named = self._named(values)
         self._names += tuple(f"{STOP}{place}" for place in range(hosts.group.count))
-        shaped = [tf.reshape(each, one.shape) for each, one in zip(gradients, self._variables, strict=True)]
-        *reduced, values = hosts.mean([*shaped, values])
-        self._apply(*reduced)
-        return values
-
-    def _apply_gradients(self, *gradients: tf.Tensor) -> None:
-        self.optimizer.apply(list(gradients), self._variables)
-
-    def _with_rate(self, means: Means) -> tf.Tensor:
-        """The means and the rate of the coming update as one tensor, their names noted."""
-        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        self._names = (*means, RATE)
-        return tf.stack([tf.cast(value, tf.float32) for value in (*means.values(), optimizer.learning_rate)])
+        return tf.concat([named, stop], 0)
 
     def _update_mirrored(self, layout: BatchLayout, words: Any) -> tf.Tensor:
         def of_replica(words: tf.Tensor) -> tf.Tensor:
             context = tf.distribute.get_replica_context()
             replica = int(tf.get_static_value(context.replica_id_in_sync_group))
-            gradients, means = self._gradients_of[replica](Packed(layout, words))
-            values = self._with_rate(means)
-            *reduced, means = context.all_reduce(tf.distribute.ReduceOp.MEAN, [*gradients, values])
-            self.optimizer.apply(reduced, self._variables)
-            return means
+            values = []
+            for number, updater in enumerate(self.updaters):
+                gradients, means = self._gradients_of[number][replica](Packed(layout, words))
+                own = [*gradients, updater.values(means)]
+                *reduced, mean = context.all_reduce(tf.distribute.ReduceOp.MEAN, own)
+                updater.apply(reduced)
+                values.append(mean)
+            return self._named(values)
 
         strategy = tf.distribute.get_strategy()
         values: tf.Tensor = strategy.experimental_local_results(strategy.run(of_replica, args=(words,)))[0]
         return values
 
-    def _gradients(self, batch: Batch) -> tuple[list[tf.Tensor], Means]:
+    def _named(self, values: list[tf.Tensor]) -> tf.Tensor:
+        """Losses and rates of all updates as one tensor, their names noted."""
+        self._names, one = joined(self.updaters, values)
+        return one
+
+    def _gradients(self, updater: Updater, batch: Batch) -> tuple[list[tf.Tensor], Means]:
         """Mean gradients and losses over the micro-batches (rows 0…B/N − 1 first), accumulated inside the graph."""
         if self._accumulate == 1:
-            return self._micro_gradients(batch)
+            return updater.gradients(batch)
         count = self._accumulate
         parts = {
             name: tf.reshape(value, [count, value.shape[0] // count, *value.shape[1:]]) for name, value in batch.items()
         }
-        first_gradients, first_means = self._micro_gradients({name: part[0] for name, part in parts.items()})
+        first_gradients, first_means = updater.gradients({name: part[0] for name, part in parts.items()})
         names = list(first_means)
 
         def add(i: tf.Tensor, *sums: tf.Tensor) -> list[tf.Tensor]:
-            gradients, means = self._micro_gradients({name: part[i] for name, part in parts.items()})
+            gradients, means = updater.gradients({name: part[i] for name, part in parts.items()})
             more = [*gradients, *(means[name] for name in names)]
             return [i + 1, *(total + value for total, value in zip(sums, more, strict=True))]
 
@@ -303,19 +311,15 @@ class TrainStep:
             lambda i, *_: i < count, add, start, parallel_iterations=1, maximum_iterations=count - 1
         )
         averaged = [total / count for total in sums]
-        return averaged[: len(self._variables)], dict(zip(names, averaged[len(self._variables) :], strict=True))
-
-    def _micro_gradients(self, batch: Batch) -> tuple[list[tf.Tensor], Means]:
-        with tf.GradientTape() as tape:
-            losses = self.trainable.losses(self.model, batch, training=True)
-            means = {name: tf.reduce_mean(value) for name, value in losses.items()}
-            objective = self.optimizer.scale_loss(means["total"])
-        gradients = tape.gradient(
-            objective, [variable.value for variable in self._variables], unconnected_gradients="zero"
-        )
-        return [tf.convert_to_tensor(gradient) for gradient in gradients], means
+        gradients = len(updater.variables)
+        return averaged[:gradients], dict(zip(names, averaged[gradients:], strict=True))
 
     # -- state -----------------------------------------------------------------------------------------------------
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """Those of the model and of its optimizers."""
+        return [variable for _, variable in self._named_variables()]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Every variable that the next step depends on, by name."""
@@ -348,26 +352,17 @@ class TrainStep:
                 variable.assign(state[name])
 
     def _named_variables(self) -> list[tuple[str, keras.Variable]]:
-        named = list(named_weights(self.model).items())
-        named += [
-            (f"optimizer/{position:04d}_{variable.name.rpartition('_')[2]}", variable)
-            for position, variable in enumerate(self.optimizer.variables)
-        ]
-        return named
+        return [*named_weights(self.model).items(), *(named for one in self.updaters for named in one.state)]
 
     # -- construction ----------------------------------------------------------------------------------------------
 
-    def _make_optimizer(self, training: TrainingConfig) -> keras.optimizers.Optimizer:
-        optimizer = self.trainable.optimizer()
-        optimizer.global_clipnorm = training.clip_norm
-        if self._strategy is not None:
-            # Keras sums the gradients over the replicas, after it has clipped those of each and looked for overflows
-            # in them. Here they are reduced before both, once.
-            optimizer._all_reduce_sum_gradients = list  # noqa: SLF001 (Keras has no setting for it)
-        if training.precision == "float16":
-            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, dynamic_growth_steps=2000)
-        optimizer.build(self.model.trainable_variables)
-        return optimizer
+    def _compiled_gradients(self, replicas: int, xla: bool) -> list[list[Callable[[Packed], Any]]]:
+        """Functions that give the gradients of each update, one for each replica."""
+
+        def of(updater: Updater) -> Callable[[Packed], Any]:
+            return self._compiled("update", lambda batch: self._gradients(updater, batch), xla)
+
+        return [[of(updater) for _ in range(replicas)] for updater in self.updaters]
 
     def _compiled(self, name: str, function: Callable[[Batch], Any], xla: bool) -> Callable[[Packed], Any]:
         """The function of a batch, compiled once for each layout of a packed batch that it meets."""
@@ -406,7 +401,9 @@ class TrainStep:
 
     def _count_trace(self, name: str, batch: Batch) -> None:
         self.traces[name] += 1
-        most = None if self._most_traces is None else self._most_traces * (self.replicas if name == "update" else 1)
+        alone = self._strategy is None and self.devices.hosts is None
+        functions = 1 if alone or name != "update" else self.replicas * len(self.updaters)
+        most = None if self._most_traces is None else self._most_traces * functions
         if most is not None and self.traces[name] > most:
             shapes = {key: tuple(value.shape) for key, value in batch.items()}
             raise TrainerError(

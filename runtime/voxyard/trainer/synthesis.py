@@ -34,7 +34,7 @@ from voxyard.trainer.step import mismatches, named_weights
 if TYPE_CHECKING:
     import keras
 
-    from voxyard.trainer.trainable import Trainable
+    from voxyard.trainer.trainable import TrainableModel
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -149,7 +149,7 @@ def _sentence_language(voice: str) -> str | None:
         return None
 
 
-def _read(trainable: Trainable, chunks: Sequence[TextChunk], language: Mapping[str, str]) -> Coverage | None:
+def _read(trainable: TrainableModel, chunks: Sequence[TextChunk], language: Mapping[str, str]) -> Coverage | None:
     """Coverage of the whole text, where the model reports it; raises before a part that it cannot read is reached."""
     read = getattr(trainable, "read_text", None)
     if read is None:
@@ -172,7 +172,7 @@ def assign_weights(model: keras.Model, found: checkpoints.Checkpoint) -> None:
 
 
 def _write_mel(
-    path: Path, trainable: Trainable, model: keras.Model, chunks: Sequence[TextChunk], voice: Mapping[str, Any]
+    path: Path, trainable: TrainableModel, model: keras.Model, chunks: Sequence[TextChunk], voice: Mapping[str, Any]
 ) -> None:
     predict = getattr(trainable, "mel", None)
     if predict is None:

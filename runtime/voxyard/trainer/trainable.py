@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ Batch = Mapping[str, "tf.Tensor"]
 
 
 @runtime_checkable
-class Trainable(Protocol):
-    """A model with all that the trainer needs to know of it.
+class TrainableModel(Protocol):
+    """A model with its data, without the way in which it is trained.
 
     A *raw batch* is what the input room makes: `pcm` int16 (B, samples), `pcm_length`, `tokens` int32 (B, L),
     `token_length`, `speaker` int32 (B,), `clip_seed` int32 (B, 2). A *feature batch* is whatever `features` makes
@@ -42,9 +43,6 @@ class Trainable(Protocol):
         A clip's loss must depend neither on padding nor on the other clips of the batch.
         """
 
-    def optimizer(self) -> keras.optimizers.Optimizer:
-        """A fresh optimizer without clipping or loss scaling: the trainer adds both."""
-
     def speak(
         self, model: keras.Model, text: str, speaker: int = 0, language: str | None = None
     ) -> NDArray[np.float32]:
@@ -53,3 +51,37 @@ class Trainable(Protocol):
         `speaker` is a position in the speakers that the factory got, `language` another one than the model's own. Each
         is given only where a user asks for it: a model that has no choice leaves it out of its signature.
         """
+
+
+@runtime_checkable
+class Trainable(TrainableModel, Protocol):
+    """A model with all that the trainer needs to know of it: one optimizer changes all of its trainable variables."""
+
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """A fresh optimizer without clipping or loss scaling: the trainer adds both."""
+
+
+@runtime_checkable
+class SeveralUpdates(TrainableModel, Protocol):
+    """A model of several networks, each with an optimizer of its own, such as a generator and its discriminators."""
+
+    def updates(self, model: keras.Model) -> Sequence[Update]:
+        """The updates of a step, in their order; called once, in the scope of the model's variables.
+
+        Each sees what those before it changed, on the same batch. Every trainable variable belongs to one of them.
+        `losses` is what validation reports.
+        """
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update of a step."""
+
+    name: str
+    """A word, which stands before its losses in reports and before its optimizer's variables in checkpoints."""
+    variables: Sequence[keras.Variable]
+    losses: Callable[[Batch], Mapping[str, tf.Tensor]]
+    """Graph code: losses per clip of a feature batch, in training, each float32 (B,); the mean of `total` is minimised
+    in `variables` alone."""
+    optimizer: keras.optimizers.Optimizer
+    """A fresh one, without clipping or loss scaling: the trainer adds both."""

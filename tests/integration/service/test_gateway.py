@@ -103,7 +103,9 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def serving(fleet: Fleet) -> set[str]:
     """Services to which the gateway sends requests."""
     text = httpx.get(fleet.metrics).text
-    return set(re.findall(r'^haproxy_server_status\{proxy="ready",server="(\w+)(?::http)?",state="UP"\} 1', text, re.M))
+    return set(
+        re.findall(r'^haproxy_server_status\{proxy="ready",server="(\w+)(?::http)?",state="UP"\} 1', text, re.MULTILINE)
+    )
 
 
 def test_services_are_stopped_and_started_under_load_and_no_request_fails_and_no_document_is_lost(

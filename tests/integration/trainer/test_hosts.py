@@ -122,6 +122,14 @@ def gradient_difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray]
     return float(np.sqrt(difference / sum(float(np.sum(one[name].astype(np.float64) ** 2)) for name in names)))
 
 
+def test_two_networks_learn_over_two_hosts_what_they_learn_on_one(trainer: Trainer) -> None:
+    """X1, T20: each network's gradients are averaged by themselves."""
+    steps = ("--max-steps", 3, "--checkpoint-every", 3, "--model-module", "toy:make_still_adversarial")
+    split = ("--data-gpu", 1, "--model-gpu", 0)
+    one, two = trainer.run("alone", 1, *steps, *split), trainer.run("both", 2, *steps, inside=[split, split])
+    assert gradient_difference(state(one, 3), state(two, 3)) <= 1e-5
+
+
 def test_two_hosts_compute_what_one_does_and_a_resumed_run_what_an_undisturbed_one_does(trainer: Trainer) -> None:
     """X1: gradients to 1e-6, over a slow network; bitwise after a resume, to a host without a checkpoint, unsplit."""
     steps = ("--max-steps", 3, "--checkpoint-every", 1, "--keep-checkpoints", 9)

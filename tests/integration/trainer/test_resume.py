@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -45,6 +46,22 @@ def wait_for_step(directory: Path, step: int, process: subprocess.Popen[str]) ->
             return
         time.sleep(0.01)
     raise AssertionError(f"no checkpoint of step {step}: {process.stderr.read() if process.stderr else ''}")
+
+
+def test_a_resumed_run_of_two_networks_ends_as_an_undisturbed_one(tones: Path, tmp_path: Path) -> None:
+    """T17, T20: both optimizers go on, and each network's losses are in the report."""
+    words = [
+        "train", "--device", "cpu", "--data-gpu", 0, "--model-gpu", 1, "--train-data", tones, "--batch-size", 4,
+        "--model-module", "toy:make_adversarial", "--num-workers", 1, "--no-tensorboard", "--model-start-delay", 0,
+    ]  # fmt: skip
+    for directory, steps in (("whole", 8), ("parts", 5), ("parts", 8)):
+        done = run_forked(
+            *words, "--checkpoint-dir", tmp_path / directory, "--max-steps", steps, environment=environment()
+        )
+        assert done.returncode == 0, done.stderr
+    assert_bitwise_equal(weights(tmp_path / "whole")[1], weights(tmp_path / "parts")[1])
+    losses = json.loads((tmp_path / "parts/report.json").read_text())["losses"]
+    assert {"total", "judge/total", "guess/total", "guess/adversarial"} <= set(losses)
 
 
 @pytest.fixture(scope="module")

@@ -5,73 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from steps import Quiet, assert_same_weights, batch, config, run
 from toy import Loudness
 
-from voxyard.trainer import ModelConfig, TrainConfig, TrainerError, TrainingConfig
-from voxyard.trainer.devices.tensorflow_setup import Devices
-from voxyard.trainer.step import TrainStep
-
-CPUS = ("/device:CPU:0", "/device:CPU:1")
-
-
-def devices(strategy: Any) -> Devices:
-    model = CPUS[1] if strategy == "split" else CPUS[0]
-    return Devices(
-        kind="cpu", strategy=strategy, data=CPUS[0], model=model,
-        replicas=CPUS if strategy == "mirrored" else (model,), batch_size=8, description=(), limits={}, threads=None,
-    )  # fmt: skip
-
-
-def config(**training: Any) -> TrainConfig:
-    chosen: dict[str, Any] = {"precision": "float32", "xla": False, "checkpoint_dir": Path("unused")} | training
-    return TrainConfig(model=ModelConfig(), training=TrainingConfig(**chosen))
-
-
-class Quiet(Loudness):
-    """The toy without dropout, so that runs can be compared; SGD, so that they differ by no more than rounding."""
-
-    def build(self) -> keras.Model:
-        keras.utils.set_random_seed(0)
-        model = super().build()
-        model.drop.rate = 0.0
-        return model
-
-    def optimizer(self) -> keras.optimizers.Optimizer:
-        return keras.optimizers.SGD(0.05)
-
-
-def batch(rows: int, seed: int = 0, scale: float = 3000.0) -> dict[str, np.ndarray]:
-    draw = np.random.default_rng(seed)
-    return {
-        "pcm": (draw.normal(size=(rows, 2048)) * scale * draw.uniform(0.1, 1, (rows, 1))).astype(np.int16),
-        "pcm_length": np.full(rows, 2048, np.int32),
-        "tokens": draw.integers(1, 100, (rows, 12)).astype(np.int32),
-    }
-
-
-def run(strategy: str, batches: list[dict[str, np.ndarray]], trainable: Any = None, **training: Any) -> TrainStep:
-    settings = config(**training)
-    chosen = _quiet(settings) if trainable is None else trainable
-    step = TrainStep(chosen, devices(strategy), settings, most_traces=1)
-    for one in batches:
-        step.train(step.stage(one))
-    return step
-
-
-def _quiet(settings: TrainConfig) -> Any:
-    return Quiet(settings, ("",))
-
-
-def assert_same_weights(one: TrainStep, other: TrainStep, tolerance: float = 2e-6) -> None:
-    for a, b in zip(one.model.trainable_variables, other.model.trainable_variables, strict=True):
-        np.testing.assert_allclose(a.numpy(), b.numpy(), atol=tolerance, rtol=1e-5)
+from voxyard.trainer import TrainerError
+from voxyard.trainer.trainable import Batch
 
 
 def test_accumulating_4_times_4_equals_a_batch_of_16():
@@ -125,7 +69,7 @@ def test_split_and_single_give_the_same_weights():
 
 def test_weights_and_optimizer_lie_on_the_model_device():
     step = run("split", [batch(8)])
-    for variable in (*step.model.variables, *step.optimizer.variables):
+    for variable in step.variables:
         assert variable.value.device.endswith("CPU:1"), variable.path
 
 
@@ -146,7 +90,7 @@ class Overflowing(Quiet):
         self.flag = tf.Variable(0.0, trainable=False)
         return super().build()
 
-    def losses(self, model: keras.Model, batch: dict[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+    def losses(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         losses = super().losses(model, batch, training)
         return {"total": losses["total"] * tf.where(self.flag > 0, np.float32(np.inf), np.float32(1))}
 
@@ -157,14 +101,14 @@ def test_an_overflow_in_float16_is_skipped_and_training_recovers(strategy):
     trainable = Overflowing(config(), ("",))
     step = run(strategy, [batch(8)], trainable, precision="float16")
     scale, before = (
-        float(step.optimizer.dynamic_scale.numpy()),
+        float(step.updaters[0].optimizer.dynamic_scale.numpy()),
         [v.numpy() for v in step.model.trainable_variables],
     )
     trainable.flag.assign(1.0)
     step.train(step.stage(batch(8, 1)))
     for old, variable in zip(before, step.model.trainable_variables, strict=True):
         np.testing.assert_array_equal(old, variable.numpy())
-    assert float(step.optimizer.dynamic_scale.numpy()) == scale / 2
+    assert float(step.updaters[0].optimizer.dynamic_scale.numpy()) == scale / 2
     trainable.flag.assign(0.0)
     step.train(step.stage(batch(8, 2)))
     assert any((old != v.numpy()).any() for old, v in zip(before, step.model.trainable_variables, strict=True))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import keras
 import numpy as np
 import tensorflow as tf
 
-from voxyard.trainer import TrainConfig
+from voxyard.trainer import TrainConfig, Update
 from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.trainable import Batch
 
 SYMBOLS = 512
 
@@ -43,7 +46,7 @@ class Loudness:
             "loudness": tf.TensorSpec((batch_size,), tf.float32),
         }
 
-    def features(self, raw: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def features(self, raw: Batch) -> dict[str, tf.Tensor]:
         pcm = tf.cast(raw["pcm"], tf.float32) / 32768.0  # (batch, samples)
         energy = tf.reduce_sum(pcm * pcm, 1) / tf.cast(raw["pcm_length"], tf.float32)
         return {"tokens": raw["tokens"], "loudness": tf.math.log(energy + 1e-6)}
@@ -53,7 +56,7 @@ class Loudness:
         model(tf.zeros((1, 4), tf.int32))
         return model
 
-    def losses(self, model: keras.Model, batch: dict[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+    def losses(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         error = model(batch["tokens"], training=training) - batch["loudness"]
         return {"total": error * error}
 
@@ -105,3 +108,73 @@ class Mute(Loudness):
 def make_mute(config: TrainConfig, speakers: tuple[str, ...]) -> Loudness:
     """The same without a voice."""
     return Mute(config, speakers)
+
+
+class Adversaries(keras.Model):
+    """Two networks: a guess of the loudness, and a judge that tells guesses from what was measured."""
+
+    def __init__(self, width: int, seed: int, dropout: float) -> None:
+        super().__init__(name="adversaries")
+        self.guess = LoudnessGuess(width, seed)
+        self.guess.drop.rate = dropout
+        self.judge = keras.Sequential(
+            [
+                keras.layers.Input((1,)),
+                keras.layers.Dense(width, "relu", name="heard"),
+                keras.layers.Dense(1, name="real", dtype="float32"),
+            ],
+            name="judge",
+        )
+
+    def call(self, tokens: tf.Tensor, training: bool = False) -> tf.Tensor:
+        guessed = self.guess(tokens, training=training)
+        self.judge(guessed[:, None])
+        return guessed
+
+    def judged(self, loudness: tf.Tensor) -> tf.Tensor:
+        """The judge's opinion of each (batch,): 1 for measured."""
+        return self.judge(loudness[:, None])[:, 0]
+
+
+class Adversarial(Loudness):
+    """Several updates in one screen: least squares GAN (X. Mao et al., ICCV 2017), the judge first."""
+
+    dropout = 0.1
+
+    def build(self) -> keras.Model:
+        model = Adversaries(self._width, self._seed, self.dropout)
+        model(tf.zeros((1, 4), tf.int32))
+        return model
+
+    def updates(self, model: Adversaries) -> Sequence[Update]:
+        def judge(batch: Batch) -> Batch:
+            real = model.judged(batch["loudness"])
+            guessed = model.judged(tf.stop_gradient(model(batch["tokens"], training=True)))
+            return {"total": (real - 1) ** 2 + guessed**2}
+
+        def guess(batch: Batch) -> Batch:
+            guessed = model(batch["tokens"], training=True)
+            error = guessed - batch["loudness"]
+            deceived = (model.judged(guessed) - 1) ** 2
+            return {"total": error * error + deceived, "adversarial": deceived}
+
+        return [
+            Update("judge", model.judge.trainable_variables, judge, keras.optimizers.SGD(0.01)),
+            Update("guess", model.guess.trainable_variables, guess, self.optimizer()),
+        ]
+
+
+def make_adversarial(config: TrainConfig, speakers: tuple[str, ...]) -> Adversarial:
+    """Two networks that train each other."""
+    return Adversarial(config, speakers)
+
+
+class StillAdversarial(Adversarial):
+    """The same without dropout, and so the same on any number of devices."""
+
+    dropout = 0.0
+
+
+def make_still_adversarial(config: TrainConfig, speakers: tuple[str, ...]) -> Adversarial:
+    """The same without dropout."""
+    return StillAdversarial(config, speakers)

@@ -150,7 +150,7 @@ class ValidationChecks:
         self.config = with_corpus(self.config, rows_of(self.config, self.devices), self.directory)
         self.run = run = build_dry_run(self.config, self.directory, devices=self.devices)
         step = run.step
-        for variable in (*step.model.variables, *step.optimizer.variables):
+        for variable in step.variables:
             for part, device in zip(_parts(variable), self.devices.replicas, strict=True):
                 self._expect_on(device, part.device, f"the weight {variable.path}")
         plan = next(iter(run.sampler.batches(0, 1)))

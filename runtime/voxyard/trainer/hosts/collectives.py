@@ -68,9 +68,12 @@ class Hosts:
         self._sum = tf.function(self._sum_words, autograph=False)
         self._mean = PackedMean(group.count, gpu=gpu, ordered=split)
 
-    def mean(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The mean over the hosts of each tensor, in graph code, in packs that go as soon as they are computed."""
-        return self._mean(tensors)
+    def mean(self, tensors: Sequence[tf.Tensor], of: int = 0) -> list[tf.Tensor]:
+        """The mean over the hosts of each tensor, in graph code, in packs that go as soon as they are computed.
+
+        `of` numbers the update in its step.
+        """
+        return self._mean(tensors, of)
 
     def from_first(self, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The first host's arrays, bit for bit, on every host."""

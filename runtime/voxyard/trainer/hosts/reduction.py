@@ -27,15 +27,18 @@ class PackedMean:
         with tf.device(self._device):
             tokens = 1 if gpu or ordered else MOST_PACKS + 1
             self._tokens = [tf.Variable(0.0, trainable=False) for _ in range(tokens)]
-        self._keys: dict[tuple[int, ...], int] = {}  # first instance key of packs of these sizes
+        self._keys: dict[tuple[int, ...], int] = {}  # first instance key of an update's packs of these sizes
 
-    def __call__(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The mean of each tensor, of a static shape; the last ones first, as backpropagation makes them."""
+    def __call__(self, tensors: Sequence[tf.Tensor], of: int = 0) -> list[tf.Tensor]:
+        """The mean of each tensor, of a static shape; the last ones first, as backpropagation makes them.
+
+        `of` numbers the update in its step: those of one step may be alike in size.
+        """
         backwards = list(tensors)[::-1]
         sizes = [int(each.shape.num_elements()) for each in backwards]
         packs = packs_of([size * each.dtype.size for size, each in zip(sizes, backwards, strict=True)], self._least)
         lengths = tuple(sum(sizes[pack]) for pack in packs)
-        first = self._keys.setdefault(lengths, 1 + sum(map(len, self._keys)))
+        first = self._keys.setdefault((of, *lengths), 1 + sum(len(key) - 1 for key in self._keys))
         means: list[tf.Tensor] = []
         for number, pack in enumerate(packs):
             reduced = self._reduced(backwards[pack], first + number, self._tokens[number % len(self._tokens)])

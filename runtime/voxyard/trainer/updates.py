@@ -1,0 +1,117 @@
+"""Updates of a step as they run: variables, what is minimised in them, an optimizer with clipping and loss scaling."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import keras
+import tensorflow as tf
+
+from voxyard.trainer.config import TrainingConfig
+from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable, Update
+
+RATE = "learning_rate"  # beside the losses of an update
+TOTAL = "total"
+
+Means = dict[str, tf.Tensor]
+
+
+class Updater:
+    """One update of a step, on the devices of the run."""
+
+    def __init__(self, update: Update, training: TrainingConfig, *, reduced: bool) -> None:
+        """Builds the optimizer; in the scope of the variables. `reduced`: gradients come reduced over the replicas."""
+        self.name, self.variables = update.name, list(update.variables)
+        self._losses = update.losses
+        self.optimizer = update.optimizer
+        self.optimizer.global_clipnorm = training.clip_norm
+        if reduced:
+            # Keras sums the gradients over the replicas, after it has clipped those of each and looked for overflows
+            # in them. Here they are reduced before both, once.
+            self.optimizer._all_reduce_sum_gradients = list  # noqa: SLF001 (Keras has no setting for it)
+        if training.precision == "float16":
+            self.optimizer = keras.optimizers.LossScaleOptimizer(self.optimizer, dynamic_growth_steps=2000)
+        self.optimizer.build(self.variables)
+        self.names: tuple[str, ...] = ()  # of the losses and the rate, as `values` gives them; known once traced
+
+    @property
+    def state(self) -> list[tuple[str, keras.Variable]]:
+        """Variables of the optimizer by the names that checkpoints use."""
+        place = f"optimizer/{self.name}/" if self.name else "optimizer/"
+        return [
+            (f"{place}{position:04d}_{variable.name.rpartition('_')[2]}", variable)
+            for position, variable in enumerate(self.optimizer.variables)
+        ]
+
+    def gradients(self, batch: Batch) -> tuple[list[tf.Tensor], Means]:
+        """Gradients of the mean of `total` over the clips, scaled in float16, and the mean of each loss; graph code."""
+        with tf.GradientTape() as tape:
+            means = {name: tf.reduce_mean(value) for name, value in self._losses(batch).items()}
+            if TOTAL not in means:
+                where = f"update {self.name}" if self.name else "losses"
+                raise TrainerError(f"{where}: found {', '.join(means) or 'no loss'}, expected a loss {TOTAL!r}")
+            objective = self.optimizer.scale_loss(means[TOTAL])
+        found = tape.gradient(objective, [variable.value for variable in self.variables], unconnected_gradients="zero")
+        return [tf.convert_to_tensor(gradient) for gradient in found], means
+
+    def values(self, means: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """The means and the rate of the coming update as one tensor, their names noted; graph code."""
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        prefix = f"{self.name}/" if self.name else ""
+        self.names = tuple(f"{prefix}{name}" for name in (*means, RATE))
+        return tf.stack([tf.cast(value, tf.float32) for value in (*means.values(), optimizer.learning_rate)])
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Change the variables; graph code."""
+        self.optimizer.apply(list(gradients), self.variables)
+
+
+def updaters_of(
+    trainable: Trainable | SeveralUpdates, model: keras.Model, training: TrainingConfig, *, reduced: bool
+) -> tuple[Updater, ...]:
+    """The updates of a step in their order; in the scope of the model's variables.
+
+    Raises TrainerError where the updates of a trainable leave a trainable variable out, or change one twice.
+    """
+    if isinstance(trainable, SeveralUpdates):
+        updates = list(trainable.updates(model))
+        _refuse_unfit(updates, model)
+    else:
+        updates = [
+            Update(
+                "",
+                model.trainable_variables,
+                lambda batch: trainable.losses(model, batch, training=True),
+                trainable.optimizer(),
+            )
+        ]
+    return tuple(Updater(one, training, reduced=reduced) for one in updates)
+
+
+def joined(updaters: Sequence[Updater], values: Sequence[tf.Tensor]) -> tuple[tuple[str, ...], tf.Tensor]:
+    """The losses and rates of a whole step, and their names: of several updates first the sum of their totals and the
+    rate of the first one; graph code.
+    """
+    if len(updaters) == 1:
+        return updaters[0].names, values[0]
+    totals = [each[one.names.index(f"{one.name}/{TOTAL}")] for one, each in zip(updaters, values, strict=True)]
+    names = (TOTAL, RATE, *(name for one in updaters for name in one.names))
+    return names, tf.concat([tf.stack([tf.add_n(totals), values[0][-1]]), *values], 0)
+
+
+def _refuse_unfit(updates: Sequence[Update], model: keras.Model) -> None:
+    names = [one.name for one in updates]
+    if not updates or not all(name.isidentifier() for name in names) or len(set(names)) < len(names):
+        raise TrainerError(f"updates: found the names {names}, expected one or more, each a word of its own")
+    changed = Counter(id(variable) for one in updates for variable in one.variables)
+    wrong = [f"{one.name}: it has no variables" for one in updates if not one.variables]
+    wrong += [f"{each.path}: two updates change it" for each in model.trainable_variables if changed[id(each)] > 1]
+    wrong += [
+        f"{each.path}: no update changes it; where that is meant it has `trainable = False`"
+        for each in model.trainable_variables
+        if not changed[id(each)]
+    ]
+    if wrong:
+        raise TrainerError("the updates do not fit the model:\n" + "\n".join(f"  {line}" for line in wrong[:20]))

@@ -1,0 +1,167 @@
+"""Steps of several updates: each has its optimizer, sees what the one before it changed, and resumes bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from steps import batch, config, run
+from toy import StillAdversarial
+
+from voxyard.trainer import TrainerError, Update
+from voxyard.trainer.trainable import Batch
+
+
+class Plain(StillAdversarial):
+    """With SGD in both networks, so that runs differ by no more than rounding."""
+
+    def build(self) -> keras.Model:
+        keras.utils.set_random_seed(0)
+        return super().build()
+
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        return keras.optimizers.SGD(0.05)
+
+
+def plain(**training: Any) -> Plain:
+    return Plain(config(**training), ("",))
+
+
+def by_hand(batches: Sequence[dict[str, np.ndarray]]) -> tuple[keras.Model, list[dict[str, float]]]:
+    """Weights and losses of the same steps in eager Keras: first the judge, then what deceives it as it is now."""
+    trainable = plain()
+    model, losses = trainable.build(), []
+    for one in batches:
+        made = trainable.features({name: tf.constant(value) for name, value in one.items()})
+        found: dict[str, float] = {}
+        for update in trainable.updates(model):
+            with tf.GradientTape() as tape:
+                means = {name: tf.reduce_mean(value) for name, value in update.losses(made).items()}
+            gradients = tape.gradient(means["total"], [each.value for each in update.variables])
+            keras.optimizers.SGD(float(update.optimizer.learning_rate)).apply(gradients, update.variables)
+            found |= {f"{update.name}/{name}": float(value) for name, value in means.items()}
+        losses.append(found)
+    return model, losses
+
+
+def weights(model: keras.Model) -> list[np.ndarray]:
+    return [each.numpy() for each in model.trainable_variables]
+
+
+def assert_close(one: keras.Model, other: keras.Model) -> None:
+    for a, b in zip(weights(one), weights(other), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6, rtol=1e-5)
+
+
+def test_a_step_is_what_alternating_updates_by_hand_are():
+    batches = [batch(16, seed) for seed in range(3)]
+    expected, losses = by_hand(batches)
+    step = run("single", batches[:2], plain(), clip_norm=1e9)
+    read = step.train(step.stage(batches[2])).read()
+    assert_close(step.model, expected)
+    assert read["guess/learning_rate"] == pytest.approx(0.05)
+    assert read["learning_rate"] == read["judge/learning_rate"] == pytest.approx(0.01)
+    for name, value in losses[-1].items():
+        assert read[name] == pytest.approx(value, rel=1e-4), name
+    assert read["total"] == pytest.approx(losses[-1]["judge/total"] + losses[-1]["guess/total"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "training"),
+    [("split", {}), ("mirrored", {}), ("single", {"xla": True}), ("single", {"precision": "float16"})],
+    ids=["split", "mirrored", "xla", "float16"],
+)
+def test_the_devices_do_not_change_what_is_learned(strategy, training):
+    batches = [batch(16, seed) for seed in range(3)]
+    assert_close(run("single", batches, plain()).model, run(strategy, batches, plain(), **training).model)
+
+
+def test_accumulated_parts_give_the_updates_of_the_whole_batch():
+    batches = [batch(16, seed) for seed in range(3)]
+    one, parts = run("single", batches, plain()), run("single", batches, plain(), grad_accum=4)
+    assert_close(one.model, parts.model)
+
+
+def test_each_update_is_clipped_on_its_own():
+    loud = [batch(8, scale=30000.0)]
+    before, after = run("single", [], plain()), run("single", loud, plain(), clip_norm=0.01)
+    for network, rate in (("judge", 0.01), ("guess", 0.05)):
+        moved = [
+            a.numpy().astype(np.float64) - b.numpy()
+            for a, b in zip(
+                getattr(after.model, network).trainable_variables,
+                getattr(before.model, network).trainable_variables,
+                strict=True,
+            )
+        ]
+        assert np.sqrt(sum(float((part**2).sum()) for part in moved)) == pytest.approx(rate * 0.01, rel=1e-2)
+
+
+def test_the_state_of_all_optimizers_goes_round():
+    first = run("single", [batch(8, 0), batch(8, 1)], StillAdversarial(config(), ("",)))
+    second = run("single", [], StillAdversarial(config(), ("",)))
+    assert any(name.startswith("optimizer/judge/") for name in first.state())
+    second.restore(first.state())
+    for step in (first, second):
+        step.train(step.stage(batch(8, 2)))
+    for name, value in first.state().items():
+        np.testing.assert_array_equal(value, second.state()[name], err_msg=name)
+
+
+def test_variables_of_every_optimizer_lie_on_the_model_device():
+    for variable in run("split", [batch(8)], plain()).variables:
+        assert variable.value.device.endswith("CPU:1"), variable.path
+
+
+class Wrong(Plain):
+    """Its updates are as `made` says."""
+
+    made: Any
+
+    def updates(self, model: Any) -> Sequence[Update]:
+        found: Sequence[Update] = type(self).made(self, model)
+        return found
+
+
+def _update(name: str, variables: Sequence[keras.Variable]) -> Update:
+    def losses(batch: Batch) -> Batch:
+        return {"total": batch["loudness"]}
+
+    return Update(name, variables, losses, keras.optimizers.SGD(0.1))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (
+            lambda _, model: [_update("a", model.judge.trainable_variables)],
+            "loudness/embed/embeddings: no update changes",
+        ),
+        (
+            lambda _, model: [_update("a", model.trainable_variables), _update("b", model.judge.trainable_variables)],
+            "heard/kernel: two updates change it",
+        ),
+        (lambda _, model: [_update("a", model.trainable_variables), _update("b", [])], "b: it has no variables"),
+        (lambda _, model: [_update("a/b", model.trainable_variables)], "found the names"),
+        (lambda *_: [], "found the names"),
+    ],
+    ids=["left out", "twice", "none", "name", "empty"],
+)
+def test_updates_that_do_not_fit_the_model_are_named(made, said):
+    trainable = type("Made", (Wrong,), {"made": made})(config(), ("",))
+    with pytest.raises(TrainerError, match=said):
+        run("single", [], trainable)
+
+
+def test_losses_without_a_total_are_named():
+    def of(_: Any, model: Any) -> Sequence[Update]:
+        first = _update("a", model.trainable_variables)
+        return [Update("a", first.variables, lambda batch: {"other": batch["loudness"]}, first.optimizer)]
+
+    trainable = type("Made", (Wrong,), {"made": of})(config(), ("",))
+    with pytest.raises(TrainerError, match="update a: found other, expected a loss 'total'"):
+        run("single", [batch(8)], trainable)
