@@ -54,6 +54,13 @@ def train(flags: dict[str, object], config: Path | None, describe: bool, as_json
 @click.option("--mel", type=PATH, metavar="FILE", help="Also write the mel spectrogram (.npy).")
 @click.option("--speaker", metavar="NAME", help="One of the model's speakers.  [default: the first]")
 @click.option("--language", metavar="CODE", help="Language of the text, for a model of phonemes.  [default: its own]")
+@click.option(
+    "--vocoder",
+    type=click.Choice(["griffin-lim", "neural"]),
+    default="griffin-lim",
+    show_default=True,
+    help="What makes samples of the mel; neural is the model's own (train --networks acoustic,vocoder).",
+)
 @JSON
 def synthesize(
     file: Path | None,
@@ -63,6 +70,7 @@ def synthesize(
     mel: Path | None,
     speaker: str | None,
     language: str | None,
+    vocoder: str,
     as_json: bool,
 ) -> None:
     """Synthesize speech with a trained model, into a WAV file.
@@ -78,7 +86,7 @@ def synthesize(
         from voxyard.trainer.api import synthesize as speak
 
         words = read_document(file) if file is not None else text or ""
-        spoken = speak(checkpoint, words, out, mel, speaker=speaker, language=language)
+        spoken = speak(checkpoint, words, out, mel, speaker=speaker, language=language, vocoder=vocoder)
         if as_json:
             print(json.dumps(dataclasses.asdict(spoken), default=str))
         else:

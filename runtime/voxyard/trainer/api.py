@@ -56,12 +56,13 @@ def synthesize(
     *,
     speaker: str | None = None,
     language: str | None = None,
+    vocoder: str = "griffin-lim",
 ) -> SynthesizedFile:
     """Speaks `text` with the model of a checkpoint into the WAV file `out` (see voxyard.trainer.synthesis)."""
     import_tensorflow()
     from voxyard.trainer import synthesis
 
-    return synthesis.synthesize(checkpoint, text, out, mel, speaker=speaker, language=language)
+    return synthesis.synthesize(checkpoint, text, out, mel, speaker=speaker, language=language, vocoder=vocoder)
 
 
 def prepare_features(config: TrainConfig) -> Callable[[Example], Mapping[str, Any]]:

@@ -24,6 +24,9 @@ class ModelConfig(Section):
     module: str | None = setting(
         None, "Your own model, as package.module:factory (see Trainable).", flag="--model-module"
     )
+    networks: Literal["acoustic", "acoustic,vocoder"] = setting(
+        "acoustic", "What is trained: the acoustic model (text to mel), and the vocoder of its mels."
+    )
     text_units: Literal["characters", "phonemes"] = setting(
         "characters", "Unit of a token; phonemes come from espeak-ng."
     )

@@ -129,6 +129,7 @@ def _open(
         speakers=speakers,
         feature_settings=feature_settings(config),
     )
+    _refuse_features(source, config)
     return _without_long_clips(source, config), source.coverage
 
 
@@ -143,6 +144,14 @@ def _without_long_clips(source: ExampleSource, config: TrainConfig) -> ExampleSo
         raise TrainerError(f"{what}; raise --max-clip-seconds, cut the clips, or allow more with --max-bad-share")
     log.warning("%s; they are left out", what)
     return Subset(source, np.setdiff1d(np.arange(len(source)), long))
+
+
+def _refuse_features(source: ExampleSource, config: TrainConfig) -> None:
+    if source.feature_names and config.model.networks != "acoustic":
+        raise TrainerError(
+            f"--networks {config.model.networks} learns from samples, and shards of `corpus prepare --features` have none: "
+            "give the recordings, or shards made without --features"
+        )
 
 
 def _cached(source: ExampleSource, config: TrainConfig) -> ExampleSource:

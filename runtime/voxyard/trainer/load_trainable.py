@@ -19,9 +19,18 @@ def load_trainable(config: TrainConfig, speakers: tuple[str, ...]) -> Trainable 
     Raises TrainerError where the module, the factory or a part of the protocol is missing.
     """
     if config.model.module is None:
+        if config.model.networks == "acoustic,vocoder":
+            from voxyard.trainer.model.trainable_voice import SpeechWithVocoder
+
+            return SpeechWithVocoder(config, speakers)
         from voxyard.trainer.model.trainable_tts import TextToSpeech
 
         return TextToSpeech(config, speakers)
+    if config.model.networks != "acoustic":
+        raise TrainerError(
+            f"--networks {config.model.networks} is of voxyard's own model; --model-module {config.model.module} says "
+            "itself what it trains: leave --networks out"
+        )
     factory = _find_factory(config.model.module)
     made = factory(config, speakers)
     missing = [name for name in _PARTS if not hasattr(made, name)]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("voxyard.trainer")
 
+GRIFFIN_LIM = "griffin-lim"
 CLIP_FRAMES = 64  # lengths are rounded up to this, so that few shapes are traced
 CHUNK_SECONDS = 10.0  # of a text: as long as the clips of common corpora
 CHUNK_CHARACTERS = 400  # bounds a text of silent characters only: 10 s have about 150
@@ -65,11 +66,13 @@ def synthesize(
     *,
     speaker: str | None = None,
     language: str | None = None,
+    vocoder: str = GRIFFIN_LIM,
 ) -> SynthesizedFile:
     """Speaks `text` into `out` (WAV, 16 bit), and the mel spectrogram (frames, mels) into `mel` (.npy) if asked.
 
     A long text is split at its sentences, and joined with the pauses of `voxyard speak`; the mel has no pauses. The
-    speaker is the first, and the language the model's own, where none is named. On the CPU: one sentence needs no
+    speaker is the first, and the language the model's own, where none is named. The vocoder is `griffin-lim`, or the
+    `neural` one that the model was trained with. On the CPU: one sentence needs no
     GPU, and a running training keeps its memory. Raises TrainerError, CorpusError or SpeechError.
     """
     tf.config.set_visible_devices([], "GPU")
@@ -81,6 +84,13 @@ def synthesize(
         log.info("Speaker %s, the first of %d (--speaker NAME)", speakers[0], len(speakers))
     if language is not None:
         voice["language"] = language
+    if vocoder != GRIFFIN_LIM:
+        if "vocoder" not in inspect.signature(trainable.speak).parameters:
+            raise TrainerError(
+                f"--vocoder {vocoder}: the model in {found.path} has no vocoder of its own; leave --vocoder out, or "
+                "train one with --networks acoustic,vocoder"
+            )
+        voice["vocoder"] = vocoder
     _check_choice(trainable.speak, voice)
     chunks = _chunks(text, config, language)
     coverage = _read(trainable, chunks, {"language": language} if language is not None else {})
@@ -89,7 +99,7 @@ def synthesize(
     model = trainable.build()
     assign_weights(model, found)
     if mel is not None:
-        _write_mel(mel, trainable, model, chunks, voice)
+        _write_mel(mel, trainable, model, chunks, {name: value for name, value in voice.items() if name != "vocoder"})
     sound = _joined((trainable.speak(model, chunk.text, **voice) for chunk in chunks), chunks, trainable.sample_rate)
     with _written(out):
         write_wav(out, sound, trainable.sample_rate)

@@ -1,0 +1,126 @@
+"""voxyard's text-to-speech model and the vocoder of its mels, trained side by side on the same batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.model.discriminators import Discriminators
+from voxyard.trainer.model.griffin_lim import PEAK
+from voxyard.trainer.model.optimizer import FusedAdamW, WarmUpThenRoot
+from voxyard.trainer.model.sizes import Shape
+from voxyard.trainer.model.trainable_tts import POLICIES, TextToSpeech
+from voxyard.trainer.model.vocoder import VOCODER_SIZES, Vocoder, VocoderShape
+from voxyard.trainer.model.vocoder_losses import MelDistance, discriminator_losses, vocoder_losses
+from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.trainable import Batch, Update
+
+SEGMENT = 32  # frames of a clip that the vocoder is trained on in a step: Vocos' and HiFi-GAN's third of a second
+RATE, WARM_UP = 5e-4, 200  # Vocos' peak learning rate; HiFi-GAN's and Vocos' momenta below
+
+
+class Voice(keras.Model):
+    """The acoustic model, the vocoder, and the discriminators that train it."""
+
+    def __init__(self, acoustic: keras.Model, vocoder: Vocoder, discriminators: Discriminators) -> None:
+        super().__init__(name="voice")
+        self.acoustic, self.vocoder, self.discriminators = acoustic, vocoder, discriminators
+
+    def build(self, input_shape: object = None) -> None:
+        """Keras' hook; its parts are built."""
+        self.built = True
+
+
+class SpeechWithVocoder(TextToSpeech):
+    """TextToSpeech with a vocoder of its own (voxyard.trainer.model.vocoder): `SeveralUpdates`."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        speakers: tuple[str, ...],
+        *,
+        shape: Shape | None = None,
+        vocoder: VocoderShape | None = None,
+    ) -> None:
+        """See TextToSpeech; `vocoder` overrides its size."""
+        super().__init__(config, speakers, shape=shape)
+        self._vocoder = vocoder or VOCODER_SIZES[config.model.size]
+        self._samples = SEGMENT * config.model.hop_length
+        self._distance = MelDistance(config.model)
+
+    def batch_spec(self, bucket: Bucket, batch_size: int) -> dict[str, tf.TensorSpec]:
+        """See Trainable and FeatureExtractor."""
+        return {
+            **super().batch_spec(bucket, batch_size),
+            "segment_mel": tf.TensorSpec((batch_size, SEGMENT, self._config.model.mels), tf.float32),
+            "segment": tf.TensorSpec((batch_size, self._samples), tf.float32),
+        }
+
+    def features(self, raw: Batch) -> dict[str, tf.Tensor]:
+        """See Trainable and FeatureExtractor."""
+        return self._features(raw, segment=SEGMENT)
+
+    def build(self) -> Voice:
+        """See Trainable."""
+        policy = keras.DTypePolicy(POLICIES.get(self._config.training.precision, "float32"))
+        vocoder = Vocoder(self._vocoder, self._config.model, policy)
+        discriminators = Discriminators(self._vocoder, policy)
+        discriminators(vocoder(tf.zeros((1, SEGMENT, self._config.model.mels))))  # makes their variables
+        voice = Voice(super().build(), vocoder, discriminators)
+        voice.build()
+        return voice
+
+    def updates(self, model: Voice) -> Sequence[Update]:
+        """See SeveralUpdates: the acoustic model; the discriminators; the vocoder, against those as they are then."""
+
+        def acoustic(batch: Batch) -> Batch:
+            return super(SpeechWithVocoder, self).losses(model.acoustic, batch, training=True)
+
+        def discriminators(batch: Batch) -> Batch:
+            made = tf.stop_gradient(model.vocoder(batch["segment_mel"]))
+            return discriminator_losses(model.discriminators(batch["segment"])[0], model.discriminators(made)[0])
+
+        def vocoder(batch: Batch) -> Batch:
+            recorded, made = batch["segment"], model.vocoder(batch["segment_mel"])
+            judged = model.discriminators(recorded), model.discriminators(made)
+            return vocoder_losses(self._distance(recorded, made), *judged)
+
+        return [
+            Update("acoustic", model.acoustic.trainable_variables, acoustic, self.optimizer()),
+            Update("discriminators", model.discriminators.trainable_variables, discriminators, _optimizer()),
+            Update("vocoder", model.vocoder.trainable_variables, vocoder, _optimizer()),
+        ]
+
+    def losses(self, model: Voice, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        """See Trainable: those of the acoustic model, and `vocoder_mel`, the vocoder's mel distance in nepers."""
+        found = super().losses(model.acoustic, batch, training)
+        mel = self._distance(batch["segment"], model.vocoder(batch["segment_mel"]))
+        return {**found, "total": found["total"] + mel, "vocoder_mel": mel}
+
+    def speak(
+        self, model: Voice, text: str, speaker: int = 0, language: str | None = None, vocoder: str = "griffin-lim"
+    ) -> NDArray[np.float32]:
+        """See TextToSpeech; with the vocoder `neural` the model's own speaks, else Griffin-Lim."""
+        if vocoder == "griffin-lim":
+            return super().speak(model, text, speaker, language)
+        mel = self.mel(model, text, speaker, language)
+        samples = model.vocoder(tf.constant(mel[None]))[0].numpy()
+        loudest = float(np.abs(samples).max(initial=0.0))
+        return np.asarray(samples * min(1.0, PEAK / max(loudest, 1e-9)), np.float32)
+
+    def mel(self, model: Voice, text: str, speaker: int = 0, language: str | None = None) -> NDArray[np.float32]:
+        """See TextToSpeech."""
+        return super().mel(model.acoustic, text, speaker, language)
+
+    def pictures(self, model: Voice, batch: Batch) -> dict[str, NDArray[np.uint8]]:
+        """See TextToSpeech."""
+        return super().pictures(model.acoustic, batch)
+
+
+def _optimizer() -> keras.optimizers.Optimizer:
+    return FusedAdamW(WarmUpThenRoot(RATE, WARM_UP), weight_decay=0.01, beta_1=0.8, beta_2=0.9, epsilon=1e-8)

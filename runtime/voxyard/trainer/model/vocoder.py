@@ -1,0 +1,107 @@
+"""Vocoder: a network from log-mels to samples, through the phases and magnitudes of a short-time Fourier transform.
+
+H. Siuzdak (2023), "Vocos: Closing the gap between time-domain and Fourier-based neural vocoders for high-quality audio
+synthesis" (ICLR 2024): ConvNeXt blocks at the rate of the frames, and one inverse transform at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers, ops
+
+from voxyard.trainer.config import ModelConfig
+from voxyard.trainer.model.mel import edge_padding, hann
+
+LOUDEST = 1e2  # of a magnitude, as in the paper's code: exp() of an untrained head would overflow
+_FAINT = 1e-11  # of the windows' sum, where no frame lies
+
+
+@dataclass(frozen=True)
+class VocoderShape:
+    """One size of the vocoder, and of the discriminators that train it."""
+
+    width: int
+    blocks: int
+    hidden: int
+    period_channels: tuple[int, ...]  # of the layers of a period's discriminator
+    spectrum_channels: int  # of those of a resolution's
+
+
+VOCODER_SIZES = MappingProxyType(
+    {
+        "tiny": VocoderShape(128, 4, 384, (8, 16, 32), 8),
+        "small": VocoderShape(256, 6, 768, (16, 64, 128), 16),
+        "normal": VocoderShape(512, 8, 1536, (32, 128, 512, 1024), 32),  # the paper's
+        "big": VocoderShape(768, 10, 2304, (32, 128, 512, 1024), 32),
+    }
+)
+"""Rows of the table of sizes, by the names of the acoustic model's."""
+
+
+class Vocoder(keras.Model):
+    """Log-mels (B, T, mels) to samples (B, T · hop)."""
+
+    def __init__(self, shape: VocoderShape, model: ModelConfig, policy: keras.DTypePolicy) -> None:
+        super().__init__(name="vocoder")
+        self._fft, self._hop = model.fft_size, model.hop_length
+        self._left, _ = edge_padding(self._fft, self._hop)
+        self._window = hann(self._fft).astype(np.float32)
+        self._embed = layers.Conv1D(shape.width, 7, padding="same", dtype=policy, name="embed")
+        self._embed_norm = layers.LayerNormalization(epsilon=1e-6, dtype=policy, name="embed_norm")
+        self._blocks = [
+            ConvNeXt(shape.width, shape.hidden, 1 / shape.blocks, policy, f"block_{place}")
+            for place in range(shape.blocks)
+        ]
+        self._norm = layers.LayerNormalization(epsilon=1e-6, dtype=policy, name="norm")
+        self._head = layers.Dense(self._fft + 2, dtype="float32", name="head")
+
+    def call(self, mel: tf.Tensor) -> tf.Tensor:
+        """Samples (B, T · hop) float32, not bounded to −1…1."""
+        x = self._embed_norm(self._embed(mel))
+        for block in self._blocks:
+            x = block(x)
+        log_magnitude, phase = tf.split(self._head(self._norm(x)), 2, -1)  # (batch, frames, bins)
+        magnitude = tf.minimum(tf.exp(tf.minimum(log_magnitude, 10.0)), LOUDEST)
+        return self._samples(tf.complex(magnitude * tf.cos(phase), magnitude * tf.sin(phase)))
+
+    def _samples(self, spectrum: tf.Tensor) -> tf.Tensor:
+        """Samples (B, T · hop) of spectra (B, T, bins): windowed, overlapped, divided by the sum of squared windows."""
+        frames = tf.signal.irfft(spectrum) * self._window
+        ones = tf.ones_like(frames[:1, :, :1]) * self._window**2  # (1, frames, fft)
+        summed, weight = (tf.signal.overlap_and_add(each, self._hop) for each in (frames, ones))
+        length = tf.shape(spectrum)[1] * self._hop
+        whole = summed / tf.maximum(weight, _FAINT)
+        samples = whole[:, self._left : self._left + length]
+        if spectrum.shape[1] is not None:
+            samples = tf.ensure_shape(samples, (spectrum.shape[0], spectrum.shape[1] * self._hop))
+        return samples
+
+
+class ConvNeXt(layers.Layer):
+    """A block of Z. Liu et al. (2022), "A ConvNet for the 2020s", over frames."""
+
+    def __init__(self, width: int, hidden: int, scale: float, policy: keras.DTypePolicy, name: str) -> None:
+        super().__init__(name=name, dtype=policy)
+        self._scale = scale
+        self._along = layers.DepthwiseConv1D(7, padding="same", dtype=policy, name="along")
+        self._norm = layers.LayerNormalization(epsilon=1e-6, dtype=policy, name="norm")
+        self._wide = layers.Dense(hidden, "gelu", dtype=policy, name="wide")
+        self._narrow = layers.Dense(width, dtype=policy, name="narrow")
+
+    def build(self, input_shape: tuple[int, ...]) -> None:
+        """Keras' hook."""
+        for layer in (self._along, self._norm, self._wide):
+            layer.build(input_shape)
+        self._narrow.build((*input_shape[:-1], self._wide.units))
+        self.gamma = self.add_weight(
+            (input_shape[-1],), initializer=keras.initializers.Constant(self._scale), name="gamma"
+        )
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Frames (B, T, width) to the same."""
+        return x + ops.cast(self.gamma, x.dtype) * self._narrow(self._wide(self._norm(self._along(x))))

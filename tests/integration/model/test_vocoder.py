@@ -1,0 +1,155 @@
+"""The vocoder: what it is trained on, its inverse transform, its losses, and that it learns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from voices import HOP, SMALL, Raw, raw_batch
+
+from voxyard.trainer.config import DataConfig, ModelConfig, TrainConfig, TrainingConfig
+from voxyard.trainer.model.features import FeatureExtractor
+from voxyard.trainer.model.mel import FLOOR
+from voxyard.trainer.model.trainable_voice import SEGMENT, SpeechWithVocoder, Voice
+from voxyard.trainer.model.vocoder import Vocoder, VocoderShape
+from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.trainable import SeveralUpdates
+
+SHAPE = VocoderShape(48, 2, 96, (4, 8), 4)
+
+
+def made(seed: int = 3, **data: Any) -> tuple[SpeechWithVocoder, Voice]:
+    keras.utils.set_random_seed(seed)
+    config = TrainConfig(
+        model=ModelConfig(networks="acoustic,vocoder"), data=DataConfig(**data), training=TrainingConfig()
+    )
+    ours = SpeechWithVocoder(config, ("a", "b"), shape=SMALL, vocoder=SHAPE)
+    return ours, ours.build()
+
+
+def of_clip(batch: Raw, row: int) -> dict[str, np.ndarray]:
+    return {name: batch[name][row].numpy() for name in ("segment", "segment_mel")}
+
+
+def test_the_features_match_the_batch_specification() -> None:
+    """T20: also where the bucket is shorter than a segment."""
+    ours, _ = made()
+    assert isinstance(ours, SeveralUpdates)
+    for frames in (24, 64):
+        found = ours.features(raw_batch([(20, 5), (12, 7)], frames, 8))
+        spec = ours.batch_spec(Bucket(frames=frames, tokens=8), 2)
+        assert found.keys() == spec.keys()
+        for name, expected in spec.items():
+            assert expected.is_compatible_with(found[name]), name
+
+
+def test_a_segment_is_a_part_of_its_clip_and_its_mel_of_the_same_place() -> None:
+    raw = raw_batch([(90, 5), (70, 7), (12, 3)], 96, 8)
+    features = FeatureExtractor(ModelConfig(), DataConfig())
+    found = features(raw, segment=SEGMENT)
+    places = []
+    for row in range(3):
+        clip = raw["pcm"][row].numpy() / np.float32(32768)
+        segment, mel = found["segment"][row].numpy(), found["segment_mel"][row].numpy()
+        frames = int(raw["pcm_length"][row]) // HOP
+        first = [
+            at for at in range(max(frames - SEGMENT, 0) + 1) if np.array_equal(clip[at * HOP :][:HOP], segment[:HOP])
+        ]
+        assert len(first) == 1
+        places += first
+        np.testing.assert_array_equal(found["mel"][row, first[0] : first[0] + SEGMENT], mel)
+    assert places[0] > 0
+    assert places[2] == 0
+    assert not found["segment"][2, 12 * HOP :].numpy().any()
+    np.testing.assert_allclose(found["segment_mel"][2, 12:], math.log(FLOOR), rtol=1e-6)
+
+
+def test_a_segment_depends_on_its_clip_and_seed_alone() -> None:
+    """T16: neither on padding, nor on the other clips of the batch."""
+    features = FeatureExtractor(ModelConfig(), DataConfig())
+    together = features(raw_batch([(90, 5), (70, 7)], 96, 8), segment=SEGMENT)
+    padded = features(raw_batch([(90, 5)], 128, 8), segment=SEGMENT)
+    for name, value in of_clip(together, 0).items():
+        np.testing.assert_array_equal(value, padded[name][0], err_msg=name)
+    raw = raw_batch([(90, 5)], 96, 8)
+    raw["clip_seed"] += 1
+    assert not np.array_equal(features(raw, segment=SEGMENT)["segment"][0], together["segment"][0])
+
+
+def test_pre_emphasis_is_in_the_mel_and_not_in_the_samples() -> None:
+    raw = raw_batch([(40, 5)], 40, 8)
+    plain = FeatureExtractor(ModelConfig(), DataConfig())(raw, segment=SEGMENT)
+    sharp = FeatureExtractor(ModelConfig(), DataConfig(pre_emphasis=0.9))(raw, segment=SEGMENT)
+    np.testing.assert_array_equal(plain["segment"], sharp["segment"])
+    assert np.abs(plain["segment_mel"] - sharp["segment_mel"]).max() > 0.1
+
+
+@pytest.mark.parametrize("model", [ModelConfig(), ModelConfig(fft_size=1200, hop_length=300)], ids=["default", "other"])
+def test_the_inverse_transform_gives_back_what_was_transformed(model: ModelConfig) -> None:
+    """Of the spectrum of a sound: the sound, its edges too."""
+    sound = np.random.default_rng(1).normal(size=(2, 20 * model.hop_length)).astype(np.float32)
+    vocoder = Vocoder(SHAPE, model, keras.DTypePolicy("float32"))
+    left = (model.fft_size - model.hop_length) // 2
+    right = model.fft_size - model.hop_length - left
+    padded = np.pad(sound, [(0, 0), (left, right)], mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, model.fft_size, 1)[:, :: model.hop_length]
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(model.fft_size) / model.fft_size)
+    spectrum = np.fft.rfft(frames * window).astype(np.complex64)
+    np.testing.assert_allclose(vocoder._samples(tf.constant(spectrum)), sound, atol=1e-4)
+
+
+def test_losses_are_those_of_each_clip() -> None:
+    """T20: of each clip by itself, in every update."""
+    ours, model = made()
+    both = ours.features(raw_batch([(90, 5), (70, 7)], 96, 8))
+    alone = ours.features(raw_batch([(90, 5)], 96, 8))
+    for update in ours.updates(model):
+        together, single = update.losses(both), update.losses(alone)
+        assert all(value.shape == (2,) for value in together.values()), update.name
+        for name, value in single.items():
+            np.testing.assert_allclose(together[name][0], value[0], rtol=1e-4, err_msg=f"{update.name}/{name}")
+    validated = ours.losses(model, both, training=False)
+    assert validated["vocoder_mel"].shape == (2,)
+
+
+def test_the_discriminators_learn_nothing_from_the_vocoders_update_and_it_nothing_from_theirs() -> None:
+    ours, model = made()
+    batch = ours.features(raw_batch([(40, 5)], 40, 8))
+    own = {update.name: {id(each) for each in update.variables} for update in ours.updates(model)}
+    assert set.union(*own.values()) == {id(each) for each in model.trainable_variables}
+    (judges,) = [update for update in ours.updates(model) if update.name == "discriminators"]
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(judges.losses(batch)["total"])
+    assert all(each is None for each in tape.gradient(total, [one.value for one in model.vocoder.trainable_variables]))
+
+
+def test_two_clips_are_learned() -> None:
+    """The mel distance of the vocoder's sound falls to less than half in 200 steps."""
+    ours, model = made()
+    batch = ours.features(raw_batch([(40, 5), (36, 7)], 40, 8))
+    updates = [each for each in ours.updates(model) if each.name != "acoustic"]
+    for each in updates:
+        each.optimizer.build(list(each.variables))
+
+    @tf.function(autograph=False)
+    def step() -> dict[str, tf.Tensor]:
+        found: dict[str, tf.Tensor] = {}
+        for each in updates:
+            with tf.GradientTape() as tape:
+                losses = {name: tf.reduce_mean(value) for name, value in each.losses(batch).items()}
+            gradients = tape.gradient(losses["total"], [one.value for one in each.variables])
+            each.optimizer.apply(gradients, each.variables)
+            found |= {f"{each.name}/{name}": value for name, value in losses.items()}
+        return found
+
+    first = {name: float(value) for name, value in step().items()}
+    for _ in range(200):
+        step()
+    last = {name: float(value) for name, value in step().items()}
+    assert first["vocoder/mel"] > 1.0
+    assert last["vocoder/mel"] < 0.5 * first["vocoder/mel"], (first, last)
+    assert last["discriminators/total"] < 1.9, (first, last)

@@ -1,0 +1,98 @@
+"""Runs of the acoustic model and its vocoder: trained together, resumed bit for bit, and heard."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import wave
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from voxyard.trainer import checkpoint
+
+Voxyard = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = pytest.mark.timeout(400)
+
+
+def words(tones: Path, directory: Path, steps: int, *more: object) -> list[object]:
+    return [
+        "train", "--device", "cpu", "--data-gpu", 0, "--model-gpu", 1, "--train-data", tones, "--batch-size", 2,
+        "--networks", "acoustic,vocoder", "--buckets", 1, "--num-workers", 1, "--no-tensorboard", "--sample-text", "",
+        "--model-start-delay", 0, "--checkpoint-dir", directory, "--max-steps", steps, *more,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three steps in one go."""
+    from forked import run_forked
+    from runs import environment
+
+    directory = tmp_path_factory.mktemp("networks") / "whole"
+    done = run_forked(*words(tones, directory, 3), environment=environment())
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+@pytest.mark.slow
+def test_both_networks_resume_bit_for_bit(trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
+    """T17, and the losses of each network in the report."""
+    for steps in (2, 3):
+        done = voxyard(*words(tones, tmp_path / "parts", steps))
+        assert done.returncode == 0, done.stderr
+    whole, parts = (checkpoint.newest_good(each) for each in (trained, tmp_path / "parts"))
+    assert whole is not None
+    assert parts is not None
+    assert whole.state.keys() == parts.state.keys()
+    assert [name for name in whole.state if whole.state[name].tobytes() != parts.state[name].tobytes()] == []
+    report = json.loads((trained / "report.json").read_text())
+    assert {"total", "acoustic/mel", "discriminators/total", "vocoder/mel", "vocoder/features"} <= set(report["losses"])
+    assert "vocoder_mel" in report["validation"]
+
+
+def test_the_voice_speaks_with_its_vocoder_and_with_griffin_lim(
+    trained: Path, tmp_path: Path, voxyard: Voxyard
+) -> None:
+    sounds = {}
+    for vocoder in ("neural", "griffin-lim"):
+        out, mel = tmp_path / f"{vocoder}.wav", tmp_path / f"{vocoder}.npy"
+        done = voxyard(
+            "synthesize", "--checkpoint", trained, "--text", "one two", "--out", out, "--vocoder", vocoder, "--mel", mel
+        )
+        assert done.returncode == 0, done.stderr
+        with wave.open(str(out)) as file:
+            sounds[vocoder] = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+    assert len(sounds["neural"]) == len(sounds["griffin-lim"]) == 256 * len(np.load(tmp_path / "neural.npy"))
+    assert (sounds["neural"] != sounds["griffin-lim"]).any()
+
+
+@pytest.mark.slow
+def test_a_model_goes_on_from_an_acoustic_one(trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
+    """--init-from takes the acoustic weights and names what it has to begin with."""
+    alone = words(tones, tmp_path / "alone", 1)
+    alone[alone.index("acoustic,vocoder")] = "acoustic"
+    assert voxyard(*alone).returncode == 0
+    refused = voxyard(
+        "synthesize", "--checkpoint", tmp_path / "alone", "--text", "one", "--out", tmp_path / "no.wav",
+        "--vocoder", "neural",
+    )  # fmt: skip
+    assert refused.returncode == 2
+    assert "has no vocoder of its own; leave --vocoder out, or train one with --networks" in refused.stderr
+    done = voxyard(*words(tones, tmp_path / "both", 1, "--init-from", tmp_path / "alone"))
+    assert done.returncode == 0, done.stderr
+    assert "missing: model/vocoder/head/kernel" in done.stderr
+    assert "model/text_to_mel" not in done.stderr
+
+
+def test_what_cannot_train_a_vocoder_is_refused(tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
+    done = voxyard("corpus", "prepare", tones, tmp_path / "shards", "--features", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    refused = voxyard(*words(tmp_path / "shards", tmp_path / "run", 1))
+    assert refused.returncode == 2
+    assert "learns from samples, and shards of `corpus prepare --features` have none" in refused.stderr
+    refused = voxyard(*words(tones, tmp_path / "run", 1, "--model-module", "toy:make"))
+    assert refused.returncode == 2
+    assert "--networks acoustic,vocoder is of voxyard's own model" in refused.stderr
