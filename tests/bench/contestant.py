@@ -87,7 +87,7 @@ class Voxyard:
 
     def overlapped(self, steps: int, observed: bool = False) -> dict[str, float]:
         """The pipeline as it trains; with `observed`, metrics, losses and progress too."""
-        from voxyard.trainer.steps_in_flight import StepsInFlight
+        from voxyard.trainer.steps.in_flight import StepsInFlight
 
         with contextlib.ExitStack() as stack:
             end = self.next + WARM_STEPS + steps + 200
@@ -116,7 +116,7 @@ class Voxyard:
         from voxyard.telemetry.workloads import TrainMetrics
         from voxyard.trainer.config import TelemetryConfig
         from voxyard.trainer.observer import Observer
-        from voxyard.trainer.updates import RATE
+        from voxyard.trainer.steps.updates import RATE
 
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = TelemetryConfig(metrics_port=_free_port())

@@ -149,8 +149,8 @@ def _without_long_clips(source: ExampleSource, config: TrainConfig) -> ExampleSo
 def _refuse_features(source: ExampleSource, config: TrainConfig) -> None:
     if source.feature_names and config.model.networks != "acoustic":
         raise TrainerError(
-            f"--networks {config.model.networks} learns from samples, and shards of `corpus prepare --features` have none: "
-            "give the recordings, or shards made without --features"
+            f"--networks {config.model.networks} learns from samples, and shards of `corpus prepare --features` have "
+            "none: give the recordings, or shards made without --features"
         )
 
 

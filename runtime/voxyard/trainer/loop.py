@@ -30,8 +30,8 @@ from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, wr
 from voxyard.trainer.sampler import BatchSampler, plan_buckets
 from voxyard.trainer.samples import write_sample
 from voxyard.trainer.step import STOP, TrainStep
-from voxyard.trainer.steps_in_flight import AHEAD, Calibration, EndedStep, StepsInFlight
-from voxyard.trainer.updates import RATE
+from voxyard.trainer.steps.in_flight import AHEAD, Calibration, EndedStep, StepsInFlight
+from voxyard.trainer.steps.updates import RATE
 from voxyard.trainer.validation import HeldOutValidation
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from voxyard.trainer.devices.tensorflow_setup import Devices, executor_scope
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
 from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.steps.updates import Means, Updater, joined, updaters_of
 from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable
-from voxyard.trainer.updates import Means, Updater, joined, updaters_of
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -26,7 +26,7 @@ from voxyard.trainer.corpora import Corpora, open_corpora
 from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.ring import Ring
 from voxyard.trainer.step import TrainStep
-from voxyard.trainer.steps_in_flight import StepsInFlight
+from voxyard.trainer.steps.in_flight import StepsInFlight
 
 DATA, MODEL = "/device:CPU:0", "/device:CPU:1"
 DEVICES = Devices(

@@ -384,16 +384,14 @@ def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.
 
     asked: list[tuple[object, ...]] = []
 
-    def synthesize(
-        checkpoint: Path, text: str, out: Path, mel: Path | None, *, speaker: str | None, language: str | None
-    ) -> Spoken:
-        asked.append((checkpoint, text, out, mel, speaker, language))
+    def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None, **voice: str | None) -> Spoken:
+        asked.append((checkpoint, text, out, mel, *voice.values()))
         return Spoken(out, 1.5, 22050, 100, mel)
 
     monkeypatch.setattr(voxyard.trainer.api, "synthesize", synthesize)
     arguments = ["synthesize", "--checkpoint", "run", "--text", "Hello.", "--out", str(tmp_path / "x.wav")]
     ended = voxyard_command(*arguments)
-    assert asked == [(Path("run"), "Hello.", tmp_path / "x.wav", None, None, None)]
+    assert asked == [(Path("run"), "Hello.", tmp_path / "x.wav", None, None, None, "griffin-lim")]
     assert ended.out == f"{tmp_path / 'x.wav'}: 1.50 s at 22050 Hz, step 100\n"
     answer = json.loads(voxyard_command(*arguments, "--json").out)
     assert answer == {
@@ -401,8 +399,9 @@ def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.
     }  # fmt: skip
     (tmp_path / "story.txt").write_text("Once upon a time.\n")
     chosen = [*arguments[:3], str(tmp_path / "story.txt"), *arguments[5:], "--speaker", "mia", "--language", "de"]
+    chosen += ["--vocoder", "neural"]
     voxyard_command(*chosen)
-    assert asked[-1] == (Path("run"), "Once upon a time.", tmp_path / "x.wav", None, "mia", "de")
+    assert asked[-1] == (Path("run"), "Once upon a time.", tmp_path / "x.wav", None, "mia", "de", "neural")
     for texts in ([], ["--text", "Hello.", str(tmp_path / "story.txt")]):
         ended = voxyard_command(*arguments[:3], *arguments[5:], *texts)
         assert (ended.code, ended.out) == (2, "")

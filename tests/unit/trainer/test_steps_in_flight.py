@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from voxyard.trainer.sampler import BatchPlan, Bucket
-from voxyard.trainer.steps_in_flight import Calibration, EndedStep, StepsInFlight
+from voxyard.trainer.steps.in_flight import Calibration, EndedStep, StepsInFlight
 
 
 @dataclass

@@ -16,7 +16,7 @@ from voxyard.diagnose.stress.targets import LowUse, StressResult, TargetReport, 
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.report import CpuClock, MemoryGrowth
-from voxyard.trainer.steps_in_flight import Calibration, StepsInFlight
+from voxyard.trainer.steps.in_flight import Calibration, StepsInFlight
 
 if TYPE_CHECKING:
     from voxyard.trainer.devices.tensorflow_setup import Devices

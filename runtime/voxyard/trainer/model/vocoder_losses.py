@@ -1,4 +1,4 @@
-"""Losses of the vocoder and of its discriminators, per clip; of Vocos (Siuzdak 2023), with mels of three resolutions."""
+"""Losses of the vocoder and of its discriminators, per clip: those of Vocos (Siuzdak 2023), mels at three scales."""
 
 from __future__ import annotations
 
