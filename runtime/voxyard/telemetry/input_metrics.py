@@ -31,6 +31,12 @@ class InputMetrics:
             ["run", "part"],
             registry=registry,
         )
+        self._staged = Counter(
+            "voxyard_train_data_stage_batches_total",
+            "Batches on which the data stage was timed.",
+            ["run", "part"],
+            registry=registry,
+        )
 
     def sizes(self, *, threads: int, cores: float) -> None:
         """Reading threads of the run, and cores that it may use."""
@@ -49,3 +55,4 @@ class InputMetrics:
     def staged(self, part: Part, seconds: float) -> None:
         """A part of the data stage of one batch took so many seconds."""
         self._stage.labels(self._run, part).inc(seconds)
+        self._staged.labels(self._run, part).inc()

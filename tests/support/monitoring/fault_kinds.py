@@ -118,6 +118,26 @@ def slow_features(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"stall": stall})
 
 
+def waiting_for_nothing_that_is_measured(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The model waits; threads and data stage are on time (another host of its run is late, a lock is held)."""
+    stall = dice.uniform(0.5, 0.8)
+    _starve(host, stall, waiting=0.03, features=dice.uniform(0.02, 0.3))
+    return Planted({"stall": stall})
+
+
+def disk_slow_once(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The disk is slow for some minutes, once: what was measured of it fades as slowly as what it did."""
+    slow, stall = dice.uniform(9, 20) * MINUTE, dice.uniform(0.75, 0.95)
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        now_slow = seconds < slow
+        share = stall if now_slow else 0.02
+        _starve(host, share, reading=0.95 if now_slow else 0.3, computing=0.1 if now_slow else 0.9, waiting=share)
+        host.pressure["io"] = 0.8 if now_slow else 0.05
+
+    return Planted({"slow": slow, "stall": stall}, during)
+
+
 def slow_copy(host: SimulatedHost, dice: random.Random) -> Planted:
     """The way between the two GPUs is slow, and their links are what they can be."""
     stall = dice.uniform(0.5, 0.8)
@@ -483,10 +503,14 @@ def _kind(plant: Callable[[SimulatedHost, random.Random], Planted], *told_by: st
     return Kind(plant.__name__.replace("_", " "), frozenset(told_by), plant, **more)
 
 
+ELSEWHERE = frozenset({"features", "transfer", "input_workers", "unknown", "GpuUtilizationLow"})
+"""What a slow disk is not."""
+
 KINDS: tuple[Kind, ...] = (
     _kind(slow_disk, "input_storage"),
     _kind(slow_network_share, "input_storage"),
-    _kind(disk_slow_in_bursts, "input_storage"),
+    _kind(disk_slow_in_bursts, "input_storage", not_told_by=ELSEWHERE),
+    _kind(disk_slow_once, "input_storage", not_told_by=ELSEWHERE),
     _kind(somewhat_slow_disk, "input_storage"),
     _kind(slow_decoder, "input_decode"),
     _kind(container_of_one_core, "input_one_core"),
@@ -494,8 +518,9 @@ KINDS: tuple[Kind, ...] = (
     _kind(too_few_readers, "input_workers"),
     _kind(strangers_on_the_cores, "cpu_pressure"),
     _kind(swapping_host, "memory_pressure"),
-    _kind(slow_features, "features"),
-    _kind(slow_copy, "transfer"),
+    _kind(slow_features, "features", not_told_by=frozenset({"unknown"})),
+    _kind(slow_copy, "transfer", not_told_by=frozenset({"unknown"})),
+    _kind(waiting_for_nothing_that_is_measured, "unknown"),
     _kind(stalled_run, "TrainingStalled"),
     _kind(dead_run, "WorkloadDown"),
     _kind(nan_loss, "TrainingLossNotFinite"),

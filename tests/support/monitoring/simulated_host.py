@@ -125,17 +125,17 @@ class Reads:
     reading: float = 0.3  # share of the threads' time in which they make batches
     computing: float = 0.9  # share of that in which they compute
     waiting: float = 0.02  # share of time in which the data stage waits for them
-    features: float = 0.10  # seconds a second, where the data stage is timed
+    features: float = 0.10  # of a step's time, for a batch alone
     transfer: float = 0.01
 
-    def advance(self, metrics: InputMetrics, seconds: float) -> None:
-        """So many seconds of reading."""
+    def advance(self, metrics: InputMetrics, seconds: float, step_seconds: float) -> None:
+        """So many seconds of reading; the data stage is timed on one batch of them."""
         metrics.sizes(threads=self.threads, cores=self.cores)
         made = seconds * self.threads * self.reading
         metrics.read(made, made * self.computing)
         metrics.waited(seconds * self.waiting)
-        metrics.staged("features", 0.01 * seconds * self.features)
-        metrics.staged("transfer", 0.01 * seconds * self.transfer)
+        metrics.staged("features", step_seconds * self.features)
+        metrics.staged("transfer", step_seconds * self.transfer)
 
 
 @dataclass
@@ -169,7 +169,7 @@ class SimulatedRun:
         if self._interrupted is not None:
             self.metrics.progress()
             return
-        self.reads.advance(self.metrics.input, seconds)
+        self.reads.advance(self.metrics.input, seconds, self.step_seconds)
         self._rest += seconds
         while self.learning and self._rest >= self.step_seconds:
             self._rest -= self.step_seconds

@@ -31,6 +31,7 @@ TRAIN = {
     "train_cores": ("gauge", set()),
     "train_start_timestamp_seconds": ("gauge", set()),
     "train_data_stage_seconds": ("counter", {"part"}),
+    "train_data_stage_batches": ("counter", {"part"}),
     "train_phase": ("gauge", {"phase"}),
     "train_phase_seconds": ("counter", {"phase"}),
     "train_progress": ("counter", set()),
@@ -186,6 +187,7 @@ def test_the_input_tells_its_seconds(served: MetricsServer) -> None:
     assert value(families, "train_read_cpu_seconds_total") == 0.25
     assert value(families, "train_read_wait_seconds_total") == 0.125
     assert value(families, "train_data_stage_seconds_total", part="transfer") == 0.002
+    assert value(families, "train_data_stage_batches_total", part="transfer") == 1
     assert (value(families, "train_read_threads"), value(families, "train_cores")) == (4, 16)
 
 
