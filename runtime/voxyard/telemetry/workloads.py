@@ -163,12 +163,21 @@ class TrainMetrics:
     def start(self) -> None:
         """The run is active from here on, and warms up until its first step has ended."""
         self._active.labels(self._run).set(1)
+        self._in_order.labels(self._run).set(0)
         self._started.labels(self._run).set(time.time())
         self._phases.enter("warm_up")
 
-    def finish(self) -> None:
-        """The run has ended, well or not: it is no longer active, in its last phase, and holds no GPU."""
+    def pretrained(self, loaded: bool) -> None:
+        """The run began with the weights of a checkpoint (it goes on from one, or fine-tunes), or with new ones."""
+        self._pretrained.labels(self._run).set(loaded)
+
+    def finish(self, *, in_order: bool = True) -> None:
+        """The run has ended: it is no longer active, in its last phase, and holds no GPU.
+
+        `in_order` where it came to its end or was stopped, not where it failed.
+        """
         self._active.labels(self._run).set(0)
+        self._in_order.labels(self._run).set(in_order)
         self._phases.enter("end")
         self._gpus.release()
 
@@ -230,6 +239,12 @@ class TrainMetrics:
         registry = self.registry
         self._active = _gauge(registry, "train_active", "1 while the run trains, 0 when it has ended.")
         self._started = _gauge(registry, "train_start_timestamp_seconds", "Unix time at which the run began to train.")
+        self._in_order = _gauge(
+            registry, "train_ended_in_order", "1 when the run has ended as it should or was stopped, 0 before and else."
+        )
+        self._pretrained = _gauge(
+            registry, "train_pretrained", "1 where the run began with weights of a checkpoint, 0 where with new ones."
+        )
         self._variation = _gauge(
             registry,
             "train_step_time_variation_ratio",

@@ -84,6 +84,7 @@ class Run:
             self.metrics.hosts(self.hosts.group.index, self.hosts.group.count)
         with self._lost_hosts():
             self.first_step, self._best = self._restore() if self.hosts is None else self._of_first(self.hosts)
+        self.metrics.pretrained(self.first_step > 0 or config.training.init_from is not None)
         self.end_step = self._end_step()
 
     @property

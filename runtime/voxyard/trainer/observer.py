@@ -56,7 +56,7 @@ class Observer:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.stop()
-        self.metrics.finish()
+        self.metrics.finish(in_order=kind is None)
         if self._writer is not None:
             self._writer.close()
         if self._server is not None:

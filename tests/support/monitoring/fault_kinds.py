@@ -196,6 +196,24 @@ def crash_loop(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"period": period}, during)
 
 
+def run_that_fails_again_and_again(host: SimulatedHost, dice: random.Random) -> Planted:
+    """An error of the trainer's own ends it, in words, and something starts it again."""
+    period = dice.uniform(3, 14) * MINUTE
+    lives = [0]
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        assert host.run is not None
+        if host.run.ending:
+            end_run(host, well=False)
+            train(host, "steady")
+        elif seconds // period > lives[0]:
+            lives[0] += 1
+            host.run.metrics.finish(in_order=False)
+            host.run.ending = True
+
+    return Planted({"period": period}, during)
+
+
 def diverging_loss(host: SimulatedHost, dice: random.Random) -> Planted:
     """The loss grows again, slowly."""
     doubling = dice.uniform(1, 3) * HOUR
@@ -526,6 +544,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(nan_loss, "TrainingLossNotFinite"),
     _kind(unseen_nan_loss, "WorkloadDown"),
     _kind(crash_loop, "TrainingCrashLoop", after=HOUR),
+    _kind(run_that_fails_again_and_again, "TrainingCrashLoop", after=HOUR),
     _kind(diverging_loss, "TrainingLossDiverging", before=2 * HOUR, after=8 * HOUR, interval=60.0),
     _kind(flat_loss, "TrainingLossFlat", training=False, after=5 * HOUR, interval=60.0),
     _kind(long_checkpoints, "TrainingCheckpointsLong", after=100 * MINUTE, interval=30.0),

@@ -230,6 +230,48 @@ def experiments(host: SimulatedHost, dice: random.Random) -> Moment:
     return moment
 
 
+def queue_of_short_runs(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Trials of some minutes under one name, by day: each ends in order, and the next begins."""
+    length = dice.uniform(5, 18) * MINUTE
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        day = 9 <= seconds % DAY / HOUR < 18
+        _trains(host, "trial", wanted=day and seconds % length > 2 * INTERVAL)
+        if host.run is not None and not host.run.ending:
+            host.gpus[MODEL].utilization, host.gpus[DATA].utilization = dice.uniform(0.8, 0.95), 0.2
+        speak(host, 0)
+
+    return moment
+
+
+def runs_that_learn_at_once(host: SimulatedHost, dice: random.Random) -> Moment:
+    """A new run each morning whose loss falls within minutes, and then rests for hours."""
+    half = dice.uniform(2, 10) * MINUTE
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        age = seconds % DAY - 8 * HOUR
+        _trains(host, "quick", wanted=0 <= age < 12 * HOUR)
+        if host.run is not None:
+            host.run.epoch = 0
+            host.run.loss = 1.0 + 4 * 0.5 ** (max(age, 0) / half)
+        speak(host, 0)
+
+    return moment
+
+
+def fine_tuning(host: SimulatedHost, dice: random.Random) -> Moment:
+    """A run each day on the weights of another: its loss is low from the first step on, and hardly moves."""
+    loss = dice.uniform(0.2, 2)
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        _trains(host, "tuned", wanted=8 <= seconds % DAY / HOUR < 18)
+        if host.run is not None:
+            host.run.epoch, host.run.pretrained, host.run.loss = 0, True, loss
+        speak(host, 0)
+
+    return moment
+
+
 def power_held(host: SimulatedHost, dice: random.Random) -> Moment:
     """Full load at the default power limit: the clocks are what power allows, and warm is not hot."""
     train(host, "hot")
@@ -250,6 +292,7 @@ WEEKS: tuple[Week, ...] = tuple(
     for begin in (
         mixed, bursty_speech, requests_in_bursts, nightly_trainings, long_validations, validations_without_the_card,
         slow_checkpoints, small_models, length_buckets, maintenance, reboots, missed_scrapes, experiments, power_held,
+        queue_of_short_runs, runs_that_learn_at_once, fine_tuning,
     )
 )  # fmt: skip
 """Every kind."""

@@ -147,6 +147,7 @@ class SimulatedRun:
     wait_seconds: float = 0.01
     loss: float = 2.0
     epoch: int = 7  # it went on from a checkpoint
+    pretrained: bool | None = None  # None: where it is past its first epoch
     variation: float = 0.1
     lengths: float = 0.0  # variation that comes from lengths: within buckets there is none of it
     reads: Reads = field(default_factory=Reads)
@@ -179,6 +180,7 @@ class SimulatedRun:
         self.metrics.losses({"total": self.loss * dice.lognormvariate(0, 0.05)})
         self.metrics.learning_rate(1e-4)
         self.metrics.epoch(self.epoch)
+        self.metrics.pretrained(self.epoch > 0 if self.pretrained is None else self.pretrained)
 
 
 @dataclass

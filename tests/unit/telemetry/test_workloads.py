@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 from prometheus_client import CollectorRegistry, Metric
@@ -30,6 +31,8 @@ TRAIN = {
     "train_read_threads": ("gauge", set()),
     "train_cores": ("gauge", set()),
     "train_start_timestamp_seconds": ("gauge", set()),
+    "train_ended_in_order": ("gauge", set()),
+    "train_pretrained": ("gauge", set()),
     "train_data_stage_seconds": ("counter", {"part"}),
     "train_data_stage_batches": ("counter", {"part"}),
     "train_phase": ("gauge", {"phase"}),
@@ -85,6 +88,7 @@ def metrics() -> TrainMetrics:
     made.input.read(0.5, 0.25)
     made.input.waited(0.125)
     made.input.staged("transfer", 0.002)
+    made.pretrained(False)
     made.losses({"total": 2.5, "mel": math.nan})
     made.validation({"total": 3.5})
     made.learning_rate(1e-3)
@@ -295,3 +299,17 @@ def test_a_client_that_hangs_blocks_no_other(served: MetricsServer) -> None:
         stuck.sendall(b"GET /metrics HTTP/1.1\r\n")
         assert value(scrape(served), "train_steps_total") == 2
         served.close()
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_run_says_whether_it_ended_in_order_and_what_it_began_with(in_order: bool) -> None:
+    """A queue of short runs is no crash loop, and fine-tuning may rest."""
+    metrics = TrainMetrics("r")
+    metrics.pretrained(True)
+    metrics.start()
+    told = partial(metrics.registry.get_sample_value, labels={"run": "r"})
+    assert told("voxyard_train_ended_in_order") == 0
+    metrics.finish(in_order=in_order)
+    assert told("voxyard_train_ended_in_order") == in_order
+    assert told("voxyard_train_active") == 0
+    assert told("voxyard_train_pretrained") == 1
