@@ -145,7 +145,12 @@ def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_rea
     gpu_alerts = [rule for rule in alerts().values() if rule["labels"]["family"].startswith("gpu-")]
     read = {name for rule in gpu_alerts for name in re.findall(r"voxyard:gpu_\w+:\w+", rule["expr"])}
     assert read <= shipped
-    means = {"voxyard:gpu_utilization:ratio10m", "voxyard:gpu_pcie_link_slow:ratio10m"}  # of the layer's
+    means = {  # of the layer's
+        "voxyard:gpu_utilization:ratio10m",
+        "voxyard:gpu_pcie_link_slow:ratio10m",
+        "voxyard:gpu_thermal_slowdown:ratio10m",
+        "voxyard:gpu_power_brake:ratio10m",
+    }
     assert read - means <= made
     own = {name for rule in gpu_alerts for name in re.findall(r"voxyard_gpu_\w+", rule["expr"])}
     assert own == {"voxyard_gpu_link_rank", "voxyard_gpu_recovery_action"}  # which dcgm-exporter does not tell

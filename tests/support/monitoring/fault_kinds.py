@@ -62,6 +62,42 @@ def somewhat_slow_disk(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"stall": stall})
 
 
+def disk_stops_now_and_then(host: SimulatedHost, dice: random.Random) -> Planted:
+    """For about a quarter of the time the disk gives nothing."""
+    share, period = dice.uniform(0.27, 0.32), dice.uniform(1, 6) * MINUTE
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        stopped = seconds % period < share * period
+        stall = 0.97 if stopped else 0.01
+        _starve(host, stall, reading=0.95 if stopped else 0.3, computing=0.05 if stopped else 0.9, waiting=stall)
+        host.pressure["io"] = 0.9 if stopped else 0.02
+
+    return Planted({"share": share, "period": period}, during)
+
+
+def share_that_hangs(host: SimulatedHost, _dice: random.Random) -> Planted:
+    """A network share hangs for good: nothing is read any more, and what waits is not counted before it has ended."""
+    assert host.run is not None
+    host.run.stuck = True
+    host.pressure["io"] = 1.0
+    host.gpus[DATA].utilization = host.gpus[MODEL].utilization = 0.0
+    return Planted({})
+
+
+def share_that_hangs_for_minutes(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A network share hangs for some minutes again and again."""
+    hangs, works = dice.uniform(2, 7) * MINUTE, dice.uniform(1, 3) * MINUTE
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        assert host.run is not None
+        host.run.stuck = seconds % (hangs + works) < hangs
+        host.pressure["io"] = 1.0 if host.run.stuck else 0.02
+        host.gpus[DATA].utilization = 0.0 if host.run.stuck else 0.15
+        host.gpus[MODEL].utilization = 0.0 if host.run.stuck else 0.92
+
+    return Planted({"hangs": hangs, "works": works}, during)
+
+
 def slow_decoder(host: SimulatedHost, dice: random.Random) -> Planted:
     """Recordings are decoded and resampled on all cores, and these are too few."""
     cores, stall = dice.choice([4, 8, 16]), dice.uniform(0.5, 0.85)
@@ -313,6 +349,18 @@ def thermal_slowdown(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"temperature": card.temperature})
 
 
+def heat_in_bursts(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Heat slows a card down for a part of every few minutes."""
+    index, share, period = dice.choice([MODEL, *BARK]), dice.uniform(0.38, 0.6), dice.uniform(1, 8) * MINUTE
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        card, hot = host.gpus[index], seconds % period < share * period
+        card.temperature, card.sm_clock = 84.0, 0.9e9 if hot else 1.755e9
+        card.clock_events = {"sw_thermal_slowdown"} if hot else set()
+
+    return Planted({"share": share, "period": period, "gpu": index}, during)
+
+
 def hot_gpu(host: SimulatedHost, dice: random.Random) -> Planted:
     """Hotter than it should be, and not slowed down yet."""
     card = host.gpus[dice.choice([MODEL, *BARK])]
@@ -403,6 +451,16 @@ def stranger_computes(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"processes": host.gpus[index].processes, "gpu": index})
 
 
+def stranger_comes_and_goes(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Another process computes on a GPU for most of every few minutes: the run gets a part of the card."""
+    index, share, period = dice.choice([DATA, MODEL, *BARK]), dice.uniform(0.55, 0.9), dice.uniform(3, 8) * MINUTE
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        host.gpus[index].processes = 2 if seconds % period < share * period else None
+
+    return Planted({"share": share, "period": period, "gpu": index}, during)
+
+
 def stranger_holds_memory(host: SimulatedHost, dice: random.Random) -> Planted:
     """Something holds memory on the model's GPU beside the run, and computes nothing now."""
     host.gpus[MODEL].memory_used = (LIMIT_MIB << 20) + dice.randint(4, 12) * GIB
@@ -432,6 +490,17 @@ def dead_workers(host: SimulatedHost, dice: random.Random) -> Planted:
     for index in BARK[-gone:]:
         host.gpus[index].utilization = 0.0
     return Planted({"workers": gone})
+
+
+def speech_on_a_crowded_host(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The workers of the pool wait for cores or for memory, and their GPUs idle in between."""
+    assert host.pool is not None
+    resource = dice.choice(["cpu", "memory"])
+    host.pressure[resource] = dice.uniform(0.6, 0.95)
+    host.pool.chunk_seconds = dice.uniform(5, 7)
+    for index in BARK:
+        host.gpus[index].utilization = dice.uniform(0.1, 0.4)
+    return Planted({"resource": resource, "pressure": host.pressure[resource]})
 
 
 def growing_queue(host: SimulatedHost, dice: random.Random) -> Planted:
@@ -539,7 +608,10 @@ KINDS: tuple[Kind, ...] = (
     _kind(slow_features, "features", not_told_by=frozenset({"unknown"})),
     _kind(slow_copy, "transfer", not_told_by=frozenset({"unknown"})),
     _kind(waiting_for_nothing_that_is_measured, "unknown"),
-    _kind(stalled_run, "TrainingStalled"),
+    _kind(disk_stops_now_and_then, "input_storage", not_told_by=ELSEWHERE),
+    _kind(share_that_hangs, "TrainingStalled", not_told_by=ELSEWHERE | {"input_storage"}),
+    _kind(share_that_hangs_for_minutes, "input_storage", not_told_by=ELSEWHERE),
+    _kind(stalled_run, "TrainingStalled", not_told_by=frozenset({"GpuUtilizationLow"})),
     _kind(dead_run, "WorkloadDown"),
     _kind(nan_loss, "TrainingLossNotFinite"),
     _kind(unseen_nan_loss, "WorkloadDown"),
@@ -557,6 +629,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(contained_xid, "GpuXidWarning"),
     _kind(uncorrectable_memory, "GpuEccUncorrectable"),
     _kind(thermal_slowdown, "GpuThermalSlowdown"),
+    _kind(heat_in_bursts, "GpuThermalSlowdown"),
     _kind(hot_gpu, "GpuTemperatureHigh"),
     _kind(power_brake, "GpuPowerBrake"),
     _kind(power_cap, "GpuPowerCapped"),
@@ -567,10 +640,16 @@ KINDS: tuple[Kind, ...] = (
     _kind(lost_lanes, "PcieLinkDowngraded"),
     _kind(slow_link, "PcieLinkSlow"),
     _kind(stranger_computes, "GpuStranger"),
+    _kind(stranger_comes_and_goes, "GpuStranger"),
     _kind(stranger_holds_memory, "GpuMemoryNearLimit"),
     _kind(driver_gone, "ExporterCollectFailing"),
     _kind(distant_pair, "TrainingPairLinkSlow", training=False, link="SYS"),
     _kind(dead_workers, "BarkWorkersDown"),
+    _kind(
+        speech_on_a_crowded_host,
+        *("cpu_pressure", "memory_pressure"),
+        not_told_by=frozenset({"GpuUtilizationLow"}),
+    ),
     _kind(growing_queue, "BarkQueueGrowing"),
     _kind(failing_chunks, "BarkChunksFailing"),
     _kind(slow_speech, "BarkSlowerThanRealTime"),

@@ -159,6 +159,36 @@ def small_models(host: SimulatedHost, dice: random.Random) -> Moment:
     return moment
 
 
+def small_models_that_wait_a_little(host: SimulatedHost, dice: random.Random) -> Moment:
+    """A model that would not fill its card without its few waits either."""
+    train(host, "small")
+    use, wait = dice.uniform(0.2, 0.6), dice.uniform(0.04, 0.12)
+    assert host.run is not None
+    host.run.wait_seconds = host.run.step_seconds * wait
+
+    def moment(host: SimulatedHost, _seconds: float) -> None:
+        host.gpus[MODEL].utilization = use * dice.uniform(0.9, 1.1)
+        speak(host, 0)
+
+    return moment
+
+
+def short_looks(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Colleagues look at a card of a run for a minute or two; the afternoon's heat slows it down for moments."""
+    train(host, "looked at")
+    share, period = dice.uniform(0.05, 0.2), dice.uniform(10, 20) * MINUTE
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        short = seconds % period < share * period
+        card = host.gpus[MODEL]
+        card.processes = 2 if short else None
+        card.clock_events = {"sw_thermal_slowdown"} if short and 13 <= seconds % DAY / HOUR < 17 else set()
+        card.sm_clock = 1.4e9 if card.clock_events else 1.755e9
+        speak(host, 0)
+
+    return moment
+
+
 def length_buckets(host: SimulatedHost, dice: random.Random) -> Moment:
     """Clips of one to thirty seconds: steps differ by what is in them."""
     train(host, "buckets")
@@ -292,7 +322,7 @@ WEEKS: tuple[Week, ...] = tuple(
     for begin in (
         mixed, bursty_speech, requests_in_bursts, nightly_trainings, long_validations, validations_without_the_card,
         slow_checkpoints, small_models, length_buckets, maintenance, reboots, missed_scrapes, experiments, power_held,
-        queue_of_short_runs, runs_that_learn_at_once, fine_tuning,
+        small_models_that_wait_a_little, short_looks, queue_of_short_runs, runs_that_learn_at_once, fine_tuning,
     )
 )  # fmt: skip
 """Every kind."""

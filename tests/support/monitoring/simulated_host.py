@@ -152,8 +152,10 @@ class SimulatedRun:
     lengths: float = 0.0  # variation that comes from lengths: within buckets there is none of it
     reads: Reads = field(default_factory=Reads)
     learning: bool = True
+    stuck: bool = False  # nothing is read: the wait is told when it has ended
     ending: bool = False  # it has said that it ended, and its process goes next
     _rest: float = 0.0
+    _stuck_seconds: float = 0.0
     _interrupted: ExitStack | None = None
 
     def interrupt(self, phase: Phase | None) -> None:
@@ -170,6 +172,14 @@ class SimulatedRun:
         if self._interrupted is not None:
             self.metrics.progress()
             return
+        if self.stuck:
+            self._stuck_seconds += seconds
+            return
+        if self._stuck_seconds:
+            self.metrics.input.read(self._stuck_seconds * self.reads.threads, 0.0)
+            self.metrics.input.waited(self._stuck_seconds)
+            self.metrics.step(self._stuck_seconds, self._stuck_seconds, 16, 0)
+            self._stuck_seconds = 0.0
         self.reads.advance(self.metrics.input, seconds, self.step_seconds)
         self._rest += seconds
         while self.learning and self._rest >= self.step_seconds:
