@@ -504,8 +504,8 @@ def speech_on_a_crowded_host(host: SimulatedHost, dice: random.Random) -> Plante
 
 
 def growing_queue(host: SimulatedHost, dice: random.Random) -> Planted:
-    """More comes than is spoken, for good."""
-    a_minute = dice.uniform(2, 30)
+    """More comes than is spoken, for good: after an hour it is more than a quarter of an hour's work (900 chunks)."""
+    a_minute = dice.uniform(12, 40)
 
     def during(host: SimulatedHost, seconds: float) -> None:
         assert host.pool is not None
@@ -650,7 +650,7 @@ KINDS: tuple[Kind, ...] = (
         *("cpu_pressure", "memory_pressure"),
         not_told_by=frozenset({"GpuUtilizationLow"}),
     ),
-    _kind(growing_queue, "BarkQueueGrowing"),
+    _kind(growing_queue, "BarkQueueGrowing", after=90 * MINUTE),
     _kind(failing_chunks, "BarkChunksFailing"),
     _kind(slow_speech, "BarkSlowerThanRealTime"),
     _kind(late_first_sound, "BarkFirstAudioLate"),
