@@ -233,6 +233,7 @@ class Run:
         with ExitStack() as stack:
             stack.enter_context(self._lost_hosts())
             stack.enter_context(self._signals())
+            stack.callback(self.step.close)
             self._time_network()
             held_out = self.open_validation()
             pipeline = stack.enter_context(self.pipeline(self.first_step, self.end_step))
@@ -504,10 +505,17 @@ class Run:
         if not seconds:
             return {}
         data = clock.stage_mean("data") if self.devices.strategy == "split" else None
+        if data is not None and self.step.lane is not None:
+            data += self.step.lane.mean_seconds or 0.0
         return {
             "device_use": {"data": None if data is None else min(1.0, data / seconds), "model": 1 - clock.wait_share},
             "device_use_source": "share of the time in which the CPU device's function ran",
         }
+
+    def _train_mean(self) -> float | None:
+        """Mean seconds of the training stage, without its waits: for data, and for the networks beside it."""
+        mean, lane = self.clock.train_mean, self.step.lane
+        return mean if mean is None or lane is None else mean - lane.blocked_seconds / self.clock.steps
 
     def _hosts_line(self) -> tuple[str, ...]:
         if self.hosts is None:
@@ -543,7 +551,9 @@ class Run:
             validation=self._validation,
             data_stage_seconds=clock.stage_mean("data") if self.devices.strategy != "mirrored" else None,
             data_stage_source=self._data_stage_source(),
-            train_stage_seconds=clock.train_mean,
+            train_stage_seconds=self._train_mean(),
+            beside_stage_seconds=None if self.step.lane is None else self.step.lane.mean_seconds,
+            beside_names=self.step.beside_names,
             data_wait_share=clock.wait_share,
             step_time_variation=clock.variation,
             step_time_variation_within_buckets=clock.variation_within_buckets,

@@ -187,21 +187,27 @@ class Report:
     data_stage_source: str = "every batch of this run"
     all_reduce_seconds: float | None = None  # over hosts: of the gradients alone, at the start
     gradient_bytes: int | None = None
+    beside_stage_seconds: float | None = None  # mean of the updates on the data device
+    beside_names: tuple[str, ...] = ()
     phase_seconds: Mapping[str, float] = field(default_factory=dict)  # warm_up, train, validate, checkpoint, sample
 
     @property
     def data_device_ceiling(self) -> float | None:
-        """The most that the data device can be busy: D ÷ max(D, M), its stage's time over the longer of the two."""
+        """The most that the data device can be busy: its stages' time over that of the device with more to do."""
         if not self.data_stage_seconds or not self.train_stage_seconds:
             return None
-        return self.data_stage_seconds / max(self.data_stage_seconds, self.train_stage_seconds)
+        on_data = self.data_stage_seconds + (self.beside_stage_seconds or 0.0)
+        return on_data / max(on_data, self.train_stage_seconds)
 
     @property
     def split_bound(self) -> float | None:
-        """Upper bound of a split's gain over one device: (D + M) ÷ max(D, M), at most 2."""
+        """Upper bound of a split's gain over one device: (D + M) ÷ max(D, M), at most 2.
+
+        D is all that the data device does: the data stage, and the updates beside the model device (V).
+        """
         if not self.data_stage_seconds or not self.train_stage_seconds:
             return None
-        d, m = self.data_stage_seconds, self.train_stage_seconds
+        d, m = self.data_stage_seconds + (self.beside_stage_seconds or 0.0), self.train_stage_seconds
         return (d + m) / max(d, m)
 
     @property
@@ -257,6 +263,7 @@ class Report:
 
     def render(self) -> str:
         """The report as text."""
+        d = "D+V" if self.beside_names else "D"
         rows: list[tuple[str, str, str]] = [
             ("run", self.run, self.strategy),
             *(("device", "", device) for device in self.devices),
@@ -280,6 +287,17 @@ class Report:
                 "one step without its wait, in this run",
             ),
             *(
+                [
+                    (
+                        f"{' + '.join(self.beside_names)} (V)",
+                        _seconds(self.beside_stage_seconds),
+                        "one step of them on the data device, in this run",
+                    )
+                ]
+                if self.beside_names
+                else []
+            ),
+            *(
                 [("all-reduce", _seconds(self.all_reduce_seconds), "of the gradients alone: no step is faster")]
                 if self.all_reduce_seconds is not None
                 else []
@@ -289,7 +307,7 @@ class Report:
             (
                 "bound of a split",
                 _times(self.split_bound),
-                "(D+M)/max(D,M); 1.5–2× is the target, 2–3× is out of reach for two devices",
+                f"({d}+M)/max({d},M); 1.5–2× is the target, 2–3× is out of reach for two devices",
             ),
             *((target.name, _share(target.value), _judged(target)) for target in self.targets()),
             *(

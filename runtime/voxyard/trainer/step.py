@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +22,14 @@ from voxyard.trainer.devices.tensorflow_setup import Devices, executor_scope
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
 from voxyard.trainer.sampler import Bucket
-from voxyard.trainer.steps.updates import Means, Updater, joined, updaters_of
+from voxyard.trainer.steps.lane import Lane
+from voxyard.trainer.steps.updates import Means, Updater, updaters_of, with_totals
 from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable
 
 Arrays = Mapping[str, NDArray[Any]]
 
 HOST = "/device:CPU:0"
+BESIDE = "update beside"  # the function of the updates on the data device
 STOP = "stop/"  # beside them over hosts, with the number of each host: above 0 where it was asked to stop
 
 
@@ -36,6 +39,7 @@ class StepLosses:
 
     names: tuple[str, ...]
     values: tf.Tensor  # (names,) float32
+    beside: Future[dict[str, float]] | None = None  # those of the updates on the data device
 
     def read(self) -> dict[str, float]:
         """The values by name. Waits for this step, and not for one that is handed over to the device afterwards.
@@ -45,7 +49,16 @@ class StepLosses:
         was handed over (`GPUUtil::CopyGPUTensorToCPU`).
         """
         values = to_device({"values": self.values}, HOST)["values"].numpy()
-        return dict(zip(self.names, map(float, values), strict=True))
+        read = dict(zip(self.names, map(float, values), strict=True))
+        return with_totals(read if self.beside is None else read | self.beside.result())
+
+
+@dataclass(frozen=True)
+class OnBoth:
+    """A feature batch on the data device, for the updates there, and on the model device."""
+
+    data: Packed
+    model: Packed
 
 
 class TrainStep:
@@ -72,14 +85,25 @@ class TrainStep:
         self._strategy = (
             tf.distribute.MirroredStrategy(list(devices.replicas)) if devices.strategy == "mirrored" else None
         )
+        on_two = devices.strategy == "split" and devices.hosts is None
+        beside = set(getattr(trainable, "beside", ())) if on_two else set()
+        place = {"beside": devices.data} if beside else {}
         with self.scope():
-            self.model = trainable.build()
+            self.model = trainable.build(**place)
             reduced = self._strategy is not None
-            self.updaters = updaters_of(trainable, self.model, config.training, reduced=reduced)
+            self.updaters = updaters_of(trainable, self.model, config.training, reduced=reduced, **place)
+        self._main = [one for one in self.updaters if one.name not in beside]
+        self._beside = [one for one in self.updaters if one.name in beside]
+        self.lane: Lane[Packed] | None = None
+        # A CPU device computes one function at a time, a GPU has its own queue.
+        self._data_turn = threading.Lock() if beside and devices.kind == "cpu" else nullcontext()
         self._made: dict[BatchLayout, BatchLayout] = {}  # layout of the features of each raw batch
-        self._names: tuple[str, ...] = ()  # of the losses and the rate, in the order of StepLosses
         self._features = self._compiled("features", self._packed_features, xla)
-        self._evaluate = self._compiled("evaluate", self._per_clip_losses, xla)
+        # Networks on two devices in one function: an executor of one thread would wait for itself.
+        self._evaluate = self._compiled("evaluate", self._per_clip_losses, xla, threads=bool(beside))
+        if beside:
+            self.lane = Lane(self._train_beside)
+            self._update_beside = self._compiled(BESIDE, lambda batch: self._update_in_turn(self._beside, batch), xla)
         if devices.hosts is not None:
             with tf.device(HOST):
                 self._stop = tf.Variable(np.zeros(devices.hosts.group.count, np.float32), trainable=False)
@@ -90,7 +114,7 @@ class TrainStep:
             ]
             self._update = self._compiled_by_layout("update", self._update_over_hosts, xla=False)
         elif self._strategy is None:
-            self._update = self._compiled("update", self._update_one, xla)
+            self._update = self._compiled("update", lambda batch: self._update_in_turn(self._main, batch), xla)
         else:
             # A function of its own for each replica: what it captures are that replica's variables.
             self._gradients_of = self._compiled_gradients(self.replicas, xla)
@@ -121,7 +145,9 @@ class TrainStep:
         of a batch are computed there beside the training of another. Mirrored: a raw part for each replica.
         """
         if self._strategy is None:
-            return self.transfer(self.features_of(arrays))
+            made = self.features_of(arrays)
+            staged = self.transfer(made)
+            return staged if self.lane is None else OnBoth(made, staged)
         parts = [
             pack_arrays({name: np.array_split(array, self.replicas)[replica] for name, array in arrays.items()})
             for replica in range(self.replicas)
@@ -146,9 +172,10 @@ class TrainStep:
     def train(self, staged: Any) -> StepLosses:
         """One update from a staged batch; its losses, still on the device."""
         if self._strategy is None:
+            made, beside = (staged.model, self._submit(staged.data)) if isinstance(staged, OnBoth) else (staged, None)
             with tf.device(self.devices.model):
-                values = self._update(staged)
-            return StepLosses(self._names, values)
+                values = self._update(made)
+            return StepLosses(self._names, values, beside)
         parts = [self._features_on(device, part) for device, part in zip(self.devices.replicas, staged, strict=True)]
         words = self._strategy.experimental_distribute_values_from_function(
             lambda context: parts[context.replica_id_in_sync_group].words
@@ -156,6 +183,33 @@ class TrainStep:
         with self.scope(), tf.device(self.devices.model):  # its result stays there
             values = self._update(Packed(parts[0].layout, words))
         return StepLosses(self._names, values)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """Names of what an update on the model device gives: losses and rates, over hosts who asked to stop."""
+        hosts = self.devices.hosts
+        stops = () if hosts is None else (f"{STOP}{place}" for place in range(hosts.group.count))
+        return (*(name for one in self._main for name in one.names), *stops)
+
+    @property
+    def beside_names(self) -> tuple[str, ...]:
+        """Names of the updates on the data device."""
+        return tuple(one.name for one in self._beside)
+
+    def _submit(self, made: Packed) -> Future[dict[str, float]] | None:
+        return None if self.lane is None else self.lane.submit(made)
+
+    def _train_beside(self, made: Packed) -> tuple[dict[str, float], float | None]:
+        """In the lane's thread: the updates on the data device; their losses, and seconds unless they were traced."""
+        traces = self.traces[BESIDE]
+        with self._data_turn:
+            begin = time.perf_counter()
+            with tf.device(self.devices.data):
+                values = self._update_beside(made)
+            names = tuple(name for one in self._beside for name in one.names)
+            read = to_device({"values": values}, HOST)["values"].numpy()
+            seconds = time.perf_counter() - begin
+        return dict(zip(names, map(float, read), strict=True)), seconds if self.traces[BESIDE] == traces else None
 
     def ask_to_stop(self) -> None:
         """Over hosts: the next step tells all of them that this host was asked to stop."""
@@ -165,17 +219,30 @@ class TrainStep:
 
     def evaluate(self, arrays: Arrays) -> dict[str, NDArray[np.float32]]:
         """Losses per clip (B,) of a raw batch, without training on it."""
+        self.settle()
         with tf.device(self.devices.model):
             losses = self._evaluate(self._features_for_model(arrays))
         return {name: value.numpy() for name, value in losses.items()}
 
     def features_for_model(self, arrays: Arrays) -> Batch:
         """The feature batch of a raw batch, on the model device."""
+        self.settle()
         with tf.device(self.devices.model):
             return self._features_for_model(arrays).unpack()
 
+    def settle(self) -> None:
+        """Waits for the updates beside the model device. Raises what one of them has raised."""
+        if self.lane is not None:
+            self.lane.drain()
+
+    def close(self) -> None:
+        """Ends the thread of the updates beside the model device."""
+        if self.lane is not None:
+            self.lane.close()
+
     def synchronise(self) -> None:
         """Waits until every device has computed all that it was given (`DeviceSync`: sync_ops.cc)."""
+        self.settle()
         tf.test.experimental.sync_devices()
 
     def wait_for(self, made: Packed) -> None:
@@ -208,7 +275,7 @@ class TrainStep:
         """The feature batch, computed on `device`; precomputed features pass through."""
         if "pcm" not in raw.layout.names:
             return raw
-        with tf.device(device):
+        with self._data_turn, tf.device(device):
             words = self._features(raw)
         return Packed(self._made[raw.layout], words)
 
@@ -242,13 +309,13 @@ class TrainStep:
     def _per_clip_losses(self, batch: Batch) -> Means:
         return self.trainable.losses(self.model, batch, training=False)
 
-    def _update_one(self, batch: Batch) -> tf.Tensor:
+    def _update_in_turn(self, updaters: Sequence[Updater], batch: Batch) -> tf.Tensor:
         values = []
-        for updater in self.updaters:
+        for updater in updaters:
             gradients, means = self._gradients(updater, batch)
             values.append(updater.values(means))
             updater.apply(gradients)
-        return self._named(values)
+        return tf.concat(values, 0)
 
     def _update_over_hosts(self, layout: BatchLayout, words: Any) -> tf.Tensor:
         """The updates from this host's part of a batch: the mean over the hosts lies between gradients and update."""
@@ -264,9 +331,7 @@ class TrainStep:
             value, stop = mean[: len(updater.names)], mean[len(updater.names) :]
             values.append(value)
             self._apply[number](*reduced)
-        named = self._named(values)
-        self._names += tuple(f"{STOP}{place}" for place in range(hosts.group.count))
-        return tf.concat([named, stop], 0)
+        return tf.concat([*values, stop], 0)
 
     def _update_mirrored(self, layout: BatchLayout, words: Any) -> tf.Tensor:
         def of_replica(words: tf.Tensor) -> tf.Tensor:
@@ -279,16 +344,11 @@ class TrainStep:
                 *reduced, mean = context.all_reduce(tf.distribute.ReduceOp.MEAN, own)
                 updater.apply(reduced)
                 values.append(mean)
-            return self._named(values)
+            return tf.concat(values, 0)
 
         strategy = tf.distribute.get_strategy()
         values: tf.Tensor = strategy.experimental_local_results(strategy.run(of_replica, args=(words,)))[0]
         return values
-
-    def _named(self, values: list[tf.Tensor]) -> tf.Tensor:
-        """Losses and rates of all updates as one tensor, their names noted."""
-        self._names, one = joined(self.updaters, values)
-        return one
 
     def _gradients(self, updater: Updater, batch: Batch) -> tuple[list[tf.Tensor], Means]:
         """Mean gradients and losses over the micro-batches (rows 0…B/N − 1 first), accumulated inside the graph."""
@@ -323,6 +383,7 @@ class TrainStep:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Every variable that the next step depends on, by name."""
+        self.settle()
         return {name: np.asarray(variable.numpy()) for name, variable in self._named_variables()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -364,18 +425,23 @@ class TrainStep:
 
         return [[of(updater) for _ in range(replicas)] for updater in self.updaters]
 
-    def _compiled(self, name: str, function: Callable[[Batch], Any], xla: bool) -> Callable[[Packed], Any]:
-        """The function of a batch, compiled once for each layout of a packed batch that it meets."""
+    def _compiled(
+        self, name: str, function: Callable[[Batch], Any], xla: bool, *, threads: bool = False
+    ) -> Callable[[Packed], Any]:
+        """The function of a batch, compiled once for each layout of a packed batch that it meets.
+
+        With `threads` not in the scope of `executor_scope`.
+        """
 
         def of_layout(layout: BatchLayout, words: tf.Tensor) -> Any:
             batch = layout.unpack(words)
             self._count_trace(name, batch)
             return function(batch)
 
-        return self._compiled_by_layout(name, of_layout, xla)
+        return self._compiled_by_layout(name, of_layout, xla, threads=threads)
 
     def _compiled_by_layout(
-        self, name: str, function: Callable[[BatchLayout, Any], Any], xla: bool
+        self, name: str, function: Callable[[BatchLayout, Any], Any], xla: bool, *, threads: bool = False
     ) -> Callable[[Packed], Any]:
         by_layout: dict[BatchLayout, Callable[[Any], Any]] = {}
         tracing = threading.Lock()  # threads of the ring meet a new layout at the same time
@@ -388,7 +454,7 @@ class TrainStep:
             return tf.function(traced, jit_compile=xla or None, autograph=False)
 
         def call(packed: Packed) -> Any:
-            with executor_scope(self.devices):
+            with nullcontext() if threads else executor_scope(self.devices):
                 if packed.layout in by_layout:
                     return by_layout[packed.layout](packed.words)
                 with tracing:

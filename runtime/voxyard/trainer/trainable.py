@@ -63,7 +63,11 @@ class Trainable(TrainableModel, Protocol):
 
 @runtime_checkable
 class SeveralUpdates(TrainableModel, Protocol):
-    """A model of several networks, each with an optimizer of its own, such as a generator and its discriminators."""
+    """A model of several networks, each with an optimizer of its own, such as a generator and its discriminators.
+
+    One that names updates in `beside`, a sequence of words, has them trained on the data device of a split, beside the
+    others: they share no variable with these, and `build(beside=DEVICE)` creates their variables on that device.
+    """
 
     def updates(self, model: keras.Model) -> Sequence[Update]:
         """The updates of a step, in their order; called once, in the scope of the model's variables.
@@ -83,5 +87,5 @@ class Update:
     losses: Callable[[Batch], Mapping[str, tf.Tensor]]
     """Graph code: losses per clip of a feature batch, in training, each float32 (B,); the mean of `total` is minimised
     in `variables` alone."""
-    optimizer: keras.optimizers.Optimizer
-    """A fresh one, without clipping or loss scaling: the trainer adds both."""
+    optimizer: Callable[[], keras.optimizers.Optimizer]
+    """Makes one without clipping or loss scaling: the trainer adds both."""

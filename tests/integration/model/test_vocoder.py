@@ -132,17 +132,18 @@ def test_two_clips_are_learned() -> None:
     ours, model = made()
     batch = ours.features(raw_batch([(40, 5), (36, 7)], 40, 8))
     updates = [each for each in ours.updates(model) if each.name != "acoustic"]
-    for each in updates:
-        each.optimizer.build(list(each.variables))
+    optimizers = [each.optimizer() for each in updates]
+    for each, optimizer in zip(updates, optimizers, strict=True):
+        optimizer.build(list(each.variables))
 
     @tf.function(autograph=False)
     def step() -> dict[str, tf.Tensor]:
         found: dict[str, tf.Tensor] = {}
-        for each in updates:
+        for each, optimizer in zip(updates, optimizers, strict=True):
             with tf.GradientTape() as tape:
                 losses = {name: tf.reduce_mean(value) for name, value in each.losses(batch).items()}
             gradients = tape.gradient(losses["total"], [one.value for one in each.variables])
-            each.optimizer.apply(gradients, each.variables)
+            optimizer.apply(gradients, each.variables)
             found |= {f"{each.name}/{name}": value for name, value in losses.items()}
         return found
 

@@ -64,7 +64,7 @@ def opened(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
     yield make
     for run in runs:
-        run.step.close()  # type: ignore[attr-defined]
+        run.step.end()  # type: ignore[attr-defined]
 
 
 def trained(run: loop.Run, steps: int) -> AsyncStep:
@@ -130,7 +130,7 @@ def test_a_broken_loss_is_seen_before_it_is_saved(opened, tmp_path):
             assert isinstance(losses, PendingLosses)
             if self.made < 5:
                 return losses
-            return PendingLosses(losses.names, losses.values * float("nan"), losses.computed)
+            return PendingLosses(losses.names, losses.values * float("nan"), computed=losses.computed)
 
     run = opened(step=Broken, every=5, log_every=1000, max_steps=40)
     with pytest.raises(TrainerError, match="not finite at step 5"):

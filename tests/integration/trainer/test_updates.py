@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from steps import batch, config, run
-from toy import StillAdversarial
+from toy import StillAdversarial, TwoNetworks
 
 from voxyard.trainer import TrainerError, Update
 from voxyard.trainer.trainable import Batch
@@ -42,7 +43,7 @@ def by_hand(batches: Sequence[dict[str, np.ndarray]]) -> tuple[keras.Model, list
             with tf.GradientTape() as tape:
                 means = {name: tf.reduce_mean(value) for name, value in update.losses(made).items()}
             gradients = tape.gradient(means["total"], [each.value for each in update.variables])
-            keras.optimizers.SGD(float(update.optimizer.learning_rate)).apply(gradients, update.variables)
+            keras.optimizers.SGD(float(update.optimizer().learning_rate)).apply(gradients, update.variables)
             found |= {f"{update.name}/{name}": float(value) for name, value in means.items()}
         losses.append(found)
     return model, losses
@@ -131,7 +132,7 @@ def _update(name: str, variables: Sequence[keras.Variable]) -> Update:
     def losses(batch: Batch) -> Batch:
         return {"total": batch["loudness"]}
 
-    return Update(name, variables, losses, keras.optimizers.SGD(0.1))
+    return Update(name, variables, losses, partial(keras.optimizers.SGD, 0.1))
 
 
 @pytest.mark.parametrize(
@@ -165,3 +166,54 @@ def test_losses_without_a_total_are_named():
     trainable = type("Made", (Wrong,), {"made": of})(config(), ("",))
     with pytest.raises(TrainerError, match="update a: found other, expected a loss 'total'"):
         run("single", [batch(8)], trainable)
+
+
+# -- updates on the data device ----------------------------------------------------------------------------------------
+
+
+def two(**training: Any) -> TwoNetworks:
+    keras.utils.set_random_seed(0)
+    return TwoNetworks(config(**training), ("",))
+
+
+def test_a_network_beside_the_model_device_learns_what_it_learns_in_turn():
+    """T2, bit for bit; and on one device there is no thread."""
+    batches = [batch(8, seed) for seed in range(6)]
+    one, both = run("single", batches, two()), run("split", batches, two())
+    assert one.lane is None
+    assert both.lane is not None
+    state = both.state()
+    for name, value in one.state().items():
+        np.testing.assert_array_equal(value, state[name], err_msg=name)
+    read = [each.train(each.stage(batch(8, 9))).read() for each in (one, both)]
+    assert read[0].keys() == read[1].keys()
+    assert read[0] == pytest.approx(read[1], rel=1e-6)
+    assert both.traces == {"features": 1, "update": 1, "update beside": 1}
+    both.close()
+
+
+def test_its_variables_and_its_optimizer_lie_on_the_data_device():
+    step = run("split", [batch(8)], two())
+    assert {variable.value.device[-5:] for variable in step.model.second.variables} == {"CPU:0"}
+    assert {variable.value.device[-5:] for variable in step.model.first.variables} == {"CPU:1"}
+    by_name = {one.name: {each.value.device[-5:] for each in one.optimizer.variables} for one in step.updaters}
+    assert by_name == {"first": {"CPU:1"}, "second": {"CPU:0"}}
+    step.close()
+
+
+def test_what_fails_beside_the_model_device_ends_the_run():
+    class Failing(TwoNetworks):
+        def updates(self, model: Any) -> Sequence[Update]:
+            first, second = super().updates(model)
+
+            def losses(_: Batch) -> Batch:
+                raise ValueError("no loss today")
+
+            return [first, Update("second", second.variables, losses, second.optimizer)]
+
+    step = run("split", [], Failing(config(), ("",)))
+    losses = step.train(step.stage(batch(8)))
+    for ask in (losses.read, step.state, step.settle):
+        with pytest.raises(ValueError, match="no loss today"):
+            ask()
+    step.close()

@@ -98,7 +98,7 @@ class AsyncStep(TrainStep):
     def train(self, staged: Any) -> StepLosses:
         """Returns before the step is computed."""
         losses = super().train(staged)
-        return PendingLosses(losses.names, losses.values, self.model_stream.give(self.train_seconds))
+        return PendingLosses(losses.names, losses.values, computed=self.model_stream.give(self.train_seconds))
 
     def synchronise(self) -> None:
         """Waits for both devices."""
@@ -110,7 +110,7 @@ class AsyncStep(TrainStep):
         if isinstance(made, PendingBatch):
             made.computed.wait()
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Ends both devices."""
         self.data_stream.close()
         self.model_stream.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 
 import keras
 import numpy as np
@@ -18,8 +20,8 @@ SYMBOLS = 512
 class LoudnessGuess(keras.Model):
     """Text to one number."""
 
-    def __init__(self, width: int, seed: int) -> None:
-        super().__init__(name="loudness")
+    def __init__(self, width: int, seed: int, name: str = "loudness") -> None:
+        super().__init__(name=name)
         self.embed = keras.layers.Embedding(SYMBOLS, width, name="embed")
         self.hidden = keras.layers.Dense(width, "relu", name="hidden")
         self.drop = keras.layers.Dropout(0.1, seed=seed, name="drop")
@@ -159,8 +161,8 @@ class Adversarial(Loudness):
             return {"total": error * error + deceived, "adversarial": deceived}
 
         return [
-            Update("judge", model.judge.trainable_variables, judge, keras.optimizers.SGD(0.01)),
-            Update("guess", model.guess.trainable_variables, guess, self.optimizer()),
+            Update("judge", model.judge.trainable_variables, judge, partial(keras.optimizers.SGD, 0.01)),
+            Update("guess", model.guess.trainable_variables, guess, self.optimizer),
         ]
 
 
@@ -178,3 +180,49 @@ class StillAdversarial(Adversarial):
 def make_still_adversarial(config: TrainConfig, speakers: tuple[str, ...]) -> Adversarial:
     """The same without dropout."""
     return StillAdversarial(config, speakers)
+
+
+class Pair(keras.Model):
+    """Two networks that share nothing."""
+
+    def __init__(self, width: int, seed: int, beside: str | None) -> None:
+        super().__init__(name="pair")
+        self.first = LoudnessGuess(width, seed)
+        with tf.device(beside) if beside else nullcontext():
+            self.second = LoudnessGuess(width, seed + 1, "second")
+            self.second(tf.zeros((1, 4), tf.int32))
+        self.first(tf.zeros((1, 4), tf.int32))
+        self.built = True
+
+
+class TwoNetworks(Loudness):
+    """Two networks that learn the same without each other: the second one may be trained on the data device."""
+
+    beside = ("second",)
+
+    def build(self, beside: str | None = None) -> keras.Model:
+        return Pair(self._width, self._seed, beside)
+
+    def updates(self, model: Pair) -> Sequence[Update]:
+        def of(network: keras.Model) -> Callable[[Batch], Batch]:
+            def losses(batch: Batch) -> Batch:
+                return {"total": (network(batch["tokens"], training=True) - batch["loudness"]) ** 2}
+
+            return losses
+
+        return [
+            Update(name, network.trainable_variables, of(network), self.optimizer)
+            for name, network in (("first", model.first), ("second", model.second))
+        ]
+
+    def losses(self, model: Pair, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        first, second = (network(batch["tokens"], training=training) for network in (model.first, model.second))
+        return {"total": (first - batch["loudness"]) ** 2 + (second - batch["loudness"]) ** 2}
+
+    def speak(self, model: Pair, text: str) -> np.ndarray:
+        return super().speak(model.first, text)
+
+
+def make_two(config: TrainConfig, speakers: tuple[str, ...]) -> TwoNetworks:
+    """Two networks side by side."""
+    return TwoNetworks(config, speakers)

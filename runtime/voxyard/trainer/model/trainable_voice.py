@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import keras
 import numpy as np
@@ -65,12 +66,15 @@ class SpeechWithVocoder(TextToSpeech):
         """See Trainable and FeatureExtractor."""
         return self._features(raw, segment=SEGMENT)
 
-    def build(self) -> Voice:
-        """See Trainable."""
+    beside = ("discriminators", "vocoder")
+
+    def build(self, beside: str | None = None) -> Voice:
+        """See Trainable, and SeveralUpdates for `beside`."""
         policy = keras.DTypePolicy(POLICIES.get(self._config.training.precision, "float32"))
-        vocoder = Vocoder(self._vocoder, self._config.model, policy)
-        discriminators = Discriminators(self._vocoder, policy)
-        discriminators(vocoder(tf.zeros((1, SEGMENT, self._config.model.mels))))  # makes their variables
+        with nullcontext() if beside is None else tf.device(beside):
+            vocoder = Vocoder(self._vocoder, self._config.model, policy)
+            discriminators = Discriminators(self._vocoder, policy)
+            discriminators(vocoder(tf.zeros((1, SEGMENT, self._config.model.mels))))  # makes their variables
         voice = Voice(super().build(), vocoder, discriminators)
         voice.build()
         return voice
@@ -91,9 +95,9 @@ class SpeechWithVocoder(TextToSpeech):
             return vocoder_losses(self._distance(recorded, made), *judged)
 
         return [
-            Update("acoustic", model.acoustic.trainable_variables, acoustic, self.optimizer()),
-            Update("discriminators", model.discriminators.trainable_variables, discriminators, _optimizer()),
-            Update("vocoder", model.vocoder.trainable_variables, vocoder, _optimizer()),
+            Update("acoustic", model.acoustic.trainable_variables, acoustic, self.optimizer),
+            Update("discriminators", model.discriminators.trainable_variables, discriminators, _optimizer),
+            Update("vocoder", model.vocoder.trainable_variables, vocoder, _optimizer),
         ]
 
     def losses(self, model: Voice, batch: Batch, training: bool) -> dict[str, tf.Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 import keras
 import tensorflow as tf
@@ -22,10 +23,10 @@ class Updater:
     """One update of a step, on the devices of the run."""
 
     def __init__(self, update: Update, training: TrainingConfig, *, reduced: bool) -> None:
-        """Builds the optimizer; in the scope of the variables. `reduced`: gradients come reduced over the replicas."""
+        """Makes the optimizer; in the scope of the variables. `reduced`: gradients come reduced over the replicas."""
         self.name, self.variables = update.name, list(update.variables)
         self._losses = update.losses
-        self.optimizer = update.optimizer
+        self.optimizer = update.optimizer()
         self.optimizer.global_clipnorm = training.clip_norm
         if reduced:
             # Keras sums the gradients over the replicas, after it has clipped those of each and looked for overflows
@@ -69,9 +70,16 @@ class Updater:
 
 
 def updaters_of(
-    trainable: Trainable | SeveralUpdates, model: keras.Model, training: TrainingConfig, *, reduced: bool
+    trainable: Trainable | SeveralUpdates,
+    model: keras.Model,
+    training: TrainingConfig,
+    *,
+    reduced: bool,
+    beside: str | None = None,
 ) -> tuple[Updater, ...]:
     """The updates of a step in their order; in the scope of the model's variables.
+
+    With the device `beside` the optimizers of the trainable's `beside` updates lie there.
 
     Raises TrainerError where the updates of a trainable leave a trainable variable out, or change one twice.
     """
@@ -84,21 +92,24 @@ def updaters_of(
                 "",
                 model.trainable_variables,
                 lambda batch: trainable.losses(model, batch, training=True),
-                trainable.optimizer(),
+                trainable.optimizer,
             )
         ]
-    return tuple(Updater(one, training, reduced=reduced) for one in updates)
+    made = []
+    for one in updates:
+        own = beside if one.name in getattr(trainable, "beside", ()) else None
+        with nullcontext() if own is None else tf.device(own):
+            made.append(Updater(one, training, reduced=reduced))
+    return tuple(made)
 
 
-def joined(updaters: Sequence[Updater], values: Sequence[tf.Tensor]) -> tuple[tuple[str, ...], tf.Tensor]:
-    """The losses and rates of a whole step, and their names: of several updates first the sum of their totals and the
-    rate of the first one; graph code.
-    """
-    if len(updaters) == 1:
-        return updaters[0].names, values[0]
-    totals = [each[one.names.index(f"{one.name}/{TOTAL}")] for one, each in zip(updaters, values, strict=True)]
-    names = (TOTAL, RATE, *(name for one in updaters for name in one.names))
-    return names, tf.concat([tf.stack([tf.add_n(totals), values[0][-1]]), *values], 0)
+def with_totals(values: dict[str, float]) -> dict[str, float]:
+    """Losses and rates of a step; of several updates with the sum of their totals and the rate of the first one."""
+    if TOTAL in values:
+        return values
+    total = sum(value for name, value in values.items() if name.endswith(f"/{TOTAL}"))
+    rate = next(value for name, value in values.items() if name.endswith(f"/{RATE}"))
+    return {TOTAL: total, RATE: rate, **values}
 
 
 def _refuse_unfit(updates: Sequence[Update], model: keras.Model) -> None:

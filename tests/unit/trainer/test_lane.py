@@ -1,0 +1,71 @@
+"""Lane: order, room, and failures of the updates on the data device."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from voxyard.trainer.steps.lane import AHEAD, Lane
+
+
+def test_batches_are_trained_on_one_by_one_in_their_order() -> None:
+    seen: list[int] = []
+
+    def update(batch: int) -> tuple[dict[str, float], float | None]:
+        seen.append(batch)
+        return {"total": float(batch)}, None if batch == 0 else 0.5
+
+    lane: Lane[int] = Lane(update)
+    futures = [lane.submit(batch) for batch in range(20)]
+    lane.drain()
+    assert seen == list(range(20))
+    assert [each.result()["total"] for each in futures] == list(range(20))
+    assert lane.mean_seconds == 0.5
+    lane.close()
+
+
+def test_the_first_device_is_ahead_by_no_more_than_it_may() -> None:
+    begun, go = threading.Semaphore(0), threading.Semaphore(0)
+
+    def update(batch: int) -> tuple[dict[str, float], float | None]:
+        begun.release()
+        go.acquire()
+        return {}, None
+
+    lane: Lane[int] = Lane(update)
+    for batch in range(AHEAD + 1):
+        lane.submit(batch)
+    assert lane.blocked_seconds < 1
+    more = threading.Thread(target=lane.submit, args=(AHEAD + 1,))
+    begun.acquire()
+    more.start()
+    more.join(0.3)
+    assert more.is_alive()
+    go.release()
+    more.join(60)
+    assert not more.is_alive()
+    assert lane.blocked_seconds >= 0.2
+    for _ in range(AHEAD + 1):
+        go.release()
+    lane.drain()
+    lane.close()
+
+
+def test_a_failure_ends_the_lane_and_is_raised_to_all_who_ask() -> None:
+    seen: list[int] = []
+
+    def update(batch: int) -> tuple[dict[str, float], float | None]:
+        seen.append(batch)
+        raise ValueError(f"batch {batch} cannot be")
+
+    lane: Lane[int] = Lane(update)
+    futures = [lane.submit(0)]
+    with pytest.raises(ValueError, match="batch 0"):
+        lane.drain()
+    with pytest.raises(ValueError, match="batch 0"):
+        lane.submit(1)
+    with pytest.raises(ValueError, match="batch 0"):
+        futures[0].result()
+    assert seen == [0]
+    lane.close()
