@@ -158,14 +158,14 @@ class Pipeline:
         A CPU has computed it when the call returns, and each batch is timed. On GPUs the call is a launch and waits
         for others' work: see time_data_stage.
         """
-        begin, traces = time.perf_counter(), self._step.traces["features"]
+        begin, traces, waited = time.perf_counter(), self._step.traces["features"], self._step.turn_seconds
         staged = Staged(host.plan, self._step.stage(host.arrays))
         shape = host.plan.bucket
         if self._step.asynchronous:
             if shape in self._kept or len(self._kept) < MOST_SHAPES:
                 self._kept[shape] = host
         elif self._step.traces["features"] == traces:
-            seconds = time.perf_counter() - begin
+            seconds = time.perf_counter() - begin - (self._step.turn_seconds - waited)
             self._clock.stage("data", seconds, shape)
             self._metrics.staged("both", seconds)
         return staged

@@ -96,6 +96,7 @@ class TrainStep:
         self._beside = [one for one in self.updaters if one.name in beside]
         self.lane: Lane[Packed] | None = None
         # A CPU device computes one function at a time, a GPU has its own queue.
+        self.turn_seconds = 0.0  # in which features waited for it
         self._data_turn = threading.Lock() if beside and devices.kind == "cpu" else nullcontext()
         self._made: dict[BatchLayout, BatchLayout] = {}  # layout of the features of each raw batch
         self._features = self._compiled("features", self._packed_features, xla)
@@ -275,8 +276,11 @@ class TrainStep:
         """The feature batch, computed on `device`; precomputed features pass through."""
         if "pcm" not in raw.layout.names:
             return raw
-        with self._data_turn, tf.device(device):
-            words = self._features(raw)
+        begin = time.perf_counter()
+        with self._data_turn:
+            self.turn_seconds += time.perf_counter() - begin
+            with tf.device(device):
+                words = self._features(raw)
         return Packed(self._made[raw.layout], words)
 
     def _features_for_model(self, arrays: Arrays) -> Packed:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -216,4 +218,18 @@ def test_what_fails_beside_the_model_device_ends_the_run():
     for ask in (losses.read, step.state, step.settle):
         with pytest.raises(ValueError, match="no loss today"):
             ask()
+    step.close()
+
+
+def test_the_wait_for_the_data_device_is_no_time_of_the_features():
+    """T19: features that wait while a CPU device trains on something else; what the pipeline subtracts."""
+    step = run("split", [batch(8)], two())
+    step.settle()
+    before = step.turn_seconds
+    with ThreadPoolExecutor(1) as thread:
+        with step._data_turn:
+            made = thread.submit(step.features_of, batch(8))
+            time.sleep(0.4)
+        made.result()
+    assert step.turn_seconds - before >= 0.3
     step.close()
