@@ -34,7 +34,8 @@ def configuration(kind: str, args: argparse.Namespace) -> Any:
     own = args.shape == "balanced"
     return TrainConfig(
         model=ModelConfig(
-            size="tiny" if own else args.shape, module="workload:balanced" if own else None, fft_size=args.fft_size
+            size="tiny" if own else args.shape, module="workload:balanced" if own else None, fft_size=args.fft_size,
+            networks=args.networks,
         ),
         data=DataConfig(
             train_data=args.corpus, validation_share=0, buckets=1, num_workers=1,
@@ -75,6 +76,17 @@ class Voxyard:
         """The training stage alone, on batches that lie on its device."""
         staged = [self.run.step.stage(arrays) for arrays in self.arrays]
         return self._timed(steps, self.run.step.train, staged)
+
+    def main_update(self, steps: int) -> float:
+        """Of two networks the one on the model device alone."""
+        staged = [self.run.step.stage(arrays).model for arrays in self.arrays[:8]]
+        return self._timed(steps, self.run.step.train, staged)
+
+    def beside_update(self, steps: int) -> float:
+        """Of two networks the one on the data device alone."""
+        lane, staged = self.run.step.lane, [self.run.step.stage(arrays).data for arrays in self.arrays[:8]]
+        assert lane is not None
+        return self._timed(steps, lambda made: lane.submit(made).result(), staged)
 
     def serial(self, steps: int) -> float:
         """One device: features and update one after the other."""
@@ -311,6 +323,7 @@ def main() -> None:
     parser.add_argument("--shape", required=True, help="balanced (workload.py), or a row of the table of model sizes")
     parser.add_argument("--rows", type=int, required=True, help="clips in a batch on one device")
     parser.add_argument("--fft-size", type=int, required=True)
+    parser.add_argument("--networks", default="acoustic")
     parser.add_argument("--device", choices=["cpu", "gpu"], required=True)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--threads", type=int, required=True, help="of an operation on a CPU device")

@@ -52,6 +52,7 @@ class Workload:
     shape: str  # "balanced" is that of workload.py, others are rows of the table of model sizes
     rows: int  # clips in a batch on one device
     fft_size: int = 1024
+    networks: str = "acoustic"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Plan:
     clips: int | None = None  # of the corpus that is made; None: all
     balanced: tuple[Workload, ...] = (Workload("balanced", "balanced", 24, 2048),)  # the evenest of them is measured
     demo: Workload | None = Workload("demo", "tiny", 8)
+    networks: Workload | None = Workload("two networks", "tiny", 8, networks="acoustic,vocoder")
     memory: Workload = Workload("memory", "balanced", 4, 2048)
     scaling: Workload | None = None
 
@@ -95,6 +97,7 @@ SMOKE = Plan(
     clips=24,
     balanced=(Workload("balanced", "balanced", 2),),
     demo=None,
+    networks=None,
     memory=Workload("memory", "balanced", 2),
     scaling=Workload("scaling", "balanced", 2),
 )
@@ -109,7 +112,7 @@ def contestant(kind: str, workload: Workload, plan: Plan, corpus: Path, threads:
     command = [
         sys.executable, str(HERE / "contestant.py"), kind, "--shape", workload.shape, "--rows", str(workload.rows),
         "--fft-size", str(workload.fft_size), "--device", plan.device, "--corpus", str(corpus),
-        "--threads", str(threads),
+        "--threads", str(threads), "--networks", workload.networks,
     ]  # fmt: skip
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -216,6 +219,28 @@ def scaling(workload: Workload, plan: Plan, corpus: Path) -> dict[str, Any]:
     }
 
 
+def two_networks(workload: Workload, plan: Plan, corpus: Path) -> dict[str, Any]:
+    """Acoustic model and vocoder on two devices: each stage alone, all overlapped, and in turn on one device."""
+    seconds: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        kinds = {kind: stack.enter_context(contestant(kind, workload, plan, corpus, 1)) for kind in ("split", "single")}
+        for number in range(max(3, plan.rounds // 2)):
+            print(f"  round {number + 1} of {max(3, plan.rounds // 2)}", file=sys.stderr, flush=True)
+            for do in ("features", "main_update", "beside_update", "overlapped"):
+                seconds.setdefault(do, []).append(kinds["split"].turn(do, 6)["seconds"])
+            seconds.setdefault("single", []).append(kinds["single"].turn("overlapped", 6)["seconds"])
+    found = {name: statistics.median(made) for name, made in seconds.items()}
+    on_data, on_model = found["features"] + found["beside_update"], found["main_update"]
+    return {
+        "ratios": {
+            "two_networks_bound": (on_data + on_model) / max(on_data, on_model),
+            "two_networks_vs_bound": max(on_data, on_model) / found["overlapped"],
+            "two_networks_vs_single": found["single"] / found["overlapped"],
+        },
+        "figures": {"seconds_per_step": found, "model": workload.shape, "rows": workload.rows},
+    }
+
+
 def resident_memory(plan: Plan, corpus: Path) -> float:
     """Growth of resident memory from a tenth of the steps to the end."""
     with contestant("split" if plan.splits else "single", plan.memory, plan, corpus, 1) as ours:
@@ -247,11 +272,12 @@ def shards(corpus: Path | None, clips: int | None) -> Path:
 def render(workload: str, measured: Mapping[str, Any]) -> str:
     """A table for people."""
     targets = {"overlap": "≥ 0.95", "vs_keras_fit": "≥ 1.0", "telemetry": "≥ 0.99", "mirrored_vs_single": "≥ 1.8"}
+    targets |= {"two_networks_bound": "≥ 1.6", "two_networks_vs_bound": "≥ 0.95"}
     if workload == "demo":
         targets["data_wait"] = "< 0.05"
     lines = [f"{workload} workload"]
     for name, value in measured["ratios"].items():
-        lines.append(f"  {name:<18} {value:6.3f}  {targets.get(name, '')}".rstrip())
+        lines.append(f"  {name:<22} {value:6.3f}  {targets.get(name, '')}".rstrip())
     if "best_of_ours" in measured["figures"]:
         lines.append(
             f"  best of ours: {measured['figures']['best_of_ours']}; of Keras: {measured['figures']['best_of_keras']}"
@@ -272,6 +298,9 @@ def measured(plan: Plan, corpus: Path) -> dict[str, Any]:
     if plan.scaling is not None and plan.splits:
         found["scaling"] = scaling(plan.scaling, plan, corpus)
         ratios |= found["scaling"]["ratios"]
+    if plan.networks is not None and plan.splits:
+        found["two networks"] = two_networks(plan.networks, plan, corpus)
+        ratios |= found["two networks"]["ratios"]
     for name, each in found.items():
         print(render(name, each), flush=True)
     growth, steps = resident_memory(plan, corpus), plan.memory_steps
