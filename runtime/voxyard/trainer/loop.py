@@ -26,7 +26,15 @@ from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.model.mel import EDGES
 from voxyard.trainer.observer import Observer
 from voxyard.trainer.pipeline import Pipeline
-from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, write_report
+from voxyard.trainer.report import (
+    CpuClock,
+    MemoryGrowth,
+    Report,
+    StepClock,
+    little_gain,
+    split_bound,
+    write_report,
+)
 from voxyard.trainer.sampler import BatchSampler, plan_buckets
 from voxyard.trainer.samples import write_sample
 from voxyard.trainer.step import STOP, TrainStep
@@ -40,6 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("voxyard.trainer")
 
 DEFAULT_EPOCHS = 100
+STEPS_TO_JUDGE = 20  # a split by, beside those that were traced
 _STEP, _BEST = "run/step", "run/best"  # beside the state that hosts share
 
 
@@ -64,6 +73,7 @@ class Run:
         self.hosts = devices.hosts
         self._own = slice(0, self.rows) if self.hosts is None else self.hosts.group.share(self.rows)
         self._all_reduce: float | None = None  # seconds, over hosts
+        self._split_judged = False
         self._last: int | None = None  # over hosts: the step after which all of them end, once they know
         self._plan_batches()
         log.info("Creating model on device: %s", ", ".join(devices.replicas))
@@ -345,6 +355,17 @@ class Run:
             self.metrics.variation(self.clock.variation, self.clock.variation_within_buckets)
             self.metrics.epoch(ended.plan.epoch)
             self._memory.sample(step)
+            self._judge_split()
+
+    def _judge_split(self) -> None:
+        """Says once, after the first steps, where a split cannot gain much."""
+        if self._split_judged or self.devices.strategy != "split" or self.clock.steps < STEPS_TO_JUDGE:
+            return
+        self._split_judged, model = True, self.config.model
+        bound = split_bound(self.clock.stage_mean("data"), self._beside_mean, self._train_mean())
+        could = model.module is None and model.networks == "acoustic" and not self.corpora.training.feature_names
+        if bound is not None and (said := little_gain(bound, second_network=could)) is not None:
+            log.warning("%s", said)
 
     def _agree(self, ended: EndedStep, hosts: Hosts) -> None:
         """Notes which step is the last one, where a host was asked to stop: all learn it from the same step.
@@ -505,12 +526,17 @@ class Run:
         if not seconds:
             return {}
         data = clock.stage_mean("data") if self.devices.strategy == "split" else None
-        if data is not None and self.step.lane is not None:
-            data += self.step.lane.mean_seconds or 0.0
+        if data is not None:
+            data += self._beside_mean or 0.0
         return {
             "device_use": {"data": None if data is None else min(1.0, data / seconds), "model": 1 - clock.wait_share},
             "device_use_source": "share of the time in which the CPU device's function ran",
         }
+
+    @property
+    def _beside_mean(self) -> float | None:
+        """Mean seconds of the updates on the data device."""
+        return None if self.step.lane is None else self.step.lane.mean_seconds
 
     def _train_mean(self) -> float | None:
         """Mean seconds of the training stage, without its waits: for data, and for the networks beside it."""
@@ -552,7 +578,7 @@ class Run:
             data_stage_seconds=clock.stage_mean("data") if self.devices.strategy != "mirrored" else None,
             data_stage_source=self._data_stage_source(),
             train_stage_seconds=self._train_mean(),
-            beside_stage_seconds=None if self.step.lane is None else self.step.lane.mean_seconds,
+            beside_stage_seconds=self._beside_mean,
             beside_names=self.step.beside_names,
             data_wait_share=clock.wait_share,
             step_time_variation=clock.variation,

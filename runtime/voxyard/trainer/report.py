@@ -21,6 +21,7 @@ log = logging.getLogger("voxyard.trainer")
 
 REPORT = "report"  # .json and .txt, in a run's --checkpoint-dir
 VARIATION_WINDOW = 200  # steps
+WORTH_A_SPLIT = 1.2  # bound of a split's gain below which its second device is better used otherwise
 NEAR = 0.9  # of its ceiling: a device that is nearly as busy as its work allows
 
 
@@ -128,6 +129,30 @@ class MemoryGrowth:
             self.growth = now / self._base - 1
 
 
+def split_bound(data: float | None, beside: float | None, train: float | None) -> float | None:
+    """Upper bound of a split's gain over one device, at most 2: (D + V + M) ÷ max(D + V, M), of seconds a step.
+
+    D is the data stage, V are the updates beside it (None: there are none), M the training stage.
+    """
+    if not data or not train:
+        return None
+    on_data = data + (beside or 0.0)
+    return (on_data + train) / max(on_data, train)
+
+
+def little_gain(bound: float, *, second_network: bool) -> str | None:
+    """Sentence about a split that cannot gain much, None for one that can; `second_network`: there could be one."""
+    if bound >= WORTH_A_SPLIT:
+        return None
+    other = "--strategy mirrored trains on both devices"
+    if second_network:
+        other += ", --networks acoustic,vocoder gives the data device a vocoder to train"
+    return (
+        f"This split can gain at most {bound:.2f} times over one device: one of its devices has little to do. {other}; "
+        "--strategy auto times what there is"
+    )
+
+
 @dataclass(frozen=True)
 class Target:
     """A figure and its bounds for minimum, good and excellent, in that order."""
@@ -205,10 +230,7 @@ class Report:
 
         D is all that the data device does: the data stage, and the updates beside the model device (V).
         """
-        if not self.data_stage_seconds or not self.train_stage_seconds:
-            return None
-        d, m = self.data_stage_seconds + (self.beside_stage_seconds or 0.0), self.train_stage_seconds
-        return (d + m) / max(d, m)
+        return split_bound(self.data_stage_seconds, self.beside_stage_seconds, self.train_stage_seconds)
 
     @property
     def exit_code(self) -> int:

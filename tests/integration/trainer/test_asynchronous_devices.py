@@ -218,3 +218,17 @@ def test_on_a_cpu_the_sample_agrees_with_the_times_of_every_batch(opened):
         return every == pytest.approx(alone, rel=0.5)
 
     assert once_of_three(measured)
+
+
+@pytest.mark.parametrize(
+    ("features", "train", "said"), [(0.001, 0.3, 1), (0.06, 0.06, 0)], ids=["little to do", "as much to do"]
+)
+def test_a_split_that_cannot_gain_says_so_once(opened, caplog, features, train, said):
+    """T19: after the first twenty steps."""
+
+    class Devices(AsyncStep):
+        features_seconds, copy_seconds, train_seconds = features, 0.0005, train
+
+    with caplog.at_level("WARNING", "voxyard.trainer"):
+        opened(step=Devices, max_steps=30).execute()
+    assert sum("This split can gain at most" in line for line in caplog.messages) == said

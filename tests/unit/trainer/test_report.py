@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from voxyard.corpus import Coverage
-from voxyard.trainer.report import CpuClock, Report, StepClock, Target
+from voxyard.trainer.report import CpuClock, Report, StepClock, Target, little_gain, split_bound
 
 
 def report(**changes: Any) -> Report:
@@ -127,3 +127,26 @@ def test_a_stage_that_was_timed_on_few_batches_is_weighed_by_the_steps_of_each_s
         clock.step(1.0, 0.0, shape, traced=False)
     assert clock.stage_mean("data") == pytest.approx((3 * 0.1 + 0.6) / 4)
     assert clock.stage_count("data") == 3
+
+
+def test_updates_beside_the_features_count_to_the_data_device():
+    """T19: (D + V + M) ÷ max(D + V, M), in the report with the names of the updates."""
+    assert split_bound(0.1, None, 0.4) == pytest.approx(1.25)
+    assert split_bound(0.1, 0.2, 0.4) == pytest.approx(1.75)
+    assert split_bound(0.3, 0.3, 0.4) == pytest.approx(1 / 0.6)
+    assert split_bound(None, 0.3, 0.4) is None
+    two = report(beside_stage_seconds=0.2, beside_names=("discriminators", "vocoder"))
+    assert two.split_bound == pytest.approx(1.75)
+    assert two.data_device_ceiling == pytest.approx(0.75)
+    assert "discriminators + vocoder (V)" in two.render()
+    assert "(D+V+M)/max(D+V,M)" in two.render()
+    assert "(V)" not in report().render()
+
+
+def test_a_split_that_gains_little_is_told_what_gains_more():
+    assert little_gain(1.25, second_network=True) is None
+    said = little_gain(1.08, second_network=True)
+    assert said is not None
+    assert "at most 1.08 times" in said
+    assert "--networks acoustic,vocoder" in said
+    assert "--networks" not in str(little_gain(1.08, second_network=False))
