@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from voxyard.host.nvml import Session
 from voxyard.telemetry.configuration import ExpectedConfigurations, HostPlan, export_configuration
@@ -65,6 +65,7 @@ class Exporter:
         """Raises TelemetryError where the plan, the web configuration or the address cannot be used."""
         web = read_web_config(config.web_config) if config.web_config else None
         registry = CollectorRegistry()
+        ProcessCollector(registry=registry)  # its start: one that starts again and again answers most scrapes
         session = Session if recording is None else recording.session
         self.sampler = GpuSampler(config.interval, processes=config.processes, session=session)
         registry.register(GpuCollector(self.sampler))

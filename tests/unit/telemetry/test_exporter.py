@@ -39,7 +39,8 @@ def test_what_is_not_supported_is_left_out(driver: FakeDriver) -> None:
         assert running.value("voxyard_gpu_fan_speed_ratio", gpu="1") is None
         assert running.value("voxyard_gpu_ecc_errors_total", gpu="1") is None
         names = {name for name, _ in running.series()}
-        assert not [name for name in names if not name.startswith("voxyard_")]
+        assert not [name for name in names if not name.startswith(("voxyard_", "process_"))]
+        assert running.value("process_start_time_seconds")
         assert not [value for value in running.series().values() if value != value]
 
 
