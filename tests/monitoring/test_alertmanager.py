@@ -135,7 +135,15 @@ def test_what_must_be_silenced_is() -> None:
         ("TrainingStalled", "TrainingInputBound"),
         ("TrainingStalled", "TrainingStepTimeUnstable"),
         ("BarkWorkersDown", "BarkQueueGrowing"),
+        ("HostGone", "ServiceRestarting"),
+        ("HostRebooting", "ServiceRestarting"),
+        ("HostRebooting", "TrainingCrashLoop"),
+        ("GpuFlapping", "GpuLost"),
+        ("ServiceRestarting", "BarkWorkersDown"),
+        ("WorkloadDown", "ServiceRestarting"),
+        ("ExporterDown", "ServiceRestarting"),
     } <= meant
+    assert ("GpuLost", "GpuFlapping") not in meant  # each would silence the other
     others = {pair for pair in meant if pair[0] != "HostGone"}
     assert not [pair for pair in others if pair[1] in ("WorkloadDown", "Watchdog", "ExporterDown")]
     assert {("HostGone", name) for name in ("ExporterDown", "NodeExporterDown", "WorkloadDown")} <= meant

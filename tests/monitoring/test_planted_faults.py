@@ -25,6 +25,10 @@ PARTLY = (
     "heat in bursts",
     "stranger comes and goes",
     "speech on a crowded host",
+    "flapping gpu",
+    "restarting exporter",
+    "restarting speech",
+    "rebooting host",
 )
 """They hold for a part of the time, or stand beside a cause that does not explain them."""
 QUIET = (

@@ -25,7 +25,7 @@ GpuNvlinkErrors GpuRetiredPages GpuRecoveryNeeded PcieReplays NvmlErrors
 GatewayDown GatewayNoServiceReady GatewayServiceDown
 StoreUnreachable ClaimsRunOut ShelfFull ClusterHeadDown ClusterHostMissing
 GpuPowerCapped GpuClocksLow GpuStranger TrainingCheckpointsLong TrainingValidationLong TrainingCrashLoop
-TrainingLossDiverging TrainingLossFlat HostGone"""
+TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 
@@ -252,6 +252,21 @@ def test_the_catalogue_knows_the_xids_that_matter() -> None:
             "a host that is short of something while its run waits is named",
             "voxyard:train_data_stall:ratio10m > 0.3\n                and on (job, instance, run)",
             "voxyard:train_data_stall:ratio10m > 0\n                and on (job, instance, run)",
+        ),
+        (
+            "a program that starts again and again is named and a rollout or a reboot is not",
+            "- on (instance) group_left () max by (instance) (resets(voxyard:host_uptime:seconds[1h]))",
+            "+ 0",
+        ),
+        (
+            "a host that reboots again and again is named and one that is updated is not",
+            "resets(voxyard:host_uptime:seconds[6h])",
+            "changes(node_boot_time_seconds[6h])",
+        ),
+        (
+            "a gpu that comes and goes is named and one that is reset twice is not",
+            "gpu_up:bool[1h]) >= 5",
+            "gpu_up:bool[1h]) >= 4",
         ),
         (
             "a gateway without a service that is ready is named",

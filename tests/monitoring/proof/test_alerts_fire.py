@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from faulty_metrics import RUN as SICK_RUN
-from faulty_metrics import SMALL_MODEL, SMALL_RUN
+from faulty_metrics import SMALL_FLAPPING, SMALL_MODEL, SMALL_RUN
 from monitoring_queries import rules
 from proof_run import (
     BARE,
@@ -45,6 +45,7 @@ PLANTED: dict[str, list[Labels]] = {
     "GpuWorkSmall": [gpu(SMALL_MODEL, SMALL, role="model")],
     "DataGpuUtilizationLow": [gpu(DATA, role="data")],
     "GpuLost": [gpu(LOST), *(gpu(index, SICK) for index in range(8))],  # the sick host has no driver
+    "GpuFlapping": [gpu(SMALL_FLAPPING, SMALL)],
     "GpuMissing": [{"instance": HOST}],  # its plan counts one more than there are
     "GpuXidCritical": [gpu(LOST, xid="79")],
     "GpuXidWarning": [gpu(BROKEN, xid="94")],
@@ -80,6 +81,8 @@ PLANTED: dict[str, list[Labels]] = {
     "BarkFirstAudioLate": [SICK_BARK],
     "BarkSlowerThanRealTime": [SICK_BARK | {"gpu": "2"}],
     "HostGone": [{"instance": GONE}],
+    "HostRebooting": [{"instance": GONE, "job": "node"}],
+    "ServiceRestarting": [{"instance": SMALL, "job": "exporter"}],
     "ExporterDown": [{"instance": name, "job": "exporter"} for name in (SILENT, GONE)],
     "NodeExporterDown": [{"instance": BARE, "job": "node"}],
     "ExporterCollectFailing": [{"instance": SICK}],

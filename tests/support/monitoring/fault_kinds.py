@@ -314,6 +314,16 @@ def lost_gpu(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"gpu": index})
 
 
+def flapping_gpu(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A GPU falls off the bus and comes back, again and again: a cable or a seat that is loose."""
+    index, away, period = dice.choice([IDLE, *BARK]), dice.uniform(15, 90), dice.uniform(2, 10) * MINUTE
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        host.gpus[index].up = seconds % period >= away
+
+    return Planted({"gpu": index, "away": away, "period": period}, during)
+
+
 def missing_gpu(host: SimulatedHost, _dice: random.Random) -> Planted:
     """The host was restarted and an idle GPU did not come back: nothing tells of it any more."""
     del host.gpus[IDLE]
@@ -558,6 +568,48 @@ def exporter_down(host: SimulatedHost, _dice: random.Random) -> Planted:
     return Planted({})
 
 
+def restarting_exporter(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The exporter ends some minutes after each start (its memory is short); Docker starts it again."""
+    return _restarting("exporter", dice.uniform(1, 12) * MINUTE, dice.uniform(0, 40))
+
+
+def restarting_speech(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The speech service ends some minutes after each start, and loads its models again."""
+    return _restarting("bark", dice.uniform(2, 12) * MINUTE, dice.uniform(15, 60))
+
+
+def _restarting(job: str, period: float, away: float) -> Planted:
+    lives = [0]
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds // period > lives[0]:
+            lives[0] += 1
+            host.restart(job)
+        starts = seconds >= period and seconds % period < away
+        if job == "exporter":
+            host.exporter_answers = not starts
+        elif host.pool is not None:
+            host.pool.running = 0 if starts else len(BARK)
+
+    return Planted({"period": period, "away": away}, during)
+
+
+def rebooting_host(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The host starts anew every some minutes (a power supply, a watchdog); its run is resumed."""
+    period, away = dice.uniform(8, 25) * MINUTE, dice.uniform(1.5, 3.5) * MINUTE
+    lives = [0]
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds // period > lives[0]:
+            lives[0] += 1
+            host.reboot()
+            end_run(host, well=False)
+            train(host, "steady")
+        host.answers = seconds < period or seconds % period >= away
+
+    return Planted({"period": period, "away": away}, during)
+
+
 def gone_host(host: SimulatedHost, _dice: random.Random) -> Planted:
     """The whole host is gone."""
     host.answers = False
@@ -624,6 +676,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(unsteady_steps, "TrainingStepTimeUnstable"),
     _kind(unexplained_idling, "GpuUtilizationLow"),
     _kind(lost_gpu, "GpuLost"),
+    _kind(flapping_gpu, "GpuFlapping"),
     _kind(missing_gpu, "GpuMissing"),
     _kind(critical_xid, "GpuXidCritical"),
     _kind(contained_xid, "GpuXidWarning"),
@@ -656,6 +709,9 @@ KINDS: tuple[Kind, ...] = (
     _kind(late_first_sound, "BarkFirstAudioLate"),
     _kind(dead_service, "WorkloadDown"),
     _kind(exporter_down, "ExporterDown"),
+    _kind(restarting_exporter, "ServiceRestarting"),
+    _kind(restarting_speech, "ServiceRestarting"),
+    _kind(rebooting_host, "HostRebooting", after=100 * MINUTE, not_told_by=frozenset({"ServiceRestarting"})),
     _kind(gone_host, "host_gone"),
     _kind(filling_disk, "HostDiskFilling"),
     _kind(short_memory, "HostMemoryLow"),

@@ -37,6 +37,7 @@ SILENT_SECONDS = 700.0
 REFUSED = ("nvmlDeviceGetFanSpeed", 999)
 SKEW_SECONDS = -90.0
 STARTS = (10, 15, 20)  # seconds
+SMALL_FLAPPING, LOSSES = 7, range(12, 60, 4)  # the GPU, and the seconds in which it is away
 BUSY_SECONDS = 45
 GONE = "gpu-06"
 DISK_FREE, MEMORY_FREE, IO_PRESSURE = 0.05, 0.02, 0.8
@@ -111,8 +112,8 @@ class FaultyHost:
 class SmallRunHost:
     """A host whose run never waits for data and fills a third of its model GPU, and whose clock is wrong.
 
-    Its speech service does not reach the database of its documents, its run was started four times, and its driver
-    refuses a call each second.
+    Its speech service does not reach the database of its documents, its run and its exporter were started four times,
+    its driver refuses a call each second, and one of its idle GPUs comes and goes.
     """
 
     def __init__(self, plan: Path) -> None:
@@ -134,8 +135,10 @@ class SmallRunHost:
             self._host.now = time.time()
             self._host.nvml_errors[REFUSED] = self._host.nvml_errors.get(REFUSED, 0) + 1
             self._seconds += 1
+            self._host.gpus[SMALL_FLAPPING].up = self._seconds not in LOSSES
             if self._seconds in STARTS and self._host.run is not None:
                 self._host.run.metrics.start()
+                self._host.restart("exporter")
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
         """Pages that each job serves."""
@@ -143,7 +146,10 @@ class SmallRunHost:
 
 
 class GoneHost:
-    """A host with a run whose GPU idles after a while, for no reason that is measured; then all of the host is gone."""
+    """A host with a run whose GPU idles after a while, for no reason that is measured; then all of the host is gone.
+
+    Before, it was started anew again and again.
+    """
 
     def __init__(self, plan: Path) -> None:
         """`plan` is the host's plan, which expects the trainer alone."""
@@ -160,6 +166,8 @@ class GoneHost:
             self._host.advance(1.0)
             self._host.now = time.time()
             self._seconds += 1
+            if self._seconds in STARTS:
+                self._host.reboot()
             if self._seconds == BUSY_SECONDS:
                 self._host.gpus[SMALL_MODEL].utilization = 0.2
 

@@ -206,11 +206,19 @@ def maintenance(host: SimulatedHost, dice: random.Random) -> Moment:
     """Exporters are updated, services restarted, a run is stopped and resumed, by day."""
     train(host, "kept")
     hours = sorted(dice.uniform(8, 18) for _ in range(3))
+    began = [-1.0, -1.0]  # the day of the latest
 
     def moment(host: SimulatedHost, seconds: float) -> None:
         hour = seconds % DAY / HOUR
-        host.exporter_answers = not hours[0] <= hour < hours[0] + 0.04
+        if updating := hours[0] <= hour < hours[0] + 0.04:
+            host.restart("exporter")
+        host.exporter_answers = not updating
         assert host.pool is not None
+        rollouts = (hours[1], hours[1] + 0.04)  # a rollout that is put back starts the service twice
+        for part, at in enumerate(rollouts):
+            if at <= hour < at + INTERVAL / HOUR and began[part] != seconds // DAY:
+                began[part] = seconds // DAY
+                host.restart("bark")
         host.pool.running = 0 if hours[1] <= hour < hours[1] + 0.05 else len(BARK)
         _trains(host, "kept", wanted=not hours[2] <= hour < hours[2] + 0.25)
         speak(host, 60 if 8 <= hour < 18 and host.pool.running else 0)
@@ -224,6 +232,8 @@ def reboots(host: SimulatedHost, dice: random.Random) -> Moment:
 
     def moment(host: SimulatedHost, seconds: float) -> None:
         host.answers = not hour * HOUR <= seconds % DAY < hour * HOUR + 3 * MINUTE
+        if not host.answers:
+            host.reboot()
         speak(host, 0)
 
     return moment

@@ -12,6 +12,7 @@ from typing import cast
 from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
 
 from voxyard.host import Gpu
 from voxyard.host.readings import DeviceMemory, Reading
@@ -243,7 +244,10 @@ class SimulatedHost:
         self.answers = True  # False: the whole host is gone
         self.disk_free = 0.6
         self.memory_free = 0.7
+        self.booted = now - 30 * 86400
+        self.started: dict[str, float] = {}  # Unix time at which the program of a job began, where it is not the boot
         self.registries: dict[str, CollectorRegistry] = {"exporter": CollectorRegistry()}
+        self.registries["exporter"].register(_Process(self, "exporter"))
         self.registries["exporter"].register(GpuCollector(cast("GpuSampler", self)))
         self.registries["exporter"].register(HostPlan(plan))
         if state is not None:
@@ -300,6 +304,7 @@ class SimulatedHost:
     def start_pool(self, indices: Iterable[int]) -> SimulatedPool:
         """A Bark pool with a worker on each of these GPUs."""
         registry = self.registries["bark"] = Registry()
+        registry.register(_Process(self, "bark"))
         held = WorkloadGpus(registry, "bark")
         chosen = [self.gpus[index].gpu for index in indices]
         for gpu in chosen:
@@ -307,6 +312,15 @@ class SimulatedHost:
         self._hold("bark", {gpu.index for gpu in chosen})
         self.pool = SimulatedPool(PoolMetrics(registry), tuple(str(gpu.index) for gpu in chosen), len(chosen))
         return self.pool
+
+    def restart(self, job: str) -> None:
+        """The program of a job is ended and started again; what it counts goes on, which nobody judges here."""
+        self.started[job] = self.now
+
+    def reboot(self) -> None:
+        """The whole host starts again, and all of its programs with it."""
+        self.booted = self.now
+        self.started.clear()
 
     def _hold(self, workload: str, indices: set[int]) -> None:
         self._held[workload] = indices
@@ -348,9 +362,23 @@ class SimulatedHost:
             f"node_filesystem_readonly{disk}": 0,
             **{f"node_pressure_{name}_waiting_seconds_total{{}}": waited for name, waited in self._waited.items()},
             "node_time_seconds{}": self.now + self.clock_skew,
+            "node_boot_time_seconds{}": self.booted + self.clock_skew,
+            "process_start_time_seconds{}": self.started.get("node", self.booted),
             "node_memory_MemAvailable_bytes{}": self.memory_free * 1000e9,
             "node_memory_MemTotal_bytes{}": 1000e9,
         }
+
+
+@dataclass(frozen=True)
+class _Process:
+    """Start of a job's program, as prometheus_client's collector tells that of its own."""
+
+    host: SimulatedHost
+    job: str
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        began = self.host.started.get(self.job, self.host.booted)
+        yield GaugeMetricFamily("process_start_time_seconds", "Start of the process, Unix time.", value=began)
 
 
 def _series(registry: CollectorRegistry) -> Iterator[tuple[str, float]]:
