@@ -38,6 +38,7 @@ QUIET = (
     "runs that learn at once",
     "fine tuning",
     "requests in bursts",
+    "nightly trainings",
 )
 
 
