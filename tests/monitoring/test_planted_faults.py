@@ -38,7 +38,6 @@ QUIET = (
     "runs that learn at once",
     "fine tuning",
     "requests in bursts",
-    "nightly trainings",
 )
 
 
