@@ -22,7 +22,7 @@ from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler
 
 PATIENCE = 30.0
-CHANGING = ("voxyard_exporter_", "voxyard_gpu_busy_", "voxyard_gpu_xid_")  # by time, not by what the driver answers
+CHANGING = ("voxyard_exporter_", "voxyard_gpu_busy_", "voxyard_gpu_xid_", "process_")  # by time, not by the driver
 
 
 def host() -> Scenario:
