@@ -97,6 +97,18 @@ class Voxyard:
 
         return self._timed(steps, both)
 
+    def in_turn(self, steps: int) -> float:
+        """Two networks on one core: features, and the update of each, one after the other."""
+        step, lane = self.run.step, self.run.step.lane
+        assert lane is not None
+
+        def all_of(arrays: Any) -> None:
+            made = step.stage(arrays)
+            step.train(made.model)
+            lane.submit(made.data).result()
+
+        return self._timed(steps, all_of)
+
     def overlapped(self, steps: int, observed: bool = False) -> dict[str, float]:
         """The pipeline as it trains; with `observed`, metrics, losses and progress too."""
         from voxyard.trainer.steps.in_flight import StepsInFlight
@@ -108,6 +120,7 @@ class Voxyard:
             tell = self._observer(stack, end) if observed else None
             in_flight = stack.enter_context(StepsInFlight(asynchronous=self.run.step.asynchronous))
             waited, depth, begin = 0.0, 0, time.perf_counter()
+            beside: dict[int, float] = {}  # when the data device had trained on the batch of a step
             for number in range(WARM_STEPS + steps):
                 if number == WARM_STEPS:
                     begin, waited, depth = time.perf_counter(), 0.0, pipeline.ring.depth
@@ -115,12 +128,16 @@ class Voxyard:
                     raise SystemExit("the pipeline ended before the turn")
                 for ended in in_flight.ended():
                     waited += ended.wait
+                    if (future := getattr(ended.losses, "beside", None)) is not None:
+                        future.add_done_callback(lambda _, of=number: beside.setdefault(of, time.perf_counter()))
                     if tell is not None:
                         tell(ended, pipeline)
             self.run.step.synchronise()
             seconds = time.perf_counter() - begin
             # Batches that passed the whole pipeline: those taken, corrected by half of what the ring gained or lost.
             batches = steps + (pipeline.ring.depth - depth) / 2
+            if beside:  # between two ends of the later network, so that neither its head start nor its rest counts
+                seconds, batches = beside[WARM_STEPS + steps - 1] - beside[WARM_STEPS - 1], steps
         self.next += WARM_STEPS + steps
         return {"seconds": seconds / batches, "wait": waited / seconds, "clips": self.run.rows * batches / seconds}
 
