@@ -16,6 +16,8 @@ SEED = 7
 LOOK_BACK = ("diverging loss", "flat loss", "long checkpoints", "mostly validating")
 """Their alerts look back for hours: no scenario in real time plants them."""
 PARTLY = (
+    "object storage",
+    "somewhat crowded cores",
     "disk slow once",
     "disk stops now and then",
     "share that hangs",

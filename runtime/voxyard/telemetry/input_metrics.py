@@ -23,6 +23,8 @@ class InputMetrics:
         self._read = counter("read_seconds_total", "Seconds of all reading threads in which they made batches.")
         self._read_cpu = counter("read_cpu_seconds_total", "Of them, seconds in which the threads computed.")
         self._waited = counter("read_wait_seconds_total", "Seconds in which the data stage waited for a batch.")
+        self._looks = counter("lock_looks_total", "Times at which it was looked who holds the interpreter's lock.")
+        self._held = counter("lock_held_total", "Of them, those at which another thread held it.")
         self._threads = gauge("read_threads", "Threads that read clips and make batches.")
         self._cores = gauge("cores", "Processor cores that the run may use.")
         self._stage = Counter(
@@ -47,6 +49,11 @@ class InputMetrics:
         """A thread made a batch in so many seconds, in `computed` of which it did not wait for a disk or a core."""
         self._read.labels(self._run).inc(seconds)
         self._read_cpu.labels(self._run).inc(computed)
+
+    def looked(self, held: bool) -> None:
+        """It was looked who holds the interpreter's lock: another thread, or none."""
+        self._looks.labels(self._run).inc()
+        self._held.labels(self._run).inc(held)
 
     def waited(self, seconds: float) -> None:
         """The data stage waited so many seconds for a batch from the reading threads."""

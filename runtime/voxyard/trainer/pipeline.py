@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from voxyard.host.cores import usable_cores
+from voxyard.host.interpreter_lock import LockWatch
 from voxyard.host.memory import available_bytes
 from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.trainer.config import DataConfig
@@ -57,6 +58,8 @@ class Pipeline:
     def __enter__(self) -> Self:
         workers = min(self._config.num_workers, self._buffer)
         self._metrics.sizes(threads=workers, cores=usable_cores())
+        self._lock_watch = LockWatch(self._metrics.looked)
+        self._lock_watch.start()
         self._loader = Loader(self._read, self._plans, workers=workers, buffer=self._buffer)
         slots = self._config.prefetch_buffer_size
         threads = slots if self._step.asynchronous else 1
@@ -72,6 +75,7 @@ class Pipeline:
     ) -> None:
         self._loader.close()  # first: the ring's thread may be waiting for it
         self.ring.close()
+        self._lock_watch.close()
 
     @property
     def buffer(self) -> tuple[int, int]:

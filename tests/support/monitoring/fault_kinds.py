@@ -119,7 +119,24 @@ def readers_take_turns(host: SimulatedHost, dice: random.Random) -> Planted:
     threads, stall = dice.choice([4, 8, 16]), dice.uniform(0.5, 0.9)
     computing = dice.uniform(0.85, 1.1) / threads
     _starve(host, stall, reading=0.98, computing=computing, waiting=stall, threads=threads, cores=dice.choice([8, 32]))
+    host.run.reads.lock_held = dice.uniform(0.8, 1.0)  # type: ignore[union-attr] # _starve has seen it
     return Planted({"threads": threads, "stall": stall})
+
+
+def object_storage(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Many threads wait for a network, which the kernel counts as no pressure, and compute as much as one core."""
+    threads, stall = dice.choice([16, 24, 32, 48]), dice.uniform(0.5, 0.9)
+    computing = dice.uniform(0.75, 1.25) / threads
+    _starve(host, stall, reading=0.98, computing=computing, waiting=stall, threads=threads)
+    return Planted({"threads": threads, "computing": computing, "stall": stall})
+
+
+def somewhat_crowded_cores(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Somebody else's job takes the cores for less than half of the time, and the reading threads wait for theirs."""
+    stall, pressure = dice.uniform(0.5, 0.8), dice.uniform(0.35, 0.5)
+    _starve(host, stall, reading=0.98, computing=dice.uniform(0.4, 0.7), waiting=stall)
+    host.pressure.update(cpu=pressure, io=0.05)
+    return Planted({"stall": stall, "pressure": pressure})
 
 
 def too_few_readers(host: SimulatedHost, dice: random.Random) -> Planted:
@@ -654,7 +671,9 @@ KINDS: tuple[Kind, ...] = (
     _kind(slow_decoder, "input_decode"),
     _kind(container_of_one_core, "input_one_core"),
     _kind(readers_take_turns, "input_one_core"),
+    _kind(object_storage, "input_storage", not_told_by=frozenset({"input_one_core"})),
     _kind(too_few_readers, "input_workers"),
+    _kind(somewhat_crowded_cores, "cpu_pressure", not_told_by=frozenset({"input_workers", "input_storage"})),
     _kind(strangers_on_the_cores, "cpu_pressure"),
     _kind(swapping_host, "memory_pressure"),
     _kind(slow_features, "features", not_told_by=frozenset({"unknown"})),

@@ -126,6 +126,7 @@ class Reads:
     reading: float = 0.3  # share of the threads' time in which they make batches
     computing: float = 0.9  # share of that in which they compute
     waiting: float = 0.02  # share of time in which the data stage waits for them
+    lock_held: float = 0.1  # share of the looks at which one of them held Python's lock
     features: float = 0.10  # of a step's time, for a batch alone
     transfer: float = 0.01
 
@@ -135,6 +136,8 @@ class Reads:
         made = seconds * self.threads * self.reading
         metrics.read(made, made * self.computing)
         metrics.waited(seconds * self.waiting)
+        for look in range(10):
+            metrics.looked(look < 10 * self.lock_held)
         metrics.staged("features", step_seconds * self.features)
         metrics.staged("transfer", step_seconds * self.transfer)
 

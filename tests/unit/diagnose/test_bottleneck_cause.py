@@ -7,19 +7,20 @@ import pytest
 from voxyard.diagnose.profile.bottleneck_cause import ReadingThreads, cause_of
 from voxyard.diagnose.profile.stages import Stage
 
-CALM = ReadingThreads(threads=8, cores=32, computing=0.9, taken=2.0, from_memory=False)
+CALM = ReadingThreads(threads=8, cores=32, computing=0.9, taken=2.0, lock_held=0.1)
 
 
 @pytest.mark.parametrize(
     ("reading", "name"),
     [
-        (ReadingThreads(8, 32, 0.1, 0.8, from_memory=False), "input_storage"),
-        (ReadingThreads(8, 32, 0.12, 0.95, from_memory=True), "input_one_core"),
-        (ReadingThreads(8, 1, 0.12, 0.95, from_memory=False), "input_one_core"),
-        (ReadingThreads(8, 8, 0.9, 7.4, from_memory=False), "input_decode"),
-        (ReadingThreads(16, 8, 0.45, 7.2, from_memory=False), "input_decode"),
-        (ReadingThreads(1, 32, 0.95, 0.95, from_memory=False), "input_workers"),
-        (ReadingThreads(2, 32, 0.9, 1.8, from_memory=False), "input_workers"),
+        (ReadingThreads(8, 32, 0.1, 0.8, lock_held=0.1), "input_storage"),
+        (ReadingThreads(8, 32, 0.12, 0.95, lock_held=0.95), "input_one_core"),
+        (ReadingThreads(32, 32, 0.03, 0.96, lock_held=0.15), "input_storage"),  # object storage
+        (ReadingThreads(8, 1, 0.12, 0.95, lock_held=0.1), "input_one_core"),
+        (ReadingThreads(8, 8, 0.9, 7.4, lock_held=0.1), "input_decode"),
+        (ReadingThreads(16, 8, 0.45, 7.2, lock_held=0.1), "input_decode"),
+        (ReadingThreads(1, 32, 0.95, 0.95, lock_held=0.1), "input_workers"),
+        (ReadingThreads(2, 32, 0.9, 1.8, lock_held=0.1), "input_workers"),
     ],
 )
 def test_what_reading_threads_do_tells_why_loading_is_late(reading: ReadingThreads, name: str) -> None:
@@ -38,3 +39,17 @@ def test_a_slow_data_stage_is_its_own_cause(stage: Stage) -> None:
 @pytest.mark.parametrize("stage", ["train", None])
 def test_a_run_that_its_training_bounds_has_no_cause(stage: Stage | None) -> None:
     assert cause_of(stage, CALM) is None
+
+
+def test_threads_that_wait_for_a_core_are_not_too_few() -> None:
+    reading = ReadingThreads(8, 32, 0.55, 4.4, lock_held=0.1)
+    alone, crowded = cause_of("load", reading), cause_of("load", reading, contended=0.45)
+    assert alone is not None
+    assert crowded is not None
+    assert (alone.name, crowded.name) == ("input_workers", "cpu_pressure")
+
+
+def test_a_thread_that_has_its_core_is_too_few_whoever_else_computes() -> None:
+    cause = cause_of("load", ReadingThreads(1, 32, 0.95, 0.95, lock_held=0.1), contended=0.45)
+    assert cause is not None
+    assert cause.name == "input_workers"

@@ -28,6 +28,8 @@ TRAIN = {
     "train_read_seconds": ("counter", set()),
     "train_read_cpu_seconds": ("counter", set()),
     "train_read_wait_seconds": ("counter", set()),
+    "train_lock_looks": ("counter", set()),
+    "train_lock_held": ("counter", set()),
     "train_read_threads": ("gauge", set()),
     "train_cores": ("gauge", set()),
     "train_start_timestamp_seconds": ("gauge", set()),
@@ -86,6 +88,8 @@ def metrics() -> TrainMetrics:
     made.variation(0.25, 0.05)
     made.input.sizes(threads=4, cores=16)
     made.input.read(0.5, 0.25)
+    made.input.looked(True)
+    made.input.looked(False)
     made.input.waited(0.125)
     made.input.staged("transfer", 0.002)
     made.pretrained(False)
@@ -190,6 +194,7 @@ def test_the_input_tells_its_seconds(served: MetricsServer) -> None:
     assert value(families, "train_read_seconds_total") == 0.5
     assert value(families, "train_read_cpu_seconds_total") == 0.25
     assert value(families, "train_read_wait_seconds_total") == 0.125
+    assert (value(families, "train_lock_looks_total"), value(families, "train_lock_held_total")) == (2, 1)
     assert value(families, "train_data_stage_seconds_total", part="transfer") == 0.002
     assert value(families, "train_data_stage_batches_total", part="transfer") == 1
     assert (value(families, "train_read_threads"), value(families, "train_cores")) == (4, 16)

@@ -16,6 +16,7 @@ from voxyard.diagnose.profile.cost_model import threads_needed
 from voxyard.diagnose.profile.stages import Stage
 from voxyard.diagnose.profile.timeline import Recorded, Span, StepSpan
 from voxyard.host.cores import whole_cores
+from voxyard.host.interpreter_lock import LockWatch
 from voxyard.host.memory import available_bytes
 from voxyard.host.page_cache import Pages
 from voxyard.trainer.input import MEMORY_SHARE, HostBatch, Loader, batch_bytes, buffer_that_fits, pad
@@ -52,6 +53,7 @@ class LoadTiming:
     reads: tuple[Read, ...]
     wall: float  # seconds for all batches
     pages: Pages  # that the clips lie on
+    lock_held: float = 0.0  # share of the looks at which a thread held the interpreter's lock
 
     @property
     def concurrency(self) -> float:
@@ -147,10 +149,10 @@ class StageBenchmark:
         if first == 0:
             self.run.assemble(self._plans[-1])  # what is loaded and opened once only
         reads: list[Read] = []
-        with self._cold_read(first, batches) as cold:
+        with self._cold_read(first, batches) as cold, LockWatch() as lock:
             begin = time.perf_counter()
             self._read(self.run.sampler.batches(first, first + batches), workers, reads)
-            return LoadTiming(workers, tuple(reads), time.perf_counter() - begin, cold.pages)
+            return LoadTiming(workers, tuple(reads), time.perf_counter() - begin, cold.pages, lock.share)
 
     def _read(self, plans: Iterator[BatchPlan], workers: int, reads: list[Read]) -> None:
         """Takes the batches from the trainer's reading threads as soon as they are ready; keeps one of each shape."""

@@ -152,7 +152,7 @@ def _reading(loading: LoadTiming) -> ReadingThreads:
         cores=whole_cores(),
         computing=loading.cpu / loading.in_thread if loading.in_thread else 0.0,
         taken=loading.cpu * len(loading.reads) / loading.wall if loading.wall else 0.0,
-        from_memory=not loading.pages.trusted,
+        lock_held=loading.lock_held,
     )
 
 

@@ -110,7 +110,7 @@ def judge(
         stopping = next((cause for cause, _ in interruptions.too_long), None)
         return Verdict(None, slowest, data_wait_share, sentence, annotations, cause=stopping)
     sentence = f"bottleneck: {slowest} ({NAMES[slowest]})"
-    cause = None if reading is None else cause_of(slowest, reading)
+    cause = None if reading is None else cause_of(slowest, reading, contended=others.contended)
     return Verdict(slowest, slowest, data_wait_share, sentence, annotations, _explained(slowest, costs), cause)
 
 
