@@ -228,7 +228,7 @@ class TrainMetrics:
         self._epoch.labels(self._run).set(number)
 
     def checkpoint(self, seconds: float) -> None:
-        """A checkpoint was saved in so many seconds."""
+        """A checkpoint was on the disk so many seconds after its step; most of them beside the training."""
         self._checkpoint.labels(self._run).observe(seconds)
 
     def gpu_memory_overhead(self, role: str, gpu: Gpu, size: float) -> None:
@@ -277,7 +277,10 @@ class TrainMetrics:
             registry, "train_data_wait_seconds", "A step's wait for data in the ring.", WAIT_BUCKETS
         )
         self._checkpoint = _histogram(
-            registry, "train_checkpoint_duration_seconds", "Time to save a checkpoint.", CHECKPOINT_BUCKETS
+            registry,
+            "train_checkpoint_duration_seconds",
+            "Time from the step of a checkpoint to the disk, beside the training.",
+            CHECKPOINT_BUCKETS,
         )
         self._ring_depth = _gauge(registry, "train_ring_depth", "Batches that wait in the ring after a step.")
         self._ring_slots = _gauge(registry, "train_ring_slots", "Batches that the ring can hold.")

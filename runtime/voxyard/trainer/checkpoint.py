@@ -50,7 +50,8 @@ def save(directory: Path, step: int, state: Mapping[str, NDArray[Any]], meta: Ma
     unfinished = directory / f".{path.name}.unfinished"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(unfinished, ignore_errors=True)
+        for left in directory.glob(".step-*.unfinished"):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
         unfinished.mkdir()
         _write_state(unfinished / STATE, state)
         described = {**meta, "format": FORMAT, "step": step, "sha256": _sha256(unfinished / STATE)}
@@ -69,11 +70,16 @@ def save(directory: Path, step: int, state: Mapping[str, NDArray[Any]], meta: Ma
 
 
 def mark_best(directory: Path, path: Path) -> None:
-    """Points DIRECTORY/best at a checkpoint; it is kept from then on."""
+    """Points DIRECTORY/best at a checkpoint; it is kept from then on. Raises CheckpointError."""
     link = directory / f".{BEST}.new"
-    link.unlink(missing_ok=True)
-    link.symlink_to(path.name)
-    link.replace(directory / BEST)
+    try:
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.name)
+        link.replace(directory / BEST)
+    except OSError as error:
+        raise CheckpointError(
+            f"{directory / BEST} cannot point to {path.name}: {error.strerror or error}", exit_code=1
+        ) from error
 
 
 def load(path: Path) -> Checkpoint:

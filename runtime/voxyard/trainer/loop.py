@@ -37,6 +37,7 @@ from voxyard.trainer.report import (
 )
 from voxyard.trainer.sampler import BatchSampler, plan_buckets
 from voxyard.trainer.samples import write_sample
+from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
 from voxyard.trainer.step import STOP, TrainStep
 from voxyard.trainer.steps.in_flight import AHEAD, Calibration, EndedStep, StepsInFlight
 from voxyard.trainer.steps.updates import RATE
@@ -93,7 +94,14 @@ class Run:
         if self.hosts is not None:
             self.metrics.hosts(self.hosts.group.index, self.hosts.group.count)
         with self._lost_hosts():
-            self.first_step, self._best = self._restore() if self.hosts is None else self._of_first(self.hosts)
+            self.first_step, best = self._restore() if self.hosts is None else self._of_first(self.hosts)
+        self.checkpoints = RunCheckpoints(
+            training.checkpoint_dir,
+            keep=training.keep_checkpoints,
+            first=self.first_step,
+            best=best,
+            written=self.metrics.checkpoint,
+        )
         self.metrics.pretrained(self.first_step > 0 or config.training.init_from is not None)
         self.end_step = self._end_step()
 
@@ -244,6 +252,7 @@ class Run:
             stack.enter_context(self._lost_hosts())
             stack.enter_context(self._signals())
             stack.callback(self.step.close)
+            stack.enter_context(self.checkpoints)
             self._time_network()
             held_out = self.open_validation()
             pipeline = stack.enter_context(self.pipeline(self.first_step, self.end_step))
@@ -282,7 +291,7 @@ class Run:
         every, training = self.config.telemetry, self.config.training
         log.info("The first step in each length bucket is slow: its functions are traced and compiled")
         cpu, self._memory = CpuClock(), MemoryGrowth(self.first_step, self.end_step)
-        step, saved, calibration = self.first_step, self.first_step, Calibration()
+        step, calibration = self.first_step, Calibration()
         ended: EndedStep | None = None
         with StepsInFlight(asynchronous=self.step.asynchronous) as steps:
             while not self._ends_after(step):
@@ -290,6 +299,7 @@ class Run:
                 if launched is None:
                     break
                 step = launched
+                self.checkpoints.collect()
                 at_end = step == self.end_step
                 validates = held_out is not None and (step % training.validate_every == 0 or at_end)
                 shows = step % every.image_every == 0 or at_end
@@ -302,8 +312,8 @@ class Run:
                     self._validate(step, held_out, observer)
                 if shows:
                     self._show(step, held_out, observer)
-                if (saves or self._loss_at(step) < self._best) and not at_end:
-                    saved = self._save(step, speaks=saves) or saved
+                if not at_end and (saves or self._is_best(step)):
+                    self._save(step, speaks=saves)
                 if calibrates:
                     with calibration.paid():
                         pipeline.time_data_stage()
@@ -311,7 +321,8 @@ class Run:
                     steps.restart()
             for ended in steps.drain():
                 self._account(ended, observer, pipeline)
-        if ended is not None and step > saved:
+        self._settle_checkpoints()
+        if ended is not None and step > self.checkpoints.saved:
             self._fetch_losses(ended, observer)
             self._save(step, must=True)
         if self.hosts is not None:
@@ -424,44 +435,40 @@ class Run:
             if arrays is not None:
                 observer.pictures(step, draw(self.step.model, self.step.features_for_model(arrays)))
 
-    def _save(self, step: int, *, must: bool = False, speaks: bool = True) -> int | None:
-        """Saves a checkpoint; one that fails in mid-run is an error in the log, the last one an exception.
+    def _is_best(self, step: int) -> bool:
+        """True where the weights after this step were validated, and are better than those of all checkpoints."""
+        if not self._loss_at(step) < self.checkpoints.best:
+            return False
+        self._settle_checkpoints()  # the one that is being written may be better
+        return self._loss_at(step) < self.checkpoints.best
 
-        Over hosts the first one saves. `speaks`: a sample is written beside it.
+    def _save(self, step: int, *, must: bool = False, speaks: bool = True) -> None:
+        """Saves a checkpoint beside the training: a failure is an error in the log. Over hosts the first one saves.
+
+        With `must` waits until it is written, and raises CheckpointError. `speaks`: a sample is written beside it.
         """
         if not self._is_first:
-            return step
+            return
         with self.metrics.during("checkpoint"):
-            saved = self._write_checkpoint(step, must=must)
-        if saved is not None and speaks:
+            self.checkpoints.begin(step, self.step.state, self._meta(), loss=self._loss_at(step))
+            if must:
+                self.checkpoints.settle(must=True)
+        if speaks:
             self._speak(step)
-        return saved
 
-    def _write_checkpoint(self, step: int, *, must: bool) -> int | None:
-        training, begin = self.config.training, time.perf_counter()
-        loss = self._loss_at(step)
-        best = min(self._best, loss)  # in this order NaN is never the best
-        meta = {
+    def _settle_checkpoints(self) -> None:
+        """Waits for the checkpoint that is being written."""
+        if self.checkpoints.writing:
+            with self.metrics.during("checkpoint"):
+                self.checkpoints.settle()
+
+    def _meta(self) -> dict[str, Any]:
+        """Metadata of a checkpoint."""
+        return {
             "config": self.config.model_dump(mode="json"),
             "speakers": list(self.corpora.speakers),
             **self._identity(),
-            "best": best if math.isfinite(best) else None,
         }
-        try:
-            path = checkpoint.save(
-                training.checkpoint_dir, step, self.step.state(), meta, keep=training.keep_checkpoints
-            )
-        except checkpoint.CheckpointError as error:
-            if must:
-                raise
-            log.error("%s", error)
-            return None
-        if better := best < self._best:
-            self._best = best
-            checkpoint.mark_best(training.checkpoint_dir, path)
-        self.metrics.checkpoint(time.perf_counter() - begin)
-        log.info("Checkpoint %s%s", path, " (best so far)" if better else "")
-        return step
 
     def _speak(self, step: int) -> None:
         """Writes a sample beside the checkpoint; none where the run was asked to stop."""
@@ -592,6 +599,8 @@ class Run:
             bad_clips=len(self.assemble.bad),
             texts=self.corpora.coverage,
             phase_seconds=self.metrics.phase_seconds(),
+            checkpoints_written=self.checkpoints.count,
+            checkpoint_write_seconds=self.checkpoints.mean_seconds,
             **self._device_use(),
             checkpoint=str(newest) if newest else None,
         )

@@ -215,6 +215,8 @@ class Report:
     beside_stage_seconds: float | None = None  # mean of the updates on the data device
     beside_names: tuple[str, ...] = ()
     phase_seconds: Mapping[str, float] = field(default_factory=dict)  # warm_up, train, validate, checkpoint, sample
+    checkpoints_written: int = 0
+    checkpoint_write_seconds: float | None = None  # mean, from the step to the disk; most of it beside the training
 
     @property
     def data_device_ceiling(self) -> float | None:
@@ -265,7 +267,7 @@ class Report:
     def _interruptions(self) -> list[tuple[str, str, str]]:
         """Rows of what stopped the steps, with its share of the run; none where nothing did."""
         total = sum(self.phase_seconds.values())
-        names = {"validate": "validating", "checkpoint": "writing checkpoints", "sample": "making samples"}
+        names = {"validate": "validating", "checkpoint": "waiting for checkpoints", "sample": "making samples"}
         spent = {said: self.phase_seconds.get(phase, 0.0) for phase, said in names.items()}
         return [
             (said, f"{seconds:.1f} s", f"{seconds / total:.1%} of the run")
@@ -325,6 +327,17 @@ class Report:
                 else []
             ),
             *self._interruptions(),
+            *(
+                [
+                    (
+                        "writing checkpoints",
+                        f"{self.checkpoint_write_seconds:.1f} s",
+                        f"each of {self.checkpoints_written}, from its step to the disk, beside the training",
+                    )
+                ]
+                if self.checkpoint_write_seconds is not None
+                else []
+            ),
             ("waiting for data", f"{self.data_wait_share:.1%}", "of the steps' time"),
             (
                 "bound of a split",

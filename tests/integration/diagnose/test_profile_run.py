@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,7 +58,7 @@ def test_a_profile_leaves_the_runs_own_files_alone(corpus: Path, tmp_path: Path)
         "validation",
         500,
     )
-    assert saving["note"].endswith(f"written to {run} and removed")
+    assert re.search(rf" MiB, written in \S+ s beside the steps to {run} and removed$", saving["note"])
     for each in (saving, validating):
         assert 0 < each["share"] < each["seconds"] / each["every"] / found["overlapped"]["seconds_per_step"]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
+import os
 import re
+import signal
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,45 +16,57 @@ import pytest
 from safetensors.numpy import load_file
 
 from voxyard.trainer import checkpoint
-from voxyard.trainer.config import TrainConfig, TrainingConfig
+from voxyard.trainer.api import open_run
+from voxyard.trainer.config import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
+from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.loop import Run
+from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
+from voxyard.trainer.step import TrainStep
 
 
 def saving_run(directory: Path) -> Any:
     """A run of which only the saving is there."""
     run: Any = object.__new__(Run)
-    run.config = TrainConfig(training=TrainingConfig(checkpoint_dir=directory))
+    run.config = TrainConfig(
+        training=TrainingConfig(checkpoint_dir=directory), telemetry=TelemetryConfig(sample_text="")
+    )
     run.corpora = SimpleNamespace(speakers=("a",))
-    run.metrics = SimpleNamespace(checkpoint=lambda _seconds: None)
+    run.metrics, run.hosts = SimpleNamespace(during=lambda _phase: nullcontext()), None
     run.step = SimpleNamespace(state=lambda: {"x": np.zeros(1, np.float32)})
     run._identity = dict
-    run._best, run._validation, run._validated = math.inf, {}, None
+    run._validation, run._validated = {}, None
+    run.checkpoints = RunCheckpoints(directory, keep=3)
     return run
-
-
-def best_of(directory: Path, step: int) -> float | None:
-    """The best loss up to a checkpoint, as it says itself."""
-    found: float | None = json.loads((directory / f"step-{step:08d}" / checkpoint.META).read_text())["best"]
-    return found
-
-
-def test_a_worse_validation_does_not_become_the_best(tmp_path: Path) -> None:
-    """Within one run: the loss of the best is kept, and goes into the checkpoints after it."""
-    run = saving_run(tmp_path)
-    for step, loss in ((1, 3.0), (2, 1.0), (3, 2.0), (4, math.nan)):
-        run._validation, run._validated = {"total": loss}, step
-        assert run._write_checkpoint(step, must=True) == step
-    assert (tmp_path / checkpoint.BEST).resolve().name == "step-00000002"
-    assert [best_of(tmp_path, step) for step in (3, 4)] == [1.0, 1.0]
 
 
 def test_a_checkpoint_is_not_judged_by_the_validation_of_an_earlier_step(tmp_path: Path) -> None:
     """--validate-every 15 --checkpoint-every 10."""
     run = saving_run(tmp_path)
     run._validation, run._validated = {"total": 1.0}, 15
-    run._write_checkpoint(20, must=True)
+    run._save(20, must=True)
     assert not (tmp_path / checkpoint.BEST).exists()
-    assert best_of(tmp_path, 20) is None
+    assert checkpoint.load(tmp_path / "step-00000020").meta["best"] is None
+
+
+def test_weights_that_are_worse_than_those_being_written_are_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of both is better is known when the first one is on the disk."""
+    run, written = saving_run(tmp_path), threading.Event()
+    save = checkpoint.save
+
+    def held(*arguments: Any, **more: Any) -> Path:
+        assert written.wait(60)
+        return save(*arguments, **more)
+
+    monkeypatch.setattr(checkpoint, "save", held)
+    run._validation, run._validated = {"total": 1.0}, 3
+    run._save(3)
+    run._validation, run._validated = {"total": 2.0}, 6
+    threading.Timer(0.1, written.set).start()
+    assert run._loss_at(6) < run.checkpoints.best
+    assert not run._is_best(6)
+    assert run.checkpoints.best == 1.0
 
 
 def test_a_run_from_before_the_mels_edges_were_reflected_says_so_when_it_is_resumed(
@@ -63,11 +77,109 @@ def test_a_run_from_before_the_mels_edges_were_reflected_says_so_when_it_is_resu
     run.corpora, run.rows = SimpleNamespace(speakers=("a",), training=SimpleNamespace(fingerprint="f")), 8
     own = Run._identity(run)
     run._identity = lambda: {name: value for name, value in own.items() if name != "mel_edges"}
-    run._write_checkpoint(1, must=True)
+    run._save(1, must=True)
     run._identity = lambda: own
     run.step.restore = lambda _state: None
     assert run._restore()[0] == 1
     assert caplog.messages == ["The resumed run differs from the run before: mel_edges was None and is now reflect"]
+
+
+CPU = "/device:CPU:0"
+DEVICES = Devices(
+    kind="cpu", strategy="single", data=CPU, model=CPU, replicas=(CPU,), batch_size=4, description=("one",), limits={},
+    threads=None,
+)  # fmt: skip
+
+
+def opened(tones: Path, directory: Path, **training: Any) -> Run:
+    """A run of the toy model in this process."""
+    config = TrainConfig(
+        model=ModelConfig(module="toy:make"),
+        data=DataConfig(train_data=tones, buckets=1, num_workers=1, model_start_delay=0, validation_share=0),
+        training=TrainingConfig(device="cpu", batch_size=4, checkpoint_dir=directory, **training),
+        telemetry=TelemetryConfig(tensorboard=False, sample_text=""),
+    )
+    return open_run(config, devices=DEVICES)
+
+
+def assert_same_state(one: Path, other: Path) -> None:
+    first, second = checkpoint.load(one).state, checkpoint.load(other).state
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name].tobytes() != second[name].tobytes()] == []
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T17: it is of its own step, bit for bit, however far the run is when it reaches the disk."""
+    opened(tones, tmp_path / "short", max_steps=4).execute()
+    later, save, train = threading.Event(), checkpoint.save, TrainStep.train
+    made: list[int] = []
+    were_later: list[bool] = []
+
+    def held(directory: Path, step: int, *arguments: Any, **more: Any) -> Path:
+        were_later.append(later.wait(60) if step == 4 else True)
+        return save(directory, step, *arguments, **more)
+
+    def counted(self: TrainStep, staged: Any) -> Any:
+        made.append(1)
+        if len(made) == 7:
+            later.set()
+        return train(self, staged)
+
+    monkeypatch.setattr(checkpoint, "save", held)
+    monkeypatch.setattr(TrainStep, "train", counted)
+    report = opened(tones, tmp_path / "run", max_steps=8, checkpoint_every=4).execute()
+    assert were_later == [True, True]
+    assert_same_state(tmp_path / "run/step-00000004", tmp_path / "short/step-00000004")
+    assert (report.checkpoints_written, report.last_step) == (2, 8)
+    assert report.checkpoint_write_seconds is not None
+
+
+def test_a_signal_ends_the_run_when_the_checkpoints_are_on_the_disk(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T17: SIGTERM while one is written; the writer is held until the run waits for it."""
+    waits, save, settle = threading.Event(), checkpoint.save, RunCheckpoints.settle
+
+    def held(directory: Path, step: int, *arguments: Any, **more: Any) -> Path:
+        if step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert waits.wait(60)
+        return save(directory, step, *arguments, **more)
+
+    def waiting(self: RunCheckpoints, **more: Any) -> None:
+        if self.writing:
+            waits.set()
+        settle(self, **more)
+
+    monkeypatch.setattr(checkpoint, "save", held)
+    monkeypatch.setattr(RunCheckpoints, "settle", waiting)
+    report = opened(tones, tmp_path / "run", max_steps=100_000, checkpoint_every=4).execute()
+    assert report.ended.startswith("SIGTERM")
+    assert report.checkpoint == str(tmp_path / f"run/step-{report.last_step:08d}")
+    for step in {4, report.last_step}:
+        assert checkpoint.load(tmp_path / f"run/step-{step:08d}").step == step
+
+
+def test_a_checkpoint_that_fails_in_mid_run_is_an_error_in_the_log_and_the_last_one_ends_the_run(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T17: what the writer met is in the run's log and in its exit code."""
+
+    def refuse(_: Path) -> None:
+        raise OSError(13, "Permission denied")
+
+    monkeypatch.setattr(checkpoint, "_sync", refuse)
+    run = opened(tones, tmp_path / "run", max_steps=8, checkpoint_every=3)
+    with pytest.raises(checkpoint.CheckpointError, match="step-00000008 was not saved, Permission denied") as raised:
+        run.execute()
+    assert raised.value.exit_code == 1
+    assert [each for each in caplog.messages if "was not saved" in each] == [
+        f"checkpoint {tmp_path / 'run' / f'step-0000000{step}'} was not saved, Permission denied; "
+        "there is no earlier one"
+        for step in (3, 6)
+    ]
 
 
 def test_the_best_weights_are_saved_when_they_were_validated(toy: list[object], tmp_path: Path, voxyard: Any) -> None:

@@ -101,10 +101,10 @@ def slow_copy(dice: random.Random) -> Drawn:
 
 
 def long_checkpoints(dice: random.Random) -> Drawn:
-    """A slow disk for checkpoints, and many of them."""
+    """A disk so slow that the next checkpoint is due before one is written."""
     every, step = dice.randint(2, 20), 0.2
     return Drawn(
-        {"SLOW_TRAIN": step, "SLOW_SAVE": dice.uniform(0.6, 3) * every * step},
+        {"SLOW_TRAIN": step, "SLOW_SAVE": dice.uniform(1.6, 4) * every * step},
         (*SPLIT, "--checkpoint-every", str(every)),
     )
 

@@ -8,6 +8,7 @@ import pytest
 from profiles import made_up, stage_times
 
 from voxyard.diagnose.other_load import OtherLoad, Program
+from voxyard.diagnose.profile import interruptions
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.html_report import render as page
 from voxyard.diagnose.profile.interruptions import Interruption, Interruptions
@@ -178,6 +179,12 @@ def test_checkpoints_and_validations_that_stop_the_steps_are_causes() -> None:
     assert "Validation: 5 s every 500 steps, 2.4% of the time" in page(found)
     shares = [each["share"] for each in found.document()["interruptions"]]
     assert shares == [pytest.approx(0.488, abs=1e-3), pytest.approx(0.0244, abs=1e-3)]
+
+
+@pytest.mark.parametrize(("writing", "waited"), [(15.0, 0.5), (20.0, 0.5), (32.0, 12.5)])
+def test_the_steps_wait_for_a_checkpoint_only_where_the_next_one_is_due_before(writing: float, waited: float) -> None:
+    """Of 20 s of steps between two, and half a second to copy the state."""
+    assert interruptions._waited(0.5, writing, 100 * 0.2) == waited
 
 
 def test_an_interruption_that_was_not_measured_says_why() -> None:

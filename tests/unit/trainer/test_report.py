@@ -86,9 +86,11 @@ def test_what_the_model_could_not_read_is_in_the_report():
 
 def test_what_stopped_the_steps_is_reported_with_its_share_of_the_run():
     seconds = {"warm_up": 5.0, "train": 60.0, "validate": 10.0, "checkpoint": 25.0, "sample": 0.0, "end": 0.0}
-    lines = [" ".join(line.split()) for line in report(phase_seconds=seconds).render().splitlines()]
+    made = report(phase_seconds=seconds, checkpoints_written=4, checkpoint_write_seconds=31.0)
+    lines = [" ".join(line.split()) for line in made.render().splitlines()]
     assert "validating 10.0 s 10.0% of the run" in lines
-    assert "writing checkpoints 25.0 s 25.0% of the run" in lines
+    assert "waiting for checkpoints 25.0 s 25.0% of the run" in lines
+    assert "writing checkpoints 31.0 s each of 4, from its step to the disk, beside the training" in lines
     assert not any(line.startswith("making samples") for line in lines)
     assert report(phase_seconds=seconds).to_json()["phase_seconds"] == seconds
 

@@ -25,7 +25,7 @@ class Interruption:
 
     cause: str  # checkpoint or validation, by the table of causes
     every: int  # steps
-    seconds: float | None  # each time; None where it was not measured
+    seconds: float | None  # in which the steps wait, each time; None where it was not measured
     note: str  # what was measured, or why nothing was
 
 
@@ -68,25 +68,38 @@ class Interruptions:
 def measure_interruptions(run: Run, step: float, batches: int, checkpoints: Path) -> Interruptions:
     """Times a checkpoint and a validation of at most so many of its batches; `step` is seconds a step.
 
-    The checkpoint is written to where the run's own `checkpoints` are, or to the first folder above that there is: on
-    the same disk; and removed again.
+    A checkpoint is written beside the steps: they wait for the copy of the state, and where it takes longer than the
+    steps up to the next one, for the rest. It is written to where the run's own `checkpoints` are, or to the first
+    folder above that there is: on the same disk; and removed again.
     """
-    return Interruptions(step, (_checkpoint(run, checkpoints.absolute()), _validation(run, batches)))
+    return Interruptions(step, (_checkpoint(run, step, checkpoints.absolute()), _validation(run, batches)))
 
 
-def _checkpoint(run: Run, place: Path) -> Interruption:
+def _checkpoint(run: Run, step: float, place: Path) -> Interruption:
     every = run.config.training.checkpoint_every
     while not place.is_dir() and place != place.parent:
         place = place.parent
     try:
         with tempfile.TemporaryDirectory(prefix=".voxyard-profile-", dir=place) as directory:
             begin = time.perf_counter()
-            path = checkpoint.save(Path(directory), 0, run.step.state(), {}, keep=1)
-            seconds = time.perf_counter() - begin
+            state = run.step.state()
+            copied = time.perf_counter()
+            path = checkpoint.save(Path(directory), 0, state, {}, keep=1)
+            written = time.perf_counter()
             size = sum(file.stat().st_size for file in path.iterdir())
     except (OSError, checkpoint.CheckpointError) as error:
         return Interruption("checkpoint", every, None, str(error))
-    return Interruption("checkpoint", every, seconds, f"{size / 2**20:.0f} MiB, written to {place} and removed")
+    return Interruption(
+        "checkpoint",
+        every,
+        _waited(copied - begin, written - copied, every * step),
+        f"{size / 2**20:.0f} MiB, written in {written - copied:.3g} s beside the steps to {place} and removed",
+    )
+
+
+def _waited(copying: float, writing: float, until_next: float) -> float:
+    """Seconds for which the steps wait for a checkpoint; the next one is due after so many seconds of steps."""
+    return copying + max(0.0, writing - until_next)
 
 
 def _validation(run: Run, most: int) -> Interruption:

@@ -1,0 +1,1 @@
+"""Saving of a run's state beside its training."""
