@@ -2,8 +2,9 @@
 
 One judge is pocketsphinx with a closed grammar: is a sound taken for the sentence that it is, among all that are
 judged? The other is DNSMOS P.808, a model of what listeners say. The voice is trained on the corpus without the
-sentences that are held out; each of their words is spoken in others. Sounds, and pictures of the best checkpoint, lie
-in build/bench/speech/.
+sentences that are held out; each of their words is spoken in others. Its vocoder is trained beside it and heard alone
+too: the mels of recordings made into sound again. Sounds, and pictures of the best checkpoint, lie in
+build/bench/speech/.
 """
 
 from __future__ import annotations
@@ -39,7 +40,18 @@ from voxyard.trainer.model.griffin_lim import write_wav
 CORPUS = ROOT.parent / "shared" / "data" / "speech"
 BUILD = ROOT / "build" / "bench"
 CHECKPOINTS = (5.0, 15.0, 30.0)  # minutes of training after which the voice is judged
-SETTINGS = ("--learning-rate", "2e-3", "--warmup-steps", "50", "--batch-size", "8", "--max-steps", "1000000")
+SETTINGS = (
+    "--learning-rate",
+    "2e-3",
+    "--warmup-steps",
+    "50",
+    "--batch-size",
+    "8",
+    "--max-steps",
+    "1000000",
+    "--networks",
+    "acoustic,vocoder",
+)
 
 
 class Panel:
@@ -113,7 +125,7 @@ def measured(corpus: Path, asked: argparse.Namespace, folder: Path) -> dict[str,
     voices: dict[str, Trained] = {}
     if asked.minutes > 0:
         write_corpus(corpus, lines, unseen, folder / "corpus")
-        voices = trained(panel, folder, asked.minutes)
+        voices = trained(panel, clips, folder, asked.minutes)
         draw(clips, voices[best(panel.found, list(voices)) or ""], judged, folder)
     facts = {
         "corpus": corpus.name,
@@ -148,7 +160,7 @@ def checkpoints(minutes: float) -> list[float]:
     return [*(each for each in CHECKPOINTS if each < minutes), minutes]
 
 
-def trained(panel: Panel, folder: Path, minutes: float) -> dict[str, Trained]:
+def trained(panel: Panel, clips: Clips, folder: Path, minutes: float) -> dict[str, Trained]:
     """The voice at each checkpoint, judged, by name of the contestant; one run that is cut and resumed."""
     voices, before = {}, 0.0
     for until in checkpoints(minutes):
@@ -156,8 +168,16 @@ def trained(panel: Panel, folder: Path, minutes: float) -> dict[str, Trained]:
         voice = Trained(folder / "run")
         name = f"trained {until:g} minutes"
         panel.hear(name, voice)
+        panel.hear(vocoder_of(name), voice.copy_of(clips))
         voices[name], before = voice, until
+    last = list(voices)[-1]
+    panel.hear(f"{last} with its vocoder", voices[last].with_vocoder)
     return voices
+
+
+def vocoder_of(voice: str) -> str:
+    """Name of the contestant that is a trained voice's vocoder."""
+    return voice.replace("trained", "vocoder copy")
 
 
 def train(corpus: Path, run: Path, minutes: float) -> None:
@@ -192,7 +212,10 @@ def report(
         contestants[name]["steps"] = voice.step
     more = {"contestants": contestants, "griffin_lim_mos_gap": gap, "griffin_lim_mos_gap_standard_error": error}
     last = list(voices)[-1] if voices else None
-    return {"name": "speech", "machine": machine, "ratios": ratios(found, last), "figures": facts | more}
+    if last is not None:
+        more["vocoder_mos_gap_standard_error"] = mos_gap(found, vocoder_of(last))[1]
+    made = ratios(found, last, None if last is None else vocoder_of(last))
+    return {"name": "speech", "machine": machine, "ratios": made, "figures": facts | more}
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ GOALS = {
     "identified_vs_copy_synthesis": "≥ 0.9",
     "identified_unseen": "≥ 0.5",
     "identified_mean_mel": "< 0.05",
+    "vocoder_mos_gap": "≤ 0.15",
     "griffin_lim_mos_gap": "",
 }
 
@@ -45,13 +46,15 @@ def figures(found: Judgements) -> dict[str, dict[str, float]]:
     return made
 
 
-def ratios(found: Judgements, trained: str | None) -> dict[str, float]:
-    """The figures that have goals; those of a voice only where the contestant `trained` is one."""
+def ratios(found: Judgements, trained: str | None, vocoder: str | None = None) -> dict[str, float]:
+    """The figures that have goals; those of a voice and its vocoder only where contestants of these names are given."""
     by_name = figures(found)
     made = {
         "identified_mean_mel": by_name[CONTROL]["identified_all"],
         "griffin_lim_mos_gap": mos_gap(found, COPY)[0],
     }
+    if vocoder is not None:
+        made["vocoder_mos_gap"] = mos_gap(found, vocoder)[0]
     if trained is None:
         return made
     voice, copy = by_name[trained], by_name[COPY]

@@ -121,6 +121,14 @@ class Trained:
         """The sentence, read aloud by the model."""
         return Sound(self._trainable.speak(self._model, sentence.text), self._trainable.sample_rate)
 
+    def with_vocoder(self, sentence: Sentence) -> Sound:
+        """The sentence, read aloud by the model and its vocoder."""
+        return Sound(self._trainable.speak(self._model, sentence.text, vocoder="neural"), self._trainable.sample_rate)
+
+    def copy_of(self, clips: Clips) -> Voice:
+        """Copy synthesis of the model's vocoder: the recording's mel made into sound again."""
+        return lambda sentence: Sound(self._trainable.copy(self._model, clips.mel(sentence)), clips.model.sample_rate)
+
     def pictures(self, example: Example) -> dict[str, NDArray[np.uint8]]:
         """Of a clip: its mel above the predicted one, and the alignment."""
         import tensorflow as tf

@@ -173,6 +173,13 @@ def test_a_voice_is_compared_with_the_copy_on_what_it_was_trained_on() -> None:
     assert found["identified_unseen"] == 0.0
 
 
+def test_a_vocoder_is_judged_by_its_gap_to_the_recordings(benchmark: ModuleType) -> None:
+    vocoder = benchmark.vocoder_of("trained 5 minutes")
+    copies = [judgement(clip, True, 2.0, unseen=clip == "c") for clip in "abc"]
+    found = judged(**{"trained 5 minutes": copies, vocoder: copies})
+    assert ratios(found, "trained 5 minutes", vocoder)["vocoder_mos_gap"] == pytest.approx(1.5)
+
+
 def test_a_figure_for_which_nothing_was_judged_is_left_out() -> None:
     seen = {name: [each for each in those if not each.unseen] for name, those in judged().items()}
     assert "identified_unseen" not in figures(seen)[COPY]

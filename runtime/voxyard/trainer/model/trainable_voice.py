@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import keras
 import numpy as np
@@ -112,8 +113,11 @@ class SpeechWithVocoder(TextToSpeech):
         """See TextToSpeech; with the vocoder `neural` the model's own speaks, else Griffin-Lim."""
         if vocoder == "griffin-lim":
             return super().speak(model, text, speaker, language)
-        mel = self.mel(model, text, speaker, language)
-        samples = model.vocoder(tf.constant(mel[None]))[0].numpy()
+        return self.copy(model, self.mel(model, text, speaker, language))
+
+    def copy(self, model: Voice, mel: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+        """Samples (T · hop,) of a log-mel (T, mels) by the model's vocoder, at most PEAK loud."""
+        samples = model.vocoder(tf.constant(mel[None], tf.float32))[0].numpy()
         loudest = float(np.abs(samples).max(initial=0.0))
         return np.asarray(samples * min(1.0, PEAK / max(loudest, 1e-9)), np.float32)
 
