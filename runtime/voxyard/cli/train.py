@@ -90,7 +90,8 @@ def synthesize(
         if as_json:
             print(json.dumps(dataclasses.asdict(spoken), default=str))
         else:
-            print(f"{spoken.path}: {spoken.seconds:.2f} s at {spoken.sample_rate} Hz, step {spoken.step}")
+            weights = ", averaged weights" if spoken.averaged else ""
+            print(f"{spoken.path}: {spoken.seconds:.2f} s at {spoken.sample_rate} Hz, step {spoken.step}{weights}")
 
 
 def load_settings_of_one_host(flags: Mapping[str, object], config: Path | None) -> Loaded[TrainConfig]:

@@ -170,6 +170,13 @@ class TrainingConfig(Section):
     )
     weight_decay: float = setting(1e-2, "AdamW's decoupled weight decay.", ge=0)
     clip_norm: float = setting(1.0, "Largest global norm of a gradient.", gt=0)
+    ema: float | None = setting(
+        None,
+        "Decay, such as 0.999, of an average of the weights that validation, samples and synthesis use.",
+        default_text="no average",
+        gt=0,
+        lt=1,
+    )
     precision: Precision = setting(
         "auto", "auto is bfloat16 or float16 where the GPU has fast units for it, float32 elsewhere."
     )

@@ -39,6 +39,7 @@ from voxyard.trainer.sampler import BatchSampler, plan_buckets
 from voxyard.trainer.samples import write_sample
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
 from voxyard.trainer.step import STOP, TrainStep
+from voxyard.trainer.steps.average import has_average
 from voxyard.trainer.steps.in_flight import AHEAD, Calibration, EndedStep, StepsInFlight
 from voxyard.trainer.steps.updates import RATE
 from voxyard.trainer.validation import HeldOutValidation
@@ -85,6 +86,8 @@ class Run:
             most_traces=self._most_traces(),
         )
         log.info("Model: %.1f M parameters, %s", self.step.model.count_params() / 1e6, training.precision)
+        if training.ema is not None:
+            log.info("Averaging the weights (--ema %g): validation, samples and synthesis use them", training.ema)
         self.metrics = TrainMetrics(
             self.name,
             devices=devices,
@@ -165,7 +168,8 @@ class Run:
         if training.init_from is not None:
             base = checkpoint.open_any(training.init_from)
             wrong = self._front_end_differences(base.meta) + self.step.restore_weights(base.state)
-            log.info("Fine-tuning from %s (step %d); did not match: %d", base.path, base.step, len(wrong))
+            of = "averaged weights of step" if has_average(base.state) else "step"
+            log.info("Fine-tuning from %s (%s %d); did not match: %d", base.path, of, base.step, len(wrong))
             for line in wrong:
                 log.warning("  %s", line)
         return 0, math.inf
@@ -220,6 +224,7 @@ class Run:
             "corpus": self.corpora.training.fingerprint,
             "rows": self.rows,
             "seed": training.seed,
+            "ema": training.ema,
             "mel_edges": EDGES,
         }
 
@@ -416,7 +421,7 @@ class Run:
         )
 
     def _validate(self, step: int, held_out: HeldOutValidation, observer: Observer) -> None:
-        with self.metrics.during("validate"):
+        with self.metrics.during("validate"), self.step.averaged():
             self._validation, self._validated = held_out.run(self.step, self.metrics.progress), step
         if self._validation:
             observer.validation(step, self._validation)
@@ -430,7 +435,7 @@ class Run:
         draw = getattr(self.step.trainable, "pictures", None)
         if draw is None or held_out is None or not self.config.telemetry.tensorboard:
             return
-        with self.metrics.during("sample"):
+        with self.metrics.during("sample"), self.step.averaged():
             arrays = held_out.first()
             if arrays is not None:
                 observer.pictures(step, draw(self.step.model, self.step.features_for_model(arrays)))
@@ -474,7 +479,7 @@ class Run:
         """Writes a sample beside the checkpoint; none where the run was asked to stop."""
         training, text = self.config.training, self.config.telemetry.sample_text
         if text and self._stop is None:
-            with self.metrics.during("sample"), self.step.scope():
+            with self.metrics.during("sample"), self.step.averaged(), self.step.scope():
                 write_sample(
                     training.checkpoint_dir,
                     step,
@@ -582,6 +587,7 @@ class Run:
             steps_per_second=clock.rate,
             losses=self._losses,
             validation=self._validation,
+            ema=self.config.training.ema,
             data_stage_seconds=clock.stage_mean("data") if self.devices.strategy != "mirrored" else None,
             data_stage_source=self._data_stage_source(),
             train_stage_seconds=self._train_mean(),

@@ -215,6 +215,7 @@ class Report:
     beside_stage_seconds: float | None = None  # mean of the updates on the data device
     beside_names: tuple[str, ...] = ()
     phase_seconds: Mapping[str, float] = field(default_factory=dict)  # warm_up, train, validate, checkpoint, sample
+    ema: float | None = None  # decay of the averaged weights, which validation and samples are of
     checkpoints_written: int = 0
     checkpoint_write_seconds: float | None = None  # mean, from the step to the disk; most of it beside the training
 
@@ -300,6 +301,11 @@ class Report:
             ("warm-up", "", self.warm_up),
             *_loss_rows("loss", self.losses),
             *_loss_rows("validation", self.validation),
+            *(
+                [("weights", "averaged", f"in validation, samples and synthesis (--ema {self.ema:g})")]
+                if self.ema is not None
+                else []
+            ),
             (
                 "data stage (D)",
                 _seconds(self.data_stage_seconds),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from voxyard.trainer.devices.tensorflow_setup import Devices, executor_scope
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
 from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.steps.average import EMA, MODEL, WeightAverage, has_average, weights_for_use, without_average
 from voxyard.trainer.steps.lane import Lane
 from voxyard.trainer.steps.updates import Means, Updater, updaters_of, with_totals
 from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable
@@ -231,6 +232,16 @@ class TrainStep:
         with tf.device(self.devices.model):
             return self._features_for_model(arrays).unpack()
 
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Scope in which the model has its averaged weights (--ema), and is not trained; without --ema no change."""
+        self.settle()
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
     def settle(self) -> None:
         """Waits for the updates beside the model device. Raises what one of them has raised."""
         if self.lane is not None:
@@ -391,17 +402,25 @@ class TrainStep:
         return {name: np.asarray(variable.numpy()) for name, variable in self._named_variables()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Takes back what `state` gave. Raises TrainerError where names or shapes do not fit this model."""
+        """Takes back what `state` gave. Raises TrainerError where names or shapes do not fit this model.
+
+        Averages begin with the weights where it has none, and are left out where this run has none.
+        """
         named = self._named_variables()
+        if not self._averages or not has_average(state):
+            state = without_average(state)
+            named = [(name, variable) for name, variable in named if not name.startswith(EMA)]
         wrong = mismatches({name: tuple(variable.shape) for name, variable in named}, state)
         if wrong:
             raise TrainerError("the checkpoint is of another model:\n" + "\n".join(f"  {line}" for line in wrong[:20]))
         self._assign(named, state)
+        if not has_average(state):
+            self._begin_averages()
 
     def restore_weights(self, state: Mapping[str, NDArray[Any]]) -> list[str]:
-        """Takes the weights only, where they fit; returns a line for each that does not."""
-        named = [(name, variable) for name, variable in self._named_variables() if name.startswith("model/")]
-        weights = {name: value for name, value in state.items() if name.startswith("model/")}
+        """Takes the weights only, averaged ones where there are some, where they fit; a line for each that does not."""
+        named = [(name, variable) for name, variable in self._named_variables() if name.startswith(MODEL)]
+        weights = weights_for_use(state)
         wrong = mismatches({name: tuple(variable.shape) for name, variable in named}, weights)
         fitting = [
             (name, variable)
@@ -409,6 +428,7 @@ class TrainStep:
             if name in weights and weights[name].shape == tuple(variable.shape)
         ]
         self._assign(fitting, weights)
+        self._begin_averages()
         return wrong
 
     def _assign(self, named: list[tuple[str, keras.Variable]], state: Mapping[str, NDArray[Any]]) -> None:
@@ -417,7 +437,36 @@ class TrainStep:
                 variable.assign(state[name])
 
     def _named_variables(self) -> list[tuple[str, keras.Variable]]:
-        return [*named_weights(self.model).items(), *(named for one in self.updaters for named in one.state)]
+        weights = named_weights(self.model)
+        names = {id(variable): name for name, variable in weights.items()}
+        averages = [
+            named
+            for one in self.updaters
+            if one.average is not None
+            for named in (
+                (f"{EMA}updates/{one.name}".rstrip("/"), one.average.updates),
+                *(
+                    (EMA + names[id(variable)], average)
+                    for variable, average in zip(one.average.variables, one.average.averages, strict=True)
+                    if id(variable) in names
+                ),
+            )
+        ]
+        return [*weights.items(), *(named for one in self.updaters for named in one.state), *averages]
+
+    @property
+    def _averages(self) -> list[WeightAverage]:
+        return [one.average for one in self.updaters if one.average is not None]
+
+    def _begin_averages(self) -> None:
+        with self.scope():
+            for average in self._averages:
+                average.begin()
+
+    def _swap(self) -> None:
+        with self.scope():
+            for average in self._averages:
+                average.swap()
 
     # -- construction ----------------------------------------------------------------------------------------------
 

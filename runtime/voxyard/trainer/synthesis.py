@@ -30,6 +30,7 @@ from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.model.griffin_lim import write_wav
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.step import mismatches, named_weights
+from voxyard.trainer.steps.average import has_average, weights_for_use
 
 if TYPE_CHECKING:
     import keras
@@ -56,6 +57,7 @@ class SynthesizedFile:
     texts: Coverage | None = None  # dropped and folded characters of the text, where the model reports them
     speaker: str = ""
     chunks: int = 1  # parts of the text that were spoken one by one
+    averaged: bool = False  # with the averaged weights of the checkpoint (--ema)
 
 
 def synthesize(
@@ -112,6 +114,7 @@ def synthesize(
         coverage,
         speakers[voice.get("speaker", 0)] if speakers else "",
         len(chunks),
+        has_average(found.state),
     )
 
 
@@ -171,9 +174,9 @@ def _read(trainable: TrainableModel, chunks: Sequence[TextChunk], language: Mapp
 
 
 def assign_weights(model: keras.Model, found: checkpoints.Checkpoint) -> None:
-    """Gives the model the checkpoint's weights. Raises TrainerError where they do not fit."""
+    """Gives the model the checkpoint's weights, averaged ones where it has some. Raises TrainerError for others."""
     variables = named_weights(model)
-    weights = {name: value for name, value in found.state.items() if name.startswith("model/")}
+    weights = weights_for_use(found.state)
     wrong = mismatches({name: tuple(variable.shape) for name, variable in variables.items()}, weights)
     if wrong:
         raise TrainerError(f"{found.path} does not fit its model:\n" + "\n".join(f"  {line}" for line in wrong[:20]))

@@ -381,21 +381,23 @@ def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.
         sample_rate: int
         step: int
         mel: Path | None
+        averaged: bool
 
     asked: list[tuple[object, ...]] = []
 
     def synthesize(checkpoint: Path, text: str, out: Path, mel: Path | None, **voice: str | None) -> Spoken:
         asked.append((checkpoint, text, out, mel, *voice.values()))
-        return Spoken(out, 1.5, 22050, 100, mel)
+        return Spoken(out, 1.5, 22050, 100, mel, averaged=True)
 
     monkeypatch.setattr(voxyard.trainer.api, "synthesize", synthesize)
     arguments = ["synthesize", "--checkpoint", "run", "--text", "Hello.", "--out", str(tmp_path / "x.wav")]
     ended = voxyard_command(*arguments)
     assert asked == [(Path("run"), "Hello.", tmp_path / "x.wav", None, None, None, "griffin-lim")]
-    assert ended.out == f"{tmp_path / 'x.wav'}: 1.50 s at 22050 Hz, step 100\n"
+    assert ended.out == f"{tmp_path / 'x.wav'}: 1.50 s at 22050 Hz, step 100, averaged weights\n"
     answer = json.loads(voxyard_command(*arguments, "--json").out)
     assert answer == {
-        "path": str(tmp_path / "x.wav"), "seconds": 1.5, "sample_rate": 22050, "step": 100, "mel": None
+        "path": str(tmp_path / "x.wav"), "seconds": 1.5, "sample_rate": 22050, "step": 100, "mel": None,
+        "averaged": True,
     }  # fmt: skip
     (tmp_path / "story.txt").write_text("Once upon a time.\n")
     chosen = [*arguments[:3], str(tmp_path / "story.txt"), *arguments[5:], "--speaker", "mia", "--language", "de"]

@@ -14,7 +14,7 @@ _SAME = frozenset(
     f"training.{name}"
     for name in (
         "batch_size", "grad_accum", "epochs", "max_steps", "seed", "learning_rate", "warmup_steps", "weight_decay",
-        "clip_norm", "recompute",
+        "clip_norm", "ema", "recompute",
     )
 ) | frozenset(
     f"data.{name}"

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from voxyard.trainer.config import TrainingConfig
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.steps.average import WeightAverage
 from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable, Update
 
 RATE = "learning_rate"  # beside the losses of an update
@@ -23,7 +24,10 @@ class Updater:
     """One update of a step, on the devices of the run."""
 
     def __init__(self, update: Update, training: TrainingConfig, *, reduced: bool) -> None:
-        """Makes the optimizer; in the scope of the variables. `reduced`: gradients come reduced over the replicas."""
+        """Makes the optimizer, and with --ema the average; in the scope of the variables.
+
+        `reduced`: gradients come reduced over the replicas.
+        """
         self.name, self.variables = update.name, list(update.variables)
         self._losses = update.losses
         self.optimizer = update.optimizer()
@@ -35,6 +39,7 @@ class Updater:
         if training.precision == "float16":
             self.optimizer = keras.optimizers.LossScaleOptimizer(self.optimizer, dynamic_growth_steps=2000)
         self.optimizer.build(self.variables)
+        self.average = None if training.ema is None else WeightAverage(self.variables, training.ema)
         self.names: tuple[str, ...] = ()  # of the losses and the rate, as `values` gives them; known once traced
 
     @property
@@ -65,8 +70,10 @@ class Updater:
         return tf.stack([tf.cast(value, tf.float32) for value in (*means.values(), optimizer.learning_rate)])
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Change the variables; graph code."""
+        """Change the variables, and their average where one is kept; graph code."""
         self.optimizer.apply(list(gradients), self.variables)
+        if self.average is not None:
+            self.average.update()
 
 
 def updaters_of(
