@@ -23,8 +23,10 @@ QUESTIONS = {  # what a newcomer looks for, as its row of the map says it → th
 
 _CODE = re.compile(r"^ *(```|~~~).*?^ *\1[^\n]*$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+_SOURCE = re.compile(r"(?<![\w.~$<>{}*-])/?(?:[\w.-]+/)+[\w-]+\.(?:py|sh|md)\b")
 _HEADING = re.compile(r"^#{1,6} +(.+?)(?: +#+)?$", re.MULTILINE)
 _FENCES = re.compile(r"^ *(```|~~~).*?^ *\1[^\n]*$", re.MULTILINE | re.DOTALL)
+ELSEWHERE = ("bark/api.py", "bark/generation.py", "bark/model.py", "bark/model_fine.py")  # of Bark's own package
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -65,6 +67,47 @@ def broken_links(page: Path, root: Path, files: set[Path]) -> list[str]:
         elif anchor and (aim.suffix != ".md" or anchor not in anchors(aim.read_text(encoding="utf-8"))):
             found.append(f"{page.relative_to(root)}: {target}: no such heading")
     return found
+
+
+def missing_sources(page: Path, root: Path, files: set[Path]) -> list[str]:
+    """The code, scripts and guides that `page` names by a path, in prose or code, and no one of `files` ends in.
+
+    What a link leads to is left to broken_links; a path from the root `/` is one of another machine.
+    """
+    prose = _LINK.sub(lambda link: link[0].partition("](")[0], page.read_text(encoding="utf-8"))
+    named = sorted({path for path in _SOURCE.findall(prose) if not path.startswith("/") and path not in ELSEWHERE})
+    known = ["/" + file.relative_to(root).as_posix() for file in files]
+    return [
+        f"{page.relative_to(root)}: {path}: no such file in the repository"
+        for path in named
+        if not any(name.endswith("/" + path.removeprefix("./").replace("../", "")) for name in known)
+    ]
+
+
+def test_every_source_that_a_guide_names_is_there() -> None:
+    files = set(tracked())
+    pages = sorted(path for path in files if path.suffix == ".md")
+    assert [fault for page in pages for fault in missing_sources(page, ROOT, files)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("one is `tests/support/toy.py`", []),
+        ("one is support/toy.py, in short", []),
+        ("one is `tests/integration/toy.py`", ["tests/integration/toy.py"]),
+        ("```\npython tests/integration/toy.py\n```", ["tests/integration/toy.py"]),
+        ("[`tests/integration/toy.py`](tests/support/toy.py)", ["tests/integration/toy.py"]),
+        ("[toy](tests/integration/toy.py)", []),  # a broken link
+        ("`bark/generation.py` of Suno", []),
+        ("`/usr/lib/none.py`, `$HOME/none.py`", []),
+    ],
+)
+def test_a_planted_source_is_judged_rightly(tmp_path: Path, text: str, missing: list[str]) -> None:
+    page = tmp_path / "a.md"
+    page.write_text(text + "\n")
+    said = missing_sources(page, tmp_path, {page, tmp_path / "tests/support/toy.py"})
+    assert [each.split(": ")[1] for each in said] == missing
 
 
 def test_every_link_of_every_guide_leads_somewhere() -> None:
