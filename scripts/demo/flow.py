@@ -196,6 +196,9 @@ def run(demo: Demo) -> None:
         "speak", "speaking with the model that was just trained", training.synthesize(voxyard, places, asked.sentence)
     )
     results.reading = training.reading(places, demo.corpus, asked.sentence, own_voice=asked.corpus is None)
+    if no_bark is None:
+        with demo.part():
+            _serve_voice(demo, voxyard, python)
 
 
 class Beside:
@@ -272,6 +275,23 @@ def _speak(demo: Demo, voxyard: str, python: str, port: int, beside: Beside) -> 
     demo.results.bark = speech.TEXT, read(out / "bark.wav")
 
 
+def _serve_voice(demo: Demo, voxyard: str, python: str) -> None:
+    """The trained voice is exported and speaks over HTTP."""
+    out, children, voice = demo.asked.out, demo.children, demo.asked.out / "voice"
+    purpose = "exporting the trained voice as one directory"
+    demo.run("export", purpose, speech.export(voxyard, demo.places.run, voice, demo.corpus))
+    purpose = "starting the speech service with the exported voice"
+    say(f"→ {purpose}")
+    port = free_port()
+    children.serve("voice-service", purpose, speech.serve_voice(voxyard, voice, out / "voice-service", port))
+    children.until(speech.ready(port), seconds=180, pause=0.5, say="the service has the voice")
+    purpose = "speaking with the trained voice through OpenAI's client"
+    spoken = out / "served.wav"
+    demo.run("voice-client", purpose, speech.speak(python, port, spoken, demo.asked.sentence, speech.speaker(voice)))
+    demo.results.served = demo.asked.sentence, read(spoken)
+    children.stop_all()
+
+
 @contextmanager
 def only_one(out: Path) -> Iterator[None]:
     """Holds the demo's folder, which it makes. Raises DemoError where another demo has it, or it cannot be made."""
@@ -323,10 +343,18 @@ def clear(out: Path) -> None:
         for name in PAGE:
             if (out / name).exists():
                 (out / name).rename(out / "before" / name)
-    for name in ("shards", "run", "driver", "prometheus", "bark", "service", "logs"):
+    for name in ("shards", "run", "driver", "prometheus", "bark", "service", "voice", "voice-service", "logs"):
         if (out / name).exists():
             shutil.rmtree(out / name)
-    for name in ("profile.html", "profile.json", "dashboards.html", "spoken.wav", "spoken.npy", "bark.wav"):
+    for name in (
+        "profile.html",
+        "profile.json",
+        "dashboards.html",
+        "spoken.wav",
+        "spoken.npy",
+        "bark.wav",
+        "served.wav",
+    ):
         (out / name).unlink(missing_ok=True)
 
 

@@ -41,6 +41,7 @@ class Results:
     profile: Mapping[str, Any] = field(default_factory=dict)
     profile_page: str | None = None
     bark: tuple[str, Sound] | None = None  # text and sound
+    served: tuple[str, Sound] | None = None
     scripted: bool = False
     monitored: bool = False  # by a Prometheus
     dashboards: str | None = None  # file name beside the page
@@ -119,10 +120,15 @@ def _speech(results: Results) -> str:
         text, sound = results.bark
         said = "noise: the Bark model is random. Service, worker, HTTP and OpenAI's client are real"
         figures.append(_sound("Bark over HTTP", RANDOM, text, said, sound, sound.mel()))
+    if results.served is not None:
+        text, sound = results.served
+        said = "the trained voice, exported as one directory and served: service, worker and OpenAI's client are real"
+        figures.append(_sound("The trained voice over HTTP", REAL, text, said, sound, sound.mel()))
     words = "" if reading is None else f"<p>{escape(_distance(reading, results.report))}</p>"
     words += (
-        "<p class='small'>Spectrograms: time to the right, 80 mel bands upwards, loud is bright. The service speaks "
-        "with Bark models only; the trained model speaks through <code>voxyard synthesize</code>.</p>"
+        "<p class='small'>Spectrograms: time to the right, 80 mel bands upwards, loud is bright. The trained model "
+        "speaks through <code>voxyard synthesize</code>, its export through <code>voxyard serve --engine voxyard</code>"
+        ".</p>"
     )
     return _section("speech", "Speech", "", f'<div class="sounds">{"".join(figures)}</div>{words}')
 

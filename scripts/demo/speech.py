@@ -1,8 +1,9 @@
-"""The service's part of the demo: a tiny Bark model of random weights speaks through OpenAI's client."""
+"""The service's part of the demo: a tiny random Bark model and the trained voice speak through OpenAI's client."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -34,10 +35,31 @@ def serve(voxyard: str, model: Path, data: Path, port: int) -> ChildCommand:
     )
 
 
-def speak(python: str, port: int, out: Path) -> ChildCommand:
+def export(voxyard: str, run: Path, voice: Path, corpus: Path) -> ChildCommand:
+    """The command that exports the trained voice."""
+    licence = f"the licence of {corpus}, which the demo does not know"
+    return command(voxyard, "export", "--checkpoint", run, "--out", voice, "--licence", licence)
+
+
+def serve_voice(voxyard: str, voice: Path, data: Path, port: int) -> ChildCommand:
+    """The command of the service with the exported voice."""
+    return command(
+        voxyard, "serve", "--engine", "voxyard", "--model", voice, "--device", "cpu", "--workers", 1,
+        "--data-dir", data, "--port", port,
+    )  # fmt: skip
+
+
+def speaker(voice: Path) -> str:
+    """The first speaker of an exported voice. Raises OSError or ValueError where it cannot be read."""
+    speakers = json.loads((voice / "voice.json").read_text(encoding="utf-8"))["speakers"]
+    return str(next(filter(None, speakers), "default"))
+
+
+def speak(python: str, port: int, out: Path, text: str = TEXT, voice: str = "alloy") -> ChildCommand:
     """The command that speaks through OpenAI's client."""
     script = _near(Path(__file__).with_name("openai_client.py"))
-    return command(python, script, "--base-url", f"http://127.0.0.1:{port}/v1", "--text", TEXT, "--out", out)
+    url = f"http://127.0.0.1:{port}/v1"
+    return command(python, script, "--base-url", url, "--text", text, "--voice", voice, "--out", out)
 
 
 def ready(port: int) -> Callable[[], bool]:

@@ -24,7 +24,7 @@ class BarkConfig(Section):
 
     group = "BARK"
 
-    model: Path = setting(Path("bark"), "Directory of a Bark model in Hugging Face's layout.")
+    model: Path = setting(Path("bark"), "Directory of a Bark model in Hugging Face's layout, or of an exported voice.")
     voices: Path | None = setting(
         None, "Directory of additional voice files: NAME.npz is the voice NAME.", default_text="Bark's presets only"
     )

@@ -35,6 +35,7 @@ from voxyard.cli.base import CONTEXT, INTERRUPTED, LazyGroup
             "voxyard.cli.diagnose_bundle:diagnose",
         ),
         "synthesize": ("Synthesize speech with a trained model, into a WAV file.", "voxyard.cli.train:synthesize"),
+        "export": ("Export a trained voice as one directory, to speak and serve with.", "voxyard.cli.train:export"),
         "speak": ("Speak a document on all GPUs, into an audio file.", "voxyard.cli.speak:speak"),
         "serve": (
             "Run the speech service: OpenAI-compatible API, durable documents, web page.",

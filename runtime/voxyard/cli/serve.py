@@ -11,12 +11,10 @@ from pydantic import Field
 
 from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CONTEXT, PATH, answering, log_notes
-from voxyard.cli.speak import FRONTEND
+from voxyard.cli.engines import EngineChoice, choose_engine
 from voxyard.service.config import ServiceSection
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeechSection
-
-EXTRA = "bark,service"
 
 
 class ServeConfig(Section):
@@ -43,14 +41,16 @@ def serve(context: click.Context, flags: dict[str, object], config: Path | None)
     The page is at /, the API reference at /docs, metrics at /metrics. SIGTERM or Ctrl-C shuts down gracefully: chunks
     in progress are finished, and documents resume at the next start. A second signal stops at once.
     """
-    with answering("serve", extra=EXTRA, needs="torch"):
+    with answering("serve", extra="service"):
         loaded = load(ServeConfig, flags=flags, file=config)
         log_notes(loaded.notes)
+        engine = choose_engine(loaded.config.speech, loaded.config.bark, loaded.origins)
+    with answering("serve", extra=f"{engine.extra},service", needs=engine.package):
         root = context.find_root().params
-        return _serve(loaded.config, verbose=bool(root.get("verbose")))
+        return _serve(loaded.config, engine, verbose=bool(root.get("verbose")))
 
 
-def _serve(settings: ServeConfig, *, verbose: bool) -> int:
+def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int:
     from prometheus_client import ProcessCollector
 
     from voxyard.host.nvml import every_gpu
@@ -66,7 +66,7 @@ def _serve(settings: ServeConfig, *, verbose: bool) -> int:
     section, pauses = settings.service, settings.speech.pauses()
     open_certificate(section)  # before a model is loaded
     with listen(section) as listener:
-        frontend = open_frontend(FRONTEND, settings.bark.model_dump(mode="json"))
+        frontend = open_frontend(engine.frontend, engine.settings)
         for note in frontend.notes:
             print(f"voxyard serve: {note}", file=sys.stderr)
         configure_json_logging(verbose=verbose)

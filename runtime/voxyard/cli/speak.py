@@ -17,6 +17,7 @@ from pydantic import Field
 from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CHECK_FAILED, CONTEXT, INTERRUPTED, JSON, PATH, answering, log_notes, refuse
 from voxyard.cli.documents import read_document
+from voxyard.cli.engines import EngineChoice, choose_engine
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeakSection, SpeechSection
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("voxyard.cli")
 
-EXTRA = "bark"
-FRONTEND = "voxyard.bark.frontend:frontend"
 PLAIN_LINE_SECONDS = 5.0
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
@@ -64,14 +63,15 @@ def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, 
     FILE is a text, PDF or Word file; - reads text from standard input. The audio is written in text order while later
     chunks are still being spoken. Ctrl-C stops cleanly and reports what was written.
     """
-    with answering("speak", extra=EXTRA, needs="torch"):
+    with answering("speak"):
         loaded = load(SpeakConfig, flags=flags, file=config)
         log_notes(loaded.notes)
-        with _terminable():
-            return _speak(loaded.config, file, out, as_json=as_json)
+        engine = choose_engine(loaded.config.speech, loaded.config.bark, loaded.origins)
+    with answering("speak", extra=engine.extra, needs=engine.package), _terminable():
+        return _speak(loaded.config, engine, file, out, as_json=as_json)
 
 
-def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> int:
+def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *, as_json: bool) -> int:
     from voxyard.speech.audio.codecs import EncodeError
     from voxyard.speech.audio.sound_file import format_of, open_sound
     from voxyard.speech.frontend import open_frontend
@@ -80,7 +80,7 @@ def _speak(settings: SpeakConfig, file: Path, out: Path, *, as_json: bool) -> in
     from voxyard.speech.synthesize import SynthesisResult, synthesize
 
     format_of(out)  # fails before anything expensive
-    frontend = open_frontend(FRONTEND, settings.bark.model_dump(mode="json"))
+    frontend = open_frontend(engine.frontend, engine.settings)
     text = read_document(file)
     section = settings.speak
     script = prepare(text, frontend, voice=section.voice, seed=section.seed, language=section.language)

@@ -1,4 +1,4 @@
-"""Commands `train` and `synthesize`."""
+"""Commands `train`, `synthesize` and `export`."""
 
 from __future__ import annotations
 
@@ -92,6 +92,38 @@ def synthesize(
         else:
             weights = ", averaged weights" if spoken.averaged else ""
             print(f"{spoken.path}: {spoken.seconds:.2f} s at {spoken.sample_rate} Hz, step {spoken.step}{weights}")
+
+
+@click.command(context_settings=CONTEXT)
+@click.option("--checkpoint", type=PATH, required=True, metavar="DIR", help="A run's checkpoints, or one of them.")
+@click.option("--out", type=PATH, required=True, metavar="DIR", help="Directory to write; it must not exist.")
+@click.option(
+    "--vocoder",
+    type=click.Choice(["griffin-lim", "neural"]),
+    default="griffin-lim",
+    show_default=True,
+    help="What makes samples of the mel; neural is the model's own (train --networks acoustic,vocoder).",
+)
+@click.option(
+    "--licence",
+    metavar="NAME|FILE",
+    help="Licence of the corpus, as a name or a file with its text.  [default: LICENSE, LICENCE or COPYING in it]",
+)
+@JSON
+def export(checkpoint: Path, out: Path, vocoder: str, licence: str | None, as_json: bool) -> None:
+    """Export a trained voice as one directory, for `voxyard serve` and `speak` with --engine voxyard."""
+    with answering("export"):
+        import dataclasses
+
+        from voxyard.trainer.api import export as write_voice
+
+        made = write_voice(checkpoint, out, vocoder=vocoder, licence=licence)
+        if as_json:
+            print(json.dumps(dataclasses.asdict(made), default=str))
+            return
+        weights = ", averaged weights" if made.averaged else ""
+        voices = ", ".join(made.voices)
+        print(f"{made.path}: step {made.step}{weights}, vocoder {made.vocoder}, voices {voices}; {made.licence}")
 
 
 def load_settings_of_one_host(flags: Mapping[str, object], config: Path | None) -> Loaded[TrainConfig]:

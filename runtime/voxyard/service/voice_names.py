@@ -108,7 +108,9 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def model_name(engine: EngineSpec) -> str:
-    """Model name of the engine: the package of its factory, as in `bark` for `voxyard.bark.engine:bark`."""
+    """Model name of the engine: its own, else the package of its factory: `bark` of `voxyard.bark.engine:bark`."""
+    if engine.name:
+        return engine.name
     module, _, factory = engine.factory.partition(":")
     packages = module.split(".")
     return packages[-2] if len(packages) > 1 else factory

@@ -41,6 +41,9 @@ class SpeechSection(Section):
 
     group = "SPEECH"
 
+    engine: Literal["bark", "voxyard"] = setting(
+        "bark", "Engine: bark, or voxyard for a voice that `voxyard export` wrote, the directory of --model."
+    )
     enable_parallel_tts: bool = setting(
         True,
         "Use several devices and batches of chunks; off means one worker and one chunk at a time.",

@@ -76,12 +76,14 @@ class EngineSpec:
     """An engine as `package.module:factory`; the factory takes the settings, which must be JSON.
 
     `weights` is a digest of the model's files on this host, "" where there is none: an engine on another host has the
-    same in `Ready.facts["weights"]`, or must not speak.
+    same in `Ready.facts["weights"]`, or must not speak. `name` is the model's name in the API, "" for that of the
+    factory's package.
     """
 
     factory: str
     settings: Mapping[str, object] = field(default_factory=dict)
     weights: str = ""
+    name: str = ""
 
     def __post_init__(self) -> None:
         check_factory("engine", self.factory)

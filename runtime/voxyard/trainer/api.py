@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from voxyard.trainer.loop import Run
     from voxyard.trainer.report import Report
     from voxyard.trainer.synthesis import SynthesizedFile
+    from voxyard.trainer.voice.export import ExportedVoice
 
 
 def train(config: TrainConfig) -> Report:
@@ -63,6 +64,14 @@ def synthesize(
     from voxyard.trainer import synthesis
 
     return synthesis.synthesize(checkpoint, text, out, mel, speaker=speaker, language=language, vocoder=vocoder)
+
+
+def export(checkpoint: Path, out: Path, *, vocoder: str = "griffin-lim", licence: str | None = None) -> ExportedVoice:
+    """Writes the voice of a checkpoint into the directory `out` (see voxyard.trainer.voice.export)."""
+    import_tensorflow()
+    from voxyard.trainer.voice import export as exporting
+
+    return exporting.export(checkpoint, out, vocoder=vocoder, licence=licence)
 
 
 def prepare_features(config: TrainConfig) -> Callable[[Example], Mapping[str, Any]]:

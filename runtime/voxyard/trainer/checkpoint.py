@@ -53,7 +53,7 @@ def save(directory: Path, step: int, state: Mapping[str, NDArray[Any]], meta: Ma
         for left in directory.glob(".step-*.unfinished"):  # by a run that was killed
             shutil.rmtree(left, ignore_errors=True)
         unfinished.mkdir()
-        _write_state(unfinished / STATE, state)
+        write_state(unfinished / STATE, state)
         described = {**meta, "format": FORMAT, "step": step, "sha256": _sha256(unfinished / STATE)}
         (unfinished / META).write_text(json.dumps(described, indent=1, sort_keys=True) + "\n")
         for name in (STATE, META):
@@ -166,7 +166,8 @@ def exclusive(directory: Path) -> Iterator[None]:
         yield
 
 
-def _write_state(path: Path, state: Mapping[str, NDArray[Any]]) -> None:
+def write_state(path: Path, state: Mapping[str, NDArray[Any]]) -> None:
+    """Writes arrays by name as a safetensors file. Raises OSError."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 

@@ -31,6 +31,7 @@ from voxyard.trainer.model.griffin_lim import write_wav
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.step import mismatches, named_weights
 from voxyard.trainer.steps.average import has_average, weights_for_use
+from voxyard.trainer.voice.frontend import CHUNK_CHARACTERS, CHUNK_SECONDS
 
 if TYPE_CHECKING:
     import keras
@@ -41,8 +42,6 @@ log = logging.getLogger("voxyard.trainer")
 
 GRIFFIN_LIM = "griffin-lim"
 CLIP_FRAMES = 64  # lengths are rounded up to this, so that few shapes are traced
-CHUNK_SECONDS = 10.0  # of a text: as long as the clips of common corpora
-CHUNK_CHARACTERS = 400  # bounds a text of silent characters only: 10 s have about 150
 
 
 @dataclass(frozen=True)

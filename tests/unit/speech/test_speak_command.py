@@ -63,7 +63,7 @@ def test_a_second_ctrl_c_does_not_stop_the_closing_of_the_file(monkeypatch: pyte
         time.sleep(0.01)
         return abandon(file)
 
-    monkeypatch.setattr("voxyard.cli.speak.FRONTEND", "frontends:frontend")
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
     monkeypatch.setattr("voxyard.speech.synthesize.synthesize", interrupted)
     monkeypatch.setattr(SoundFile, "abandon", interrupted_again)
     arguments = [str(tmp_path / "text.txt"), "--device", "cpu", "--out", str(tmp_path / "a.wav")]

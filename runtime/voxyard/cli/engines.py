@@ -1,0 +1,41 @@
+"""Choice of the engine that `speak` and `serve` run: Bark, or a voice that was exported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from voxyard.bark.config import BarkConfig
+from voxyard.speech.config import SpeechSection
+from voxyard.speech.errors import SpeechError
+
+FRONTEND = "voxyard.bark.frontend:frontend"
+VOICE_FRONTEND = "voxyard.trainer.voice.frontend:frontend"
+VOICE_SETTINGS = ("model", "device", "threads")  # of the section bark that an exported voice has as well
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """An engine's front end as `package.module:factory`, its settings, and the package that its workers need."""
+
+    frontend: str
+    settings: Mapping[str, Any]
+    extra: str
+    package: str
+
+
+def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> EngineChoice:
+    """The engine that the settings name.
+
+    Raises:
+        SpeechError: a setting has no effect on it.
+    """
+    if speech.engine == "bark":
+        return EngineChoice(FRONTEND, bark.model_dump(mode="json"), "bark", "torch")
+    for key, origin in origins.items():
+        section, _, name = key.partition(".")
+        if section == "bark" and origin != "default" and name not in VOICE_SETTINGS:
+            raise SpeechError(f"{origin} has no effect with --engine {speech.engine}, as it is Bark's: leave it out")
+    settings = bark.model_dump(mode="json", include=set(VOICE_SETTINGS))
+    return EngineChoice(VOICE_FRONTEND, settings, "trainer,cpu", "tensorflow")

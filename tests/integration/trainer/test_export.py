@@ -1,0 +1,196 @@
+"""Trained voices: train → export → copy → serve and speak, with two speakers as two voices of OpenAI's client."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from voxyard.corpus import espeak
+
+Train = Callable[..., subprocess.CompletedProcess[str]]
+
+TEXTS = ("The baker opens the heavy door.", "A brown fox follows a narrow path.", "Our neighbour counts the stars.")
+SENTENCE = "The fox opens the door."
+PATIENCE = 180.0  # seconds
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints of two steps of both networks on two speakers."""
+    folder = tmp_path_factory.mktemp("two-speakers")
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    lines = []
+    for speaker, pitch in (("anna", 70), ("ben", 20)):
+        for number, text in enumerate(TEXTS):
+            samples, rate = espeak.speak(text, pitch=pitch)
+            soundfile.write(corpus / f"{speaker}-{number}.wav", samples, rate)
+            lines.append(f"{speaker}-{number}.wav|{text}|{speaker}")
+    (corpus / "filelist.txt").write_text("\n".join(lines) + "\n")
+    (corpus / "LICENSE").write_text("CC0-1.0\n")
+    arguments = [
+        "train", "--device", "cpu", "--strategy", "single", "--train-data", corpus, "--val-data", corpus,
+        "--networks", "acoustic,vocoder", "--text-units", "characters", "--batch-size", 2, "--max-steps", 2,
+        "--ema", 0.9, "--no-tensorboard", "--sample-text", "", "--checkpoint-dir", folder / "run",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "voxyard", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def voice(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run's voice with its own vocoder, copied to another place."""
+    out = tmp_path_factory.mktemp("exported") / "voice"
+    arguments = ("export", "--checkpoint", run, "--out", out, "--vocoder", "neural")
+    done = subprocess.run(
+        [sys.executable, "-m", "voxyard", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "averaged weights, vocoder neural, voices anna, ben; CC0-1.0" in done.stdout
+    assert [path.name for path in out.parent.iterdir()] == ["voice"]
+    copy = tmp_path_factory.mktemp("deployed") / "voice"
+    shutil.copytree(out, copy)
+    shutil.rmtree(out)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def service(voice: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Base URL of a service that speaks with the voice."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("service")
+    arguments = (
+        "serve", "--engine", "voxyard", "--model", voice, "--device", "cpu", "--workers", 1, "--port", port,
+        "--data-dir", folder / "data",
+    )  # fmt: skip
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "voxyard", *map(str, arguments)], stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not _ready(port):
+            waits = process.poll() is None and time.monotonic() < deadline
+            assert waits, (folder / "log").read_text()[-4000:]
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def test_openais_client_speaks_with_two_voices_that_were_trained(service: str) -> None:
+    from openai import OpenAI
+
+    client = OpenAI(base_url=service, api_key="none")
+    assert next(model.id for model in client.models.list()) == "voxyard"
+
+    def spoken(voice: str) -> np.ndarray:
+        answer = client.audio.speech.create(model="voxyard", voice=voice, input=SENTENCE, response_format="wav")
+        samples, rate = soundfile.read(io.BytesIO(answer.content), dtype="float32")
+        assert rate == 24_000
+        return np.asarray(samples)
+
+    anna, ben, again = spoken("anna"), spoken("ben"), spoken("anna")
+    assert len(anna) > 2_400
+    assert np.abs(anna).max() > 0.001
+    assert np.array_equal(anna, again)
+    assert anna.shape != ben.shape or not np.allclose(anna, ben)
+
+
+def test_the_service_lists_the_speakers_and_refuses_another_one(service: str) -> None:
+    from openai import NotFoundError, OpenAI
+
+    with urllib.request.urlopen(f"{service}/audio/voices", timeout=30) as answer:  # noqa: S310 (its own service)
+        voices = json.load(answer)["voices"]
+    assert {"anna", "ben"} <= {each["name"] for each in voices}
+    with pytest.raises(NotFoundError, match="anna"):
+        OpenAI(base_url=service, api_key="none", max_retries=0).audio.speech.create(
+            model="voxyard", voice="anne", input="Hello."
+        )
+
+
+def test_speak_takes_the_voice_and_says_what_it_cannot(voice: Path, tmp_path: Path, voxyard: Train) -> None:
+    text, out = tmp_path / "text.txt", tmp_path / "out.wav"
+    text.write_text(f"{SENTENCE}\n\n* * *\n\n{TEXTS[0]}")
+    flags = ("--engine", "voxyard", "--model", voice, "--device", "cpu")
+    done = voxyard("speak", text, *flags, "--voice", "ben", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert soundfile.info(out).samplerate == 24_000
+    text.write_text("Привет, мир!")
+    done = voxyard("speak", text, *flags, "--out", tmp_path / "no.wav")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "Привет" in done.stderr
+    assert not (tmp_path / "no.wav").exists()
+    done = voxyard("speak", text, *flags, "--voice", "bem", "--out", tmp_path / "no.wav")
+    assert done.returncode == 2
+    assert "did you mean ben?" in done.stderr
+    done = voxyard("speak", text, *flags, "--int8", "--out", tmp_path / "no.wav")
+    assert done.returncode == 2
+    assert "--int8 has no effect with --engine voxyard" in done.stderr
+
+
+def test_export_refuses_what_is_no_voice_and_leaves_nothing(run: Path, tmp_path: Path, voxyard: Train) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    cases = (
+        (("--out", there), "exists: give a new directory"),
+        (("--out", tmp_path / "a", "--licence", " "), "--licence is empty"),
+        (("--out", tmp_path / "b", "--checkpoint", tmp_path), "holds no checkpoint"),
+        (("--out", "/proc/voice"), "cannot be written"),
+    )
+    for arguments, said in cases:
+        done = voxyard("export", "--checkpoint", run, *arguments)
+        assert done.returncode in (1, 2), done.stderr
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+@pytest.mark.parametrize("file", ["weights.safetensors", "voice.json"])
+def test_a_damaged_voice_is_refused(voice: Path, tmp_path: Path, voxyard: Train, file: str) -> None:
+    damaged, text = tmp_path / "voice", tmp_path / "text.txt"
+    shutil.copytree(voice, damaged)
+    with (damaged / file).open("r+b") as content:
+        content.seek(100)
+        content.write(b"\xff\xff\xff")
+    text.write_text(SENTENCE)
+    done = voxyard(
+        "speak", text, "--engine", "voxyard", "--model", damaged, "--device", "cpu", "--out", tmp_path / "no.wav"
+    )
+    assert done.returncode != 0
+    assert "is damaged" in done.stderr
+    assert "export" in done.stderr
+    assert "Traceback" not in done.stderr
