@@ -111,7 +111,10 @@ def synthesize(
 )
 @JSON
 def export(checkpoint: Path, out: Path, vocoder: str, licence: str | None, as_json: bool) -> None:
-    """Export a trained voice as one directory, for `voxyard serve` and `speak` with --engine voxyard."""
+    """Export a trained voice as one directory, to speak and serve with.
+
+    `voxyard speak` and `voxyard serve` take it with --engine voxyard --model DIR.
+    """
     with answering("export"):
         import dataclasses
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from frontends import TonesFrontend
 
 from voxyard.cli.base import CHECK_FAILED
+from voxyard.cli.engines import choose_engine
 from voxyard.cli.speak import SpeakConfig, _partial, _progress_display, _speak, _summary, speak
 from voxyard.speech.audio.codecs import EncodeError
 from voxyard.speech.audio.sound_file import SoundFile, open_sound
@@ -90,7 +91,8 @@ def spoken(story: Path, on_failure: str) -> int:
     """`voxyard speak`, without its command line: the exit code."""
     config = SpeakConfig.model_validate({"speak": {"on_failure": on_failure}, "bark": {"device": "cpu"}})
     try:
-        return _speak(config, story, story.with_name("out.wav"), as_json=False)
+        engine = choose_engine(config.speech, config.bark, {})
+        return _speak(config, engine, story, story.with_name("out.wav"), as_json=False)
     except click.exceptions.Exit as ended:
         return ended.exit_code
 
