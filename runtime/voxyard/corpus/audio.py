@@ -15,6 +15,10 @@ from voxyard.corpus.examples import CorpusError
 HEADER_BYTES = 64  # some recorders count their header among the bytes of sound
 STREAMED = 0x7FFFF000  # lengths from here on say that the writer could not go back and fill in the true one
 
+SILENT = 33  # of 32768: a clip whose loudest sample is below −60 dB of full scale has nothing to learn from
+LONGEST_SECONDS = 60.0
+"""A longer clip is no sentence: every batch of its length bucket would be as long, and memory grows with the square."""
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
@@ -114,3 +118,13 @@ def _seek_samples(file: BinaryIO) -> int:
 
 def _reason(error: Exception) -> str:
     return str(error).rpartition(": ")[2].strip().rstrip(".") or type(error).__name__
+
+
+def unlearnable(pcm: NDArray[np.int16], rate: int) -> str | None:
+    """Reason why nothing can be learned from a sound that can be read."""
+    seconds, loudest = len(pcm) / rate, int(np.abs(pcm.astype(np.int32)).max(initial=0))
+    if loudest < SILENT:
+        return f"its {seconds:.1f} s are silence, the loudest sample is {loudest} of 32768: record it again"
+    if seconds > LONGEST_SECONDS:
+        return f"{seconds:.0f} s are more than the {LONGEST_SECONDS:.0f} s of a long sentence: cut it into sentences"
+    return None

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from voxyard.corpus.audio import read_pcm
+from voxyard.corpus.audio import read_pcm, unlearnable
 from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage, corpus_advice, refusal
 from voxyard.corpus.examples import CorpusError
 from voxyard.corpus.layouts.lines import BadClip, MetadataLine
@@ -22,9 +21,6 @@ from voxyard.corpus.shards import EVAL, ShardRequirements, Shards, altered_files
 from voxyard.corpus.text import Tokenizer, Units
 
 RATE = 22050  # the model's default, at which clips are decoded
-SILENT = 33  # of 32768: a clip whose loudest sample is below −60 dB of full scale has nothing to learn from
-LONGEST_SECONDS = 60.0
-"""A longer clip is no sentence: every batch of its length bucket would be as long, and memory grows with the square."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ def _shards_report(directory: Path, limit: float) -> CorpusReport:
     for i, clip in enumerate(shards.ids):
         example = shards.read(i)
         speakers[shards.speakers[example.speaker]] += 1
-        if fault := _unlearnable(example.pcm, shards.sample_rate):
+        if fault := unlearnable(example.pcm, shards.sample_rate):
             bad.append(BadClip(clip, fault))
     if is_shards(directory / EVAL):
         bad += [BadClip(f"{EVAL}/{one.clip}", one.reason) for one in _shards_report(directory / EVAL, 1.0).bad]
@@ -132,20 +128,10 @@ def _shards_report(directory: Path, limit: float) -> CorpusReport:
 
 def _broken(line: MetadataLine) -> BadClip | None:
     try:
-        fault = _unlearnable(read_pcm(line.path, RATE), RATE)
+        fault = unlearnable(read_pcm(line.path, RATE), RATE)
     except CorpusError as error:
         fault = str(error)
     return BadClip(line.clip, fault) if fault else None
-
-
-def _unlearnable(pcm: NDArray[np.int16], rate: int) -> str | None:
-    """Reason why nothing can be learned from a sound that can be read."""
-    seconds, loudest = len(pcm) / rate, int(np.abs(pcm.astype(np.int32)).max(initial=0))
-    if loudest < SILENT:
-        return f"its {seconds:.1f} s are silence, the loudest sample is {loudest} of 32768: record it again"
-    if seconds > LONGEST_SECONDS:
-        return f"{seconds:.0f} s are more than the {LONGEST_SECONDS:.0f} s of a long sentence: cut it into sentences"
-    return None
 
 
 def _report(contents: Contents, found: list[BadClip | None], refused: list[str]) -> CorpusReport:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from voxyard.corpus.audio import unlearnable
 from voxyard.corpus.coverage import Coverage
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource
 from voxyard.corpus.layouts.lines import BadClip
@@ -160,9 +161,11 @@ def _examples(source: ExampleSource, workers: int) -> Iterator[Example | CorpusE
 
     def read(i: int) -> Example | CorpusError:
         try:
-            return source.read(i)
+            example = source.read(i)
         except CorpusError as error:
             return error
+        fault = unlearnable(example.pcm, source.sample_rate)
+        return CorpusError(fault) if fault else example
 
     with ThreadPoolExecutor(workers) as pool:
         step = 8 * workers

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("voxyard.trainer")
 
+FRONT_END = ("text_units", "sample_rate", "fft_size", "hop_length", "mels", "mel_low_hz", "mel_high_hz")
+"""Settings of the model that give its weights their meaning: a resumed run keeps them."""
+
 DEFAULT_EPOCHS = 100
 STEPS_TO_JUDGE = 20  # a split by, beside those that were traced
 _STEP, _BEST = "run/step", "run/best"  # beside the state that hosts share
@@ -158,6 +161,7 @@ class Run:
                 log.info("--no-resume: the earlier checkpoints are now in %s", aside)
         found = checkpoint.newest_good(training.checkpoint_dir) if training.resume else None
         if found is not None:
+            self._refuse_other_front_end(found)
             self.step.restore(found.state)
             for name, mine in self._identity().items():
                 if (was := found.meta.get(name)) != mine:
@@ -173,6 +177,21 @@ class Run:
             for line in wrong:
                 log.warning("  %s", line)
         return 0, math.inf
+
+    def _refuse_other_front_end(self, found: checkpoint.Checkpoint) -> None:
+        """Raises TrainerError where a resumed run would give its weights another meaning."""
+        mine = self.config.model
+        was = TrainConfig.model_validate(found.meta["config"]).model
+        names = [*FRONT_END, *(["language"] if mine.text_units == was.text_units == "phonemes" else [])]
+        changed = [name for name in names if getattr(was, name) != getattr(mine, name)]
+        if not changed:
+            return
+        differences = ", ".join(f"{name} was {getattr(was, name)} and is now {getattr(mine, name)}" for name in changed)
+        flags = " ".join(f"--{name.replace('_', '-')} {getattr(was, name)}" for name in changed)
+        raise TrainerError(
+            f"{found.path} cannot be resumed, its weights know another text or sound: {differences}; give {flags}, or "
+            "start anew with --no-resume, or from its weights in another --checkpoint-dir with --init-from"
+        )
 
     def _front_end_differences(self, meta: Mapping[str, Any]) -> list[str]:
         """Settings and speakers that give weights another meaning than in their checkpoint, a line each."""

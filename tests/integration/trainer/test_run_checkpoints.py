@@ -19,6 +19,7 @@ from voxyard.trainer import checkpoint
 from voxyard.trainer.api import open_run
 from voxyard.trainer.config import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
 from voxyard.trainer.devices.tensorflow_setup import Devices
+from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.loop import Run
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
 from voxyard.trainer.step import TrainStep
@@ -82,6 +83,41 @@ def test_a_run_from_before_the_mels_edges_were_reflected_says_so_when_it_is_resu
     run.step.restore = lambda _state: None
     assert run._restore()[0] == 1
     assert caplog.messages == ["The resumed run differs from the run before: mel_edges was None and is now reflect"]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        (
+            {},
+            {"text_units": "phonemes"},
+            r"was characters and is now phonemes; give --text-units characters",
+        ),
+        ({"mels": 40}, {}, r"mels was 40 and is now 80; give --mels 40"),
+        (
+            {"text_units": "phonemes", "language": "de"},
+            {"text_units": "phonemes"},
+            r"language was de and is now en-us; give --language de, or start anew with --no-resume",
+        ),
+    ],
+)
+def test_a_resumed_run_with_another_front_end_is_refused_before_its_weights_are_taken(
+    tmp_path: Path, was: dict[str, Any], now: dict[str, Any], said: str
+) -> None:
+    """Weights that learned letters would read phonemes as nonsense, and learn it."""
+    run = saving_run(tmp_path)
+    own = run.config
+    run.config = own.model_copy(update={"model": ModelConfig(**was)})
+    run._save(1, must=True)
+    restored: list[object] = []
+    run.step.restore = restored.append
+    run.config = own.model_copy(update={"model": ModelConfig(**now)})
+    with pytest.raises(TrainerError, match=said) as refused:
+        run._restore()
+    assert refused.value.exit_code == 2
+    assert restored == []
+    run.config = own.model_copy(update={"model": ModelConfig(**was)})
+    assert run._restore()[0] == 1
 
 
 CPU = "/device:CPU:0"

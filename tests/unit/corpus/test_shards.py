@@ -246,7 +246,7 @@ def test_preparing_again_replaces_and_a_reader_keeps_what_it_has(shards: Path, c
     reader = open_corpus(shards)
     before = reader.read(1).pcm.tobytes()
     corpus.add("d", "four", 0.6, "y")
-    write_wav(corpus.wav("b"), np.zeros(9000))
+    write_wav(corpus.wav("b"), np.full(9000, 0.5))
     made = _prepare(corpus.directory, shards)
     assert (made.clips, len(open_corpus(shards))) == (4, 4)
     assert reader.read(1).pcm.tobytes() == before
@@ -297,6 +297,16 @@ def test_clips_that_break_when_decoded_count_with_those_that_were_seen_before(co
     assert "c7" not in found.ids
     assert found.read(found.ids.index("c8")).pcm.tobytes() == corpus.open(1.0).read(7).pcm.tobytes()
     assert found.fingerprint != corpus.open(1.0).fingerprint
+
+
+def test_silent_and_endless_clips_are_left_out_as_check_says(corpus: Corpus, tmp_path: Path) -> None:
+    corpus.add("a").add("silent").add("long", seconds=60.2)
+    write_wav(corpus.wav("silent"), np.zeros(9000))
+    made = _prepare(corpus.directory, tmp_path / "shards", max_bad_share=0.7)
+    assert open_corpus(tmp_path / "shards").ids == ["a"]
+    assert made.bad == tuple(str(one) for one in check(corpus.directory).bad)
+    with pytest.raises(CorpusError, match="are silence"):
+        _prepare(corpus.directory, tmp_path / "others")
 
 
 def test_two_that_write_the_same_shards_do_not_mix(corpus: Corpus, tmp_path: Path) -> None:
