@@ -9,6 +9,7 @@ from typing import Any
 from voxyard.bark.config import BarkConfig
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
+from voxyard.trainer.voice.directory import META
 
 FRONTEND = "voxyard.bark.frontend:frontend"
 VOICE_FRONTEND = "voxyard.trainer.voice.frontend:frontend"
@@ -29,9 +30,11 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
     """The engine that the settings name.
 
     Raises:
-        SpeechError: a setting has no effect on it.
+        SpeechError: a setting has no effect on it, or it is not the one that the model is for.
     """
     if speech.engine == "bark":
+        if (bark.model / META).is_file():
+            raise SpeechError(f"{bark.model} is a voice that voxyard export wrote: add --engine voxyard")
         return EngineChoice(FRONTEND, bark.model_dump(mode="json"), "bark", "torch")
     for key, origin in origins.items():
         section, _, name = key.partition(".")

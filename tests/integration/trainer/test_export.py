@@ -157,6 +157,11 @@ def test_speak_takes_the_voice_and_says_what_it_cannot(voice: Path, tmp_path: Pa
     done = voxyard("speak", text, *flags, "--voice", "bem", "--out", tmp_path / "no.wav")
     assert done.returncode == 2
     assert "did you mean ben?" in done.stderr
+    done = voxyard("speak", text, *flags, "--language", "de", "--out", tmp_path / "no.wav")
+    assert "speaks en; the text is said to be de" in done.stderr
+    done = voxyard("speak", text, "--model", voice, "--out", tmp_path / "no.wav")
+    assert done.returncode == 2
+    assert "add --engine voxyard" in done.stderr
     done = voxyard("speak", text, *flags, "--int8", "--out", tmp_path / "no.wav")
     assert done.returncode == 2
     assert "--int8 has no effect with --engine voxyard" in done.stderr
@@ -168,6 +173,8 @@ def test_export_refuses_what_is_no_voice_and_leaves_nothing(run: Path, tmp_path:
     cases = (
         (("--out", there), "exists: give a new directory"),
         (("--out", tmp_path / "a", "--licence", " "), "--licence is empty"),
+        (("--out", tmp_path / "c", "--licence", tmp_path), "is no file: expected one with the text"),
+        (("--out", tmp_path / "d", "--licence", "no/such.txt"), "is no file: expected one with the text"),
         (("--out", tmp_path / "b", "--checkpoint", tmp_path), "holds no checkpoint"),
         (("--out", "/proc/voice"), "cannot be written"),
     )

@@ -112,6 +112,10 @@ def _licence(asked: str | None, corpus: Path | None) -> str:
         with suppress(OSError):  # a long name is no path
             if path.is_file():
                 return _licence_text(path)
+            if path.exists() or (os.sep in asked and " " not in asked):
+                raise TrainerError(
+                    f"--licence {path} is no file: expected one with the text, or a name such as CC0-1.0"
+                )
         return asked.strip() + "\n"
     for path in sorted(corpus.iterdir()) if corpus is not None and corpus.is_dir() else ():
         if path.is_file() and path.stem.upper() in LICENCE_FILES:
