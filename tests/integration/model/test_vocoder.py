@@ -12,10 +12,12 @@ import tensorflow as tf
 from voices import HOP, SMALL, Raw, raw_batch
 
 from voxyard.trainer.config import DataConfig, ModelConfig, TrainConfig, TrainingConfig
+from voxyard.trainer.model.discriminators import Discriminators
 from voxyard.trainer.model.features import FeatureExtractor
 from voxyard.trainer.model.mel import FLOOR
+from voxyard.trainer.model.sizes import VOCODER_SIZES, VocoderShape
 from voxyard.trainer.model.trainable_voice import SEGMENT, SpeechWithVocoder, Voice
-from voxyard.trainer.model.vocoder import Vocoder, VocoderShape
+from voxyard.trainer.model.vocoder import Vocoder
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.trainable import SeveralUpdates
 
@@ -154,3 +156,13 @@ def test_two_clips_are_learned() -> None:
     assert first["vocoder/mel"] > 1.0
     assert last["vocoder/mel"] < 0.5 * first["vocoder/mel"], (first, last)
     assert last["discriminators/total"] < 1.9, (first, last)
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "normal"])
+def test_the_table_counts_the_variables_of_vocoder_and_discriminators(size: str) -> None:
+    shape, model, policy = VOCODER_SIZES[size], ModelConfig(), keras.DTypePolicy("float32")
+    vocoder, discriminators = Vocoder(shape, model, policy), Discriminators(shape, policy)
+    discriminators(vocoder(tf.zeros((1, 32, model.mels))))
+    assert vocoder.count_params() == shape.parameters(fft=model.fft_size, mels=model.mels)
+    assert discriminators.count_params() == shape.discriminator_parameters()
+    assert len(discriminators.trainable_variables) == 2 * (5 * (len(shape.period_channels) + 2) + 3 * 6)

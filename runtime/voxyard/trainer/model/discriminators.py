@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from voxyard.trainer.model.vocoder import VocoderShape
+from voxyard.trainer.model.sizes import VocoderShape
 
 PERIODS = (2, 3, 5, 7, 11)  # samples
 RESOLUTIONS = ((1024, 256), (2048, 512), (512, 128))  # window and hop, in samples
@@ -38,7 +38,7 @@ class OfPeriod(layers.Layer):
     def __init__(self, period: int, channels: tuple[int, ...], policy: keras.DTypePolicy) -> None:
         super().__init__(name=f"period_{period}", dtype=policy)
         self._period = period
-        self._layers = [
+        self._convolutions = [
             layers.Conv2D(count, (5, 1), (3, 1), "same", dtype=policy, name=f"layer_{place}")
             for place, count in enumerate(channels)
         ]
@@ -58,7 +58,7 @@ class OfResolution(layers.Layer):
     def __init__(self, fft: int, hop: int, channels: int, policy: keras.DTypePolicy) -> None:
         super().__init__(name=f"resolution_{fft}", dtype=policy)
         self._fft, self._hop = fft, hop
-        self._layers = [
+        self._convolutions = [
             layers.Conv2D(channels, (3, 9), (1, 2 if place else 1), "same", dtype=policy, name=f"layer_{place}")
             for place in range(4)
         ]
@@ -81,7 +81,7 @@ def magnitudes(samples: tf.Tensor, fft: int, hop: int) -> tf.Tensor:
 
 def _judged(x: tf.Tensor, judge: OfPeriod | OfResolution) -> tuple[tf.Tensor, list[tf.Tensor]]:
     seen = []
-    for layer in (*judge._layers, judge._last):  # noqa: SLF001 (both judges are of this file)
+    for layer in (*judge._convolutions, judge._last):  # noqa: SLF001 (both judges are of this file)
         x = layer(x)
         x = tf.maximum(x, SLOPE * x)
         seen.append(x)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from voxyard.corpus.text import SYMBOLS
 
+PERIODS, RESOLUTIONS = 5, 3  # discriminators of the vocoder
 _KEPT, _WORKSPACE = 0.35, 0.6  # shares of a block's numbers: kept for the backward pass, needed while it runs
 
 
@@ -66,6 +68,42 @@ SIZES = MappingProxyType(
 )
 
 
+@dataclass(frozen=True)
+class VocoderShape:
+    """One size of the vocoder, and of the discriminators that train it."""
+
+    width: int
+    blocks: int
+    hidden: int
+    period_channels: tuple[int, ...]  # of the layers of a period's discriminator
+    spectrum_channels: int  # of those of a resolution's
+
+    def parameters(self, *, fft: int, mels: int) -> int:
+        """Number of the vocoder's weights, counted from the shapes of its layers."""
+        width = self.width
+        block = 8 * width + _norm(width) + _layer(width, self.hidden) + _layer(self.hidden, width) + width
+        return _layer(7 * mels, width) + 2 * _norm(width) + self.blocks * block + _layer(width, fft + 2)
+
+    def discriminator_parameters(self) -> int:
+        """Number of weights of the discriminators, which only training needs."""
+        counts = (1, *self.period_channels, self.period_channels[-1])
+        period = sum(_layer(5 * one, other) for one, other in itertools.pairwise(counts)) + _layer(3 * counts[-1], 1)
+        count = self.spectrum_channels
+        resolution = _layer(27, count) + 3 * _layer(27 * count, count) + _layer(9 * count, count) + _layer(9 * count, 1)
+        return PERIODS * period + RESOLUTIONS * resolution
+
+
+VOCODER_SIZES = MappingProxyType(
+    {
+        "tiny": VocoderShape(128, 4, 384, (8, 16, 32), 8),
+        "small": VocoderShape(256, 6, 768, (16, 64, 128), 16),
+        "normal": VocoderShape(512, 8, 1536, (32, 128, 512, 1024), 32),  # the paper's
+        "big": VocoderShape(768, 10, 2304, (32, 128, 512, 1024), 32),
+    }
+)
+"""Rows of the table of sizes, by the names of the acoustic model's."""
+
+
 def describe() -> str:
     """The table of sizes: parameters, and memory in float32 for weights, training state and activations."""
     rows = [
@@ -82,6 +120,15 @@ def describe() -> str:
             f"{name:7}  {shape.width:5}  {shape.encoder_blocks:3}+{shape.decoder_blocks:<2}  {count / 1e6:8.1f} M  "
             f"{_mib(4 * count):>7}  {_mib(16 * count):>17}  {_mib(kept[0]):>11}  {_mib(kept[1]):>16}"
         )
+    rows += [
+        "",
+        "--networks acoustic,vocoder besides, on the data device of a split (weights, gradients and Adam, float32):",
+        "size     vocoder  discriminators   memory",
+    ]
+    for name, vocoder in VOCODER_SIZES.items():
+        made, judges = vocoder.parameters(fft=1024, mels=80), vocoder.discriminator_parameters()
+        rows.append(f"{name:7} {made / 1e6:6.1f} M  {judges / 1e6:12.1f} M  {_mib(16 * (made + judges)):>9}")
+    rows += ["", "--ema adds 4 bytes for each parameter: a quarter of weights, gradients and Adam."]
     return "\n".join(rows)
 
 

@@ -15,9 +15,9 @@ from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.model.discriminators import Discriminators
 from voxyard.trainer.model.griffin_lim import PEAK
 from voxyard.trainer.model.optimizer import FusedAdamW, WarmUpThenRoot
-from voxyard.trainer.model.sizes import Shape
+from voxyard.trainer.model.sizes import VOCODER_SIZES, Shape, VocoderShape
 from voxyard.trainer.model.trainable_tts import POLICIES, TextToSpeech
-from voxyard.trainer.model.vocoder import VOCODER_SIZES, Vocoder, VocoderShape
+from voxyard.trainer.model.vocoder import Vocoder
 from voxyard.trainer.model.vocoder_losses import MelDistance, discriminator_losses, vocoder_losses
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.trainable import Batch, Update

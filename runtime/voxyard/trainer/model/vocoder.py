@@ -6,9 +6,6 @@ synthesis" (ICLR 2024): ConvNeXt blocks at the rate of the frames, and one inver
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from types import MappingProxyType
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -16,31 +13,10 @@ from keras import layers, ops
 
 from voxyard.trainer.config import ModelConfig
 from voxyard.trainer.model.mel import edge_padding, hann
+from voxyard.trainer.model.sizes import VocoderShape
 
 LOUDEST = 1e2  # of a magnitude, as in the paper's code: exp() of an untrained head would overflow
 _FAINT = 1e-11  # of the windows' sum, where no frame lies
-
-
-@dataclass(frozen=True)
-class VocoderShape:
-    """One size of the vocoder, and of the discriminators that train it."""
-
-    width: int
-    blocks: int
-    hidden: int
-    period_channels: tuple[int, ...]  # of the layers of a period's discriminator
-    spectrum_channels: int  # of those of a resolution's
-
-
-VOCODER_SIZES = MappingProxyType(
-    {
-        "tiny": VocoderShape(128, 4, 384, (8, 16, 32), 8),
-        "small": VocoderShape(256, 6, 768, (16, 64, 128), 16),
-        "normal": VocoderShape(512, 8, 1536, (32, 128, 512, 1024), 32),  # the paper's
-        "big": VocoderShape(768, 10, 2304, (32, 128, 512, 1024), 32),
-    }
-)
-"""Rows of the table of sizes, by the names of the acoustic model's."""
 
 
 class Vocoder(keras.Model):
