@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from forked import run_forked
+from runs import environment
 
 from voxyard.corpus import espeak
 
@@ -26,6 +28,16 @@ Train = Callable[..., subprocess.CompletedProcess[str]]
 TEXTS = ("The baker opens the heavy door.", "A brown fox follows a narrow path.", "Our neighbour counts the stars.")
 SENTENCE = "The fox opens the door."
 PATIENCE = 180.0  # seconds
+
+
+@pytest.fixture
+def voxyard() -> Train:
+    """Runs `voxyard ARGUMENTS` to its end and gives back code, output and messages."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return run_forked(*arguments, environment=environment(), timeout=240)
+
+    return run
 
 
 @pytest.fixture(scope="module")
