@@ -57,7 +57,7 @@ def test_it_ends_with_the_page_and_leaves_out_nothing_that_is_there(finished: Fi
 
 def test_every_command_is_on_the_page_as_it_was_printed(finished: Finished) -> None:
     printed = [line.removeprefix("  $ ") for line in finished.said.splitlines() if line.startswith("  $ ")]
-    assert len(printed) == (11 if TORCH else 8)
+    assert len(printed) == (14 if TORCH else 8)
     assert finished.section("commands").count("<pre>") == len(printed)
     assert len(list((finished.folder / "logs").iterdir())) == len(printed)
 
@@ -66,8 +66,9 @@ def test_the_model_speaks_a_new_sentence_with_a_figure_of_its_quality(finished: 
     speech = finished.section("speech")
     assert "the sentence is not among the training texts" in speech
     assert re.search(r"sentence to espeak-ng&#x27;s reading: \d\.\d\d nepers; recordings of 5 other", speech)
-    assert speech.count("<audio ") == (4 if TORCH else 3)
+    assert speech.count("<audio ") == (5 if TORCH else 3)
     assert ("random weights" in speech) == TORCH
+    assert ("exported as one directory and served" in speech) == TORCH
 
 
 def test_the_curves_have_points(finished: Finished) -> None:
