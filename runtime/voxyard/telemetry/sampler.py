@@ -18,7 +18,7 @@ from typing import Any, Self
 from voxyard.host.nvml import TIMEOUT, Gpu, GpuLostError, Session, SessionLostError, handle_key, lost_gpu
 from voxyard.host.readings import Reading
 from voxyard.telemetry.call_thread import CallThread
-from voxyard.telemetry.driver import Card, Driver
+from voxyard.telemetry.driver import Card, Driver, Links
 from voxyard.telemetry.gpu_state import KnownGpu, Xid
 
 __all__ = ["HUNG_SECONDS", "REOPEN_SECONDS", "GpuSampler", "GpuState", "Snapshot", "Xid"]
@@ -60,7 +60,7 @@ class Snapshot:
     last_success: float | None
     duration: float  # seconds that the pass took
     gpus: tuple[GpuState, ...]
-    links: Mapping[tuple[str, str], str]  # (UUID, UUID) → NV4, PIX, …
+    links: Links
     driver_version: str | None
     cuda_version: str | None
     errors: Mapping[tuple[str, int], int]  # (function, nvmlReturn_t) → how often
@@ -96,7 +96,8 @@ class GpuSampler:
         self._opening = False
         self._cards: list[Card] = []  # of the open session, by index
         self._events: list[tuple[int, int]] = []  # Xids of GPUs that did not say who they are yet
-        self._links: Mapping[tuple[str, str], str] | None = None
+        self._links: Links = {}  # as they were last read: those of an earlier session hold until they are read again
+        self._linked: frozenset[str] | None = None  # UUIDs whose links this session was asked for
         self._problem: str | None = None  # why there is no session that can be used
         self._last_success: float | None = None
         self._logged: str | None = None
@@ -179,7 +180,7 @@ class GpuSampler:
         free = all(thread.free for thread in (self._driver, *self._threads))
         if not self._opening and free and self._renewal_is_due():
             before, self._open, self._cards, self._opening = self._open, None, [], True
-            self._events, self._links = [], None
+            self._events, self._linked = [], None
             self._driver.begin(partial(Driver.open, self._session, before))
         if not self._opening:
             return
@@ -212,7 +213,7 @@ class GpuSampler:
         cards = [card for card in self._cards if card.wanted and not card.lost and card.thread.free]
         asked = [card.thread for card in cards]
         if self._driver.free:
-            self._driver.begin(partial(self._open.poll, None if self._links is not None else self._present()))
+            self._driver.begin(partial(self._open.poll, self._unlinked()))
             asked.append(self._driver)
         for card in cards:
             card.thread.begin(card.read)
@@ -227,11 +228,15 @@ class GpuSampler:
             card.thread for card in self._cards if card.thread.busy and card.thread in asked and card.index not in seen
         ]
 
-    def _present(self) -> list[tuple[str, str, Any]] | None:
-        """The GPUs whose links are to be read, once each has answered or failed to."""
+    def _unlinked(self) -> list[tuple[str, str, Any]] | None:
+        """The GPUs whose links are to be read: all that answer, where this session was not asked for one of them."""
         if not all(card.decided for card in self._cards):
             return None
         up = [card for card in self._cards if card.known is not None and card.known.reading is not None]
+        uuids = frozenset(card.known.gpu.uuid for card in up if card.known)
+        if self._linked is not None and uuids <= self._linked:
+            return None
+        self._linked = uuids
         return [(card.known.gpu.uuid, card.known.gpu.pci_bus_id, card.handle) for card in up if card.known]
 
     def _wait(self, threads: Sequence[CallThread], until: float) -> None:
@@ -344,7 +349,7 @@ class GpuSampler:
             last_success=self._last_success,
             duration=now - begun,
             gpus=tuple(sorted(states, key=lambda state: state.gpu.index)),
-            links=self._links or {},
+            links=self._links,
             driver_version=opened.driver_version if opened else None,
             cuda_version=opened.cuda_version if opened else None,
             errors=dict(self._session.errors),  # a copy in one step: other threads count on

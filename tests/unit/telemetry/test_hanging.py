@@ -75,6 +75,7 @@ def test_a_gpu_that_hangs_from_the_start_is_reported_too(sampling: Start) -> Non
         assert "nvmlDeviceGetUUID" in told["gpus"][HUNG_GPU]["problem"]
         sampler.change(host)
         assert sampler.until(all_up)["gpus"][HUNG_GPU]["uuid"] == host.gpus[3].uuid
+        sampler.until(lambda told: len(told["links"]) == 8 * 7)  # those of the others were read without it
 
 
 @pytest.mark.parametrize("function", ["nvmlInitWithFlags", "nvmlSystemGetDriverVersion"])

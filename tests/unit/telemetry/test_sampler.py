@@ -255,6 +255,21 @@ def test_links_are_named_as_nvidia_smi_does(sampling: Start) -> None:
     assert named[0, 3] == "SYS"
 
 
+def test_links_stay_while_a_lost_gpu_is_looked_for_in_new_sessions(sampling: Start) -> None:
+    """A gap in them would reset the time that an alert about a badly linked pair has waited."""
+    host = three()
+    kept = {f"{one.uuid} {other.uuid}" for one in host.gpus[:2] for other in host.gpus[:2] if one is not other}
+    with sampling(host, interval=0.05) as sampler:
+        sampler.until(lambda told: told["links"])
+        sampler.change(host.losing(2))
+        passes = [sampler.until(lambda told: not told["gpus"]["2"]["up"])]
+        while passes[-1]["time"] - passes[0]["time"] < 2:  # some sessions
+            passes.append(sampler.until(lambda _: True))
+        assert [told for told in passes if not kept <= set(told["links"])] == []
+        sampler.change(host.returning(2))
+        sampler.until(lambda told: told["gpus"]["2"]["up"] and len(told["links"]) == 6)
+
+
 def test_calls_that_take_long_make_passes_long_and_nothing_else(sampling: Start) -> None:
     host = replace(three(), latency_us=5_000)
     with sampling(host) as sampler:
