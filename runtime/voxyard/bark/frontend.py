@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from voxyard.bark import voices
+from voxyard.bark import speakers, voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
 from voxyard.bark.weights import checkpoint, tokenizer
 from voxyard.bark.weights.identity import identity
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.frontend import Frontend
+from voxyard.speech.frontend import Frontend, VoiceDescription
 
 ENGINE = "voxyard.bark.engine:create"
 MAX_TOKENS = 256
@@ -70,6 +70,10 @@ class BarkFrontend:
     def language(self, voice: str | None) -> str | None:
         """Language that a preset is named after; None for the announcer and for voice files."""
         return None if voice is None else voices.language(voice)
+
+    def describe(self, voice: str) -> VoiceDescription:
+        """Language, number and gender of a preset; other voices have their names alone."""
+        return speakers.describe(voice)
 
 
 def frontend(settings: Mapping[str, object]) -> Frontend:

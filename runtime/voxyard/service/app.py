@@ -16,6 +16,7 @@ from voxyard.service.http.admission import AdmissionMiddleware
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
+from voxyard.service.model_names import open_models
 from voxyard.service.routes import api_reference, catalog, documents, speech
 from voxyard.service.routes.dependencies import authenticated
 from voxyard.service.routes.openapi import describe, errors
@@ -34,6 +35,7 @@ _TAGS = [
     },
     {"name": "catalogue", "description": "Models, voices, workers."},
 ]
+_READING = ["GET", "HEAD"]
 _CORS_REQUEST_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range", "X-Request-Id")
 _CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-Id")
 
@@ -42,7 +44,7 @@ def create_app(state: AppState) -> FastAPI:
     """The endpoints; `install` adds the middleware, the error handlers and the session and operations routes.
 
     Raises:
-        ServiceError: the file of voice names is wrong, or the webhook secret cannot be read.
+        ServiceError: a file of voice or model names is wrong, or the webhook secret cannot be read.
     """
     app = FastAPI(
         title="voxyard",
@@ -55,16 +57,17 @@ def create_app(state: AppState) -> FastAPI:
     )
     app.state.app_state = state
     app.state.voices = open_voices(state.frontend, state.section.voices)
+    app.state.models = open_models(state.frontend.engine, state.section.models)
     app.state.webhook_rules = read_rules(state.section)
     app.state.limiter = ConcurrencyLimiter(state.section.max_requests)
     app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
     for router in (speech.router, documents.router, catalog.router):
         app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
-    app.add_api_route("/docs", _reference, include_in_schema=False, response_class=HTMLResponse)
-    app.add_api_route("/page/reference.css", _style, include_in_schema=False, response_class=Response)
+    for path, endpoint, kind in (("/docs", _reference, HTMLResponse), ("/page/reference.css", _style, Response)):
+        app.add_api_route(path, endpoint, methods=_READING, include_in_schema=False, response_class=kind)
     if PAGE.is_dir():
         app.mount("/page", StaticFiles(directory=PAGE), name="page")
-        app.add_api_route("/", _home, include_in_schema=False, response_class=FileResponse)
+        app.add_api_route("/", _home, methods=_READING, include_in_schema=False, response_class=FileResponse)
     return app
 
 
@@ -82,7 +85,7 @@ def install(app: FastAPI, components: MiddlewareComponents) -> None:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=origins,
-            allow_methods=("GET", "POST", "DELETE"),
+            allow_methods=("GET", "HEAD", "POST", "DELETE"),
             allow_headers=_CORS_REQUEST_HEADERS,
             expose_headers=_CORS_ANSWER_HEADERS,
         )

@@ -23,6 +23,9 @@ DEFAULT_VOICES = {
 }
 """OpenAI's voice names → Bark's; only `v2/en_speaker_9` is a woman's voice among Bark's English presets."""
 
+DEFAULT_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "tts-1*", "gpt-4o-mini-tts*")
+"""OpenAI's model names, and any with these beginnings, such as `gpt-4o-mini-tts-2025-03-20`."""
+
 
 class ServiceSection(Section):
     """Service: listen address, limits, storage and retention."""
@@ -55,6 +58,10 @@ class ServiceSection(Section):
     voices: Path | None = setting(
         None, "YAML file of further voice names.", flag="--voice-names", default_text="OpenAI's names"
     )
+    models: Path | None = setting(
+        None, "YAML file of further model names; a name may end in `*`.", flag="--model-names",
+        default_text="OpenAI's names",
+    )  # fmt: skip
     allowed_origins: str = setting("", "Comma-separated origins that may call the API (CORS).")
     max_upload_mib: int = setting(
         50, "Maximum size of an uploaded document.", flag="--max-upload", unit="MiB", ge=1, le=1024

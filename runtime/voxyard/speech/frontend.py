@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
 
 from voxyard.speech.engine import EngineSpec, find_factory
+
+
+@dataclass(frozen=True)
+class VoiceDescription:
+    """Voice in words for people: a readable title, and the gender where it is known."""
+
+    title: str
+    gender: Literal["female", "male"] | None = None
 
 
 class Frontend(Protocol):
@@ -48,6 +57,9 @@ class Frontend(Protocol):
 
     def language(self, voice: str | None) -> str | None:
         """The language of a voice, as a code such as `en`; None where it has none."""
+
+    def describe(self, voice: str) -> VoiceDescription:
+        """The voice of this name in words for people."""
 
 
 def open_frontend(factory: str, settings: Mapping[str, object]) -> Frontend:

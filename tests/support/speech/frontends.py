@@ -8,6 +8,7 @@ from typing import Any
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.frontend import VoiceDescription
 
 VOICES = ("announcer", "v2/de_speaker_1", *(f"v2/en_speaker_{number}" for number in range(10)))
 
@@ -40,6 +41,11 @@ class TonesFrontend:
 
     def language(self, voice: str | None) -> str | None:
         return voice[3:5] if voice is not None and voice.startswith("v2/") else None
+
+    def describe(self, voice: str) -> VoiceDescription:
+        return VoiceDescription(
+            f"Tone {voice[-1]}" if voice[-1].isdigit() else voice, None if voice == "announcer" else "male"
+        )
 
 
 def frontend(settings: Mapping[str, Any]) -> TonesFrontend:

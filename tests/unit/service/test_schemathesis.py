@@ -82,6 +82,7 @@ OPERATIONS = [
     "POST /v1/documents/{id}/retry",
     "GET /v1/models",
     "GET /v1/models/{model}",
+    "GET /v1/audio/models",
     "GET /v1/audio/voices",
     "GET /v1/workers",
     "GET /session",
@@ -101,6 +102,7 @@ def test_every_operation_is_tried(interface: Any) -> None:
 NOTHING_TO_GET_WRONG = {name for name in OPERATIONS if name.split("/")[1] != "v1" and name != "POST /session"} | {
     "GET /v1/models",
     "GET /v1/models/{model}",
+    "GET /v1/audio/models",
     "GET /v1/audio/voices",
     "GET /v1/workers",
 }

@@ -16,8 +16,7 @@ from voxyard.service.documents.ids import instance_prefix, new_id
 from voxyard.service.documents.records import NewDocument
 from voxyard.service.documents.submission import LONGEST_TITLE, DocumentRequest, fingerprint, new_document
 from voxyard.service.errors import NotFoundError, ServiceError
-from voxyard.service.voice_names import check_model, model_name, open_voices
-from voxyard.speech.engine import EngineSpec
+from voxyard.service.voice_names import open_voices
 
 REQUEST = DocumentRequest("First words here.\n\nAnd some more of them.")
 
@@ -81,14 +80,6 @@ def test_no_other_name_reaches_the_engine(name: str) -> None:
     with pytest.raises(NotFoundError) as caught:
         open_voices(TonesFrontend(), None).resolve(name)
     assert len(str(caught.value)) < 400
-
-
-def test_the_model_is_named_after_the_package_of_its_engine() -> None:
-    assert model_name(EngineSpec("voxyard.bark.engine:bark")) == "bark"
-    assert model_name(EngineSpec("engines:tones")) == "tones"
-    check_model("tts-1-hd", TonesFrontend())
-    with pytest.raises(NotFoundError, match="tones"):
-        check_model("bark", TonesFrontend())
 
 
 @pytest.mark.parametrize(

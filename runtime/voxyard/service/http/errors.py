@@ -9,12 +9,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Mount
 
 from voxyard.service.errors import ServiceError
 from voxyard.service.http.rate_limit import whole_seconds
 
 _LONGEST_MESSAGE = 1000
 _MAX_SHOWN = 5
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 class TooSlowError(ServiceError):
@@ -90,7 +92,22 @@ async def _http_exception(request: Request, error: Exception) -> Response:
     }.get(status, ("invalid_request" if status < 500 else "internal_error", detail))
     if status < 200 or status in (204, 205, 304):
         return Response(status_code=status, headers=error.headers)
-    return envelope(status, message, kind, code, headers=error.headers)
+    headers = {**(error.headers or {}), **_allowed(request, status)}
+    return envelope(status, message, kind, code, headers=headers)
+
+
+def _allowed(request: Request, status: int) -> dict[str, str]:
+    """Header `Allow` with the methods of all routes of a path; the router names those of the first alone."""
+    if status != 405:
+        return {}
+    routes = [route for route in request.app.router.routes if not isinstance(route, Mount)]
+    scope = {"type": "http", "path": request.scope["path"], "headers": [], "path_params": {}}
+    allowed = [
+        method
+        for method in _METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    return {"Allow": ", ".join(allowed)} if allowed else {}
 
 
 async def _validation_error(_request: Request, error: Exception) -> Response:

@@ -44,7 +44,7 @@ function showVoices() {
 
 const described = (voice) => `${label(voice)} ${voice.id} ${voice.language ?? ""} ${language(voice.language)}`.toLowerCase();
 
-const label = (voice) => (voice.alias_of ? `${voice.name} (${voice.alias_of})` : voice.name);
+const label = (voice) => voice.name;
 
 /** The reader's own language first. */
 function byLanguage([one], [other]) {

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 
-from fastapi import APIRouter
-
-from voxyard.service.routes.dependencies import AppStateDep, VoiceNamesDep
+from voxyard.service.routes.dependencies import AppStateDep, ModelNamesDep, VoiceNamesDep
 from voxyard.service.routes.openapi import errors
-from voxyard.service.routes.schemas import GpuOut, ModelOut, ModelsOut, VoiceOut, VoicesOut, WorkerOut, WorkersOut
+from voxyard.service.routes.router import Router
+from voxyard.service.routes.schemas import (
+    AudioModelsOut,
+    GpuOut,
+    ModelOut,
+    ModelsOut,
+    VoiceOut,
+    VoicesOut,
+    WorkerOut,
+    WorkersOut,
+)
 from voxyard.service.state import AppState
-from voxyard.service.voice_names import MODEL_ALIASES, check_model, model_name
 
-router = APIRouter(tags=["catalogue"])
+router = Router(tags=["catalogue"])
 
 
 @router.get(
@@ -20,10 +27,9 @@ router = APIRouter(tags=["catalogue"])
     operation_id="list_models",
     summary="List models",
 )
-def list_models(state: AppStateDep) -> ModelsOut:
-    """One model, under its own name and OpenAI's aliases. `notes` has warnings about its audio."""
-    names = (model_name(state.frontend.engine), *MODEL_ALIASES)
-    return ModelsOut(data=[_model(name, state) for name in names])
+def list_models(state: AppStateDep, models: ModelNamesDep) -> ModelsOut:
+    """One model, under its own name and its aliases. `notes` has warnings about its audio."""
+    return ModelsOut(data=[_model(name, state) for name in models.listed()])
 
 
 @router.get(
@@ -32,10 +38,20 @@ def list_models(state: AppStateDep) -> ModelsOut:
     summary="Retrieve a model",
     responses=errors(404),
 )
-def retrieve_model(model: str, state: AppStateDep) -> ModelOut:
+def retrieve_model(model: str, state: AppStateDep, models: ModelNamesDep) -> ModelOut:
     """The model of this name."""
-    check_model(model, state.frontend)
+    models.check(model)
     return _model(model, state)
+
+
+@router.get(
+    "/v1/audio/models",
+    operation_id="list_audio_models",
+    summary="List models that speak",
+)
+def list_audio_models(state: AppStateDep, models: ModelNamesDep) -> AudioModelsOut:
+    """The models of `GET /v1/models`, in the form that Open WebUI reads."""
+    return AudioModelsOut(models=[_model(name, state) for name in models.listed()])
 
 
 @router.get(
@@ -47,7 +63,13 @@ def list_voices(voices: VoiceNamesDep) -> VoicesOut:
     """The engine's own names first, then their aliases."""
     return VoicesOut(
         voices=[
-            VoiceOut(id=voice.name, name=voice.name, language=voice.language, alias_of=voice.alias_of)
+            VoiceOut(
+                id=voice.name,
+                name=voice.title,
+                language=voice.language,
+                gender=voice.gender,
+                alias_of=voice.alias_of,
+            )
             for voice in voices.all()
         ]
     )
@@ -87,4 +109,4 @@ def list_workers(state: AppStateDep) -> WorkersOut:
 
 
 def _model(name: str, state: AppState) -> ModelOut:
-    return ModelOut(id=name, created=0, owned_by="voxyard", notes=list(state.frontend.notes))
+    return ModelOut(id=name, name=name, created=0, owned_by="voxyard", notes=list(state.frontend.notes))

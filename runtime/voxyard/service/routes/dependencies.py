@@ -1,4 +1,4 @@
-"""Dependencies of the endpoints: application state, voice names, limiter, webhook rules, client."""
+"""Dependencies of the endpoints: application state, voice names, model names, limiter, webhook rules, client."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 from voxyard.service.auth.api_keys import COOKIE, Client
 from voxyard.service.documents.webhooks import WebhookRules
 from voxyard.service.errors import UnauthorizedError
+from voxyard.service.model_names import ModelNames
 from voxyard.service.state import AppState
 from voxyard.service.streaming.speech_request import ConcurrencyLimiter
 from voxyard.service.voice_names import VoiceNames
@@ -40,6 +41,10 @@ def _voice_names(request: Request) -> VoiceNames:
     return cast("VoiceNames", request.app.state.voices)
 
 
+def _model_names(request: Request) -> ModelNames:
+    return cast("ModelNames", request.app.state.models)
+
+
 def _limiter(request: Request) -> ConcurrencyLimiter:
     return cast("ConcurrencyLimiter", request.app.state.limiter)
 
@@ -50,6 +55,7 @@ def _webhook_rules(request: Request) -> WebhookRules | None:
 
 AppStateDep = Annotated[AppState, Depends(_app_state)]
 VoiceNamesDep = Annotated[VoiceNames, Depends(_voice_names)]
+ModelNamesDep = Annotated[ModelNames, Depends(_model_names)]
 LimiterDep = Annotated[ConcurrencyLimiter, Depends(_limiter)]
 WebhookRulesDep = Annotated[WebhookRules | None, Depends(_webhook_rules)]
 ClientDep = Annotated[Client, Depends(authenticated)]

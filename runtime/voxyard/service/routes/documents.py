@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Header, Path, Query, Request, status
+from fastapi import Header, Path, Query, Request, status
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from voxyard.service.documents import submission
@@ -20,13 +20,14 @@ from voxyard.service.http.errors import envelope
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNamesDep, WebhookRulesDep
 from voxyard.service.routes.openapi import errors, form
+from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import DocumentBody, DocumentOut, DocumentsOut, UploadBody
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
 
-router = APIRouter(tags=["documents"])
+router = Router(tags=["documents"])
 
 PAUSED_STALL_SECONDS = 3600.0  # a paused player reads nothing
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")

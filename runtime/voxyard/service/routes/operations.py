@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel
 
 from voxyard.service.errors import UnavailableError
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.routes.openapi import errors
+from voxyard.service.routes.router import Router
 
 
 class Health(BaseModel):
@@ -19,9 +20,9 @@ class Health(BaseModel):
     status: str
 
 
-def operations_router(components: MiddlewareComponents) -> APIRouter:
+def operations_router(components: MiddlewareComponents) -> Router:
     """`/healthz`, `/readyz` and `/metrics`, which are public paths."""
-    router = APIRouter(tags=["operation"])
+    router = Router(tags=["operation"])
 
     @router.get("/healthz", summary="Liveness", responses=errors(403))
     async def healthz() -> Health:

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
 from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_TITLE
 from voxyard.speech.audio.encoder import Format
+
+_ABOUT = ("title", "description", "default", "examples")
+_NUMBER = re.compile(r"^[0-9]{1,3}(\.[0-9]{0,17})?$", re.ASCII)
+_SPEED: dict[str, Any] = {
+    "anyOf": [{"type": "number", "minimum": 0.25, "maximum": 4}, {"type": "string", "pattern": _NUMBER.pattern}]
+}
+AudioFormat = Literal[Format, "ogg"]
+"""Formats that requests may name; `ogg` is what other services call `opus`."""
+
+
+def _number(value: object) -> object:
+    """Number of a numeric string, as some clients send one; all else as it is."""
+    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="Random seed; equal seeds give equal audio.")]
@@ -19,9 +44,26 @@ OnFailureOption = Annotated[
 
 
 class RequestBody(BaseModel):
-    """Request body. Unknown fields are ignored, as OpenAI's clients may send new ones."""
+    """Request body. Unknown fields are ignored, as OpenAI's clients may send new ones; a null counts as missing."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Schema whose optional fields may be null."""
+        found = handler.resolve_ref_schema(handler(schema))
+        for name, field in found["properties"].items():
+            if name not in found.get("required", ()) and {"type": "null"} not in field.get("anyOf", ()):
+                about = {key: field.pop(key) for key in _ABOUT if key in field}
+                found["properties"][name] = {"anyOf": [*field.pop("anyOf", [field]), {"type": "null"}], **about}
+        return found
 
 
 class VoiceId(RequestBody):
@@ -39,11 +81,15 @@ class SpeechBody(RequestBody):
         },
     )
 
-    model: Name = Field(description="The engine's name, `tts-1`, `tts-1-hd` or `gpt-4o-mini-tts`.")
+    model: Name = Field(description="The engine's name, or one that begins with `tts-1` or `gpt-4o-mini-tts`.")
     input: str = Field(min_length=1, description="Text to synthesize.")
     voice: Name | VoiceId = Field(description="A voice from `GET /v1/audio/voices`.")
-    response_format: Format = Field("mp3", description="`pcm` is 16 bit, little endian, 24 kHz, mono.")
-    speed: float = Field(1.0, ge=0.25, le=4.0, description="Tempo; the pitch is kept.")
+    response_format: AudioFormat = Field(
+        "mp3", description="`pcm` is 16 bit, little endian, 24 kHz, mono; `ogg` is another name of `opus`."
+    )
+    speed: Annotated[float, BeforeValidator(_number), WithJsonSchema(_SPEED)] = Field(
+        1.0, ge=0.25, le=4.0, description="Tempo; the pitch is kept."
+    )
     stream_format: Literal["audio", "sse"] = Field(
         "audio", description="Raw audio, or server-sent events with base64 audio."
     )
@@ -56,6 +102,11 @@ class SpeechBody(RequestBody):
     def voice_name(self) -> str:
         """Name of the voice, from either form."""
         return self.voice.id if isinstance(self.voice, VoiceId) else self.voice
+
+    @property
+    def codec(self) -> Format:
+        """Format of the audio."""
+        return "opus" if self.response_format == "ogg" else self.response_format
 
 
 class DocumentBody(RequestBody):
@@ -176,6 +227,7 @@ class ModelOut(BaseModel):
     """Model in OpenAI's format."""
 
     id: str
+    name: str = Field(description="The same as `id`; some clients read it.")
     object: Literal["model"] = "model"
     created: int
     owned_by: str
@@ -189,12 +241,19 @@ class ModelsOut(BaseModel):
     data: list[ModelOut]
 
 
+class AudioModelsOut(BaseModel):
+    """Models that speak, under the names of `ModelsOut`."""
+
+    models: list[ModelOut]
+
+
 class VoiceOut(BaseModel):
     """Voice that requests may use."""
 
-    id: str
-    name: str
-    language: str | None
+    id: str = Field(description="Name for requests.")
+    name: str = Field(description="Name for people, such as `English speaker 6 (male)`.")
+    language: str | None = Field(description="Language code such as `en`; null where it has none.")
+    gender: Literal["female", "male"] | None = Field(description="Null where it is not known.")
     alias_of: str | None = None
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
 from voxyard.service.auth.api_keys import COOKIE
 from voxyard.service.auth.sessions import Sessions
 from voxyard.service.routes.openapi import errors
+from voxyard.service.routes.router import Router
 
 
 class SessionBody(BaseModel):
@@ -25,9 +26,9 @@ class SessionOut(BaseModel):
     client: str | None = Field(description="Name of the session's API key; null without a session.")
 
 
-def session_router(sessions: Sessions | None) -> APIRouter:
+def session_router(sessions: Sessions | None) -> Router:
     """`/session`, a public path; without API keys, opening and closing a session has no effect."""
-    router = APIRouter(tags=["session"])
+    router = Router(tags=["session"])
 
     @router.get("/session", summary="Retrieve the session", responses=errors(400))
     def session_state(request: Request) -> SessionOut:

@@ -11,12 +11,11 @@ from starlette.responses import Response
 
 from voxyard.service.documents import submission
 from voxyard.service.errors import ServiceError
-from voxyard.service.routes.dependencies import AppStateDep, LimiterDep, VoiceNamesDep
+from voxyard.service.routes.dependencies import AppStateDep, LimiterDep, ModelNamesDep, VoiceNamesDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.schemas import SpeechBody
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.speech_request import SpeechRequest
-from voxyard.service.voice_names import check_model
 from voxyard.speech.audio.encoder import MEDIA_TYPES
 
 router = APIRouter(tags=["speech"])
@@ -46,13 +45,15 @@ _EVENTS: dict[str, Any] = {
         **errors(400, 404, 408, 413),
     },
 )
-async def create_speech(body: SpeechBody, state: AppStateDep, voices: VoiceNamesDep, limiter: LimiterDep) -> Response:
+async def create_speech(
+    body: SpeechBody, state: AppStateDep, models: ModelNamesDep, voices: VoiceNamesDep, limiter: LimiterDep
+) -> Response:
     """Audio is streamed from the first chunk on. A later error cuts the connection.
 
     A disconnect cancels the request. `usage` counts the engine's tokens of the text, and 50 per second of audio.
     """
     section = state.section
-    check_model(body.model, state.frontend)
+    models.check(body.model)
     if len(body.input) > section.max_input:
         raise ServiceError(
             f"input has {len(body.input):,} characters, expected at most {section.max_input:,}: split it, or submit a "
@@ -61,7 +62,7 @@ async def create_speech(body: SpeechBody, state: AppStateDep, voices: VoiceNames
         )
     voice = voices.resolve(body.voice_name)
     script = await run_sync(partial(submission.script, body.input, state.frontend, voice, body.seed, parameter="input"))
-    speech = SpeechRequest(state.pool, limiter, script, state.pauses, body.response_format, body.speed)
+    speech = SpeechRequest(state.pool, limiter, script, state.pauses, body.codec, body.speed)
     if body.stream_format == "sse":
         return AudioStreamingResponse(speech.events(), media_type="text/event-stream")
-    return AudioStreamingResponse(speech.audio(), media_type=MEDIA_TYPES[body.response_format])
+    return AudioStreamingResponse(speech.audio(), media_type=MEDIA_TYPES[body.codec])

@@ -138,6 +138,10 @@ class AudioStreamingResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the body. Raises a ServiceError for an error before the first byte, ConnectionCut for a later one."""
+        if scope["method"] == "HEAD":  # nothing is synthesized or encoded
+            await self._pieces.aclose()
+            await self._send(send, b"", more=False)
+            return
         failure: ServiceError | ConnectionCut | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(_until_disconnected, receive, group.cancel_scope.cancel)

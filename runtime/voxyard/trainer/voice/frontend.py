@@ -9,7 +9,7 @@ from pathlib import Path
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.frontend import Frontend
+from voxyard.speech.frontend import Frontend, VoiceDescription
 from voxyard.speech.text.sentences import language_code
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.voice.directory import VoiceDirectory, read
@@ -71,6 +71,10 @@ class VoiceFrontend:
             return language_code(self._voice.config.model.language)
         except SpeechError:
             return None
+
+    def describe(self, voice: str) -> VoiceDescription:
+        """The speaker's name; a corpus does not say more."""
+        return VoiceDescription(voice)
 
 
 def frontend(settings: Mapping[str, object]) -> Frontend:

@@ -1,0 +1,117 @@
+"""What clients of other services send and read: HEAD, lists, numeric strings, nulls, names of formats, methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from service_app import Served, serving
+
+ASKED: dict[str, Any] = {"model": "tts-1", "voice": "alloy", "input": "The harbour lay still."}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("compatibility"), engine={"samples": 2400}) as served:
+        yield served
+
+
+def speak(served: Served, **options: Any) -> httpx.Response:
+    return httpx.post(f"{served.url}/v1/audio/speech", json={**ASKED, **options})
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/session", "/page/page.js", "/v1/models",
+     "/v1/models/tts-1", "/v1/audio/models", "/v1/audio/voices", "/v1/workers", "/v1/documents"],
+)  # fmt: skip
+def test_head_has_the_headers_of_get_and_no_body(served: Served, path: str) -> None:
+    got, head = httpx.get(served.url + path), httpx.head(served.url + path)
+    assert (head.status_code, head.content) == (got.status_code, b"") == (200, b"")
+    assert head.headers["content-type"] == got.headers["content-type"]
+    if path != "/metrics":  # counts the requests
+        assert head.headers.get("content-length") == got.headers.get("content-length")
+
+
+@pytest.mark.parametrize("path", ["/v1/documents/" + "0" * 32, "/v1/models/none", "/v1/nothing"])
+def test_head_of_what_is_not_there_is_404(served: Served, path: str) -> None:
+    assert httpx.head(served.url + path).status_code == 404
+
+
+def test_head_of_streams_answers_at_once_and_begins_nothing(served: Served) -> None:
+    id = httpx.post(f"{served.url}/v1/documents", json={"text": ASKED["input"]}).json()["id"]
+    events = httpx.head(f"{served.url}/v1/documents/{id}/events")
+    assert (events.status_code, events.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    audio = httpx.head(f"{served.url}/v1/documents/{id}/audio?format=mp3")
+    assert (audio.status_code, audio.headers["content-type"]) == (200, "audio/mpeg")
+
+
+def test_the_api_is_described_without_head(served: Served) -> None:
+    paths = httpx.get(f"{served.url}/openapi.json").json()["paths"]
+    assert "get" in paths["/v1/models"]
+    assert not any("head" in operations for operations in paths.values())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/documents", "GET, HEAD, POST"),
+        ("PATCH", "/v1/documents/" + "0" * 32, "DELETE, GET, HEAD"),
+        ("GET", "/v1/audio/speech", "POST"),
+        ("POST", "/v1/audio/voices", "GET, HEAD"),
+        ("PUT", "/session", "DELETE, GET, HEAD, POST"),
+        ("POST", "/docs", "GET, HEAD"),
+        ("POST", "/", "GET, HEAD"),
+        ("POST", "/page/page.js", "GET, HEAD"),
+    ],
+)
+def test_405_names_all_methods_of_the_path(served: Served, method: str, path: str, allowed: str) -> None:
+    answer = httpx.request(method, served.url + path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+    assert answer.json()["error"]["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize(("given", "same"), [("1", 1.0), ("1.0", 1), ("2", 2.0), ("0.5", 0.5), (None, 1.0)])
+def test_speed_may_be_a_numeric_string(served: Served, given: str | None, same: float) -> None:
+    answer = speak(served, speed=given, response_format="pcm")
+    assert answer.status_code == 200
+    assert answer.content == speak(served, speed=same, response_format="pcm").content
+
+
+def test_null_is_as_if_it_were_missing(served: Served) -> None:
+    nulls = dict.fromkeys(("response_format", "speed", "stream_format", "instructions", "seed", "user"))
+    answer = speak(served, **nulls)
+    assert (answer.status_code, answer.content) == (200, speak(served).content)
+    missing = speak(served, input=None)
+    assert (missing.status_code, missing.json()["error"]["param"]) == (400, "input")
+    options = dict.fromkeys(("title", "voice", "seed", "language", "on_failure", "webhook"))
+    document = httpx.post(f"{served.url}/v1/documents", json={"text": "The harbour.", **options})
+    assert (document.status_code, document.json()["on_failure"]) == (202, "fail")
+
+
+def test_ogg_is_another_name_of_opus(served: Served) -> None:
+    answer = speak(served, response_format="ogg")
+    assert answer.headers["content-type"] == speak(served, response_format="opus").headers["content-type"]
+    assert answer.content[:4] == b"OggS"
+
+
+def test_the_list_of_voices_is_the_one_that_open_webui_reads(served: Served) -> None:
+    voices = {voice["id"]: voice for voice in httpx.get(f"{served.url}/v1/audio/voices").json()["voices"]}
+    assert voices["v2/en_speaker_3"] == {
+        "id": "v2/en_speaker_3", "name": "Tone 3 (male)", "language": "en", "gender": "male", "alias_of": None,
+    }  # fmt: skip
+    assert voices["fable"] == {
+        "id": "fable", "name": "Fable: Tone 3 (male)", "language": "en", "gender": "male",
+        "alias_of": "v2/en_speaker_3",
+    }  # fmt: skip
+    assert (voices["announcer"]["language"], voices["announcer"]["gender"]) == (None, None)
+
+
+def test_the_list_of_audio_models_is_the_one_that_open_webui_reads(served: Served) -> None:
+    models = httpx.get(f"{served.url}/v1/audio/models").json()["models"]
+    assert [model["id"] for model in models] == ["tones", "gpt-4o-mini-tts", "tts-1", "tts-1-hd"]
+    assert all(model["name"] == model["id"] for model in models)
+    assert speak(served, model="gpt-4o-mini-tts-2025-12-15").status_code == 200
+    assert httpx.get(f"{served.url}/v1/models/tts-1-1106").json()["id"] == "tts-1-1106"
