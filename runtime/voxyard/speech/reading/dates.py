@@ -1,0 +1,176 @@
+"""Dates in words: 2024-03-05, 5.3.2024, March 5, 2024."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading.languages import LANGUAGES, Language
+from voxyard.speech.reading.number_words import cardinal, ordinal, year
+
+Words = Callable[[re.Match[str]], str | None]
+
+_ISO = r"(?<![\w.,:/-])(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?![\w:/-]|\.\d)"
+_NOMINATIVE = re.compile(r"(?:\bder|\bdie|\bdas)\s+$", re.IGNORECASE)
+_DATIVE = re.compile(
+    r"(?:\b(?:am|dem|den|des|vom|zum|beim|im|ab|seit|bis|nach|vor|einem|einen|jeden|ersten))\s+$", re.IGNORECASE
+)
+_KOREAN_MONTHS = {6: "유월", 10: "시월"}
+_LEFT_YEARS = {"ru": r"(?:год|г\.)", "pl": r"(?:rok|r\.)"}
+
+
+def patterns(code: str, region: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns of dates, with their words; a date whose order is ambiguous stays as it is."""
+
+    def whole(found: re.Match[str]) -> str | None:
+        return _spoken(code, language, int(found["year"]), int(found["month"]), int(found["day"]), found)
+
+    found: list[tuple[re.Pattern[str], Words]] = [(re.compile(_ISO), whole)]
+    if language.numeric_date:
+        sign = re.escape(language.numeric_date)
+        found.append((_numeric(rf"(?P<day>\d{{1,2}}){sign} ?(?P<month>\d{{1,2}}){sign} ?(?P<year>\d{{4}})"), whole))
+    if code == "en":
+        pattern = _numeric(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})/(?P<year>\d{4})")
+        found.append((pattern, lambda match: _english_numeric(match, region)))
+    if language.months:
+        found += _with_month_names(code, language)
+    if code in ("ja", "ko"):
+        y, m, d = {"ja": ("年", "月", "日"), "ko": ("년", "월", "일")}[code]
+        pattern = re.compile(rf"(?<![\d.,])(?:(?P<year>\d{{4}}){y} ?)?(?P<month>\d{{1,2}}){m} ?(?P<day>\d{{1,2}}){d}")
+        found.append((pattern, lambda match: _eastern(code, language, match)))
+    if code in _LEFT_YEARS:  # the case of their ordinals depends on the sentence
+        found.append((re.compile(rf"(?<![\w.,-])\d{{4}}(?=\s{_LEFT_YEARS[code]})"), lambda _: None))
+    return found
+
+
+def _numeric(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.,:/-]){pattern}(?![\w/-]|[.,:]\d)")
+
+
+def _english_numeric(found: re.Match[str], region: str) -> str | None:
+    first, second = int(found["first"]), int(found["second"])
+    month_first = region == "us" or (region == "" and second > 12)
+    if region == "" and first <= 12 and second <= 12 and first != second:
+        return None
+    month, day = (first, second) if month_first else (second, first)
+    return _spoken("en", LANGUAGES["en"], int(found["year"]), month, day, found)
+
+
+def _spoken(code: str, language: Language, y: int, m: int, d: int, found: re.Match[str]) -> str | None:
+    try:
+        dt.date(y, m, d)
+    except ValueError:
+        return None
+    name = _months(language)[m - 1]
+    match code:
+        case "en":
+            return f"{name} {ordinal(d, language)}, {year(y, language)}"
+        case "de":
+            return f"{german_ordinal(found, number=d)} {name} {year(y, language)}"
+        case "es" | "pt":
+            day = "primeiro" if d == 1 and code == "pt" else cardinal(str(d), language)
+            return f"{day} de {name} de {year(y, language)}"
+        case "fr" | "it":
+            day = {"fr": "premier", "it": "primo"}[code] if d == 1 else cardinal(str(d), language)
+            return f"{day} {name} {year(y, language)}"
+        case "ru" | "pl":
+            return _slavic(code, language, d, name, y)
+        case "ja":
+            return f"{cardinal(str(y), language)}年{cardinal(str(m), language)}月{cardinal(str(d), language)}日"
+        case "ko":
+            return _korean(language, y, m, d)
+        case _:
+            return f"{cardinal(str(d), language)} {name} {year(y, language)}"
+
+
+def _korean(language: Language, y: int | None, m: int, d: int) -> str:
+    month = _KOREAN_MONTHS.get(m, cardinal(str(m), language) + "월")
+    start = "" if y is None else f"{cardinal(str(y), language)}년 "
+    return f"{start}{month} {cardinal(str(d), language)}일"
+
+
+def _eastern(code: str, language: Language, found: re.Match[str]) -> str | None:
+    y = None if found["year"] is None else int(found["year"])
+    m, d = int(found["month"]), int(found["day"])
+    if not (1 <= m <= 12 and 1 <= d <= 31):
+        return None
+    if code == "ko":
+        return _korean(language, y, m, d)
+    start = "" if y is None else f"{cardinal(str(y), language)}年"
+    return f"{start}{cardinal(str(m), language)}月{cardinal(str(d), language)}日"
+
+
+def _slavic(code: str, language: Language, d: int, name: str, y: int | None) -> str:
+    """The day and the year in the genitive: on the fifth of March of the year 2024."""
+    day = _genitive(code, language, d)
+    if y is None:
+        return f"{day} {name}"
+    return f"{day} {name} {_genitive(code, language, y)} {'года' if code == 'ru' else 'roku'}"
+
+
+def _genitive(code: str, language: Language, number: int) -> str:
+    if code == "ru":
+        return ordinal(number, language, case="g", gender="m")
+    words = ordinal(number, language)
+    return re.sub(r"i\b", "iego", re.sub(r"(?<!c)y\b", "ego", re.sub(r"gi\b", "giego", words)))
+
+
+def german_ordinal(found: re.Match[str], *, number: int | None = None, only_after_article: bool = False) -> str | None:
+    """The ordinal with the ending that the word before asks for: der dritte, am dritten, dritter."""
+    number = int(found["n"]) if number is None else number
+    before = found.string[max(0, found.start() - 12) : found.start()]
+    stem = ordinal(number, LANGUAGES["de"])
+    if _DATIVE.search(before):
+        return stem + "n"
+    if _NOMINATIVE.search(before):
+        return stem
+    return None if only_after_article else stem + "r"
+
+
+def _months(language: Language) -> list[str]:
+    from babel.dates import get_month_names
+
+    names = get_month_names("wide", "format", language.locale)
+    return [names[number] for number in range(1, 13)]
+
+
+def _with_month_names(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    months = _months(language)
+    known = {name: name for name in months}
+    if code in ("en", "de"):
+        known |= {name[:3]: name for name in months} | {name[:3] + ".": name for name in months}
+        known |= {"Sept": months[8], "Sept.": months[8], "Jän.": months[0]} if code == "en" else {"Sept.": months[8]}
+    name = "|".join(re.escape(each) for each in sorted(known, key=len, reverse=True))
+    before = r"(?<![\w.,:/-])"
+
+    def words(found: re.Match[str]) -> str | None:
+        day, stated = int(found["n"]), found["year"]
+        if not 1 <= day <= 31:
+            return None
+        month = known[found["month"]]
+        after = "" if not stated else f"{', ' if code == 'en' else ' '}{year(int(stated), language)}"
+        if code in ("ru", "pl"):
+            return _slavic(code, language, day, month, int(stated) if stated else None)
+        if code == "de":
+            return f"{german_ordinal(found)} {month}{after}"
+        if code == "en" and found.start("month") < found.start("n"):
+            return f"{month} {ordinal(day, language)}{after}"
+        if code == "en":
+            article = "" if re.search(r"\bthe\s+$", found.string[: found.start()][-8:], re.IGNORECASE) else "the "
+            return f"{article}{ordinal(day, language)} of {month}{after}"
+        return None
+
+    tail = r"(?P<year>[12]\d{3})(?![\w]|[.,:]\d|[–-]\d)"
+    match code:
+        case "en":
+            one = rf"{before}(?P<month>{name})\s(?P<n>\d{{1,2}})(?:st|nd|rd|th)?(?![\w:]|[.,]\d|[–-]\d)(?:,?\s{tail})?"
+            two = rf"{before}(?P<n>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?(?P<month>{name})(?!\w)(?:,?\s{tail})?"
+            return [(re.compile(one), words), (re.compile(two), words)]
+        case "de":
+            return [(re.compile(rf"{before}(?P<n>\d{{1,2}})\.\s?(?P<month>{name})(?!\w)(?:\s{tail})?"), words)]
+        case "ru" | "pl":
+            ends = {"ru": r"(?:\s(?:года|г\.))?", "pl": r"(?:\s(?:roku|r\.))?"}[code]
+            return [(re.compile(rf"{before}(?P<n>\d{{1,2}})\s(?P<month>{name})(?!\w)(?:\s{tail}{ends})?"), words)]
+        case _:
+            return []

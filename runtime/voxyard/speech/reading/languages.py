@@ -1,0 +1,368 @@
+"""What the reading of a language needs beside num2words and Babel: separators, agreement, words of dates and times.
+
+Every language here was read through by a person; a language that is not here is left as it is written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+Rules = tuple[tuple[str, str], ...]  # (pattern, replacement)
+
+
+@dataclass(frozen=True)
+class Language:
+    """Rules of one language.
+
+    `number_words` is the language of num2words; None where it has none, and figures stay figures. `spaced` is False
+    where words have no blanks between them. `scripts` are first words of Unicode's names of its letters.
+    """
+
+    locale: str  # of Babel
+    number_words: str | None
+    decimal: str
+    groups: str
+    point: str = ""
+    minus: str = ""
+    to: str = ""  # between two figures of a range
+    scripts: tuple[str, ...] = ("LATIN",)
+    spaced: bool = True
+    counts_years: bool = False  # four figures alone are a year: nineteen ninety-nine
+    months: bool = False  # figures before and after a month's name are read as a date
+    numeric_date: str = ""  # order of 3.5.2024: dmy; "" where it is ambiguous
+    money_and: str = ""  # between euros and cents
+    feminine: str = ""  # nouns, from their beginning
+    masculine_forms: Rules = ()  # of a number before a noun
+    feminine_forms: Rules = ()
+    names: dict[str, tuple[str, str]] = field(default_factory=dict)  # currency → pattern in Babel's name, replacement
+    scales: dict[str, dict[str, str]] = field(default_factory=dict)  # short for a million → its form by plural
+    magnitudes: str = ""  # words for a million and the like, with which an amount goes on
+    units: dict[str, str] = field(default_factory=dict)  # symbols that only this language has
+    alone: str = ""  # words before which a number stands for itself, not for so many of them
+    masculine_ends: str = ""  # of nouns, by which their gender is known; without these it is known of units alone
+    feminine_ends: str = ""
+
+    def is_feminine(self, noun: str) -> bool:
+        """True where the noun wants feminine numbers."""
+        return bool(self.feminine) and re.match(self.feminine, noun.strip(), re.IGNORECASE) is not None
+
+
+_BLANKS = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
+_PLURALS = ("one", "few", "many", "other")
+
+LANGUAGES: dict[str, Language] = {
+    "en": Language(
+        "en",
+        "en",
+        ".",
+        ",",
+        "point",
+        "minus",
+        "to",
+        counts_years=True,
+        months=True,
+        names={"USD": (r"^US ", ""), "GBP": (r"^British ", ""), "JPY": (r"^Japanese ", "")},
+        magnitudes="thousand|million|billion|trillion",
+    ),
+    "de": Language(
+        "de",
+        "de",
+        ",",
+        ".",
+        "Komma",
+        "minus",
+        "bis",
+        counts_years=True,
+        months=True,
+        numeric_date=".",
+        feminine=r"(?:Milli)?sekunde|minute|stunde|meile|tonne|unze|woche|krone|türkische|rupie|kilowattstunde|milli(?:on|arde)",
+        masculine_forms=((r"eins$", "ein"),),
+        feminine_forms=((r"eins$", "eine"),),
+        names={"USD": (r"^US-", ""), "GBP": (r"^Britische[sn]? ", ""), "JPY": (r"^Japanische[rn]? ", "")},
+        magnitudes="Tausend|Million|Millionen|Milliarde|Milliarden",
+        scales={
+            "Mio.": {"one": "Million", "other": "Millionen"},
+            "Mrd.": {"one": "Milliarde", "other": "Milliarden"},
+        },
+        alone="und|oder|bis|mal|von|zu|in|auf|mit|ist|gegen|plus|minus",
+    ),
+    "fr": Language(
+        "fr",
+        "fr",
+        ",",
+        _BLANKS,
+        "virgule",
+        "moins",
+        "à",
+        months=True,
+        numeric_date="/",
+        feminine=r"(?:milli)?seconde|minute|heure|livre|tonne|once|semaine|couronne|roupie",
+        feminine_forms=((r"\bun$", "une"),),
+        names={"USD": (r" des États-Unis$", ""), "GBP": (r" sterling$", ""), "JPY": (r" japonais$", "")},
+        magnitudes="mille|million|millions|milliard|milliards",
+        alone="et|ou|à|sur|de|en|dans|pour|contre|est|plus|moins",
+        units={"Ko": "digital-kilobyte", "Mo": "digital-megabyte", "Go": "digital-gigabyte", "To": "digital-terabyte"},
+    ),
+    "es": Language(
+        "es",
+        "es",
+        ",",
+        "." + _BLANKS,
+        "coma",
+        "menos",
+        "a",
+        months=True,
+        numeric_date="/",
+        money_and="con",
+        feminine=r"libra|hora|milla|tonelada|onza|yarda|pulgada|semana|lira|corona|rupia|hectárea",
+        masculine_forms=((r"veintiuno$", "veintiún"), (r"\buno$", "un")),
+        feminine_forms=((r"uno$", "una"), (r"cientos\b", "cientas")),
+        names={"USD": (r" estadounidenses?$", ""), "GBP": (r" esterlinas?$", ""), "JPY": (r" japon[eé]s(?:es)?$", "")},
+        magnitudes="mil|millón|millones",
+        alone="de|y|o|a|en|por|para|con|contra|es|más|menos",
+        masculine_ends="os?",
+        feminine_ends="as?|ción|ciones",
+    ),
+    "it": Language(
+        "it",
+        "it",
+        ",",
+        "." + _BLANKS,
+        "virgola",
+        "meno",
+        "a",
+        months=True,
+        numeric_date="/",
+        money_and="e",
+        feminine=r"libbr|or[ae]\b|tonnellat|onc[ei]|sterlin|lir[ae]|coron|rupi|iard",
+        masculine_forms=((r"^uno$", "un"),),
+        feminine_forms=((r"^uno$", "una"),),
+        names={
+            "USD": (r" statunitens[ei]$", ""),
+            "GBP": (r" britannic(?:a|he)$", ""),
+            "JPY": (r" giappones[ei]$", ""),
+        },
+        magnitudes="mila|milione|milioni|miliardo|miliardi",
+        alone="di|e|o|a|in|per|con|su|contro|è|più|meno",
+        masculine_ends="o",
+        feminine_ends="a|zione",
+    ),
+    "pt": Language(
+        "pt",
+        "pt",
+        ",",
+        "." + _BLANKS,
+        "vírgula",
+        "menos",
+        "a",
+        months=True,
+        numeric_date="/",
+        money_and="e",
+        feminine=r"libra|hora|milha|tonelada|onça|jarda|polegada|lira|coroa|rupia",
+        feminine_forms=((r"\bum$", "uma"), (r"\bdois$", "duas"), (r"(z|c|nh)entos\b", r"\1entas")),
+        names={"USD": (r" americanos?$", ""), "GBP": (r" esterlinas?$", ""), "JPY": (r" japoneses$| japonês$", "")},
+        magnitudes="mil|milhão|milhões|bilhão|bilhões",
+        alone="de|e|ou|a|em|por|para|com|contra|é|mais|menos",
+        masculine_ends="os?",
+        feminine_ends="as?|ção|ções",
+    ),
+    "nl": Language(
+        "nl",
+        "nl",
+        ",",
+        ".",
+        "komma",
+        "min",
+        "tot",
+        counts_years=True,
+        months=True,
+        numeric_date="-",
+        names={"USD": (r"^Amerikaanse ", ""), "GBP": (r"^Britse ", ""), "JPY": (r"^Japanse ", "")},
+        magnitudes="duizend|miljoen|miljard",
+    ),
+    "pl": Language(
+        "pl",
+        "pl",
+        ",",
+        "." + _BLANKS,
+        "przecinek",
+        "minus",
+        months=True,
+        numeric_date=".",
+        feminine=r"mil[aei]?\b|(?:mili)?sekund|minut|godzin|ton[ay]?\b|uncj|lir|koron|hryw|rupi|kilowatogodzin",
+        feminine_forms=((r"^jeden$", "jedna"), (r"\bdwa$", "dwie")),
+        names={
+            "USD": (r" amerykańsk\w+$", ""),
+            "GBP": (r" szterling\w*$", ""),
+            "JPY": (r" japońsk\w+$", ""),
+            "PLN": (r" polsk\w+$", ""),
+        },
+        scales={
+            "tys.": dict(zip(_PLURALS, ("tysiąc", "tysiące", "tysięcy", "tysiąca"), strict=True)),
+            "mln": dict(zip(_PLURALS, ("milion", "miliony", "milionów", "miliona"), strict=True)),
+            "mld": dict(zip(_PLURALS, ("miliard", "miliardy", "miliardów", "miliarda"), strict=True)),
+        },
+        alone="i|lub|do|w|na|z|od|po|plus|minus",
+        masculine_ends="[bcćdfghjklłmnńprsśtwzźż]",
+        feminine_ends="a",
+    ),
+    "ru": Language(
+        "ru",
+        "ru",
+        ",",
+        _BLANKS,
+        "запятая",
+        "минус",
+        scripts=("CYRILLIC",),
+        months=True,
+        numeric_date=".",
+        feminine=r"мил[яьи]|минут|(?:милли)?секунд|тонн|унци|\w*\s*лир|\w*\s*крон|рупи|гривн|иен|вон|тысяч",
+        names={
+            "USD": (r" США$", ""),
+            "GBP": (r"^британск\w+ ", ""),
+            "JPY": (r"^японск\w+ ", ""),
+            "RUB": (r"^российск\w+ ", ""),
+        },
+        scales={
+            "тыс.": dict(zip(_PLURALS, ("тысяча", "тысячи", "тысяч", "тысячи"), strict=True)),
+            "млн": dict(zip(_PLURALS, ("миллион", "миллиона", "миллионов", "миллиона"), strict=True)),
+            "млрд": dict(zip(_PLURALS, ("миллиард", "миллиарда", "миллиардов", "миллиарда"), strict=True)),
+        },
+        alone="и|или|в|на|из|по|до|плюс|минус",
+        masculine_ends="[бвгджзйклмнпрстфхцчшщ]",
+        feminine_ends="[аяыи]",
+        units={
+            "км": "length-kilometer",
+            "м": "length-meter",
+            "см": "length-centimeter",
+            "мм": "length-millimeter",
+            "кг": "mass-kilogram",
+            "мг": "mass-milligram",
+            "км/ч": "speed-kilometer-per-hour",
+            "м/с": "speed-meter-per-second",
+            "мл": "volume-milliliter",
+            "га": "area-hectare",
+            "кВт": "power-kilowatt",
+            "МБ": "digital-megabyte",
+            "ГБ": "digital-gigabyte",
+            "ТБ": "digital-terabyte",
+            "мин": "duration-minute",
+            "сек": "duration-second",
+        },
+    ),
+    "tr": Language(
+        "tr",
+        "tr",
+        ",",
+        ".",
+        "virgül",
+        "eksi",
+        months=True,
+        numeric_date=".",
+        names={
+            "USD": (r"^ABD ", ""),
+            "GBP": (r"^İngiliz ", ""),
+            "JPY": (r"^Japon ", ""),
+            "TRY": (r"^Türk lirası$", "lira"),
+        },
+        magnitudes="bin|milyon|milyar",
+    ),
+    "ja": Language(
+        "ja",
+        "ja",
+        ".",
+        ",",
+        "点",
+        "マイナス",
+        "から",
+        scripts=("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"),
+        spaced=False,
+        names={"USD": (r"^米", ""), "GBP": (r"^英国", "")},
+    ),
+    "ko": Language(
+        "ko",
+        "ko",
+        ".",
+        ",",
+        "점",
+        "마이너스",
+        scripts=("HANGUL",),
+        names={
+            "USD": (r"^미국 ", ""),
+            "GBP": (r"^영국 ", ""),
+            "KRW": (r"^대한민국 ", ""),
+            "JPY": (r"^일본 엔화$", "엔"),
+        },
+    ),
+    "hi": Language("hi", None, ".", ",", scripts=("DEVANAGARI",), names={"USD": (r"^यूएस ", "")}),
+    "zh": Language("zh", None, ".", ",", scripts=("CJK",), spaced=False),
+}
+
+UNITS: dict[str, str] = {
+    "km": "length-kilometer",
+    "m": "length-meter",
+    "cm": "length-centimeter",
+    "mm": "length-millimeter",
+    "ft": "length-foot",
+    "mi": "length-mile",
+    "km/h": "speed-kilometer-per-hour",
+    "m/s": "speed-meter-per-second",
+    "mph": "speed-mile-per-hour",
+    "kg": "mass-kilogram",
+    "g": "mass-gram",
+    "mg": "mass-milligram",
+    "lb": "mass-pound",
+    "oz": "mass-ounce",
+    "l": "volume-liter",
+    "L": "volume-liter",
+    "ml": "volume-milliliter",
+    "mL": "volume-milliliter",
+    "°C": "temperature-celsius",
+    "℃": "temperature-celsius",
+    "°F": "temperature-fahrenheit",
+    "m²": "area-square-meter",
+    "km²": "area-square-kilometer",
+    "ha": "area-hectare",
+    "m³": "volume-cubic-meter",
+    "kB": "digital-kilobyte",
+    "KB": "digital-kilobyte",
+    "MB": "digital-megabyte",
+    "GB": "digital-gigabyte",
+    "TB": "digital-terabyte",
+    "Hz": "frequency-hertz",
+    "kHz": "frequency-kilohertz",
+    "MHz": "frequency-megahertz",
+    "GHz": "frequency-gigahertz",
+    "W": "power-watt",
+    "kW": "power-kilowatt",
+    "MW": "power-megawatt",
+    "kWh": "energy-kilowatt-hour",
+    "V": "electric-volt",
+    "hPa": "pressure-hectopascal",
+    "ms": "duration-millisecond",
+    "s": "duration-second",
+    "min": "duration-minute",
+    "h": "duration-hour",
+    "%": "concentr-percent",
+}
+"""Symbol of a unit → its name in CLDR, of which Babel knows the forms in each language."""
+
+CURRENCIES: dict[str, str] = {
+    "€": "EUR",
+    "$": "USD",
+    "US$": "USD",
+    "£": "GBP",
+    "¥": "JPY",
+    "₽": "RUB",
+    "₺": "TRY",
+    "₩": "KRW",
+    "₹": "INR",
+    "zł": "PLN",
+    "руб.": "RUB",
+    **{
+        code: code
+        for code in ("EUR", "USD", "GBP", "JPY", "CHF", "RUB", "TRY", "KRW", "INR", "PLN", "SEK", "NOK", "DKK")
+    },
+}
+"""Sign or code of a currency → its ISO 4217 code."""

@@ -1,0 +1,96 @@
+"""Numbers, amounts, dates, times, units, ordinals and abbreviations of a text in the words of its language.
+
+This is the normaliser of the speech room and of the trainer. It is pure: no torch, no TensorFlow, no state; num2words
+and Babel are imported when a text has something to read. A trainer's front end calls it before it looks up letters or
+phonemes, on each sentence of a corpus and on each text that a voice is given, with the language of the clip:
+
+    from voxyard.speech.reading.reader import READING_VERSION, read_words
+
+    words = read_words("It cost $5.50 in 1999.", "en")  # It cost five dollars fifty in nineteen ninety-nine.
+
+`READING_VERSION` belongs into what is stored with features and voices: another version may give other words. Languages
+without rules, and None, are left as they are; so is a paragraph in the letters of another language.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+
+from voxyard.speech.reading.edits import Edit, EditedText, Span
+from voxyard.speech.reading.languages import LANGUAGES, Language
+from voxyard.speech.reading.rules import KINDS, Kind, rules
+
+READING_VERSION = 1
+"""Rises with every change that may give a text other words."""
+
+_PARAGRAPH = re.compile(r"(?:[^\n]|\n(?![^\S\n]*\n))+")
+_WORD = re.compile(r"\S+")
+_ADDRESS = re.compile(r"://|@|\bwww\.|\\")
+_SOMETHING = re.compile(r"[0-9.№°º]|\b(?:Mme|Mlle)")
+
+
+def read_words(text: str, language: str | None, kinds: Collection[Kind] = KINDS) -> str:
+    """The text as it is spoken: what `kinds` names is in words, the rest as it was."""
+    return EditedText(text, readings(text, language, kinds)).text
+
+
+def readings(
+    text: str, language: str | None, kinds: Collection[Kind] = KINDS, taken: Iterable[Span] = ()
+) -> list[Edit]:
+    """Edits that put what `kinds` names into words, in text order; nothing of the spans `taken` is read.
+
+    What belongs to a kind that is not named stays whole: with currency off, the 5 of "$5" is not read either.
+    """
+    code, _, region = (language or "").replace("_", "-").lower().partition("-")
+    rules_of = LANGUAGES.get(code)
+    if rules_of is None or not kinds:
+        return []
+    spans = sorted(taken)
+    found: list[Edit] = []
+    for paragraph in _PARAGRAPH.finditer(text):
+        start, end = paragraph.span()
+        if _SOMETHING.search(text, start, end) and _is_written_in(rules_of, paragraph[0]):
+            found += _read(text, start, end, (code, region), kinds, spans)
+    return found
+
+
+def _read(
+    text: str, start: int, end: int, language: tuple[str, str], kinds: Collection[Kind], taken: list[Span]
+) -> list[Edit]:
+    used = bytearray(end - start)
+    for span in taken:
+        if max(span[0], start) < min(span[1], end):
+            _take(used, max(span[0], start) - start, min(span[1], end) - start)
+    for word in _WORD.finditer(text, start, end):
+        if _ADDRESS.search(word[0]):
+            _take(used, word.start() - start, word.end() - start)
+    found = []
+    for rule in rules(*language):
+        for match in rule.pattern.finditer(text, start, end):
+            first, last = match.span()
+            if first == last or any(used[first - start : last - start]):
+                continue
+            words = rule.words(match)
+            _take(used, first - start, last - start)
+            if words is not None and rule.kind in kinds:
+                found.append(Edit(first, last, words))
+    return sorted(found, key=lambda edit: edit.start)
+
+
+def _take(used: bytearray, start: int, end: int) -> None:
+    used[start:end] = b"\1" * (end - start)
+
+
+def _is_written_in(language: Language, paragraph: str) -> bool:
+    """True where at least half of the letters are of the language's scripts, or there are none."""
+    letters = [each for each in paragraph[:2000] if each.isalpha() and each not in "ºª"]
+    own = sum(_script(each) in language.scripts for each in letters)
+    return 2 * own >= len(letters)
+
+
+@lru_cache(maxsize=8192)
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "").split(" ")[0]
