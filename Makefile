@@ -26,6 +26,7 @@ TENSORFLOW = cpu
 VENV     := .venv
 VENV_GPU := .venv-gpu
 VENV217  := .venv-tf217
+VENV_CLIENTS := .venv-clients
 BIN      := $(VENV)/bin
 FAB      := $(BIN)/fab --search-root scripts
 # With several at a time, the output of each comes when it has ended.
@@ -62,7 +63,7 @@ CTRL_C     := trap 'exit 130' INT;
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-tf217 test-gpu mutants
+.PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-clients test-tf217 test-gpu mutants
 .PHONY: lint format docs dashboards dashboards-preview lock
 .PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech clean
 
@@ -92,14 +93,14 @@ ifneq ($(TESTS),)
 else ifeq ($(ROOM),)
 	$(CHECK_JOBS)@$(MAKE) TIER=quick $(SIDE_BY_SIDE) test-tensorflow test-unit test-torch test-browser test-monitoring
 else ifneq ($(NO_ROOM),)
-	@echo "ROOM=$(ROOM): no such package; there are $(sort $(filter-out support,$(notdir $(patsubst %/,%,$(wildcard tests/unit/*/ tests/integration/*/ tests/browser/ tests/monitoring/)))))" >&2; exit 2
+	@echo "ROOM=$(ROOM): no such package; there are $(sort $(filter-out support clients,$(notdir $(patsubst %/,%,$(wildcard tests/unit/*/ tests/integration/*/ tests/browser/ tests/monitoring/)))))" >&2; exit 2
 else
 	$(SAY) "tests of $(ROOM)"
 	@$(BIN)/python -m pytest $(TESTS_OF_ROOM) -q -n 3 --dist loadfile $(or $(PICK),-m "not slow")
 endif
 
 prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, TensorFlow 2.17, the demo (half an hour)
-	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-unit test-tf217 test-torch test-tensorflow test-browser test-monitoring
+	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-unit test-clients test-tf217 test-torch test-tensorflow test-browser test-monitoring
 
 prove-long: setup  ## the proofs that take longest: ten minutes of faults, heads of clusters lost, a Ray cluster with Docker (an hour; not in .ci/run)
 	@$(MAKE) TIER=long test-unit test-torch test-fleet
@@ -111,7 +112,7 @@ test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch, th
 # TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it.
 test-tensorflow: $(VENV)/stamps/dev  ## run the tests of training, profiling and the demo (under ten minutes)
 	$(SAY) "tests with TensorFlow"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration --ignore tests/integration/bark --ignore tests/integration/service --ignore tests/integration/cluster) -q $(PICK) $(OR_NONE)
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration --ignore tests/integration/bark --ignore tests/integration/service --ignore tests/integration/cluster --ignore tests/integration/clients) -q $(PICK) $(OR_NONE)
 
 test-torch: $(VENV)/stamps/dev  ## run the tests of Bark (some minutes)
 	$(SAY) "tests with torch"
@@ -132,6 +133,10 @@ test-fleet: $(VENV)/stamps/dev  ## test check, deploy, runs and monitoring on ho
 test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest supported TensorFlow
 	$(SAY) "trainer tests with TensorFlow 2.17"
 	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q $(if $(TIER),-m "not slow")
+
+test-clients: $(VENV)/stamps/dev $(VENV_CLIENTS)/stamps/test  ## run OpenAI's npm client, litellm, LiveKit, Pipecat, curl and ffprobe on the service
+	$(SAY) "tests of unmodified clients"
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration/clients) -q $(PICK) $(OR_NONE)
 
 # What needs a GPU is looked for first: the environment is gigabytes.
 test-gpu:  ## on a GPU host: tests marked gpu, bench-trainer, bench-bark → build/gpu-report (MODEL=DIR: your weights; STAND_IN=1: on the CPU)
@@ -251,7 +256,7 @@ KEPT := build/weights build/service
 clean:  ## remove build output and environments; fetched weights and the service's documents stay
 	@find build -mindepth 1 -maxdepth 1 $(foreach kept,$(KEPT),! -path $(kept)) -exec rm -rf {} + 2>/dev/null || true
 	@rmdir build 2>/dev/null || for kept in $(KEPT); do [ ! -e $$kept ] || echo "$$kept stays: rm -r $$kept"; done
-	rm -rf $(VENV) $(VENV_GPU) $(VENV217) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_GPU) $(VENV217) $(VENV_CLIENTS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # A Python that was asked for is not ignored because an environment of another one is there.
 MINOR := -c 'import sys; print("Python %d.%d" % sys.version_info[:2])'
@@ -261,12 +266,12 @@ case "$$($(PYTHON) $(MINOR) 2>/dev/null || true)" in 'Python 3.11' | 'Python 3.1
 	  echo "voxyard needs Python 3.11 or 3.12, found $${found:-none with PYTHON=$(PYTHON)}: install one, or say where it is (make … PYTHON=/path/to/python3.12)"; exit 1;; esac >&2
 endef
 ifneq ($(filter command% environment%,$(origin PYTHON)),)
-$(VENV)/as-asked $(VENV217)/as-asked:
+$(VENV)/as-asked $(VENV217)/as-asked $(VENV_CLIENTS)/as-asked:
 	@[ ! -x $(@D)/bin/python ] || { $(is_python); has=$$($(@D)/bin/python $(MINOR) 2>/dev/null || echo 'no Python that runs'); given=$$($(PYTHON) $(MINOR)); \
 	  [ "$$has" = "$$given" ] || { \
 	  echo "$(@D) has $$has, but PYTHON=$(PYTHON) is $$given: remove it (rm -rf $(@D)) and run this again, or leave PYTHON out"; exit 1; } >&2; }
 else
-$(VENV)/as-asked $(VENV217)/as-asked: ;
+$(VENV)/as-asked $(VENV217)/as-asked $(VENV_CLIENTS)/as-asked: ;
 endif
 
 # Environments: a stamp says which packages are in, and ages with the files that name them.
@@ -317,4 +322,11 @@ $(VENV217)/stamps/test: pyproject.toml constraints-tf217.txt | $(VENV217)/as-ask
 	$(call make_venv,$(VENV217))
 	$(SAY) "installing TensorFlow 2.17 and the tests' packages into $(VENV217), once"
 	@$(CTRL_C) { $(VENV217)/bin/python $(PIP_INSTALL) -c constraints-tf217.txt -e '.[trainer,cpu,test]' $(PIP_OUTPUT)
+	@touch $@
+
+# Without what they name and do not import here (numba, onnxruntime, …): it is as large again.
+$(VENV_CLIENTS)/stamps/test: tests/integration/clients/requirements.txt | $(VENV_CLIENTS)/as-asked
+	$(call make_venv,$(VENV_CLIENTS))
+	$(SAY) "installing litellm, LiveKit and Pipecat into $(VENV_CLIENTS)"
+	@$(CTRL_C) { $(VENV_CLIENTS)/bin/python $(PIP_INSTALL) --no-deps -r tests/integration/clients/requirements.txt $(PIP_OUTPUT)
 	@touch $@
