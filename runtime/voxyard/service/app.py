@@ -17,7 +17,7 @@ from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
 from voxyard.service.model_names import open_models
-from voxyard.service.routes import api_reference, catalog, documents, speech
+from voxyard.service.routes import api_reference, catalog, chapters, documents, speech
 from voxyard.service.routes.dependencies import authenticated
 from voxyard.service.routes.openapi import describe, errors
 from voxyard.service.routes.operations import operations_router
@@ -61,7 +61,7 @@ def create_app(state: AppState) -> FastAPI:
     app.state.webhook_rules = read_rules(state.section)
     app.state.limiter = ConcurrencyLimiter(state.section.max_requests)
     app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
-    for router in (speech.router, documents.router, catalog.router):
+    for router in (speech.router, documents.router, chapters.router, catalog.router):
         app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
     for path, endpoint, kind in (("/docs", _reference, HTMLResponse), ("/page/reference.css", _style, Response)):
         app.add_api_route(path, endpoint, methods=_READING, include_in_schema=False, response_class=kind)

@@ -87,6 +87,7 @@ class SpeechSection(Section):
     )
     sentence_pause: float = setting(0.25, "Silence between two sentences.", unit="s", ge=0, le=10)
     paragraph_pause: float = setting(0.6, "Silence between two paragraphs.", unit="s", ge=0, le=10)
+    chapter_pause: float = setting(1.5, "Silence between two chapters.", unit="s", ge=0, le=10)
 
     def limits(self) -> PoolLimits:
         """Limits of the scheduler."""
@@ -99,4 +100,4 @@ class SpeechSection(Section):
 
     def pauses(self) -> Pauses:
         """Silence between chunks."""
-        return Pauses(sentence=self.sentence_pause, paragraph=self.paragraph_pause)
+        return Pauses(sentence=self.sentence_pause, paragraph=self.paragraph_pause, chapter=self.chapter_pause)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 SAMPLE_RATE = 24_000  # Hz
 
-Boundary = Literal["clause", "sentence", "paragraph"]  # what ends with a chunk: it decides the pause after it
+Boundary = Literal[
+    "clause", "sentence", "paragraph", "chapter"
+]  # what ends with a chunk: it decides the pause after it
 
 
 @dataclass(frozen=True)

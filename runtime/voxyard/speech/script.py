@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from voxyard.speech.errors import SpeechError
@@ -23,10 +24,18 @@ class Script:
         return sum(chunk.estimated_seconds for chunk in self.chunks)
 
 
-def prepare(text: str, frontend: Frontend, *, voice: str | None, seed: int, language: str | None = None) -> Script:
+def prepare(
+    text: str,
+    frontend: Frontend,
+    *,
+    voice: str | None,
+    seed: int,
+    language: str | None = None,
+    chapters: Sequence[int] = (),
+) -> Script:
     """The script of a text in one voice: the engine's default for the language, where none is named.
 
-    The language is the voice's where none is given.
+    The language is the voice's where none is given. No chunk crosses one of the positions where `chapters` begin.
 
     Raises:
         SpeechError: the text is empty or invalid.
@@ -41,6 +50,7 @@ def prepare(text: str, frontend: Frontend, *, voice: str | None, seed: int, lang
         max_tokens=frontend.max_tokens,
         max_seconds=frontend.max_seconds,
         language=language or frontend.language(voice),
+        chapters=chapters,
     )
     # characters without a token, as a lone zero-width space, are silent
     spoken = (chunk for chunk in chunks if chunk.tokens)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from voxyard.service.audio.files import AudioFiles
 from voxyard.service.documents.chunk_times import Span, with_spans
@@ -109,20 +111,43 @@ class AudioStore:
         except FileNotFoundError:
             raise NotFoundError(f"document {id} has no complete audio") from None
 
-    def pieces(self, id: str, chunks: Iterable[StoredChunk], pauses: Pauses) -> Iterator[Piece]:
+    def pieces(self, id: str, chunks: Iterable[StoredChunk], pauses: Pauses, first: int = 0) -> Iterator[Piece]:
         """Joined audio piece by piece, identical to `audio.wav`, also while that is being assembled.
 
-        `chunks` come in text order, with their samples; the iterator may block.
+        `chunks` come in text order, with their samples; the iterator may block. The audio begins with the sound of the
+        chunk `first`, without the pause before it.
 
         Raises:
             NotFoundError: the document was deleted, or a chunk has no audio.
         """
         for chunk, span in with_spans(chunks, pauses):
+            if chunk.index < first:
+                continue
+            wanted = replace(span, begin=span.start) if chunk.index == first else span
             try:
-                piece = self._piece(id, chunk, span, pauses)
+                piece = self._piece(id, chunk, wanted, pauses)
             except NotFoundError:  # the chunks' files are deleted after assembly
-                piece = self._piece_of_wav(id, chunk, span)
+                piece = self._piece_of_wav(id, chunk, wanted)
             yield piece
+
+    def write(self, id: str, name: str) -> AbstractContextManager[BinaryIO]:
+        """A further file of a document, which gets its name once the block has ended without an error."""
+        return self._files.write(_checked(id), name)
+
+    def size(self, id: str, name: str) -> int | None:
+        """Bytes of a further file; None where there is none."""
+        return self._files.size(_checked(id), name)
+
+    def path(self, id: str, name: str) -> Path | None:
+        """Path of a further file; None where it is not a file of this machine."""
+        return self._files.path(_checked(id), name)
+
+    def stream(self, id: str, name: str, start: int, end: int) -> Iterator[bytes]:
+        """Bytes of a further file, in blocks. Raises NotFoundError."""
+        try:
+            yield from self._files.stream(_checked(id), name, start, end)
+        except FileNotFoundError:
+            raise NotFoundError(f"document {id} has no file {name}") from None
 
     def remove(self, id: str) -> None:
         """Deletes all files of a document."""

@@ -73,5 +73,58 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX hooks_document ON hooks (document)",
         "PRAGMA user_version = 1",
     ),
+    (
+        "ALTER TABLE documents ADD COLUMN revision INTEGER NOT NULL DEFAULT 0",
+        """
+        CREATE TABLE new_chunks (
+            document INTEGER NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            first INTEGER NOT NULL,
+            last INTEGER NOT NULL,
+            ending TEXT NOT NULL CHECK (ending IN ('clause', 'sentence', 'paragraph', 'chapter')),
+            estimated_seconds REAL NOT NULL,
+            state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'spoken', 'silenced', 'failed')),
+            samples INTEGER,
+            reason TEXT,
+            voice TEXT,
+            seed INTEGER,
+            PRIMARY KEY (document, place)
+        ) WITHOUT ROWID
+        """,
+        """
+        INSERT INTO new_chunks (document, place, first, last, ending, estimated_seconds, state, samples, reason)
+        SELECT document, place, first, last, ending, estimated_seconds, state, samples, reason FROM chunks
+        """,
+        "DROP TABLE chunks",
+        "ALTER TABLE new_chunks RENAME TO chunks",
+        """
+        CREATE TABLE chapters (
+            document INTEGER NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            title TEXT NOT NULL,
+            level INTEGER NOT NULL,
+            first INTEGER NOT NULL,
+            PRIMARY KEY (document, place)
+        ) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE covers (
+            document INTEGER PRIMARY KEY REFERENCES documents (number) ON DELETE CASCADE,
+            image BLOB NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE redos (
+            document INTEGER NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            voice TEXT,
+            seed INTEGER NOT NULL,
+            reason TEXT,
+            taken_until REAL NOT NULL DEFAULT 0,
+            PRIMARY KEY (document, place)
+        ) WITHOUT ROWID
+        """,
+        "PRAGMA user_version = 2",
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

@@ -79,5 +79,39 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
     ),
     ("ALTER TABLE hooks ADD COLUMN taken_until TIMESTAMPTZ",),
+    (
+        "ALTER TABLE documents ADD COLUMN revision INTEGER NOT NULL DEFAULT 0",
+        """
+        ALTER TABLE chunks ADD COLUMN voice TEXT, ADD COLUMN seed BIGINT, DROP CONSTRAINT chunks_ending_check,
+            ADD CONSTRAINT chunks_ending_check CHECK (ending IN ('clause', 'sentence', 'paragraph', 'chapter'))
+        """,
+        """
+        CREATE TABLE chapters (
+            document BIGINT NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            title TEXT NOT NULL,
+            level INTEGER NOT NULL,
+            first INTEGER NOT NULL,
+            PRIMARY KEY (document, place)
+        )
+        """,
+        """
+        CREATE TABLE covers (
+            document BIGINT PRIMARY KEY REFERENCES documents (number) ON DELETE CASCADE,
+            image BYTEA NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE redos (
+            document BIGINT NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            voice TEXT,
+            seed BIGINT NOT NULL,
+            reason TEXT,
+            taken_until DOUBLE PRECISION NOT NULL DEFAULT 0,
+            PRIMARY KEY (document, place)
+        )
+        """,
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

@@ -105,6 +105,7 @@ def read(row: Row) -> Document:
         parked=row["parked"],
         reduced=bool(row["reduced"]),
         webhook=row["webhook"],
+        revision=row["revision"],
     )
 
 
@@ -119,4 +120,6 @@ def read_chunk(row: Row) -> StoredChunk:
         state=row["state"],
         samples=row["samples"],
         reason=row["reason"],
+        voice=row["voice"],
+        seed=row["seed"],
     )

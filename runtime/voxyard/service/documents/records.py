@@ -24,6 +24,15 @@ class NewChunk:
 
 
 @dataclass(frozen=True)
+class Chapter:
+    """Chapter of a document: from its chunk `first` up to the next chapter, or the end."""
+
+    title: str
+    level: int  # 1 to 6, as headings have it
+    first: int
+
+
+@dataclass(frozen=True)
 class NewDocument:
     """Document to store; times are Unix seconds."""
 
@@ -40,6 +49,8 @@ class NewDocument:
     webhook: str | None = None
     idempotency_key: str | None = None
     fingerprint: str = ""  # of the whole request; must be equal for equal idempotency keys
+    chapters: tuple[Chapter, ...] = ()
+    cover: bytes | None = None  # JPEG or PNG
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,7 @@ class Document:
     parked: str | None = None  # why it does not progress for now, such as a full disk
     reduced: bool = False  # in smaller batches for lack of memory or after a crash; samples may differ slightly
     webhook: str | None = None
+    revision: int = 0  # counts the chunks that were spoken again since it was completed
 
 
 @dataclass(frozen=True)
@@ -81,3 +93,5 @@ class StoredChunk:
     state: ChunkState
     samples: int | None
     reason: str | None
+    voice: str | None = None  # of its own, once it was spoken again; None: the document's
+    seed: int | None = None  # likewise

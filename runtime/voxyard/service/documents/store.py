@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from voxyard.service.documents import queries
+from voxyard.service.documents import chapters, queries
 from voxyard.service.documents.database import SqliteDatabase
 from voxyard.service.documents.ownership import Claims, Ownership, SoleOwnership
-from voxyard.service.documents.records import Document, NewDocument, State, StoredChunk
+from voxyard.service.documents.records import Chapter, Document, NewDocument, State, StoredChunk
 from voxyard.service.documents.sql import Connection, Database, Row, first
 from voxyard.service.errors import ConflictError, StoreError
 from voxyard.speech.audio.wav import WIDTH
@@ -153,6 +153,16 @@ class Store:
                 "SELECT * FROM chunks WHERE document = $1 ORDER BY place", (queries.number_of(connection, id),)
             )
             return tuple(queries.read_chunk(row) for row in found)
+
+    def chapters(self, id: str) -> tuple[Chapter, ...]:
+        """Chapters of a document in text order; none where it has no headings."""
+        with self._database.read() as connection:
+            return chapters.read(connection, queries.number_of(connection, id))
+
+    def cover(self, id: str) -> bytes | None:
+        """Cover image of a document, JPEG or PNG; None where it has none."""
+        with self._database.read() as connection:
+            return chapters.read_cover(connection, queries.number_of(connection, id))
 
     def unfinished(self) -> tuple[Document, ...]:
         """Documents that are neither completed nor failed, oldest first."""
@@ -414,6 +424,7 @@ def _insert(connection: Connection, new: NewDocument) -> bool:
         """,
         ((number, each.index, each.start, each.end, each.ending, each.estimated_seconds) for each in new.chunks),
     )
+    chapters.insert(connection, number, new.chapters, new.cover)
     return True
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents import chapters
+from voxyard.service.documents.chapters import Heading
 from voxyard.service.documents.ids import new_id
 from voxyard.service.documents.records import NewChunk, NewDocument
 from voxyard.service.errors import ServiceError, TooLargeError
@@ -37,6 +40,8 @@ class DocumentRequest:
     on_failure: OnFailure = "fail"
     webhook: str | None = None
     idempotency_key: str | None = None
+    headings: tuple[Heading, ...] = ()  # of the text
+    cover: bytes | None = None  # JPEG or PNG
 
 
 def script(
@@ -46,6 +51,7 @@ def script(
     seed: int,
     language: str | None = None,
     parameter: str = "text",
+    chapters: Sequence[int] = (),
 ) -> Script:
     """Chunks of a text, ready for the pool. Blocks for a long text: not for the event loop.
 
@@ -55,7 +61,7 @@ def script(
     if language is not None:
         _checked_language(language)
     try:
-        return prepare(text, frontend, voice=voice, seed=seed, language=language)
+        return prepare(text, frontend, voice=voice, seed=seed, language=language, chapters=chapters)
     except SpeechError as error:
         raise ServiceError(str(error), parameter=parameter) from error
 
@@ -80,12 +86,13 @@ def new_document(
         )
     voice = None if request.voice is None else voices.resolve(request.voice)
     seed = 0 if request.seed is None else request.seed
-    prepared = script(request.text, frontend, voice, seed, request.language)
+    starts = tuple(heading.start for heading in request.headings)
+    prepared = script(request.text, frontend, voice, seed, request.language, chapters=starts)
     voice = prepared.requests[0].voice  # the engine's default voice is stored with the document
     return NewDocument(
         id=new_id(section.instance),
         owner=owner,
-        title=_title(request),
+        title=(title := _title(request)),
         text=request.text,
         chunks=tuple(
             NewChunk(chunk.index, chunk.start, chunk.end, chunk.ending, chunk.estimated_seconds)
@@ -99,12 +106,15 @@ def new_document(
         webhook=request.webhook,
         idempotency_key=request.idempotency_key,
         fingerprint=fingerprint(request),
+        chapters=chapters.of_headings(request.headings, [chunk.start for chunk in prepared.chunks], title),
+        cover=request.cover,
     )
 
 
 def fingerprint(request: DocumentRequest) -> str:
-    """SHA-256 of the request without its idempotency key; equal for equal requests."""
-    asked = {name: value for name, value in vars(request).items() if name != "idempotency_key"}
+    """SHA-256 of the request without its idempotency key; equal for equal requests. A text has the same headings."""
+    left_out = ("idempotency_key", "headings", "cover")
+    asked = {name: value for name, value in vars(request).items() if name not in left_out}
     return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

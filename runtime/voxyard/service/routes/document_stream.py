@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,32 @@ async def audio(
             seen = await state.notifier.wait(document.id, seen, HEARTBEAT)
             await _check_not_failed(state, document.id)
             chunks = await run_sync(state.store.chunks, document.id)
+        yield await in_thread(encoder.finish)
+
+
+async def chapter_audio(
+    state: AppState, document: Document, chunks: Sequence[StoredChunk], first: int, format: Format, speed: float
+) -> AsyncGenerator[bytes, None]:
+    """Encoded audio of the last of these chunks, from `first` on; all have their sound.
+
+    Raises:
+        NotFoundError: the document was deleted.
+    """
+    spans = ChunkTimes.of(chunks, state.pauses).spans
+
+    def open_encoder() -> StreamEncoder[StoredChunk]:
+        return StreamEncoder(
+            lambda parts: state.audio_store.pieces(
+                document.id, itertools.chain(chunks[:first], parts), state.pauses, first
+            ),
+            format,
+            speed=speed,
+            samples=spans[-1].end - spans[first].start,
+        )
+
+    with contextlib.closing(open_encoder()) as encoder:
+        for chunk in chunks[first:]:
+            yield await in_thread(encoder.add, chunk)
         yield await in_thread(encoder.finish)
 
 

@@ -5,41 +5,37 @@ from __future__ import annotations
 import re
 import time
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from anyio.to_thread import run_sync
-from fastapi import Header, Path, Query, Request, status
+from fastapi import Header, Query, Request, status
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from voxyard.service.documents import submission
 from voxyard.service.documents.records import Document
 from voxyard.service.documents.webhooks import check_webhook
-from voxyard.service.errors import ConflictError
+from voxyard.service.errors import ConflictError, ServiceError
 from voxyard.service.http.errors import envelope
+from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNamesDep, WebhookRulesDep
 from voxyard.service.routes.openapi import errors, form
+from voxyard.service.routes.parameters import DocumentId as Id
 from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import DocumentBody, DocumentOut, DocumentsOut, UploadBody
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
+from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
 
 router = Router(tags=["documents"])
 
+LARGEST_CHAPTER = 1_000_000
 PAUSED_STALL_SECONDS = 3600.0  # a paused player reads nothing
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
-Id = Annotated[
-    str,
-    Path(
-        description="32 hexadecimal digits.",
-        examples=["0123456789abcdef0123456789abcdef"],
-        json_schema_extra={"pattern": "^[0-9a-f]{32}$"},
-    ),
-]
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -152,7 +148,10 @@ def retrieve_document(
 ) -> DocumentOut:
     """Progress of a document, and the URL of its audio."""
     document = state.store.document(id, client.name)
-    return _document_out(state, document, state.store.text(id) if chunks else None)
+    at = ChunkTimes.of(state.store.chunks(id), state.pauses)
+    body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None)
+    body.chapters = serializers.chapters(state.store.chapters(id), at)
+    return body
 
 
 @router.get(
@@ -188,7 +187,7 @@ async def follow_document(
     responses={
         200: {
             "description": "Audio from the beginning; of an unfinished document, streamed during synthesis.",
-            "content": dict.fromkeys(sorted(set(MEDIA_TYPES.values())), _AUDIO),
+            "content": dict.fromkeys(sorted({*MEDIA_TYPES.values(), audiobook.MEDIA_TYPE}), _AUDIO),
         },
         206: {"description": "A range of the WAV file.", "content": {"audio/wav": _AUDIO}},
         **errors(400, 404, 409, 416),
@@ -199,18 +198,35 @@ async def retrieve_audio(
     id: Id,
     state: AppStateDep,
     client: ClientDep,
-    format: Annotated[Format, Query()] = "wav",
+    format: Annotated[Format | Literal["m4b"], Query(description="`m4b` is an audiobook with chapter marks.")] = "wav",
     speed: Annotated[float, Query(ge=0.25, le=4.0, allow_inf_nan=False)] = 1.0,
     download: Annotated[bool, Query(description="Send as an attachment.")] = False,
+    chapter: Annotated[int | None, Query(ge=0, le=LARGEST_CHAPTER, description="This chapter alone.")] = None,
 ) -> Response:
     """Audio of an unfinished document is streamed during synthesis, and ends with the document.
 
-    The WAV of a completed document at speed 1 supports `Range`.
+    The WAV of a completed document at speed 1, and its audiobook, support `Range`.
     """
     document = await run_sync(state.store.document, id, client.name)
     if document.state == "failed":
         raise ConflictError(document_stream.failure(document))
     headers = {"Content-Disposition": _disposition(document, format, download=download)}
+    if format == "m4b":
+        if chapter is not None or speed != 1:
+            raise ServiceError(
+                "an audiobook (m4b) is the whole document at speed 1: ask for it without chapter and speed, or for mp3",
+                parameter="format",
+            )
+        return await chapter_routes.audiobook_response(state, document, headers)
+    if chapter is not None:
+        found, chunks = await run_sync(chapter_routes.chapter_of, state, document, chapter)
+        headers["Content-Disposition"] = _disposition(document, format, download=download, part=found.title)
+        return AudioStreamingResponse(
+            document_stream.chapter_audio(state, document, chunks, found.first, format, speed),
+            media_type=MEDIA_TYPES[format],
+            headers=headers,
+            stall=PAUSED_STALL_SECONDS,
+        )
     if document.state == "completed" and format == "wav" and speed == 1:
         return await run_sync(partial(_wav_response, request, state, document, headers))
     audio = document_stream.audio(state, document, format, speed)
@@ -244,9 +260,9 @@ def delete_document(id: Id, state: AppStateDep, client: ClientDep) -> None:
     state.queue.cancel(id)
 
 
-def _document_out(state: AppState, document: Document, text: str | None = None) -> DocumentOut:
+def _document_out(state: AppState, document: Document) -> DocumentOut:
     at = ChunkTimes.of(state.store.chunks(document.id), state.pauses)
-    return serializers.document(document, time.time(), at, text)
+    return serializers.document(document, time.time(), at)
 
 
 def _wav_response(request: Request, state: AppState, document: Document, headers: dict[str, str]) -> Response:
@@ -297,8 +313,11 @@ def _range_not_satisfiable(asked: str, size: int) -> Response:
     )
 
 
-def _disposition(document: Document, format: Format, *, download: bool) -> str:
-    name = re.sub(r'[\\/:*?"<>|\s]+', " ", document.title).strip(" .")[:100] or "voxyard"
+def _disposition(
+    document: Document, format: Format | Literal["m4b"], *, download: bool, part: str | None = None
+) -> str:
+    title = document.title if part is None else f"{document.title[:60]} - {part}"
+    name = re.sub(r'[\\/:*?"<>|\s]+', " ", title).strip(" .")[:100] or "voxyard"
     suffix = "opus" if format == "opus" else format
     plain = re.sub(r"[^A-Za-z0-9 ._-]", "_", name)
     kind = "attachment" if download else "inline"

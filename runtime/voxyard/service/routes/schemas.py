@@ -109,6 +109,13 @@ class SpeechBody(RequestBody):
         return "opus" if self.response_format == "ogg" else self.response_format
 
 
+class ChapterBody(RequestBody):
+    """Chapter of a document: its title is spoken before its text."""
+
+    title: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TITLE)]
+    text: str
+
+
 class DocumentBody(RequestBody):
     """Document with its text."""
 
@@ -118,7 +125,10 @@ class DocumentBody(RequestBody):
         },
     )
 
-    text: str = Field(min_length=1, description="Text to synthesize; an empty line ends a paragraph.")
+    text: str | None = Field(None, min_length=1, description="Text to synthesize; an empty line ends a paragraph.")
+    chapters: list[ChapterBody] | None = Field(
+        None, min_length=1, max_length=10_000, description="In place of a text: its chapters."
+    )
     title: str | None = Field(
         None, max_length=LONGEST_TITLE, description="Title; defaults to the first words of the text."
     )
@@ -193,6 +203,52 @@ class ChunkOut(BaseModel):
     reason: str | None
 
 
+class ChapterOut(BaseModel):
+    """Chapter of a document. Times refer to the joined audio; null until its chunks and all before are synthesized."""
+
+    index: int
+    title: str
+    level: int = Field(description="1 to 6, as headings have it.")
+    first_chunk: int
+    last_chunk: int
+    start_seconds: float | None
+    end_seconds: float | None
+
+
+class ChaptersOut(BaseModel):
+    """Chapters of a document, in text order."""
+
+    chapters: list[ChapterOut]
+
+
+class WordOut(BaseModel):
+    """Word with its estimated times in the joined audio."""
+
+    text: str
+    start_seconds: float
+    end_seconds: float
+
+
+class ChunkTimesOut(BaseModel):
+    """Chunk with its times in the joined audio, and its words."""
+
+    index: int
+    text: str
+    start_seconds: float
+    end_seconds: float
+    words: list[WordOut]
+
+
+class TimingsOut(BaseModel):
+    """Times of a document's chunks and words, from the beginning as far as they are known."""
+
+    source: Literal["estimated"] = Field(
+        default="estimated", description="Of the words' times: from their lengths within the sound of their chunk."
+    )
+    complete: bool
+    chunks: list[ChunkTimesOut]
+
+
 class DocumentOut(BaseModel):
     """Document with its current state. Times are Unix seconds."""
 
@@ -213,6 +269,9 @@ class DocumentOut(BaseModel):
         description="Synthesized in smaller batches for lack of memory or after a crash; samples may differ slightly."
     )
     audio: AudioOut
+    chapters: list[ChapterOut] | None = Field(
+        default=None, description="Of a document with headings; null in lists, events and answers to submissions."
+    )
     chunks: list[ChunkOut] | None = Field(None, description="Only with `chunks=true`.")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from voxyard.service.documents.chapters import timed
 from voxyard.service.documents.chunk_times import Span, with_spans
-from voxyard.service.documents.records import Document, StoredChunk
-from voxyard.service.routes.schemas import AudioOut, ChunkOut, DocumentOut, ProgressOut
+from voxyard.service.documents.records import Chapter, Document, StoredChunk
+from voxyard.service.routes.schemas import AudioOut, ChapterOut, ChunkOut, DocumentOut, ProgressOut
 from voxyard.speech.audio.joining import Pauses
 
 
@@ -59,6 +60,22 @@ def document(record: Document, now: float, at: ChunkTimes | None = None, text: s
         ),
         chunks=None if at is None or text is None else [chunk(each, at, text) for each in at.chunks],
     )
+
+
+def chapters(found: Sequence[Chapter], at: ChunkTimes) -> list[ChapterOut]:
+    """Response of a document's chapters."""
+    return [
+        ChapterOut(
+            index=index,
+            title=each.title,
+            level=each.level,
+            first_chunk=each.first,
+            last_chunk=each.last,
+            start_seconds=None if each.start_seconds is None else round(each.start_seconds, 6),
+            end_seconds=None if each.end_seconds is None else round(each.end_seconds, 6),
+        )
+        for index, each in enumerate(timed(found, len(at.chunks), at.spans))
+    ]
 
 
 def chunk(record: StoredChunk, at: ChunkTimes, text: str) -> ChunkOut:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -21,6 +22,7 @@ from voxyard.extraction.errors import (
 from voxyard.extraction.extract import ExtractedText, extract
 from voxyard.extraction.plaintext import clean
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.chapters import Heading
 from voxyard.service.documents.submission import DocumentRequest
 from voxyard.service.errors import (
     BusyError,
@@ -55,13 +57,29 @@ async def read_document_request(
     if kind == "application/json":
         content = await request.body()
         body = await run_sync(lambda: _valid(lambda: DocumentBody.model_validate_json(content)))
-        return _document_request(body, clean(body.text), body.title, idempotency_key)
+        return await run_sync(_from_json, body, idempotency_key)
     if kind == "multipart/form-data":
         return await _from_form(request, section, idempotency_key)
     raise UnsupportedDocumentError(
         f"unsupported Content-Type {kind or '(none)'}: expected application/json with a text, or multipart/form-data "
         "with a file"
     )
+
+
+def _from_json(body: DocumentBody, idempotency_key: str | None) -> DocumentRequest:
+    if (body.text is None) == (body.chapters is None):
+        found = "neither text nor chapters are" if body.text is None else "both text and chapters are"
+        raise ServiceError(f"{found} given: expected one of them", parameter="text")
+    if body.chapters is None:
+        return _document_request(body, clean(body.text or ""), body.title, idempotency_key)
+    parts, headings, length = list[str](), list[Heading](), 0
+    for chapter in body.chapters:
+        title = " ".join(clean(chapter.title).split())
+        headings.append(Heading(title, length))
+        parts.append(f"{title}\n\n{clean(chapter.text).strip()}\n\n")
+        length += len(parts[-1])
+    made = _document_request(body, "".join(parts), body.title, idempotency_key)
+    return replace(made, headings=tuple(headings))
 
 
 async def _from_form(request: Request, section: ServiceSection, idempotency_key: str | None) -> DocumentRequest:

@@ -27,17 +27,19 @@ class Pauses:
     clause: float = 0.08  # a long sentence was cut here
     sentence: float = 0.25
     paragraph: float = 0.6
+    chapter: float = 1.5
     fade: float = 0.005
 
     def __post_init__(self) -> None:
-        for name in ("clause", "sentence", "paragraph", "fade"):
+        for name in ("clause", "sentence", "paragraph", "chapter", "fade"):
             seconds = getattr(self, name)
             if not (math.isfinite(seconds) and seconds >= 0):
                 raise SpeechError(f"pause {name} is {seconds} s, expected 0 or more")
 
     def after(self, ending: Boundary) -> float:
         """Silence in seconds after a chunk with this boundary."""
-        return {"clause": self.clause, "sentence": self.sentence, "paragraph": self.paragraph}[ending]
+        seconds: float = getattr(self, ending)
+        return seconds
 
 
 @dataclass(frozen=True, eq=False)

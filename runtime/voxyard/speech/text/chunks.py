@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Boundary
@@ -33,8 +33,8 @@ class TextChunk:
     """A piece of a document: `text` is its characters [start, end), without blanks at either end.
 
     Between two chunks stand blanks only. `estimated_seconds` is a guess (see `voxyard.speech.text.duration`), `tokens`
-    is what the given counter says. `ending` is the boundary after it: of a paragraph (or the document), a sentence, or
-    a part of a long one.
+    is what the given counter says. `ending` is the boundary after it: of a chapter, a paragraph (or the document), a
+    sentence, or a part of a long one.
     """
 
     index: int
@@ -53,6 +53,7 @@ def split(
     max_tokens: int = MAX_TOKENS,
     max_seconds: float = MAX_SECONDS,
     language: str | None = None,
+    chapters: Sequence[int] = (),
 ) -> tuple[TextChunk, ...]:
     """Chunks in text order; none where the text is blank.
 
@@ -70,6 +71,7 @@ def split(
         max_tokens: most tokens in a chunk.
         max_seconds: longest estimate of a chunk.
         language: a code such as `en` or `pt-BR`; without one the script of each paragraph decides.
+        chapters: positions in the text where chapters begin, which no chunk crosses.
 
     Raises:
         SpeechError: the text holds half a character (a lone surrogate), the limits are too small for one character,
@@ -78,18 +80,22 @@ def split(
     _check(text, max_tokens, max_seconds)
     splitter = _Splitter(text, count_tokens, max_tokens, max_seconds, language_code(language))
     paragraphs, opening = list[list[Span]](), True
-    for start, end in _paragraphs(text):
+    for start, end in _paragraphs(text, chapters):
         paragraphs.append(splitter.pack(start, end, opening=opening))
         opening = opening and splitter.length(0, end) < SHORT
     paragraph_ends = {spans[-1][1] for spans in paragraphs if spans}
-    joined = splitter.join_short([span for spans in paragraphs for span in spans])
+    chapters = sorted(chapters)
+    sections = groupby((span for spans in paragraphs for span in spans), lambda span: bisect_right(chapters, span[0]))
+    joined_sections = [splitter.join_short(list(spans)) for _, spans in sections]
+    chapter_ends = {spans[-1][1] for spans in joined_sections[:-1]}
+    joined = [span for spans in joined_sections for span in spans]
     return tuple(
         TextChunk(
             index,
             text[start:end],
             start,
             end,
-            "paragraph" if end in paragraph_ends else splitter.ending(end),
+            "chapter" if end in chapter_ends else "paragraph" if end in paragraph_ends else splitter.ending(end),
             splitter.length(start, end) / 1000,
             splitter.count(start, end),
         )
@@ -109,14 +115,14 @@ def _check(text: str, max_tokens: int, max_seconds: float) -> None:
         raise SpeechError(f"max_seconds is {max_seconds}, a chunk needs more than 0 s")
 
 
-def _paragraphs(text: str) -> list[Span]:
-    """Spans between empty lines, page breaks and Unicode's paragraph ends; blanks around them left out."""
-    breaks = [0]
+def _paragraphs(text: str, chapters: Sequence[int]) -> list[Span]:
+    """Spans between empty lines, page breaks, chapters and Unicode's paragraph ends; blanks around them left out."""
+    breaks = [0, *(min(max(start, 0), len(text)) for start in chapters)]
     for blank in _SPACE.finditer(text):
         lines = sum(1 for _ in _LINE_END.finditer(text, *blank.span()))
         if lines >= 2 or _PAGE_OR_PARAGRAPH.search(text, *blank.span()):
             breaks.append(blank.end())
-    spans = (_trim(text, start, end) for start, end in pairwise([*breaks, len(text)]))
+    spans = (_trim(text, start, end) for start, end in pairwise([*sorted(breaks), len(text)]))
     return [(start, end) for start, end in spans if start < end]
 
 

@@ -1,0 +1,68 @@
+"""Audiobook file (M4B) of a completed document: written once, at its first request."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+
+from voxyard.service.audio.store import AudioStore
+from voxyard.service.documents.chunk_times import Span, with_spans
+from voxyard.service.documents.records import Chapter, Document, StoredChunk
+from voxyard.service.errors import NoRoomError
+from voxyard.speech.audio import audiobook
+from voxyard.speech.audio.audiobook import ChapterMark
+from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.requests import SAMPLE_RATE
+
+_ROOM = 1.1  # of what its bit rate makes
+_lock = threading.Lock()  # one at a time: encoding takes a core
+
+
+def name(document: Document) -> str:
+    """Name of the file among the document's audio."""
+    return f"book.{document.revision}.m4b"
+
+
+def write(
+    audio_store: AudioStore,
+    document: Document,
+    chunks: Sequence[StoredChunk],
+    pauses: Pauses,
+    chapters: Sequence[Chapter],
+    cover: bytes | None,
+) -> None:
+    """Writes the file, unless it is there. Blocks for as long as encoding takes.
+
+    Raises:
+        NoRoomError: it does not fit on the disk or into the quota.
+        NotFoundError: the document was deleted.
+        EncodeError: FFmpeg fails.
+    """
+    with _lock:
+        if audio_store.size(document.id, name(document)) is not None:
+            return
+        spans = [span for _, span in with_spans(chunks, pauses)]
+        samples = spans[-1].end if spans else 0
+        need = samples / SAMPLE_RATE * audiobook.BIT_RATE / 8 * _ROOM + len(cover or b"")
+        if audio_store.room_bytes() < need:
+            raise NoRoomError(
+                f"no room for the audiobook of about {need / 2**20:.1f} MiB: delete documents, or raise --disk-quota"
+            )
+        with tempfile.TemporaryFile() as scratch:  # the place of the audio may be a bucket, where no file can seek
+            audiobook.write(
+                scratch,
+                (piece.audio for piece in audio_store.pieces(document.id, chunks, pauses)),
+                samples=samples,
+                title=document.title,
+                marks=_marks(chapters, spans),
+                cover=cover,
+            )
+            scratch.seek(0)
+            with audio_store.write(document.id, name(document)) as file:
+                shutil.copyfileobj(scratch, file)
+
+
+def _marks(chapters: Sequence[Chapter], spans: Sequence[Span]) -> list[ChapterMark]:
+    return [ChapterMark(chapter.title, spans[chapter.first].start) for chapter in chapters]

@@ -1,0 +1,92 @@
+"""Subtitles of a document: SubRip (SRT) and WebVTT, cues of at most two lines."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from voxyard.service.documents.timings import TimedChunk, WordTime
+
+SubtitleFormat = Literal["srt", "vtt"]
+MEDIA_TYPES: dict[SubtitleFormat, str] = {"srt": "application/x-subrip", "vtt": "text/vtt"}
+
+LINE = 42  # columns; an East Asian wide character has two
+LINES = 2
+LONGEST = 7.0  # seconds of a cue; a longer word has one of its own
+
+
+@dataclass(frozen=True)
+class Cue:
+    """Lines of text that are shown from `start` to `end`, in seconds."""
+
+    start: float
+    end: float
+    lines: tuple[str, ...]
+
+
+def cues(text: str, chunks: Iterable[TimedChunk]) -> Iterator[Cue]:
+    """Cues of a text; none spans two chunks."""
+    for timed in chunks:
+        group = list[WordTime]()
+        for word in timed.words:
+            if group and (
+                len(_lines(text, [*group, word])) > LINES or word.end_seconds - group[0].start_seconds > LONGEST
+            ):
+                yield _cue(text, group)
+                group = []
+            group.append(word)
+        if group:
+            yield _cue(text, group)
+
+
+def srt(found: Iterable[Cue]) -> str:
+    """SubRip file."""
+    return "\n".join(
+        f"{number}\n{_time(cue.start, ',')} --> {_time(cue.end, ',')}\n{chr(10).join(cue.lines)}\n"
+        for number, cue in enumerate(found, 1)
+    )
+
+
+def vtt(found: Iterable[Cue]) -> str:
+    """WebVTT file."""
+    parts = (
+        f"{_time(cue.start, '.')} --> {_time(cue.end, '.')}\n{chr(10).join(map(_escaped, cue.lines))}\n"
+        for cue in found
+    )
+    return "\n".join(["WEBVTT\n", *parts])
+
+
+def _cue(text: str, words: Sequence[WordTime]) -> Cue:
+    return Cue(words[0].start_seconds, words[-1].end_seconds, tuple(_lines(text, words)))
+
+
+def _lines(text: str, words: Sequence[WordTime]) -> list[str]:
+    """Lines of these words, each as full as it can be; blanks as the text has them between words."""
+    lines, line = list[str](), ""
+    end = words[0].start
+    for word in words:
+        blank = " " if word.start > end else ""
+        added = text[word.start : word.end]
+        if line and _columns(line) + len(blank) + _columns(added) > LINE:
+            lines.append(line)
+            line = added
+        else:
+            line += blank + added
+        end = word.end
+    return [*lines, line]
+
+
+def _columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def _time(seconds: float, point: str) -> str:
+    milliseconds = round(seconds * 1000)
+    minutes, rest = divmod(milliseconds, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{point}{rest % 1000:03}"
+
+
+def _escaped(line: str) -> str:
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

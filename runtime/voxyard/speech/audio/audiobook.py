@@ -1,0 +1,124 @@
+"""Audiobook file (M4B): AAC in MP4 with chapter marks, a title and a cover, written by FFmpeg through PyAV."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, BinaryIO
+
+from voxyard.speech.audio.codecs import STEP, EncodeError
+from voxyard.speech.requests import SAMPLE_RATE
+
+if TYPE_CHECKING:
+    from av.container.core import Chapter
+    from av.container.input import InputContainer
+    from av.container.output import OutputContainer
+    from av.video.stream import VideoStream
+
+    from voxyard.speech.requests import Audio
+
+MEDIA_TYPE = "audio/mp4"
+BIT_RATE = 64_000  # bit/s of mono speech
+_COVERS = {b"\xff\xd8\xff": "jpeg_pipe", b"\x89PNG\r\n\x1a\n": "png_pipe"}  # first bytes: FFmpeg's reader
+
+
+@dataclass(frozen=True)
+class ChapterMark:
+    """Chapter from sample `start` on, up to the next one or the end."""
+
+    title: str
+    start: int
+
+
+def write(
+    file: BinaryIO,
+    audio: Iterable[Audio],
+    *,
+    samples: int,
+    title: str,
+    marks: Sequence[ChapterMark] = (),
+    cover: bytes | None = None,
+) -> None:
+    """Write an audiobook of `samples` samples, mono at 24 kHz, into an empty file that can seek. Blocks.
+
+    `audio` gives its parts, (n,) in [-1, 1]. The first chapter begins with the sound, each ends where the next begins.
+    `cover` is a JPEG or PNG image.
+
+    Raises:
+        EncodeError: the cover is no such image, or FFmpeg fails.
+    """
+    import av
+    from av.audio.frame import AudioFrame
+    from av.audio.stream import AudioStream
+
+    try:
+        options = {"fflags": "+bitexact", "brand": "M4B "}  # bitexact: equal calls give equal bytes
+        with av.open(file, "w", format="mp4", container_options=options) as container:
+            container.metadata["title"] = title
+            stream = container.add_stream("aac", rate=SAMPLE_RATE, options={"flags": "+bitexact"})
+            if not isinstance(stream, AudioStream):
+                raise EncodeError("the AAC encoder of this FFmpeg is no audio encoder")
+            stream.layout, stream.format, stream.bit_rate = "mono", "fltp", BIT_RATE
+            container.set_chapters(_chapters(marks, samples))
+            image = None if cover is None else _open_cover(cover)
+            picture = None if image is None else _add_picture(container, image)
+            container.start_encoding()
+            if image is not None and picture is not None:
+                _write_picture(container, image, picture)
+            position = 0
+            for part in audio:
+                for start in range(0, len(part), STEP):
+                    frame = AudioFrame.from_ndarray(part[None, start : start + STEP], format="fltp", layout="mono")
+                    frame.sample_rate, frame.pts = SAMPLE_RATE, position
+                    position += frame.samples
+                    container.mux(stream.encode(frame))
+            container.mux(stream.encode(None))
+    except av.FFmpegError as error:
+        raise EncodeError(f"FFmpeg could not write the audiobook: {error}") from error
+
+
+def _chapters(marks: Sequence[ChapterMark], samples: int) -> list[Chapter]:
+    starts = [0 if at == 0 else mark.start for at, mark in enumerate(marks)]
+    return [
+        {
+            "id": at,
+            "start": start,
+            "end": end,
+            "time_base": Fraction(1, SAMPLE_RATE),
+            "metadata": {"title": mark.title},
+        }
+        for at, (mark, start, end) in enumerate(zip(marks, starts, [*starts[1:], samples], strict=False))
+    ]
+
+
+def is_cover(image: bytes) -> bool:
+    """True for an image that can be a cover: a JPEG or PNG by its first bytes."""
+    return any(image.startswith(magic) for magic in _COVERS)
+
+
+def _open_cover(image: bytes) -> InputContainer:
+    import av
+
+    for magic, reader in _COVERS.items():
+        if image.startswith(magic):
+            return av.open(io.BytesIO(image), "r", format=reader)
+    raise EncodeError("the cover is neither a JPEG nor a PNG image")
+
+
+def _add_picture(container: OutputContainer, image: InputContainer) -> VideoStream:
+    from av.stream import Disposition
+
+    picture = container.add_stream_from_template(image.streams.video[0])
+    picture.disposition = Disposition.attached_pic
+    return picture
+
+
+def _write_picture(container: OutputContainer, image: InputContainer, picture: VideoStream) -> None:
+    with image:
+        for packet in image.demux(image.streams.video[0]):
+            if packet.size:
+                packet.stream, packet.pts, packet.dts = picture, 0, 0
+                container.mux(packet)
+                return
