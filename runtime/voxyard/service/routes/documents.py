@@ -20,7 +20,7 @@ from voxyard.service.http.errors import envelope
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNamesDep, WebhookRulesDep
-from voxyard.service.routes.openapi import errors, form
+from voxyard.service.routes.openapi import errors, form, inlined
 from voxyard.service.routes.parameters import DocumentId as Id
 from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import DocumentBody, DocumentOut, DocumentsOut, UploadBody
@@ -40,7 +40,7 @@ _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": DocumentBody.model_json_schema()},
+            "application/json": {"schema": inlined(DocumentBody.model_json_schema())},
             "multipart/form-data": {"schema": form(UploadBody.model_json_schema())},
         },
     }

@@ -64,6 +64,23 @@ def describe(app: FastAPI, section: ServiceSection) -> dict[str, Any]:
     return app.openapi_schema
 
 
+def inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """Model's schema with the schemas that it refers to in their places."""
+    defined = schema.get("$defs", {})
+
+    def resolved(node: Any) -> Any:
+        if isinstance(node, list):
+            return [resolved(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            return resolved(defined[node["$ref"].rpartition("/")[2]])
+        return {name: resolved(each) for name, each in node.items() if name != "$defs"}
+
+    found: dict[str, Any] = resolved(schema)
+    return found
+
+
 def form(schema: dict[str, Any]) -> dict[str, Any]:
     """Model's schema as that of a form: fields are never null, and an empty field counts as missing."""
     properties = {}
