@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from service_app import Served, eventually, serving
 
-from voxyard.service.documents.chapters import Heading, of_headings, timed
+from voxyard.service.audiobook.chapters import Heading, of_headings, timed
 from voxyard.service.documents.chunk_times import Span
 from voxyard.service.documents.records import Chapter
 from voxyard.speech.requests import SAMPLE_RATE

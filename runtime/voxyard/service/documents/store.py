@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from voxyard.service.documents import chapters, queries
+from voxyard.service.audiobook import chapters
+from voxyard.service.documents import queries
 from voxyard.service.documents.database import SqliteDatabase
 from voxyard.service.documents.ownership import Claims, Ownership, SoleOwnership
 from voxyard.service.documents.records import Chapter, Document, NewDocument, State, StoredChunk

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from voxyard.service.audiobook import chapters
+from voxyard.service.audiobook.chapters import Heading
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents import chapters
-from voxyard.service.documents.chapters import Heading
 from voxyard.service.documents.ids import new_id
 from voxyard.service.documents.records import NewChunk, NewDocument
 from voxyard.service.errors import ServiceError, TooLargeError

@@ -11,13 +11,13 @@ from anyio.to_thread import run_sync
 from fastapi import Query
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from voxyard.service.audio import books
-from voxyard.service.documents import subtitles
-from voxyard.service.documents.chapters import TimedChapter, timed
+from voxyard.service.audiobook import file as audiobook_file
+from voxyard.service.audiobook import subtitles
+from voxyard.service.audiobook.chapters import TimedChapter, timed
+from voxyard.service.audiobook.subtitles import SubtitleFormat
+from voxyard.service.audiobook.timings import TimedChunk, word_times
 from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Document, StoredChunk
-from voxyard.service.documents.subtitles import SubtitleFormat
-from voxyard.service.documents.timings import TimedChunk, word_times
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.routes import serializers
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep
@@ -138,9 +138,9 @@ async def audiobook_response(state: AppState, document: Document, headers: dict[
     chunks = await run_sync(state.store.chunks, document.id)
     chapters = await run_sync(state.store.chapters, document.id)
     cover = await run_sync(state.store.cover, document.id)
-    write = partial(books.write, state.audio_store, document, chunks, state.pauses, chapters, cover)
+    write = partial(audiobook_file.write, state.audio_store, document, chunks, state.pauses, chapters, cover)
     await run_sync(write, limiter=_encoding)
-    name = books.name(document)
+    name = audiobook_file.name(document)
     headers = {**headers, "Cache-Control": "private, no-cache"}
     if (path := state.audio_store.path(document.id, name)) is not None:
         return FileResponse(path, media_type=audiobook.MEDIA_TYPE, headers=headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from voxyard.service.documents.chapters import timed
+from voxyard.service.audiobook.chapters import timed
 from voxyard.service.documents.chunk_times import Span, with_spans
 from voxyard.service.documents.records import Chapter, Document, StoredChunk
 from voxyard.service.routes.schemas import AudioOut, ChapterOut, ChunkOut, DocumentOut, ProgressOut

@@ -21,8 +21,8 @@ from voxyard.extraction.errors import (
 )
 from voxyard.extraction.extract import ExtractedText, extract
 from voxyard.extraction.plaintext import clean
+from voxyard.service.audiobook.chapters import Heading
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.chapters import Heading
 from voxyard.service.documents.submission import DocumentRequest
 from voxyard.service.errors import (
     BusyError,

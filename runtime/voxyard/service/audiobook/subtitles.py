@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from voxyard.service.documents.timings import TimedChunk, WordTime
+from voxyard.service.audiobook.timings import TimedChunk, WordTime
 
 SubtitleFormat = Literal["srt", "vtt"]
 MEDIA_TYPES: dict[SubtitleFormat, str] = {"srt": "application/x-subrip", "vtt": "text/vtt"}
