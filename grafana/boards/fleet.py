@@ -17,7 +17,9 @@ _TO_GPU = (
 )
 _BAD_FROM_1 = (Level(1, RED),)
 UP = {0: ("down", RED), 1: ("up", GREEN)}
-WHY = {rank(cause): (cause.title, "blue" if cause.name in HINTS else RED) for cause in CAUSES}
+WHY = {0: ("not known: run voxyard profile", RED)} | {
+    rank(cause): (cause.title, "blue" if cause.name in HINTS else RED) for cause in CAUSES
+}
 """Causes by rank: the first that holds for a GPU is shown."""
 
 
@@ -79,8 +81,8 @@ def _overview() -> Row:
         ),
         table_panel(
             "Firing alerts",
-            "Firing alerts of the selected hosts, critical ones first, without the Watchdog; the runbook describes the "
-            "response.",
+            "Firing alerts of the selected hosts, critical ones first, without the Watchdog; why, where the alert's "
+            "name does not say it. The runbook describes the response.",
             "none",
             [Query(_BY_SEVERITY, "severity")],
             {
@@ -89,6 +91,7 @@ def _overview() -> Row:
                 "instance": Column("Host"),
                 "gpu": Column("GPU"),
                 "run": Column("Run"),
+                "title": Column("Why"),
                 "job": Column("Job"),
             },
             height=6,
@@ -105,18 +108,22 @@ def _gpus() -> Row:
         table_panel(
             "GPUs now",
             "One row per GPU. A lost GPU keeps its row without measurements. Why: the first cause that holds for a GPU "
-            "that waits or is slow. Below target: how much it lacks of the utilization that its workload expects, all "
-            "where it is lost; the worst first. The host's name links to GPU detail.",
+            "that waits or is slow. Lacks: how much of the utilization that its workload expects is missing, or of its "
+            "highest clock where power, heat or a lock holds it down, all where it is lost; the worst first. A data "
+            "GPU beside a model GPU that is busy enough lacks nothing. The host's name links to GPU detail.",
             "short",
             [
                 Query(f"group by (instance, gpu, uuid, name, driver_version, cuda_version) ({info})"),
                 Query(f"{by} ({gpu('voxyard:gpu_up:bool')})", "up"),
                 Query(f"group by (instance, gpu, uuid, workload, role) ({held})"),
                 Query(f"{by} ({gpu('voxyard:gpu_utilization:ratio')})", "utilization"),
-                Query(_BELOW_TARGET, "target"),
-                Query(f"min by (instance, gpu, uuid) ({_CAUSE})", "why"),
+                Query(_LACKS, "lacks"),
+                Query(_WHY, "why"),
                 Query(f"{by} ({gpu('voxyard:gpu_memory_used:ratio')})", "memory"),
                 Query(f"{by} ({gpu('voxyard:gpu_power:ratio')})", "power"),
+                Query(
+                    f"{by} ({gpu('gpu_power_limit_watts')}) / {by} ({gpu('gpu_power_limit_default_watts')})", "limit"
+                ),
                 Query(f"{by} ({gpu('voxyard:gpu_temperature:celsius')})", "temperature"),
                 Query(f"{by} ({gpu('voxyard:gpu_pcie_link_width:ratio')})", "link"),
             ],
@@ -128,17 +135,18 @@ def _gpus() -> Row:
                 "workload": Column("Workload"),
                 "role": Column("Role"),
                 "utilization": Column("Utilization", "percentunit"),
-                "target": Column("Below target", "percentunit", _BELOW_TARGET_LEVELS),
+                "lacks": Column("Lacks", "percentunit", _LACKS_LEVELS),
                 "why": Column("Why", states=WHY),
                 "memory": Column("Memory", "percentunit"),
                 "power": Column("Power ÷ limit", "percentunit"),
+                "limit": Column("Limit ÷ default", "percentunit", (Level(float("-inf"), AMBER), Level(0.9, GREEN))),
                 "temperature": Column("Temperature", "celsius", (Level(75, AMBER), Level(85, RED))),
                 "link": Column("PCIe lanes ÷ possible", "percentunit", (Level(float("-inf"), AMBER), Level(1, GREEN))),
                 "driver_version": Column("Driver"),
                 "cuda_version": Column("CUDA"),
             },
             height=10,
-            sort="Below target",
+            sort="Lacks",
         ),
         states(
             "GPUs up and lost",
@@ -306,22 +314,40 @@ def _measuring() -> Row:
 
 
 _CAUSE = 'voxyard:cause:rank{instance=~"$instance",gpu=~"$gpu"}'
+_MODEL, _DATA, _NO_DATA = 'role="model"', 'role="data"', 'role!="data"'
+_UNEXPLAINED = gpu("voxyard:workload_gpu_under_target:ratio", _NO_DATA)
+_WHY = f"min by (instance, gpu, uuid) ({_CAUSE}) or 0 * max by (instance, gpu, uuid) ({_UNEXPLAINED})"
+# A data GPU may idle: it matters only where the model's GPU lacks work too.
+_TARGET = (
+    f"({gpu('voxyard:workload_gpu_target:ratio', _NO_DATA)} or {gpu('voxyard:workload_gpu_target:ratio', _DATA)} "
+    f"and on (job, instance, workload) {host('voxyard:workload_gpu_under_target:ratio', _MODEL)})"
+)
 _OF_TARGET = (
-    f"min by (instance, gpu, uuid) (max by (instance, gpu, uuid) ({gpu('voxyard:gpu_utilization:ratio10m')}) "
-    f"/ on (instance, gpu, uuid) group_right () {gpu('voxyard:workload_gpu_target:ratio')})"
+    f"max by (instance, gpu, uuid) ({gpu('voxyard:gpu_utilization:ratio10m')}) "
+    f"/ on (instance, gpu, uuid) group_right () {_TARGET}"
+)
+_CLOCK_CAUSES = 'cause=~"thermal|power_brake|power_cap|clocks_locked"'
+_HELD_DOWN = f'voxyard:cause:rank{{instance=~"$instance",gpu=~"$gpu",{_CLOCK_CAUSES}}}'
+_OF_CLOCK = (
+    f"max by (instance, gpu, uuid) ({gpu('voxyard:gpu_clock:ratio10m')}) and on (instance, gpu, uuid) {_HELD_DOWN}"
 )
 _LOST_WITH_WORK = (
     f"max by (instance, gpu, uuid) ({gpu('workload_gpu_assigned')} == 1) "
     f"and max by (instance, gpu, uuid) ({gpu('voxyard:gpu_up:bool')}) == 0"
 )
-_BELOW_TARGET = f"clamp_min(1 - {_OF_TARGET}, 0) or {_LOST_WITH_WORK}"
-_BELOW_TARGET_LEVELS = (Level(float("-inf"), GREEN), Level(0.001, AMBER), Level(0.25, RED))
+# `of` keeps the two apart, of which the worse is shown.
+_LACKS = (
+    f'max by (instance, gpu, uuid) (label_replace(clamp_min(1 - ({_OF_TARGET}), 0), "of", "target", "", "") '
+    f'or label_replace(clamp_min(1 - ({_OF_CLOCK}), 0), "of", "clock", "", "")) or {_LOST_WITH_WORK}'
+)
+_LACKS_LEVELS = (Level(float("-inf"), GREEN), Level(0.001, AMBER), Level(0.25, RED))
 _WATCHDOG = 'alertname="Watchdog"'
 _NO_WATCHDOG = 'alertname!="Watchdog"'
 _ALWAYS_UP = host("up", 'job!="trainer"')
 _SEVERITIES = {3: ("critical", RED), 2: ("warning", AMBER), 1: ("info", "blue")}
+_ALERT = "alertname, job, instance, gpu, run, title"
 _BY_SEVERITY = " or ".join(
-    f"max by (alertname, job, instance, gpu, run) ({place} * " + alerts(f'{_NO_WATCHDOG},severity="{name}"') + ")"
+    f"max by ({_ALERT}) ({place} * " + alerts(f'{_NO_WATCHDOG},severity="{name}"') + ")"
     for place, (name, _) in _SEVERITIES.items()
 )
 _WORKLOAD = "{{instance}} {{workload}} {{role}}"

@@ -18,7 +18,7 @@ SLOWING = (
     ("applications_clocks_setting", "clocks set by hand", "purple"),
     ("sw_power_cap", "power limit", "yellow"),
     ("board_limit|reliability", "limit of the board", AMBER),
-    ("hw_slowdown", "hardware slowdown", AMBER),
+    ("hw_slowdown", "hardware slowdown", "dark-orange"),
     ("sw_thermal_slowdown", "heat", "light-red"),
     ("hw_thermal_slowdown", "heat, by hardware", RED),
     ("hw_power_brake", "power brake", "dark-red"),
@@ -200,7 +200,7 @@ def _clocks() -> Row:
     return Row("Clocks", (
         time_series(
             "SM clock ÷ highest",
-            "Of the multiprocessors, which compute. GpuClocksLow fires where it is below 0.7 under load and neither "
+            "Of the multiprocessors, which compute. GpuClocksLow fires where it is below 0.75 under load and neither "
             "heat nor power explains it.",
             "percentunit",
             Query(_of_highest("sm"), _GPU),

@@ -14,7 +14,11 @@ COLORS = (
     "#3274d9", "#e0812d", "#299c46", "#b14ad1", "#d44a3a", "#1aa3a3", "#b8960c", "#6f6fd1", "#c2528b", "#5a8a1f",
     "#8a5a2b", "#4b6b8a",
 )  # fmt: skip
-NAMED = {"green": "#299c46", "red": "#d44a3a", "orange": "#e0812d", "blue": "#3274d9", "text": "#8a8f98"}
+NAMED = {
+    "green": "#299c46", "yellow": "#e0b400", "orange": "#e0812d", "dark-orange": "#a85a14", "light-red": "#f28b82",
+    "red": "#d44a3a", "dark-red": "#7f1d1d", "blue": "#3274d9", "purple": "#8f5bd0", "text": "#8a8f98",
+}  # fmt: skip
+"""Grafana's names of the colors that the dashboards use."""
 LEFT, RIGHT, TOP, BOTTOM = 72, 10, 8, 20
 MOST_LEGENDS = 12
 

@@ -17,7 +17,7 @@ import preview
 from boards import layout
 from boards.document import PLAIN_VALUES, Document, documents
 from boards.page import View, page
-from boards.pictures import Curve, Window, lines, states
+from boards.pictures import NAMED, Curve, Window, lines, states
 from boards.prometheus import Prometheus, PrometheusError
 from boards.units import format_value
 
@@ -53,6 +53,47 @@ def _with_work(host: str, hour: range) -> list[WrittenSeries]:
     ]
 
 
+def _held_down(hour: range) -> list[WrittenSeries]:
+    """A GPU that is busy all the time, at half of its clock: its power limit was lowered, and it draws all of that."""
+    labels = {**GPU, "instance": "gpu-06", "uuid": "gpu-06"}
+    cause = {
+        "instance": "gpu-06",
+        "gpu": "0",
+        "uuid": "gpu-06",
+        "cause": "power_cap",
+        "title": "its power limit is lowered",
+    }
+    values = {
+        "voxyard:gpu_up:bool": 1, "voxyard:gpu_utilization:ratio": 1, "voxyard:gpu_utilization:ratio10m": 1,
+        "voxyard:gpu_clock:ratio10m": 0.5, "voxyard:gpu_power:ratio": 1, "voxyard_gpu_power_limit_watts": 300,
+        "voxyard_gpu_power_limit_default_watts": 600,
+    }  # fmt: skip
+    return [
+        WrittenSeries("voxyard_gpu_info", {**labels, "name": "H100"}, _held(1, hour)),
+        WrittenSeries(
+            "voxyard:workload_gpu_target:ratio", {**labels, "workload": "trainer", "role": "model"}, _held(0.7, hour)
+        ),
+        WrittenSeries("voxyard:cause:rank", cause, _held(5, hour)),
+        *(WrittenSeries(name, labels, _held(value, hour)) for name, value in values.items()),
+    ]
+
+
+def _pair(host: str, hour: range, *, busy: bool) -> list[WrittenSeries]:
+    """A data GPU with little to do beside a model GPU that is busy, or waits and nothing says why."""
+    series = []
+    for index, (role, used, target) in enumerate((("data", 0.1, 0.4), ("model", 0.9 if busy else 0.6, 0.8))):
+        labels = {**GPU, "instance": host, "gpu": str(index), "uuid": f"{host}-{role}"}
+        work = {**labels, "workload": "trainer", "role": role}
+        series += [
+            WrittenSeries("voxyard_gpu_info", {**labels, "name": "H100"}, _held(1, hour)),
+            WrittenSeries("voxyard:gpu_utilization:ratio10m", labels, _held(used, hour)),
+            WrittenSeries("voxyard:workload_gpu_target:ratio", work, _held(target, hour)),
+        ]
+        if used < target:
+            series += [WrittenSeries("voxyard:workload_gpu_under_target:ratio", work, _held(used, hour))]
+    return series
+
+
 @pytest.fixture(scope="module")
 def view(prometheus_program: str, promtool: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
     """An hour of a host: a GPU with a gap of ten minutes, a run that begins, ends by itself, and stays for a while."""
@@ -71,7 +112,11 @@ def view(prometheus_program: str, promtool: str, tmp_path_factory: pytest.TempPa
         *(WrittenSeries("ALERTS", {"alertname": name, "alertstate": "firing", "severity": severity},
                         _held(1, range(START + 3000, END + STEP)))
           for name, severity in (("Bothersome", "info"), ("ClockSkew", "warning"))),
+        WrittenSeries("ALERTS", {"alertname": "TrainingInputBound", "alertstate": "firing", "severity": "warning",
+                        "instance": "gpu-03", "run": "night", "title": "the storage is slow"},
+                      _held(1, range(START + 3000, END + STEP))),
         *(each for host in WITH_WORK for each in _with_work(host, hour)),
+        *_held_down(hour), *_pair("gpu-07", hour, busy=True), *_pair("gpu-08", hour, busy=False),
     ]  # fmt: skip
     write(promtool, directory, series)
     with serving(prometheus_program, directory) as address:
@@ -118,8 +163,8 @@ def test_a_panel_without_data_says_so(drawn: str) -> None:
 
 
 def test_a_number_is_the_latest_value(drawn: str) -> None:
-    assert re.search(r'class="number"[^>]*>3<', _figure(drawn, "voxyard-fleet", "Alerts that fire"))
-    assert re.search(r'class="number"[^>]*>4<', _figure(drawn, "voxyard-fleet", "GPUs up"))
+    assert re.search(r'class="number"[^>]*>4<', _figure(drawn, "voxyard-fleet", "Alerts that fire"))
+    assert re.search(r'class="number"[^>]*>5<', _figure(drawn, "voxyard-fleet", "GPUs up"))
     assert re.search(r'class="number"[^>]*>1<', _figure(drawn, "voxyard-fleet", "GPUs lost"))
 
 
@@ -155,7 +200,7 @@ def test_alerts_are_annotated_without_the_watchdog(view: View) -> None:
     found = _at(view, BOARDS[0], "Alerts")
 
     assert found[0] == START + 3000
-    assert len(found) == 3 * (600 // STEP + 1)  # three alerts
+    assert len(found) == 4 * (600 // STEP + 1)  # four alerts
 
 
 def test_a_host_that_is_not_chosen_is_not_shown(view: View) -> None:
@@ -225,15 +270,53 @@ def _rows(figure: str) -> list[list[str]]:
     ]
 
 
-def test_the_gpu_that_lacks_most_of_its_target_is_first(drawn: str) -> None:
-    rows = _rows(_figure(drawn, layout.FLEET, "GPUs now"))
+def _column(drawn: str, title: str, name: str) -> dict[tuple[str, str], str]:
+    """A column of a table of the Fleet dashboard, by host and GPU, in the order of its rows."""
+    figure = _figure(drawn, layout.FLEET, title)
+    names = [unescape(each) for each in re.findall(r"<th(?: [^>]*)?>(.*?)</th>", figure)]
+    return {
+        (row[names.index("Host")], row[names.index("GPU")]): re.sub("<[^>]+>", "", row[names.index(name)])
+        for row in _rows(figure)
+    }
 
-    assert [(row[0], row[7]) for row in rows] == [
-        ("gpu-05", "100 %"), ("gpu-03", "75 %"), ("gpu-02", "25 %"), ("gpu-04", "0 %"), ("gpu-01", ""),
+
+def test_the_gpu_that_lacks_most_of_its_target_is_first(drawn: str) -> None:
+    assert list(_column(drawn, "GPUs now", "Lacks").items()) == [
+        (("gpu-05", "0"), "100 %"), (("gpu-03", "0"), "75 %"), (("gpu-08", "0"), "75 %"), (("gpu-06", "0"), "50 %"),
+        (("gpu-02", "0"), "25 %"), (("gpu-08", "1"), "25 %"), (("gpu-04", "0"), "0 %"), (("gpu-07", "1"), "0 %"),
+        (("gpu-01", "0"), ""), (("gpu-07", "0"), ""),
     ]  # fmt: skip
+
+
+def test_a_gpu_that_a_lowered_power_limit_holds_down_is_not_shown_as_well(drawn: str) -> None:
+    """It is busy all the time and draws all the power that it may."""
+    shown = {name: _column(drawn, "GPUs now", name)["gpu-06", "0"] for name in ("Utilization", "Lacks", "Why")}
+
+    assert shown == {"Utilization": "100 %", "Lacks": "50 %", "Why": "its power limit is lowered"}
+    assert _column(drawn, "GPUs now", "Limit ÷ default")["gpu-06", "0"] == "50 %"
+
+
+def test_what_nothing_explains_says_what_to_run(drawn: str) -> None:
+    why = _column(drawn, "GPUs now", "Why")
+
+    assert {gpu: text for gpu, text in why.items() if gpu[0] in ("gpu-07", "gpu-08")} == {
+        ("gpu-07", "0"): "", ("gpu-07", "1"): "", ("gpu-08", "0"): "",
+        ("gpu-08", "1"): "not known: run voxyard profile",
+    }  # fmt: skip
+
+
+def test_an_alert_says_why_beside_its_name(drawn: str) -> None:
+    assert _column(drawn, "Firing alerts", "Why")["gpu-03", ""] == "the storage is slow"
+
+
+def test_every_color_of_the_dashboards_is_drawn_as_itself() -> None:
+    used = {each for board in BOARDS for each in re.findall(r"'color': '([^']+)'", str(board.body))}
+
+    assert used <= set(NAMED)
+    assert len(set(NAMED.values())) == len(NAMED)
 
 
 def test_critical_alerts_are_first(drawn: str) -> None:
     rows = _rows(_figure(drawn, layout.FLEET, "Firing alerts"))
 
-    assert [row[0] for row in rows] == ["critical", "warning", "info"]
+    assert [row[0] for row in rows] == ["critical", "warning", "warning", "info"]
