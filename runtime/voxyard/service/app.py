@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from voxyard import __version__
@@ -35,7 +35,6 @@ _TAGS = [
     },
     {"name": "catalogue", "description": "Models, voices, workers."},
 ]
-_READING = ["GET", "HEAD"]
 _CORS_REQUEST_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range", "X-Request-Id")
 _CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-Id")
 
@@ -63,11 +62,12 @@ def create_app(state: AppState) -> FastAPI:
     app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
     for router in (speech.router, documents.router, chapters.router, catalog.router):
         app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
-    for path, endpoint, kind in (("/docs", _reference, HTMLResponse), ("/page/reference.css", _style, Response)):
-        app.add_api_route(path, endpoint, methods=_READING, include_in_schema=False, response_class=kind)
+    app.include_router(api_reference.reference_router(app.title))
     if PAGE.is_dir():
         app.mount("/page", StaticFiles(directory=PAGE), name="page")
-        app.add_api_route("/", _home, methods=_READING, include_in_schema=False, response_class=FileResponse)
+        app.add_api_route(
+            "/", _home, methods=api_reference.READING, include_in_schema=False, response_class=FileResponse
+        )
     return app
 
 
@@ -90,14 +90,6 @@ def install(app: FastAPI, components: MiddlewareComponents) -> None:
             expose_headers=_CORS_ANSWER_HEADERS,
         )
     app.add_middleware(ObservabilityMiddleware, metrics=components.metrics)
-
-
-def _reference(request: Request) -> HTMLResponse:
-    return HTMLResponse(api_reference.page(request.app.openapi()))
-
-
-def _style() -> Response:
-    return Response(api_reference.STYLE, media_type="text/css")
 
 
 def _home() -> FileResponse:
