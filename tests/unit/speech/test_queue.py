@@ -74,3 +74,78 @@ def test_a_removed_job_is_forgotten_with_what_comes_back_of_it() -> None:
 
     assert len(waiting) == 0
     assert drained(waiting) == []
+
+
+def shared(*tenants: tuple[str, float, list[float]]) -> ChunkQueue:
+    made = ChunkQueue()
+    for number, (tenant, share, seconds) in enumerate(tenants):
+        made.add_job(number, tenant=tenant, share=share)
+        for index, estimate in enumerate(seconds):
+            made.put(QueuedChunk(ChunkKey(number, index), estimate))
+    return made
+
+
+def test_two_tenants_take_turns_whichever_came_first() -> None:
+    order = [job for job, _ in drained(shared(("a", 1, [5.0] * 1000), ("b", 1, [5.0] * 20)))]
+
+    assert order[:40].count(1) == 20
+    assert set(order[40:]) == {0}
+
+
+def test_turns_are_measured_in_seconds_of_audio() -> None:
+    order = [job for job, _ in drained(shared(("short", 1, [1.0] * 400), ("long", 1, [10.0] * 40)))]
+
+    assert order[:220].count(1) in (19, 20, 21)
+
+
+def test_shares_of_one_to_three_give_audio_of_one_to_three() -> None:
+    order = [job for job, _ in drained(shared(("a", 1, [2.0] * 300), ("b", 3, [2.0] * 300)))]
+
+    assert abs(order[:200].count(1) - 150) <= 1
+
+
+def test_a_tenant_that_comes_late_begins_at_once_and_does_not_catch_up() -> None:
+    waiting = shared(("a", 1, [5.0] * 200))
+    for _ in range(50):
+        first(waiting)
+    waiting.add_job(1, tenant="b")
+    for index in range(100):
+        waiting.put(QueuedChunk(ChunkKey(1, index), 5.0))
+
+    order = [job for job, _ in drained(waiting)]
+
+    assert 1 in order[:2]
+    assert abs(order[:60].count(1) - 30) <= 1
+
+
+def test_a_tenant_of_many_small_jobs_has_no_more_than_its_share() -> None:
+    waiting = shared(("a", 1, [5.0] * 100))
+    order = []
+    for number in range(1, 61):  # each comes once the one before has left
+        waiting.add_job(number, tenant="b")
+        waiting.put(QueuedChunk(ChunkKey(number, 0), 5.0))
+        while (left := first(waiting).key.job) == 0:
+            order.append(0)
+        order.append(1)
+        waiting.remove_job(left)
+
+    assert abs(order.count(1) - order.count(0)) <= 2
+
+
+def test_priority_and_a_listener_count_among_the_jobs_of_a_tenant() -> None:
+    waiting = shared(("a", 1, [5.0] * 4), ("b", 1, [5.0] * 4))
+    waiting.add_job(2, priority=1, listening=True, tenant="a")
+    waiting.put(QueuedChunk(ChunkKey(2, 0), 5.0))
+
+    order = [job for job, _ in drained(waiting)]
+
+    assert order == [2, 1, 0, 1, 0, 1, 0, 1, 0]
+
+
+def test_a_held_job_of_one_tenant_does_not_hold_those_of_others() -> None:
+    waiting = shared(("a", 1, [5.0]))
+    waiting.add_job(1, priority=1, tenant="b")
+    waiting.put(QueuedChunk(ChunkKey(1, 0), 5.0))
+    waiting.hold(1)
+
+    assert drained(waiting) == [(1, 0)]

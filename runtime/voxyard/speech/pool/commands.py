@@ -21,11 +21,13 @@ class WorkerMessage:
 
 @dataclass(frozen=True)
 class SubmitJob:
-    """Speak a job."""
+    """Speak a tenant's job."""
 
     job: Job
     priority: int
     listening: bool
+    tenant: str
+    share: float
 
 
 @dataclass(frozen=True)

@@ -121,8 +121,12 @@ class Pool:
         listening: bool = False,
         on_failure: OnFailure = "fail",
         deliver: Callable[[Outcome], None] | None = None,
+        tenant: str = "",
+        share: float = 1.0,
     ) -> Job:
         """Speak these chunks, which stand in text order; of several jobs the one of higher priority goes first.
+
+        Jobs of several tenants go side by side, by their shares: one with twice the share gets twice the audio.
 
         With `listening` its chunks go in text order, the first one at once and alone on its worker: the time until it
         is there does not depend on the length of the text.
@@ -145,7 +149,7 @@ class Pool:
         with self._submission:
             if self._ended is not None:
                 raise self._ended
-            self._commands.put(commands.SubmitJob(job, priority, listening))
+            self._commands.put(commands.SubmitJob(job, priority, listening, tenant, share))
         return job
 
     def add(self, device: Device) -> None:
@@ -279,12 +283,15 @@ class Pool:
         match command:
             case commands.WorkerMessage():
                 self._worker_message(command, now)
-            case commands.SubmitJob(job, priority, listening):
+            case commands.SubmitJob(job, priority, listening, tenant, share):
                 estimates = [request.seconds for request in job.requests]
                 self._jobs[job.number] = job
                 self._submitted[job.number] = now
                 self._listen(job.number, listening, now)
-                self._scheduler.submit(job.number, estimates, now, priority=priority, listening=listening)
+                self._scheduler.submit(
+                    *(job.number, estimates, now),
+                    priority=priority, listening=listening, tenant=tenant, share=share,
+                )  # fmt: skip
                 self._forget_finished(job)
             case commands.CancelJob(number):
                 self._forget(number)

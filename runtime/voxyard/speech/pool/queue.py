@@ -1,4 +1,4 @@
-"""The queue of chunks: priorities between jobs, longest or earliest first inside one."""
+"""The queue of chunks: shares between tenants, priorities between jobs, longest or earliest first inside one."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class _Waiting:
     number: int
     priority: int
     listening: bool
+    tenant: str = ""
     chunks: dict[int, QueuedChunk] = field(default_factory=dict)
     longest: list[tuple[float, int]] = field(default_factory=list)
     earliest: list[int] = field(default_factory=list)
@@ -81,13 +82,18 @@ class _Waiting:
 class ChunkQueue:
     """Chunks that wait for a worker.
 
-    Order of jobs: priority, then those with a listener (first those whose listener has heard nothing yet), then age.
-    Order inside a job: the longest chunk first, or text order where there is a listener.
+    Tenants get workers by their shares: start-time fair queueing (Goyal, Vin, Cheng, 1996) of estimated seconds of
+    audio. A tenant that comes while others wait neither makes up for the time before nor waits for their jobs.
+    Order of a tenant's jobs: priority, then those with a listener (first those whose listener has heard nothing yet),
+    then age. Order inside a job: the longest chunk first, or text order where there is a listener.
     """
 
     def __init__(self) -> None:
         self._jobs: dict[int, _Waiting] = {}
         self._below = -math.inf  # jobs of a priority below this are held
+        self._shares: dict[str, float] = {}  # of the tenants with jobs
+        self._starts: dict[str, float] = {}  # tenant → virtual time at which its next chunk starts, in s of audio
+        self._now = 0.0  # virtual time: the start of the chunk that left last
 
     def __len__(self) -> int:
         return sum(len(job.chunks) for job in self._jobs.values())
@@ -96,13 +102,23 @@ class ChunkQueue:
         for job in self._jobs.values():
             yield from job.chunks.values()
 
-    def add_job(self, job: int, *, priority: int = 0, listening: bool = False) -> None:
-        """A job whose chunks will be put; jobs are numbered in the order they come."""
-        self._jobs[job] = _Waiting(job, priority, listening)
+    def add_job(
+        self, job: int, *, priority: int = 0, listening: bool = False, tenant: str = "", share: float = 1.0
+    ) -> None:
+        """A job whose chunks will be put; jobs are numbered in the order they come.
+
+        `share`, above 0, is the tenant's from now on: one with twice the share gets twice the audio.
+        """
+        if not any(each.chunks for each in self._jobs.values()):
+            self._starts.clear()  # nobody waited: what each had before does not count
+        self._jobs[job] = _Waiting(job, priority, listening, tenant)
+        self._shares[tenant] = share
 
     def remove_job(self, job: int) -> None:
         """Remove a job and its waiting chunks."""
-        self._jobs.pop(job, None)
+        removed = self._jobs.pop(job, None)
+        if removed is not None and all(other.tenant != removed.tenant for other in self._jobs.values()):
+            del self._shares[removed.tenant]
 
     def hold(self, below: float) -> None:
         """Hand out no more of jobs of a priority below this."""
@@ -142,10 +158,22 @@ class ChunkQueue:
 
     def take(self, may_run: Callable[[QueuedChunk], bool]) -> QueuedChunk | None:
         """The next chunk for which `may_run` holds; None where there is none."""
-        for job in sorted(self._jobs.values(), key=_Waiting.rank):
+        for job in sorted(self._jobs.values(), key=lambda each: (self._start(each.tenant), *each.rank())):
             if job.priority < self._below:
-                break
+                continue
             chunk = job.take(may_run)
             if chunk is not None:
+                self._charge(job.tenant, chunk.seconds)
                 return chunk
         return None
+
+    def _start(self, tenant: str) -> float:
+        """Virtual time at which the tenant's next chunk starts: not before now, where it had nothing to speak."""
+        return max(self._now, self._starts.get(tenant, self._now))
+
+    def _charge(self, tenant: str, seconds: float) -> None:
+        """Count a chunk that leaves against its tenant's share; one that fails and leaves again counts again."""
+        self._now = self._start(tenant)
+        self._starts[tenant] = self._now + seconds / self._shares[tenant]
+        if len(self._starts) > 2 * len(self._shares) + 1:  # a tenant whose time has passed needs no memory
+            self._starts = {name: start for name, start in self._starts.items() if start > self._now}

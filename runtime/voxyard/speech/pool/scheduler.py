@@ -113,11 +113,22 @@ class Scheduler:
     # Reports of the owner.
 
     def submit(
-        self, job: int, seconds: Sequence[float], now: float, *, priority: int = 0, listening: bool = False
+        self,
+        job: int,
+        seconds: Sequence[float],
+        now: float,
+        *,
+        priority: int = 0,
+        listening: bool = False,
+        tenant: str = "",
+        share: float = 1.0,
     ) -> None:
-        """Add a job: estimated seconds of its chunks in text order. Jobs are numbered in the order they come."""
+        """Add a tenant's job: estimated seconds of its chunks in text order. Jobs are numbered in the order they come.
+
+        Tenants get workers by their shares, each for its jobs by priority.
+        """
         self._jobs.add(job)
-        self._queue.add_job(job, priority=priority, listening=listening)
+        self._queue.add_job(job, priority=priority, listening=listening, tenant=tenant, share=share)
         for index, estimate in enumerate(seconds):
             self._queue.put(QueuedChunk(ChunkKey(job, index), estimate, since=now))
 
