@@ -1,4 +1,4 @@
-"""Commands `voxyard keys`: create, list and revoke API keys of the speech service."""
+"""Commands `voxyard keys`: create, list, limit and revoke API keys of the speech service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILE = click.option(
 
 @click.group(context_settings=CONTEXT)
 def keys() -> None:
-    """Create, list and revoke API keys of `voxyard serve`.
+    """Create, list, limit and revoke API keys of `voxyard serve`.
 
     The file has the name and the SHA-256 of each key, never the key. A running service reloads it when it changes.
     """
@@ -47,9 +47,9 @@ def new(name: str, path: Path) -> None:
 @_FILE
 @JSON
 def list_(path: Path, as_json: bool) -> None:
-    """List the key names.
+    """List the key names with their limits.
 
-    With --json: {"keys": [{"name", "sha256"}, …]}.
+    With --json: {"keys": [{"name", "sha256", "limits"}, …]}.
     """
     with answering("keys list", extra=_EXTRA):
         import json
@@ -58,10 +58,37 @@ def list_(path: Path, as_json: bool) -> None:
 
         found = sorted(read_keys(path).items())
         if as_json:
-            print(json.dumps({"keys": [{"name": name, "sha256": known} for name, known in found]}, indent=2))
+            listed = [{"name": name, "sha256": known.sha256, "limits": known.limits.changed()} for name, known in found]
+            print(json.dumps({"keys": listed}, indent=2))
             return
-        for name, _ in found:
-            print(name)
+        for name, known in found:
+            limits = known.limits.describe()
+            print(f"{name}  {limits}" if limits else name)
+
+
+@keys.command("limit", context_settings=CONTEXT)
+@click.argument("name")
+@_FILE
+@click.option("--requests-per-minute", type=click.IntRange(1), metavar="N", help="Requests a minute.")
+@click.option("--speech-requests", type=click.IntRange(1), metavar="N", help="Concurrent speech requests.")
+@click.option("--documents", type=click.IntRange(1), metavar="N", help="Pending documents.")
+@click.option("--characters", type=click.IntRange(1), metavar="N", help="Characters of one text.")
+@click.option(
+    "--share", type=click.FloatRange(0.01, 100), metavar="SHARE", help="Share of the workers, 1 where not given."
+)
+def limit(name: str, path: Path, **limits: float | None) -> None:
+    """Set the limits of NAME's key, in place of those before; without an option it has none.
+
+    A running service keeps to them from the next request on. The service's own limits count for every key.
+    """
+    with answering("keys limit", extra=_EXTRA):
+        from voxyard.service.auth.api_keys import limit_key
+        from voxyard.service.auth.key_limits import KeyLimits
+
+        given = {field: value for field, value in limits.items() if value is not None}
+        changed = KeyLimits.model_validate(given)
+        limit_key(path, name, changed)
+        print(f"limits of {name}: {changed.describe() or 'none'}", file=sys.stderr)
 
 
 @keys.command("revoke", context_settings=CONTEXT)

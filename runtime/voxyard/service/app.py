@@ -23,7 +23,7 @@ from voxyard.service.routes.openapi import describe, errors
 from voxyard.service.routes.operations import operations_router
 from voxyard.service.routes.session import session_router
 from voxyard.service.state import AppState
-from voxyard.service.streaming.speech_request import ConcurrencyLimiter
+from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.voice_names import open_voices
 
 PAGE = Path(__file__).parent / "page"
@@ -58,7 +58,7 @@ def create_app(state: AppState) -> FastAPI:
     app.state.voices = open_voices(state.frontend, state.section.voices)
     app.state.models = open_models(state.frontend.engine, state.section.models)
     app.state.webhook_rules = read_rules(state.section)
-    app.state.limiter = ConcurrencyLimiter(state.section.max_requests)
+    app.state.limiter = ConcurrencyLimiter(state.section.max_requests, state.limits)
     app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
     for router in (speech.router, documents.router, chapters.router, catalog.router):
         app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))

@@ -15,6 +15,7 @@ from voxyard.service.app import create_app, install
 from voxyard.service.audio.shelf import check_shelf, open_shelf
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.auth.api_keys import Keys
+from voxyard.service.auth.key_limits import no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
@@ -64,7 +65,8 @@ def running_app(
             notifier.bump(document)
             webhooks.wake()
 
-        queue = DocumentQueue(store, audio_store, pool, section, pauses, on_change, notifier.forget)
+        limits = no_limits if keys is None else keys.limits
+        queue = DocumentQueue(store, audio_store, pool, section, pauses, on_change, notifier.forget, limits=limits)
         peers = store.peers(queue, notifier.bump_waiting)
         state = AppState(
             section, frontend, pool, store, audio_store, queue, notifier, keys, registry, gpus=gpus, pauses=pauses

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from voxyard.host.nvml import Gpu
+from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
@@ -41,3 +42,7 @@ class AppState:
     registry: CollectorRegistry
     gpus: Callable[[], Sequence[Gpu]] = _no_gpus
     pauses: Pauses = field(default_factory=Pauses)
+
+    def limits(self, client: str) -> KeyLimits:
+        """Limits of a client's key."""
+        return NO_LIMITS if self.keys is None else self.keys.limits(client)

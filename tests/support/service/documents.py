@@ -55,6 +55,7 @@ class ThreadPool:
     def __init__(self, *, silent: bool = False) -> None:
         self.submitted: list[tuple[Request, ...]] = []
         self.listening: list[tuple[int, bool]] = []  # job, whether
+        self.tenants: list[tuple[str, float]] = []  # of the jobs, with their shares
         self.cancelled: set[int] = set()
         self.most_at_once = 0
         self.fails: Callable[[Request], str | None] = lambda _: None
@@ -79,8 +80,11 @@ class ThreadPool:
         listening: bool = False,
         on_failure: OnFailure = "fail",
         deliver: Callable[[Outcome], None] | None = None,
+        tenant: str = "",
+        share: float = 1.0,
     ) -> Job:
         """As the pool's."""
+        self.tenants.append((tenant, share))
         if self.ended is not None:
             raise self.ended
         number = next(self._numbers)

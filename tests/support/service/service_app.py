@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from voxyard.service.app import create_app, install
 from voxyard.service.auth.api_keys import Keys
+from voxyard.service.auth.key_limits import no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
@@ -71,10 +72,11 @@ def running(
         observer=watch,
         admit=admit,
     )
-    queue = DocumentQueue(store, audio_store, pool, section, Pauses(), notifier.bump, notifier.forget)
+    keys = None if section.keys is None else Keys(section.keys)
+    limits = no_limits if keys is None else keys.limits
+    queue = DocumentQueue(store, audio_store, pool, section, Pauses(), notifier.bump, notifier.forget, limits=limits)
     queue.start()
     try:
-        keys = None if section.keys is None else Keys(section.keys)
         yield AppState(section, frontend, pool, store, audio_store, queue, notifier, keys, CollectorRegistry())
     finally:
         queue.close()

@@ -13,7 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syncs import watch_syncs
 
-from voxyard.service.auth.api_keys import Client, Keys, add_key, hashed, new_key, read_keys, revoke_key, write_keys
+from voxyard.service.auth.api_keys import (
+    Client,
+    Keys,
+    StoredKey,
+    add_key,
+    hashed,
+    limit_key,
+    new_key,
+    read_keys,
+    revoke_key,
+    write_keys,
+)
+from voxyard.service.auth.key_limits import KeyLimits
 from voxyard.service.errors import ServiceError
 
 
@@ -48,13 +60,13 @@ def test_an_almost_correct_key_is_unknown(path: Path, change) -> None:
 
 def test_a_hash_is_no_key(path: Path) -> None:
     add_key(path, "reader")
-    assert Keys(path).client(read_keys(path)["reader"]) is None
+    assert Keys(path).client(read_keys(path)["reader"].sha256) is None
 
 
 @given(st.text(max_size=600))
 def test_any_text_can_be_asked_about(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("keys") / "keys.yaml"
-    write_keys(path, {"reader": "0" * 64})
+    write_keys(path, {"reader": StoredKey("0" * 64)})
     assert Keys(path).client(text) is None
 
 
@@ -124,6 +136,12 @@ def test_a_file_that_goes_away_changes_nothing_until_it_comes_back(path: Path) -
         ("reader: vox_plain-key", "64 hexadecimal digits"),
         ("reader: " + "0" * 63, "voxyard keys new reader"),
         ("reader: " + "G" * 64, "64 hexadecimal digits"),
+        ("reader: {limits: {share: 2}}", "64 hexadecimal digits"),
+        ("reader: {sha256: " + "0" * 64 + ", limit: {}}", "unknown field 'limit'"),
+        ("reader: {sha256: " + "0" * 64 + ", limits: {shares: 2}}", "limits.shares"),
+        ("reader: {sha256: " + "0" * 64 + ", limits: {share: 0}}", "limits.share"),
+        ("reader: {sha256: " + "0" * 64 + ", limits: {documents: 1.5}}", "limits.documents"),
+        ("reader: {sha256: " + "0" * 64 + ", limits: [1]}", "the limits are"),
     ],
 )
 def test_a_broken_file_is_refused_at_the_start_with_its_name(path: Path, content: str, reason: str) -> None:
@@ -225,8 +243,31 @@ def test_revoking_an_unknown_name_tells_those_that_are_known(path: Path) -> None
 
 def test_a_link_to_the_file_stays_a_link(path: Path) -> None:
     real = path.with_name("real.yaml")
-    write_keys(real, {"reader": hashed("x")})
+    write_keys(real, {"reader": StoredKey(hashed("x"))})
     path.symlink_to(real)
     add_key(path, "other")
     assert path.is_symlink()
     assert set(read_keys(real)) == {"reader", "other"}
+
+
+def test_limits_of_a_key_are_kept_when_others_come_and_go(path: Path) -> None:
+    key = add_key(path, "reader")
+    limit_key(path, "reader", KeyLimits(documents=3, share=2.5))
+    keys = Keys(path)
+    add_key(path, "other")
+    revoke_key(path, "other")
+
+    assert keys.client(key) == Client("reader")
+    assert keys.limits("reader") == KeyLimits(documents=3, share=2.5)
+    assert keys.limits("nobody") == KeyLimits()
+
+
+def test_limits_that_an_operator_writes_take_effect_while_the_service_runs(path: Path) -> None:
+    key = add_key(path, "reader")
+    keys = Keys(path)
+    assert keys.limits("reader").speech_requests is None
+
+    path.write_text(f"reader:\n  sha256: {hashed(key)}\n  limits: {{speech_requests: 4}}\n")
+
+    assert keys.client(key) == Client("reader")
+    assert keys.limits("reader").speech_requests == 4

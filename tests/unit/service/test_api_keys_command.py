@@ -85,3 +85,15 @@ def test_the_file_may_be_named_by_the_services_own_variable(path: Path, monkeypa
     monkeypatch.setenv("VOXYARD_SERVICE_KEYS", str(path))
     assert call("new", "reader").exit_code == 0
     assert path.exists()
+
+
+def test_limit_sets_the_limits_that_list_shows(path: Path) -> None:
+    call("new", "reader", "--file", path)
+    done = call("limit", "reader", "--file", path, "--documents", "3", "--share", "0.5")
+    assert done.exit_code == 0, done.output
+    assert call("list", "--file", path).stdout == "reader  documents 3, share 0.5\n"
+    listed = json.loads(call("list", "--file", path, "--json").stdout)["keys"]
+    assert listed[0]["limits"] == {"documents": 3, "share": 0.5}
+    assert call("limit", "reader", "--file", path).exit_code == 0
+    assert call("list", "--file", path).stdout == "reader\n"
+    assert call("limit", "nobody", "--file", path).exit_code != 0

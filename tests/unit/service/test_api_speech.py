@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import socket
@@ -203,29 +204,43 @@ def test_a_client_that_leaves_cancels_its_job_and_no_other(tmp_path: Path) -> No
 
 
 def test_a_reader_that_reads_nothing_holds_no_worker(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", engine={"samples": 24000}) as served:
-        connection = socket.socket()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect(address(served))
-        connection.sendall(post({"model": "tts-1", "voice": "alloy", "input": LONG, "response_format": "pcm"}))
+    with serving(tmp_path / "data", engine={"samples": 2400}, max_requests=1) as served:
+        connection = slow_reader(served)
         chunks = len(prepare(LONG, TonesFrontend(), voice=VOICE, seed=0).chunks)
         eventually(lambda: served.watch.chunks == chunks, "all of the slow reader's chunks are spoken")
         eventually(lambda: served.watch.queue == 0, "nothing waits any more")
         assert speak(served, response_format="pcm").content
-        assert served.app.state.limiter.active == 1  # what it has not read is still there
+        assert (served.app.state.limiter.active, served.app.state.limiter.open) == (0, 1)  # what is not read is there
         connection.close()
-        eventually(lambda: not served.app.state.limiter.active, "what it has not read is given up")
+        eventually(lambda: not served.app.state.limiter.open, "what it has not read is given up")
+
+
+def test_a_reader_with_more_unread_than_may_be_is_cut_and_no_other(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", engine={"samples": 24000}) as served:
+        connection = slow_reader(served)
+        eventually(lambda: served.app.state.limiter.active, "it is being spoken")
+        eventually(lambda: not served.app.state.limiter.open, "345 MiB are not read: it is cut")
+        with connection, contextlib.suppress(ConnectionResetError):
+            while connection.recv(1 << 20):
+                pass
+        assert speak(served, input=TEXT, response_format="pcm").content
+
+
+def slow_reader(served: Any) -> socket.socket:
+    """A client that sends a long text and reads nothing."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(address(served))
+    connection.sendall(post({"model": "tts-1", "voice": "alloy", "input": LONG, "response_format": "pcm"}))
+    return connection
 
 
 def test_a_reader_that_stalls_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxyard.service.streaming.audio_response.STALL", 0.5)
-    with serving(tmp_path / "data", engine={"samples": 24000}) as served:
-        connection = socket.socket()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect(address(served))
-        connection.sendall(post({"model": "tts-1", "voice": "alloy", "input": LONG, "response_format": "pcm"}))
+    with serving(tmp_path / "data", engine={"samples": 2400}) as served:
+        connection = slow_reader(served)
         eventually(lambda: served.watch.chunks, "it is being spoken")
-        eventually(lambda: not served.app.state.limiter.active, "the stream is cut", 20)
+        eventually(lambda: not served.app.state.limiter.open, "the stream is cut", 20)
         connection.close()
 
 

@@ -15,6 +15,7 @@ from documents import ThreadPool, audio_of, new_document, words_of
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
+from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewDocument
@@ -39,8 +40,8 @@ PAUSES = Pauses()
 class Service:
     """Document queue with its dependencies, which can be stopped and restarted."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, limits: LimitsOf = no_limits, **settings: Any) -> None:
+        self.folder, self.limits = folder, limits
         self.section = ServiceSection(**settings)
         self.events: list[str] = []
         self.start()
@@ -51,7 +52,7 @@ class Service:
         self.pool = ThreadPool(silent=silent)
         self.queue = DocumentQueue(
             self.store, self.audio_store, self.pool, self.section, pauses, self.events.append, poll_seconds=0.05,
-            cleanup_seconds=0.05,
+            cleanup_seconds=0.05, limits=self.limits,
         )  # fmt: skip
         self.queue.start()
 
@@ -589,3 +590,64 @@ def test_audio_of_another_sample_rate_is_a_failed_chunk(
     monkeypatch.setattr("documents.Result", lambda chunk, audio: Result(chunk, audio, 16_000))
     service.queue.accept(new)
     assert "16000 Hz, expected 24000 Hz" in (service.state(new).reason or "")
+
+
+def test_a_key_gets_a_document_into_the_pool_though_another_fills_it(start_service: Callable[..., Service]) -> None:
+    service = start_service(active_documents=2)
+    service.pool.going.clear()
+    for number in range(1, 6):
+        service.queue.accept(new_document(number, owner="flood"))
+    service.when(lambda: len(service.pool.tenants), lambda count: count == 2)
+
+    service.queue.accept(new_document(6, owner="other"))
+
+    service.when(lambda: [name for name, _ in service.pool.tenants], lambda names: names == ["flood"] * 2 + ["other"])
+    service.pool.going.set()
+    assert service.state(new_document(5, owner="flood")).state == "completed"
+
+
+def test_documents_of_the_keys_are_dispatched_by_turns(start_service: Callable[..., Service]) -> None:
+    service = start_service(active_documents=1)
+    service.pool.going.clear()
+    for number, owner in enumerate(("a", "a", "a", "b", "b"), 1):
+        service.queue.accept(new_document(number, owner=owner))
+    service.pool.going.set()
+    service.when(lambda: service.pool.tenants, lambda found: len(found) == 5)
+
+    names = [name for name, _ in service.pool.tenants]
+    assert names[:2] == ["a", "b"]
+    assert sorted(names) == ["a", "a", "a", "b", "b"]
+
+
+def test_the_pool_is_told_the_share_of_a_key(start_service: Callable[..., Service]) -> None:
+    service = start_service(limits=lambda name: KeyLimits(share=3.0) if name == "paying" else NO_LIMITS)
+    service.queue.accept(new_document(1, owner="paying"))
+    service.queue.accept(new_document(2, owner="free"))
+
+    service.when(lambda: sorted(service.pool.tenants), lambda found: found == [("free", 1.0), ("paying", 3.0)])
+
+
+def test_a_key_below_its_part_of_the_queue_is_accepted_though_another_has_filled_it(
+    start_service: Callable[..., Service],
+) -> None:
+    service = start_service(max_documents=4, max_chunks=14)
+    service.pool.going.clear()
+    for number in range(1, 5):
+        service.queue.accept(new_document(number, owner="flood"))
+    with pytest.raises(BusyError, match="4 of 4 documents pending"):
+        service.queue.accept(new_document(5, owner="flood"))
+
+    service.queue.accept(new_document(6, owner="other"))
+    service.queue.accept(new_document(7, owner="other"))
+    with pytest.raises(BusyError, match="6 of 4 documents pending"):
+        service.queue.accept(new_document(8, owner="other"))
+
+
+def test_a_key_with_a_limit_of_documents_has_no_more_pending(start_service: Callable[..., Service]) -> None:
+    service = start_service(limits=lambda name: KeyLimits(documents=1) if name == "small" else NO_LIMITS)
+    service.pool.going.clear()
+    service.queue.accept(new_document(1, owner="small"))
+
+    with pytest.raises(BusyError, match="1 of 1 documents of the key small pending"):
+        service.queue.accept(new_document(2, owner="small"))
+    service.queue.accept(new_document(3, owner="other"))

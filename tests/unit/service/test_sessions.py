@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from voxyard.service.auth.api_keys import Client, Keys, add_key, hashed, revoke_key, write_keys
+from voxyard.service.auth.api_keys import Client, Keys, StoredKey, add_key, hashed, revoke_key, write_keys
 from voxyard.service.auth.sessions import Sessions, read_secret, read_shared_secret
 from voxyard.service.errors import ServiceError, StoreError, UnauthorizedError
 
@@ -118,7 +118,7 @@ def test_the_file_of_the_keys_alone_makes_no_cookie(sessions: Sessions, path: Pa
 
 def test_the_secret_alone_makes_no_cookie(sessions: Sessions, tmp_path: Path, clock: Clock) -> None:
     other = tmp_path / "other.yaml"
-    write_keys(other, {"reader.one": hashed("mine")})
+    write_keys(other, {"reader.one": StoredKey(hashed("mine"))})
     assert sessions.client(Sessions(Keys(other), SECRET, clock=clock).open("mine")) is None
 
 

@@ -1,4 +1,4 @@
-"""API keys: a file of names and SHA-256 hashes, reloaded when it changes."""
+"""API keys: a file of names, SHA-256 hashes and limits, reloaded when it changes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, read_limits
 from voxyard.service.errors import ServiceError
 
 log = logging.getLogger("voxyard.service")
@@ -29,6 +30,7 @@ _LARGEST_FILE = 4_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _HEADER = "# API keys of voxyard: name: SHA-256 of the key. `voxyard keys` writes this file.\n"
+_SHA256, _LIMITS = "sha256", "limits"  # fields of an entry with limits
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,19 @@ class Client:
     """Client of a request: the name of its API key, "" where none is required."""
 
     name: str
+
+
+@dataclass(frozen=True)
+class StoredKey:
+    """Entry of the file: the hash of a key and its limits."""
+
+    sha256: str
+    limits: KeyLimits = NO_LIMITS
+
+    def written(self) -> str | dict[str, object]:
+        """The entry as the file has it."""
+        limits = self.limits.changed()
+        return {_SHA256: self.sha256, _LIMITS: limits} if limits else self.sha256
 
 
 def new_key() -> str:
@@ -65,8 +80,8 @@ class Keys:
         self.path = path
         self._lock = threading.Lock()
         self._seen = _file_identity(path)
-        self._hashes = read_keys(path)
-        if not self._hashes:
+        self._stored = read_keys(path)
+        if not self._stored:
             log.warning("%s has no keys: every request is refused until `voxyard keys new NAME` adds one", path)
 
     def client(self, key: str) -> Client | None:
@@ -75,35 +90,41 @@ class Keys:
             return None
         given, found = hashed(key), None
         for name, known in self._current().items():
-            if hmac.compare_digest(given, known):
+            if hmac.compare_digest(given, known.sha256):
                 found = name
         return None if found is None else Client(found)
 
     def hash_of(self, name: str) -> str | None:
         """Hash of a client's key; None where the name is unknown or revoked."""
-        return self._current().get(name)
+        known = self._current().get(name)
+        return None if known is None else known.sha256
+
+    def limits(self, name: str) -> KeyLimits:
+        """Limits of a client's key; none where the name is unknown or revoked."""
+        known = self._current().get(name)
+        return NO_LIMITS if known is None else known.limits
 
     def names(self) -> tuple[str, ...]:
         """Names of all keys, sorted."""
         return tuple(sorted(self._current()))
 
-    def _current(self) -> Mapping[str, str]:
+    def _current(self) -> Mapping[str, StoredKey]:
         seen = _file_identity(self.path)
         if seen != self._seen:
             with self._lock:
                 self._reload(seen)
-        return self._hashes
+        return self._stored
 
     def _reload(self, seen: tuple[int, ...] | None) -> None:
         if seen == self._seen:
             return
         self._seen = seen
         try:
-            self._hashes = read_keys(self.path)
+            self._stored = read_keys(self.path)
         except ServiceError as error:
             log.error("keeping the previous API keys: %s", error)
         else:
-            log.info("reloaded the API keys from %s: %d keys", self.path, len(self._hashes))
+            log.info("reloaded the API keys from %s: %d keys", self.path, len(self._stored))
 
 
 def check_name(name: str) -> str:
@@ -116,8 +137,8 @@ def check_name(name: str) -> str:
     return name
 
 
-def read_keys(path: Path) -> dict[str, str]:
-    """Name → hash of the file. Raises ServiceError where it is missing or invalid."""
+def read_keys(path: Path) -> dict[str, StoredKey]:
+    """Entries of the file by name. Raises ServiceError where it is missing or invalid."""
     import yaml
 
     try:
@@ -132,22 +153,36 @@ def read_keys(path: Path) -> dict[str, str]:
         return {}
     if not isinstance(document, dict):
         raise ServiceError(f"{path}: expected lines `name: SHA-256 of the key`, as `voxyard keys new NAME` writes them")
-    for name, known in document.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ServiceError(f"{path}: invalid key name {name!r}: put it into quotes, or choose another")
-        if not isinstance(known, str) or not _HASH.fullmatch(known):
-            raise ServiceError(
-                f"{path}: {name}: expected the SHA-256 of a key, 64 hexadecimal digits; "
-                f"`voxyard keys new {name}` creates a key and writes its hash"
-            )
-    return document
+    return {name: _stored(path, name, entry) for name, entry in document.items()}
 
 
-def write_keys(path: Path, hashes: Mapping[str, str]) -> None:
+def _stored(path: Path, name: object, entry: object) -> StoredKey:
+    """Entry of the file, checked. Raises ServiceError."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ServiceError(f"{path}: invalid key name {name!r}: put it into quotes, or choose another")
+    known, limits = entry, NO_LIMITS
+    if isinstance(entry, dict):
+        known = entry.get(_SHA256)
+        if unknown := sorted(str(field) for field in entry if field not in (_SHA256, _LIMITS)):
+            raise ServiceError(f"{path}: {name}: unknown field {unknown[0]!r}: expected {_SHA256} and {_LIMITS}")
+        try:
+            limits = read_limits(entry.get(_LIMITS) or {})
+        except ServiceError as error:
+            raise ServiceError(f"{path}: {name}: {error}") from error
+    if not isinstance(known, str) or not _HASH.fullmatch(known):
+        raise ServiceError(
+            f"{path}: {name}: expected the SHA-256 of a key, 64 hexadecimal digits; "
+            f"`voxyard keys new {name}` creates a key and writes its hash"
+        )
+    return StoredKey(known, limits)
+
+
+def write_keys(path: Path, keys: Mapping[str, StoredKey]) -> None:
     """Replaces the file atomically, readable by its owner only. Raises ServiceError."""
     import yaml
 
-    text = _HEADER + (yaml.safe_dump(dict(sorted(hashes.items())), default_flow_style=False) if hashes else "")
+    entries = {name: known.written() for name, known in sorted(keys.items())}
+    text = _HEADER + (yaml.safe_dump(entries, default_flow_style=False, sort_keys=False) if entries else "")
     try:
         target = path.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -179,22 +214,34 @@ def add_key(path: Path, name: str) -> str:
     """
     check_name(name)
     with _locked(path):
-        hashes = read_keys(path) if path.exists() else {}
-        if name in hashes:
+        keys = read_keys(path) if path.exists() else {}
+        if name in keys:
             raise ServiceError(f"{path} already has a key {name}: revoke it first, or choose another name")
         key = new_key()
-        write_keys(path, {**hashes, name: hashed(key)})
+        write_keys(path, {**keys, name: StoredKey(hashed(key))})
     return key
 
 
 def revoke_key(path: Path, name: str) -> None:
     """Removes a key from the file. Raises ServiceError where it is not there."""
     with _locked(path):
-        hashes = read_keys(path)
-        if name not in hashes:
-            known = f"the keys are {', '.join(sorted(hashes))}" if hashes else "it has no keys"
-            raise ServiceError(f"{path} has no key {name}: {known}")
-        write_keys(path, {other: known for other, known in hashes.items() if other != name})
+        _write_changed(path, name, None)
+
+
+def limit_key(path: Path, name: str, limits: KeyLimits) -> None:
+    """Replaces the limits of a key. Raises ServiceError where it is not there."""
+    with _locked(path):
+        _write_changed(path, name, limits)
+
+
+def _write_changed(path: Path, name: str, limits: KeyLimits | None) -> None:
+    """Writes the file with other limits of a key, or without the key."""
+    keys = read_keys(path)
+    if name not in keys:
+        known = f"the keys are {', '.join(sorted(keys))}" if keys else "it has no keys"
+        raise ServiceError(f"{path} has no key {name}: {known}")
+    before = keys.pop(name)
+    write_keys(path, keys if limits is None else {**keys, name: StoredKey(before.sha256, limits)})
 
 
 @contextmanager

@@ -6,12 +6,14 @@ import logging
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from voxyard.service.audio.store import AudioStore
+from voxyard.service.auth.key_limits import LimitsOf, no_limits
 from voxyard.service.documents.dispatcher_events import (
     ActiveDocument,
     ChunkFinished,
@@ -62,15 +64,17 @@ class SpeechPool(Protocol):
         listening: bool = False,
         on_failure: OnFailure = "fail",
         deliver: Callable[[Outcome], None] | None = None,
+        tenant: str = "",
+        share: float = 1.0,
     ) -> Job:
-        """Queues these chunks. Raises SpeechError where the pool has ended."""
+        """Queues these chunks of a tenant. Raises SpeechError where the pool has ended."""
 
 
 @dataclass(frozen=True)
 class DispatcherConfig:
     """Settings of the dispatcher."""
 
-    max_active: int = 8  # documents in the pool or parked at a time
+    max_active: int = 8  # documents in the pool or parked at a time; a key that has none there gets one more
     retention: float = 168 * 3600.0  # seconds until a finished document is deleted
     poll_seconds: float = 5.0  # between two attempts to resume parked documents
     cleanup_seconds: float = CLEANUP_SECONDS
@@ -83,8 +87,8 @@ class DocumentDispatcher:
 
     A document whose audio does not fit on the disk is parked, and resumed when there is room. An error in one
     document does not stop the others. Of documents that several services share it has those that it has claimed, and
-    withdraws one that another service has taken over. `on_change` and `on_delete` are called with ids, from the
-    dispatcher's thread.
+    withdraws one that another service has taken over. Its keys have the pool by their shares.
+    `on_change` and `on_delete` are called with ids, from the dispatcher's thread.
     """
 
     store: Store
@@ -94,11 +98,13 @@ class DocumentDispatcher:
     config: DispatcherConfig
     on_change: Callable[[str], None]
     on_delete: Callable[[str], None]
+    limits: LimitsOf = no_limits
 
     def __post_init__(self) -> None:
         self._events: queue.SimpleQueue[DispatcherEvent] = queue.SimpleQueue()
         self._active: dict[str, ActiveDocument] = {}
         self._parked: dict[str, str] = {}  # id → reason, in order of arrival
+        self._owners: dict[str, str] = {}  # id → name of the key, of documents that are or were active or parked
         self._listeners = Listeners(self.config.listener_seconds)
         self._owner = self.store.ownership
         self._progress = DocumentProgress(self.store, self.audio_store, self.pauses)
@@ -122,9 +128,9 @@ class DocumentDispatcher:
             _log.warning("audio of deleted documents is looked for at the next start: %s", error)
         self._thread.start()
 
-    def document_accepted(self, id: str) -> None:
-        """Queues a stored document."""
-        self._events.put(DocumentAccepted(id))
+    def document_accepted(self, id: str, owner: str = "") -> None:
+        """Queues a stored document of this key; of a document of another service the owner is not needed."""
+        self._events.put(DocumentAccepted(id, owner))
 
     def document_deleted(self, id: str) -> None:
         """Cancels a document that was deleted from the store."""
@@ -190,8 +196,8 @@ class DocumentDispatcher:
                 if self._active.get(active.id) is active:
                     with self._error_boundary(active.id):
                         self._store_or_keep(active, outcome)
-            case DocumentAccepted(id):
-                self._owner.add(id)
+            case DocumentAccepted(id, owner):
+                self._owner.add(id, owner)
             case DocumentTakenOver(id):
                 if not self._owner.owns(id):
                     self._withdraw(id)
@@ -207,18 +213,25 @@ class DocumentDispatcher:
         return self.stopped is None and not self._draining
 
     def _dispatch_waiting(self) -> None:
-        while self._may_take() and (id := self._owner.take()) is not None:
+        while self._dispatching and not (self._owner.shared and self.pool.waiting):
+            id = self._owner.take(self._busy(), room=self._has_room())
+            if id is None:
+                return
             if id not in self._active and id not in self._parked:
                 self._submit_document(id)
 
-    def _may_take(self) -> bool:
-        """True where one more document may be dispatched; one that others could speak, where workers begin it soon."""
-        if not self._dispatching or len(self._active) + len(self._parked) >= self.config.max_active:
+    def _busy(self) -> Counter[str]:
+        """Documents that are active or parked, by owner."""
+        dispatched = {*self._active, *self._parked}
+        self._owners = {id: owner for id, owner in self._owners.items() if id in dispatched}
+        return Counter(self._owners.values())
+
+    def _has_room(self) -> bool:
+        """True where one more document of any key may be dispatched: of a shared one, if workers begin it soon."""
+        if len(self._active) + len(self._parked) >= self.config.max_active:
             return False
-        if not self._owner.shared:
-            return True
         unspoken = sum(len(active.remaining) for active in self._active.values())
-        return not self.pool.waiting and unspoken < 2 * self.pool.rows
+        return not self._owner.shared or unspoken < 2 * self.pool.rows
 
     def _poll_parked(self) -> None:
         """Resumes parked documents where there is room; records why the pool waits, or that it has ended.
@@ -255,6 +268,7 @@ class DocumentDispatcher:
     def _submit_document(self, id: str) -> None:
         with self._error_boundary(id):
             document = self.store.document(id)
+            self._owners[id] = document.owner
             if document.state not in ("pending", "processing"):
                 self._parked.pop(id, None)
                 self._owner.drop(id)
@@ -277,6 +291,8 @@ class DocumentDispatcher:
             listening=document.id in self._listeners,
             on_failure=document.on_failure,
             deliver=lambda outcome: self._events.put(ChunkFinished(active, outcome)),
+            tenant=document.owner,
+            share=self.limits(document.owner).share,
         )
         self.on_change(document.id)
 

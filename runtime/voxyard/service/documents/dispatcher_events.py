@@ -27,9 +27,10 @@ class ChunkFinished:
 
 @dataclass(frozen=True)
 class DocumentAccepted:
-    """A document was stored and is to be dispatched."""
+    """A document was stored and is to be dispatched; its owner is known where no other service has documents."""
 
     id: str
+    owner: str
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from voxyard.service.documents import queries
 from voxyard.service.documents.sql import Connection, Database
 from voxyard.service.errors import ClaimLostError, StoreUnavailableError
 
-UNFINISHED = "SELECT id FROM documents WHERE state IN ('pending', 'processing') ORDER BY number"
+UNFINISHED = "SELECT id, owner FROM documents WHERE state IN ('pending', 'processing') ORDER BY number"
 CLAIM = """
     WITH oldest AS MATERIALIZED (
         SELECT number, claimed_by FROM documents WHERE state IN ('pending', 'processing')
             AND (claim_until IS NULL OR claim_until < clock_timestamp())
-        ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED)
+            AND owner <> ALL (CAST($3 AS TEXT[]))
+        ORDER BY (SELECT coalesce(sum(busy), 0) FROM
+            unnest(CAST($4 AS TEXT[]), CAST($5 AS BIGINT[])) AS held (owner, busy) WHERE held.owner = documents.owner),
+            number
+        LIMIT 1 FOR UPDATE SKIP LOCKED)
     UPDATE documents SET claimed_by = $1, claim = claim + 1,
         claim_until = clock_timestamp() + make_interval(secs => $2)
     FROM oldest WHERE documents.number = oldest.number
@@ -29,6 +35,7 @@ RENEW = """
     WHERE documents.id = held.id AND documents.claim = held.claim
     RETURNING documents.id
 """
+_NONE: Mapping[str, int] = MappingProxyType({})
 RELEASE = "UPDATE documents SET claimed_by = NULL, claim_until = NULL WHERE id = $1 AND claim = $2"
 
 
@@ -51,11 +58,15 @@ class Ownership(Protocol):
     def resume(self) -> None:
         """Adds the unfinished documents of earlier runs."""
 
-    def add(self, id: str) -> None:
+    def add(self, id: str, owner: str) -> None:
         """Adds a document that was accepted, is retried, or was given back."""
 
-    def take(self) -> str | None:
-        """The next document to synthesize, oldest first; None where none waits."""
+    def take(self, busy: Mapping[str, int] = _NONE, *, room: bool = True) -> str | None:
+        """The next document to synthesize; None where none waits.
+
+        `busy` has the number of documents in progress by owner: one with the fewest comes first, and of its documents
+        the oldest. Without `room` only owners with none count.
+        """
 
     def look_again(self) -> None:
         """Has `take` look for documents whose services are gone."""
@@ -88,20 +99,30 @@ class SoleOwnership:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: deque[str] = deque()
+        self._waiting: dict[str, deque[tuple[int, str]]] = {}  # by owner: arrival and id
+        self._arrivals = itertools.count()
 
     def resume(self) -> None:
         """Adds the unfinished documents of earlier runs."""
         with self._database.read() as connection:
-            self._waiting.extend(row["id"] for row in connection.execute(UNFINISHED))
+            found = [(row["id"], row["owner"]) for row in connection.execute(UNFINISHED)]
+        for id, owner in found:
+            self.add(id, owner)
 
-    def add(self, id: str) -> None:
+    def add(self, id: str, owner: str) -> None:
         """Adds a document."""
-        self._waiting.append(id)
+        self._waiting.setdefault(owner, deque()).append((next(self._arrivals), id))
 
-    def take(self) -> str | None:
-        """The next document to synthesize, in the order of arrival."""
-        return self._waiting.popleft() if self._waiting else None
+    def take(self, busy: Mapping[str, int] = _NONE, *, room: bool = True) -> str | None:
+        """The next document to synthesize, of the owner with the fewest in progress, in the order of arrival."""
+        owners = [owner for owner in self._waiting if room or not busy.get(owner)]
+        if not owners:
+            return None
+        owner = min(owners, key=lambda each: (busy.get(each, 0), self._waiting[each][0]))
+        _, id = self._waiting[owner].popleft()
+        if not self._waiting[owner]:
+            del self._waiting[owner]
+        return id
 
     def look_again(self) -> None:
         """Does nothing: all documents are known."""
@@ -137,34 +158,38 @@ class Claims:
         self._database, self._service, self.seconds = database, service, seconds
         self._held: dict[str, int] = {}  # id → claim
         self._lock = threading.Lock()
-        self._look = True  # a document may wait
+        self._look = self._look_without_room = True  # a document may wait
         self._ran_out: Counter[str] = Counter()
 
     def resume(self) -> None:
         """Looks for unfinished documents."""
-        self._look = True
+        self.look_again()
 
-    def add(self, id: str) -> None:
+    def add(self, id: str, owner: str) -> None:
         """Looks for documents: any service may have taken this one."""
-        self._look = True
+        self.look_again()
 
     def look_again(self) -> None:
         """Looks for documents whose claims ran out."""
-        self._look = True
+        self._look = self._look_without_room = True
 
-    def take(self) -> str | None:
-        """Claims the oldest document that nobody has; None where there is none, or the database does not answer."""
-        if not self._look:
+    def take(self, busy: Mapping[str, int] = _NONE, *, room: bool = True) -> str | None:
+        """Claims a document that nobody has; None where there is none, or the database does not answer."""
+        if not (self._look if room else self._look_without_room):
             return None
-        self._look = False
+        self._look_without_room = False
+        self._look = self._look and not room
+        owners, counts = list(busy), list(busy.values())
+        excluded = [] if room else [owner for owner in owners if busy[owner]]
         try:
             with self._database.write() as connection:
-                row = connection.execute(CLAIM, (self._service, self.seconds)).fetchone()
+                claimed = connection.execute(CLAIM, (self._service, self.seconds, excluded, owners, counts))
+                row = claimed.fetchone()
         except StoreUnavailableError:
             return None  # the next look is soon
         if row is None:
             return None
-        self._look = True
+        self.look_again()
         id = str(row["id"])
         with self._lock:
             self._held[id] = row["claim"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from voxyard.service.audio.store import AudioStore
+from voxyard.service.auth.key_limits import LimitsOf, fair_part, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.dispatcher import DispatcherConfig, DocumentDispatcher, SpeechPool
 from voxyard.service.documents.progress import delete_document
@@ -23,7 +24,7 @@ def _ignore(_: str) -> None:
 
 
 class DocumentQueue:
-    """Queue of documents, dispatched in the order of arrival. Its methods may be called from any thread.
+    """Queue of documents, dispatched by turns of their keys. Its methods may be called from any thread.
 
     `on_change` is called with the id of each document that changed, `on_delete` with that of each deleted one.
     """
@@ -38,18 +39,22 @@ class DocumentQueue:
         on_change: Callable[[str], None] = _ignore,
         on_delete: Callable[[str], None] | None = None,
         *,
+        limits: LimitsOf = no_limits,
         poll_seconds: float = 5.0,
         cleanup_seconds: float = 600.0,
     ) -> None:
         self._store, self._audio_store, self._section, self._on_change = store, audio_store, section, on_change
         self._on_delete = on_change if on_delete is None else on_delete
+        self._limits = limits
         if store.ownership.shared:
             poll_seconds = min(poll_seconds, section.claim_seconds / 3)
         config = DispatcherConfig(
             section.active_documents, section.retention_hours * 3600.0, poll_seconds, cleanup_seconds,
             section.claim_seconds,
         )  # fmt: skip
-        self._dispatcher = DocumentDispatcher(store, audio_store, pool, pauses, config, on_change, self._on_delete)
+        self._dispatcher = DocumentDispatcher(
+            store, audio_store, pool, pauses, config, on_change, self._on_delete, limits
+        )
         self._accept_lock = threading.Lock()  # checking the limits and storing are one step
         self._draining = self._closing = False
         self._listeners: dict[str, int] = {}
@@ -113,12 +118,11 @@ class DocumentQueue:
             earlier = self._store.earlier(new)
             if earlier is not None:
                 return earlier, False
-            load = self._store.queue_load()
-            self._check_queue(new, load)
+            load = self._check_queue(new)
             self._audio_store.check_room(sum(chunk.estimated_seconds for chunk in new.chunks), load.estimated_seconds)
             document, fresh = self._store.accept(new)
             if fresh:
-                self._dispatcher.document_accepted(document.id)
+                self._dispatcher.document_accepted(document.id, document.owner)
         self._on_change(document.id)
         return document, fresh
 
@@ -140,7 +144,7 @@ class DocumentQueue:
             NotFoundError: no such document.
         """
         document = self._store.retry(id)
-        self._dispatcher.document_accepted(id)
+        self._dispatcher.document_accepted(id, document.owner)
         self._on_change(id)
         return document
 
@@ -181,26 +185,40 @@ class DocumentQueue:
         """Withdraws a document that another service has taken over."""
         self._dispatcher.document_taken_over(id)
 
-    def _check_queue(self, new: NewDocument, load: QueueLoad) -> None:
-        section, chunks = self._section, load.chunks + len(new.chunks)
-        if len(new.chunks) > section.max_chunks:
+    def _check_queue(self, new: NewDocument) -> QueueLoad:
+        """The queue's load before this document, which has room: a key below its part of the queue always has."""
+        section, loads, added = self._section, self._store.queue_loads(), len(new.chunks)
+        load, own = QueueLoad.sum(loads.values()), loads.get(new.owner, QueueLoad())
+        if added > section.max_chunks:
             raise TooLargeError(
-                f"document too long: {len(new.chunks)} chunks, the limit is {section.max_chunks}: split it, or raise "
-                "--max-chunks"
+                f"document too long: {added} chunks, the limit is {section.max_chunks}: split it, or raise --max-chunks"
             )
-        if load.documents >= section.max_documents:
+        most = self._limits(new.owner).documents
+        if most is not None and own.documents >= most:
+            raise BusyError(
+                f"{own.documents} of {most} documents of the key {new.owner} pending: wait until one has ended",
+                retry_after=self.throughput.retry_after(own.estimated_seconds / own.documents),
+            )
+        if load.documents >= section.max_documents and own.documents + 1 > self._part(
+            section.max_documents, new, loads
+        ):
             raise _full(
                 f"{load.documents} of {section.max_documents} documents pending",
                 "--max-documents",
                 self.throughput.retry_after(load.estimated_seconds / load.documents),
             )
-        if chunks > section.max_chunks:
+        chunks = load.chunks + added
+        if chunks > section.max_chunks and own.chunks + added > self._part(section.max_chunks, new, loads):
             share = (chunks - section.max_chunks) / load.chunks
             raise _full(
-                f"{load.chunks} of {section.max_chunks} chunks pending, the document has {len(new.chunks)}",
+                f"{load.chunks} of {section.max_chunks} chunks pending, the document has {added}",
                 "--max-chunks",
                 self.throughput.retry_after(load.estimated_seconds * share),
             )
+        return load
+
+    def _part(self, whole: int, new: NewDocument, loads: Mapping[str, QueueLoad]) -> float:
+        return fair_part(whole, new.owner, tuple(loads), self._limits)
 
 
 def _full(found: str, setting: str, retry_after: float) -> BusyError:

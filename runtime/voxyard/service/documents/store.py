@@ -38,9 +38,21 @@ _MOST_SHARED_HOOKS = 8  # as many as are delivered at a time
 class QueueLoad:
     """Backlog of unfinished documents."""
 
-    documents: int  # unfinished
-    chunks: int  # of these documents, without an outcome
-    estimated_seconds: float  # of audio, for these chunks
+    documents: int = 0  # unfinished
+    chunks: int = 0  # of these documents, without an outcome
+    estimated_seconds: float = 0.0  # of audio, for these chunks
+
+    @classmethod
+    def sum(cls, loads: Iterable[QueueLoad]) -> QueueLoad:
+        """Backlog of several keys together."""
+        total = cls()
+        for each in loads:
+            total = cls(
+                total.documents + each.documents,
+                total.chunks + each.chunks,
+                total.estimated_seconds + each.estimated_seconds,
+            )
+        return total
 
 
 @dataclass(frozen=True)
@@ -175,16 +187,19 @@ class Store:
 
     def queue_load(self) -> QueueLoad:
         """Backlog of unfinished documents."""
+        return QueueLoad.sum(self.queue_loads().values())
+
+    def queue_loads(self) -> dict[str, QueueLoad]:
+        """Backlog of unfinished documents by owner."""
         with self._database.read() as connection:
             found = connection.execute(
                 """
-                SELECT count(*) AS documents, coalesce(sum(chunks - chunks_done), 0) AS chunks,
+                SELECT owner, count(*) AS documents, coalesce(sum(chunks - chunks_done), 0) AS chunks,
                     coalesce(sum(waiting_seconds), 0.0) AS seconds
-                FROM documents WHERE state IN ('pending', 'processing')
+                FROM documents WHERE state IN ('pending', 'processing') GROUP BY owner
                 """
             )
-            row = first(found)
-            return QueueLoad(row["documents"], row["chunks"], row["seconds"])
+            return {row["owner"]: QueueLoad(row["documents"], int(row["chunks"]), row["seconds"]) for row in found}
 
     def audio_bytes(self) -> int:
         """Bytes of the audio of all documents, without pauses."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from voxyard.service.audiobook import chapters
 from voxyard.service.audiobook.chapters import Heading
+from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ids import new_id
 from voxyard.service.documents.records import NewChunk, NewDocument
@@ -67,16 +68,24 @@ def script(
 
 
 def new_document(
-    request: DocumentRequest, frontend: Frontend, voices: VoiceNames, *, owner: str, now: float, section: ServiceSection
+    request: DocumentRequest,
+    frontend: Frontend,
+    voices: VoiceNames,
+    *,
+    owner: str,
+    now: float,
+    section: ServiceSection,
+    limits: KeyLimits = NO_LIMITS,
 ) -> NewDocument:
-    """Document to store, with a new id. Blocks for a long text: not for the event loop.
+    """Document to store, with a new id, within its key's limits. Blocks for a long text: not for the event loop.
 
     Raises:
         ServiceError: the text is empty or too long, or an option is invalid.
     """
-    if len(request.text) > section.max_characters:
+    most = limits.characters_of(section.max_characters)
+    if len(request.text) > most:
         raise TooLargeError(
-            f"the text has {len(request.text):,} characters, expected at most {section.max_characters:,}: split it",
+            f"the text has {len(request.text):,} characters, expected at most {most:,}: split it",
             parameter="text",
         )
     if request.idempotency_key is not None and not _KEY.fullmatch(request.idempotency_key):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -10,6 +11,7 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voxyard.service.auth.api_keys import COOKIE, Client, Keys
+from voxyard.service.auth.key_limits import fair_part, no_limits
 from voxyard.service.auth.sessions import PAGE_HEADER
 from voxyard.service.errors import BusyError, ForbiddenError, ServiceError, UnauthorizedError, UnavailableError
 from voxyard.service.http.body_limit import ClosingSend, LimitedBody
@@ -41,7 +43,7 @@ class AdmissionMiddleware:
         self._upload = (section.max_upload_mib << 20) + _MULTIPART
         self._small = _ESCAPED * section.max_input + _MULTIPART
         self._origins = frozenset(section.origins())
-        self._in_flight = 0
+        self._in_flight: Counter[str] = Counter()  # by key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
@@ -56,11 +58,14 @@ class AdmissionMiddleware:
         except ServiceError as error:
             await answer(error)(scope, receive, closing)
             return
-        self._in_flight += counted
+        if counted is not None:
+            self._in_flight[counted] += 1
         try:
             await self._forward(scope, body, closing)
         finally:
-            self._in_flight -= counted
+            if counted is not None:
+                self._in_flight[counted] -= 1
+                self._in_flight += Counter()  # drops the keys without requests
 
     async def _forward(self, scope: Scope, body: LimitedBody, send: ClosingSend) -> None:
         async def unless_refused(message: Message) -> None:
@@ -76,8 +81,8 @@ class AdmissionMiddleware:
         if (refusal := body.refusal()) is not None and not send.started:
             await answer(refusal)(scope, body.receive, send)
 
-    def _admit(self, scope: Scope) -> bool:
-        """True where the request counts as in flight; one without a key counts as a connection instead.
+    def _admit(self, scope: Scope) -> str | None:
+        """Name of the key for which the request counts as in flight; None without: it counts as a connection.
 
         Stores the client in the scope's state. Raises the ServiceError that refuses the request.
         """
@@ -89,25 +94,35 @@ class AdmissionMiddleware:
         found = self._authenticate(scope["method"], headers, public=public)
         known = isinstance(found, Client)
         _count_connection(scope, known=known)
-        if self._in_flight >= MAX_IN_FLIGHT and not public:
+        counted = found.name if isinstance(found, Client) else None
+        if not public and not self._has_room(counted or ""):
             raise UnavailableError(
-                f"{MAX_IN_FLIGHT} of {MAX_IN_FLIGHT} requests in flight: retry in 1 s", retry_after=1
+                f"{self._in_flight.total()} of {MAX_IN_FLIGHT} requests in flight: retry in 1 s", retry_after=1
             )
         if public or self._components.keys is None:
             self._check_origin(scope["method"], headers)
             scope["state"]["client"] = None if public else found
-            return known
+            return counted
         if isinstance(found, ServiceError):
             raise found
         scope["state"]["client"] = client = found
-        wait = self._components.rate_limiter.take(client.name)
+        own = self._components.keys.limits(client.name).requests_per_minute
+        wait = self._components.rate_limiter.take(client.name, own)
         if wait:
             raise BusyError(
-                f"rate limit exceeded: {self._components.section.rate_limit} requests per minute for the key "
+                f"rate limit exceeded: {self._components.rate_limiter.rate(own):g} requests per minute for the key "
                 f"{client.name}; retry in {whole_seconds(wait)} s",
                 retry_after=wait,
             )
-        return True
+        return counted
+
+    def _has_room(self, name: str) -> bool:
+        """True where a request of this key may be in flight: within the limit, or within its part of it."""
+        if self._in_flight.total() < MAX_IN_FLIGHT:
+            return True
+        keys = self._components.keys
+        limits = no_limits if keys is None else keys.limits
+        return self._in_flight[name] + 1 <= fair_part(MAX_IN_FLIGHT, name, self._in_flight, limits)
 
     def _authenticate(self, method: str, headers: Headers, *, public: bool) -> Client | ServiceError:
         """Client of a request, or the error that refuses it."""

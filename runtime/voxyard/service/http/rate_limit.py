@@ -13,6 +13,8 @@ _MINUTE = 60.0
 class RateLimiter:
     """Token buckets by API key name: capacity `per_minute`, refilled at that rate; 0 disables the limit.
 
+    A key with a rate of its own has a bucket of that.
+
     May be used from several threads. Only names of valid keys get a bucket, which bounds their number.
     """
 
@@ -22,17 +24,25 @@ class RateLimiter:
         self._lock = threading.Lock()
         self._buckets: dict[str, tuple[float, float]] = {}  # name → tokens left, and the clock at that count
 
-    def take(self, name: str) -> float:
-        """Takes a token; returns 0.0, or where none is left the seconds until the next, without taking one."""
-        if self._most <= 0:
+    def take(self, name: str, own: int | None = None) -> float:
+        """Takes a token; returns 0.0, or where none is left the seconds until the next, without taking one.
+
+        `own` is the rate of the key itself, a minute; the smaller one counts.
+        """
+        most = self.rate(own)
+        if most <= 0:
             return 0.0
         with self._lock:
             now = self._clock()
-            left, counted = self._buckets.get(name, (self._most, now))
-            left = min(self._most, left + (now - counted) * self._most / _MINUTE)
-            wait = 0.0 if left >= 1 else (1 - left) * _MINUTE / self._most
+            left, counted = self._buckets.get(name, (most, now))
+            left = min(most, left + (now - counted) * most / _MINUTE)
+            wait = 0.0 if left >= 1 else (1 - left) * _MINUTE / most
             self._buckets[name] = (left if wait else left - 1, now)
         return wait
+
+    def rate(self, own: int | None = None) -> float:
+        """Requests a minute of a key with this rate of its own; 0 without a limit."""
+        return self._most if own is None else min(float(own), self._most or float(own))
 
 
 def whole_seconds(wait: float) -> int:

@@ -12,7 +12,7 @@ from voxyard.service.documents.webhooks import WebhookRules
 from voxyard.service.errors import UnauthorizedError
 from voxyard.service.model_names import ModelNames
 from voxyard.service.state import AppState
-from voxyard.service.streaming.speech_request import ConcurrencyLimiter
+from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.voice_names import VoiceNames
 
 _BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key created with `voxyard keys new`.")

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from voxyard.service.documents import submission
 from voxyard.service.errors import ServiceError
-from voxyard.service.routes.dependencies import AppStateDep, LimiterDep, ModelNamesDep, VoiceNamesDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep, LimiterDep, ModelNamesDep, VoiceNamesDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.schemas import SpeechBody
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
@@ -46,23 +46,30 @@ _EVENTS: dict[str, Any] = {
     },
 )
 async def create_speech(
-    body: SpeechBody, state: AppStateDep, models: ModelNamesDep, voices: VoiceNamesDep, limiter: LimiterDep
+    body: SpeechBody,
+    state: AppStateDep,
+    client: ClientDep,
+    models: ModelNamesDep,
+    voices: VoiceNamesDep,
+    limiter: LimiterDep,
 ) -> Response:
     """Audio is streamed from the first chunk on. A later error cuts the connection.
 
     A disconnect cancels the request. `usage` counts the engine's tokens of the text, and 50 per second of audio.
     """
-    section = state.section
+    limits = state.limits(client.name)
+    most = limits.characters_of(state.section.max_input)
     models.check(body.model)
-    if len(body.input) > section.max_input:
+    if len(body.input) > most:
         raise ServiceError(
-            f"input has {len(body.input):,} characters, expected at most {section.max_input:,}: split it, or submit a "
-            "document",
+            f"input has {len(body.input):,} characters, expected at most {most:,}: split it, or submit a document",
             parameter="input",
         )
     voice = voices.resolve(body.voice_name)
     script = await run_sync(partial(submission.script, body.input, state.frontend, voice, body.seed, parameter="input"))
-    speech = SpeechRequest(state.pool, limiter, script, state.pauses, body.codec, body.speed)
+    speech = SpeechRequest(
+        *(state.pool, limiter, script, state.pauses, body.codec, body.speed), client=client.name, share=limits.share
+    )
     if body.stream_format == "sse":
-        return AudioStreamingResponse(speech.events(), media_type="text/event-stream")
-    return AudioStreamingResponse(speech.audio(), media_type=MEDIA_TYPES[body.codec])
+        return AudioStreamingResponse(speech.events(), media_type="text/event-stream", cut=speech.cut)
+    return AudioStreamingResponse(speech.audio(), media_type=MEDIA_TYPES[body.codec], cut=speech.cut)

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from voxyard.service.errors import ServiceError, UnavailableError
 from voxyard.service.http.logging import ConnectionCut
+from voxyard.service.streaming.concurrency import Cut
 from voxyard.speech.audio.encoder import Encoder, Format
 from voxyard.speech.audio.joining import Piece
 from voxyard.speech.errors import SpeechError
@@ -37,18 +38,31 @@ class SpeechFailedError(ServiceError):
 
 
 class OrderedOutcomes:
-    """Outcomes delivered by the pool's thread in any order, and taken in text order on the event loop."""
+    """Outcomes delivered by the pool's thread in any order, and taken in text order on the event loop.
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+    `on_complete` is called on the event loop once `total` outcomes have come, with a function that gives the bytes of
+    audio that are not taken yet.
+    """
+
+    def __init__(self, total: int, on_complete: Callable[[Callable[[], int]], None]) -> None:
+        self._loop, self._on_complete = asyncio.get_running_loop(), on_complete
+        self._missing = total
         self._outcomes: dict[int, Outcome] = {}
         self._changed = asyncio.Event()
 
     def deliver(self, outcome: Outcome) -> None:
         """Delivers an outcome; called from the pool's thread."""
         self._outcomes[outcome.index] = outcome
+        self._missing -= 1
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._changed.set)
+            if not self._missing:
+                self._loop.call_soon_threadsafe(self._on_complete, self.waiting_bytes)
+
+    def waiting_bytes(self) -> int:
+        """Bytes of audio that are delivered and not taken."""
+        results = (outcome.result for outcome in tuple(self._outcomes.values()))
+        return sum(result.audio.nbytes for result in results if result is not None)
 
     async def take(self, index: int, job: Job) -> Outcome:
         """Outcome of a chunk, which is removed.
@@ -118,7 +132,7 @@ class AudioStreamingResponse(Response):
 
     An error before the first byte becomes an error response. A later one cuts the connection, so that the client does
     not take partial audio for complete audio. A client that disconnects, or reads no block within `stall` seconds,
-    closes `body`.
+    closes `body`. So does `cut`.
     """
 
     def __init__(
@@ -128,10 +142,12 @@ class AudioStreamingResponse(Response):
         media_type: str,
         headers: Mapping[str, str] | None = None,
         stall: float | None = None,
+        cut: Cut | None = None,
     ) -> None:
         self.status_code, self.media_type, self.background = 200, media_type, None
         self._pieces, self._started = body, False
         self._stall = STALL if stall is None else stall
+        self._cut = cut
         self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})})
         if "content-length" in self.headers:
             del self.headers["content-length"]
@@ -143,8 +159,16 @@ class AudioStreamingResponse(Response):
             await self._send(send, b"", more=False)
             return
         failure: ServiceError | ConnectionCut | None = None
+
+        async def until_cut(cut: Cut) -> None:
+            nonlocal failure
+            failure = ConnectionCut(await cut.wait())
+            group.cancel_scope.cancel()
+
         async with anyio.create_task_group() as group:
             group.start_soon(_until_disconnected, receive, group.cancel_scope.cancel)
+            if self._cut is not None:
+                group.start_soon(until_cut, self._cut)
             try:
                 await self._send_all(send)
             except (ServiceError, ConnectionCut) as error:

@@ -6,11 +6,11 @@ import base64
 import contextlib
 import json
 import math
-import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 
-from voxyard.service.errors import BusyError, ServiceError, UnavailableError
+from voxyard.service.errors import ServiceError, UnavailableError
 from voxyard.service.streaming.audio_response import OrderedOutcomes, SpeechFailedError, StreamEncoder, in_thread
+from voxyard.service.streaming.concurrency import ConcurrencyLimiter, Cut
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.audio.joining import Pauses, join
 from voxyard.speech.errors import SpeechError
@@ -18,50 +18,8 @@ from voxyard.speech.pool.pool import Pool
 from voxyard.speech.requests import SAMPLE_RATE, Boundary, Result
 from voxyard.speech.script import Script
 
-PRIORITY = 1  # before documents: a client waits
+PRIORITY = 1  # before documents of the same key: a client waits
 OUTPUT_TOKENS = 50  # per second of audio, in the usage that OpenAI's clients read
-_MEAN_WEIGHT = 0.2  # of the latest request in the moving average
-
-
-class ConcurrencyLimiter:
-    """Limits concurrent speech requests; estimates Retry-After."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._active, self._seconds = limit, 0, 1.0
-        self._closed = False
-
-    @property
-    def active(self) -> int:
-        """Requests in progress."""
-        return self._active
-
-    def close(self) -> None:
-        """Admits no more requests; those in progress continue."""
-        self._closed = True
-
-    @contextlib.contextmanager
-    def acquire(self) -> Iterator[None]:
-        """Slot of one request, for the block.
-
-        Raises:
-            BusyError: all slots are in use.
-            UnavailableError: the service is shutting down.
-        """
-        if self._closed:
-            raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
-        if self._active >= self._limit:
-            wait = max(1, math.ceil(self._seconds / self._limit))
-            raise BusyError(
-                f"{self._active} of {self._limit} speech requests in progress; retry in {wait} s, or submit a document",
-                retry_after=float(wait),
-            )
-        self._active += 1
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self._active -= 1
-            self._seconds += _MEAN_WEIGHT * (time.monotonic() - began - self._seconds)
 
 
 class SpeechRequest:
@@ -75,7 +33,13 @@ class SpeechRequest:
         pauses: Pauses,
         format: Format,
         speed: float,
+        *,
+        client: str = "",
+        share: float = 1.0,
     ) -> None:
+        """`client` is the name of the API key, with its share of the workers."""
+        self._client, self._share = client, share
+        self.cut = Cut()
         self._pool, self._limiter, self._script = pool, limiter, script
         self._pauses, self._format, self._speed = pauses, format, speed
         self._samples = 0
@@ -88,11 +52,16 @@ class SpeechRequest:
         """
         if (waiting := self._pool.waiting) is not None:
             raise UnavailableError(f"no worker can start yet: {waiting}", retry_after=10)
-        with self._limiter.acquire(), contextlib.closing(self._encoder()) as encoder:
-            outcomes = OrderedOutcomes()
+        with self._limiter.acquire(self._client, self.cut) as place, contextlib.closing(self._encoder()) as encoder:
+            outcomes = OrderedOutcomes(len(self._script.requests), place.spoken)
             try:
                 job = self._pool.submit(
-                    self._script.requests, priority=PRIORITY, listening=True, deliver=outcomes.deliver
+                    self._script.requests,
+                    priority=PRIORITY,
+                    listening=True,
+                    deliver=outcomes.deliver,
+                    tenant=self._client,
+                    share=self._share,
                 )
             except SpeechError as error:
                 raise UnavailableError(f"no worker available: {error}", retry_after=5) from error

@@ -61,6 +61,13 @@ def test_each_client_has_its_own_bucket(clock: Clock) -> None:
     assert limiter.take("a") > 0
 
 
+def test_a_key_with_a_lower_rate_of_its_own_has_that(clock: Clock) -> None:
+    limiter = RateLimiter(60, clock)
+    waits = [limiter.take("a", 2) for _ in range(3)]
+    assert waits == [0.0, 0.0, pytest.approx(30.0)]
+    assert (limiter.rate(600), limiter.rate(None), RateLimiter(0, clock).rate(5)) == (60, 60, 5)
+
+
 def test_zero_sets_no_limit(clock: Clock) -> None:
     limiter = RateLimiter(0, clock)
     assert {limiter.take("a") for _ in range(1000)} == {0.0}
