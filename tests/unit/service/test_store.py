@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -411,3 +412,60 @@ def test_the_sums_are_right_whatever_happens(store: Store, steps: list[tuple[str
         assert (load.documents, load.chunks) == (1, 5 - len(ended))
         assert load.estimated_seconds == pytest.approx(waiting, abs=1e-9)
     store.delete(new.id)
+
+
+def test_the_chunks_that_have_changed_are_found_and_no_others(store: Store) -> None:
+    new = new_document(1, chunks=6)
+    store.accept(new)
+    store.chunk_spoken(new.id, 4, 24)
+    before, _ = store.changed_chunks(new.id, 0)
+    store.chunk_failed(new.id, 1, "no")
+    store.chunk_spoken(new.id, 5, 48)
+
+    document, changed = store.changed_chunks(new.id, before.changes)
+
+    assert [(chunk.index, chunk.state) for chunk in changed] == [(1, "failed"), (5, "spoken")]
+    assert (document.changes, document.resets) == (before.changes + 2, 0)
+    assert store.changed_chunks(new.id, document.changes)[1] == ()
+
+
+def test_chunks_that_are_reset_have_changed(store: Store) -> None:
+    new = new_document(1, chunks=3)
+    store.accept(new)
+    for index in range(3):
+        store.chunk_spoken(new.id, index, 24)
+    before = store.document(new.id)
+
+    store.reset_chunks(new.id, [1])
+
+    document, changed = store.changed_chunks(new.id, before.changes)
+    assert [(chunk.index, chunk.state) for chunk in changed] == [(1, "waiting")]
+    assert (document.resets, document.chunks_done) == (1, 2)
+
+
+def test_chunks_are_read_from_an_index_on(store: Store) -> None:
+    new = new_document(1, chunks=9)
+    store.accept(new)
+    assert [chunk.index for chunk in store.chunks_from(new.id, 3, 4)] == [3, 4, 5, 6]
+    assert store.chunks_from(new.id, 9, 4) == ()
+
+
+def test_a_store_of_the_first_version_is_read_with_its_documents(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for statement in migrations.MIGRATIONS[0]:
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO documents (id, owner, title, created, seed, on_failure, characters, chunks, chunks_done,"
+            " estimated_seconds, waiting_seconds, fingerprint) VALUES (?, '', 'Old', 1, 0, 'fail', 5, 1, 1, 1, 0, '')",
+            ("0" * 32,),
+        )
+        connection.execute("INSERT INTO texts VALUES (1, 'Words')")
+        connection.execute("INSERT INTO chunks VALUES (1, 0, 0, 5, 'sentence', 1, 'spoken', 24, NULL)")
+        connection.commit()
+
+    with contextlib.closing(Store(path)) as store:
+        document, chunks = store.changed_chunks("0" * 32, -1)
+
+    assert (document.title, document.changes, document.extracting) == ("Old", 0, False)
+    assert [(chunk.state, chunk.samples) for chunk in chunks] == [("spoken", 24)]

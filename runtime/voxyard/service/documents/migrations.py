@@ -126,5 +126,24 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "PRAGMA user_version = 2",
     ),
+    (
+        "ALTER TABLE documents ADD COLUMN changes INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE documents ADD COLUMN resets INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE documents ADD COLUMN phase TEXT",
+        "ALTER TABLE documents ADD COLUMN code TEXT",
+        "ALTER TABLE documents ADD COLUMN upload_bytes INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE chunks ADD COLUMN changed INTEGER NOT NULL DEFAULT 0",
+        "CREATE INDEX chunks_changed ON chunks (document, changed)",
+        """
+        CREATE TABLE uploads (
+            document INTEGER PRIMARY KEY REFERENCES documents (number) ON DELETE CASCADE,
+            name TEXT NOT NULL,
+            media_type TEXT NOT NULL,
+            titled INTEGER NOT NULL,
+            content BLOB NOT NULL
+        )
+        """,
+        "PRAGMA user_version = 3",
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

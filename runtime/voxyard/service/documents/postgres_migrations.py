@@ -113,5 +113,23 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    (
+        """
+        ALTER TABLE documents ADD COLUMN changes BIGINT NOT NULL DEFAULT 0,
+            ADD COLUMN resets BIGINT NOT NULL DEFAULT 0, ADD COLUMN phase TEXT, ADD COLUMN code TEXT,
+            ADD COLUMN upload_bytes BIGINT NOT NULL DEFAULT 0
+        """,
+        "ALTER TABLE chunks ADD COLUMN changed BIGINT NOT NULL DEFAULT 0",
+        "CREATE INDEX chunks_changed ON chunks (document, changed)",
+        """
+        CREATE TABLE uploads (
+            document BIGINT PRIMARY KEY REFERENCES documents (number) ON DELETE CASCADE,
+            name TEXT NOT NULL,
+            media_type TEXT NOT NULL,
+            titled BOOLEAN NOT NULL,
+            content BYTEA NOT NULL
+        )
+        """,
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

@@ -7,6 +7,9 @@ from voxyard.service.documents.sql import Connection, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.speech.requests import SAMPLE_RATE
 
+EXTRACTING = "extracting"
+"""Phase of a document whose text is still to be extracted from its upload."""
+
 
 def number_of(connection: Connection, id: str, owner: str | None = None) -> int:
     """Row number of a document; with `owner`, only where it is that client's. Raises NotFoundError."""
@@ -47,7 +50,8 @@ def end_chunk(
     """Ends a waiting chunk; False where it had ended before."""
     changed = connection.execute(
         """
-        UPDATE chunks SET state = $1, samples = $2, reason = $3
+        UPDATE chunks SET state = $1, samples = $2, reason = $3,
+            changed = (SELECT changes + 1 FROM documents WHERE number = $4)
         WHERE document = $4 AND place = $5 AND state = 'waiting'
         """,
         (state, samples, reason, number, index),
@@ -56,7 +60,7 @@ def end_chunk(
         return False
     connection.execute(
         """
-        UPDATE documents SET chunks_done = chunks_done + 1, waiting_seconds = (
+        UPDATE documents SET changes = changes + 1, chunks_done = chunks_done + 1, waiting_seconds = (
             SELECT CASE WHEN documents.waiting_seconds > chunks.estimated_seconds
                 THEN documents.waiting_seconds - chunks.estimated_seconds ELSE 0.0 END
             FROM chunks WHERE document = $1 AND place = $2)
@@ -68,13 +72,13 @@ def end_chunk(
 
 
 def recount(connection: Connection, number: int) -> None:
-    """Recomputes the document's totals from its chunks."""
+    """Recomputes the document's totals from its chunks, some of which have been reset to waiting."""
     connection.execute(
         """
         UPDATE documents SET (chunks_done, chunks_failed, samples, waiting_seconds) = (
             SELECT count(*) FILTER (WHERE state <> 'waiting'), count(*) FILTER (WHERE state = 'failed'),
                 coalesce(sum(samples), 0), coalesce(sum(estimated_seconds) FILTER (WHERE state = 'waiting'), 0.0)
-            FROM chunks WHERE document = $1)
+            FROM chunks WHERE document = $1), changes = changes + 1, resets = resets + 1
         WHERE number = $1
         """,
         (number,),
@@ -106,6 +110,10 @@ def read(row: Row) -> Document:
         reduced=bool(row["reduced"]),
         webhook=row["webhook"],
         revision=row["revision"],
+        changes=row["changes"],
+        resets=row["resets"],
+        extracting=row["phase"] == EXTRACTING,
+        code=row["code"],
     )
 
 

@@ -79,6 +79,10 @@ class Document:
     reduced: bool = False  # in smaller batches for lack of memory or after a crash; samples may differ slightly
     webhook: str | None = None
     revision: int = 0  # counts the chunks that were spoken again since it was completed
+    changes: int = 0  # of its chunks so far
+    resets: int = 0  # of these, when chunks were set back to waiting
+    extracting: bool = False  # its text is still to be extracted from its upload
+    code: str | None = None  # of the error for which it failed
 
 
 @dataclass(frozen=True)

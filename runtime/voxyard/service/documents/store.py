@@ -177,6 +177,24 @@ class Store:
         with self._database.read() as connection:
             return chapters.read_cover(connection, queries.number_of(connection, id))
 
+    def changed_chunks(self, id: str, since: int) -> tuple[Document, tuple[StoredChunk, ...]]:
+        """A document, and its chunks that have changed since its `changes` were this many, in text order."""
+        with self._database.read() as connection:
+            number = queries.number_of(connection, id)
+            found = connection.execute(
+                "SELECT * FROM chunks WHERE document = $1 AND changed > $2 ORDER BY place", (number, since)
+            )
+            return queries.find(connection, id), tuple(queries.read_chunk(row) for row in found)
+
+    def chunks_from(self, id: str, index: int, limit: int) -> tuple[StoredChunk, ...]:
+        """Up to `limit` chunks of a document from chunk `index` on, in text order."""
+        with self._database.read() as connection:
+            found = connection.execute(
+                "SELECT * FROM chunks WHERE document = $1 AND place >= $2 ORDER BY place LIMIT $3",
+                (queries.number_of(connection, id), index, limit),
+            )
+            return tuple(queries.read_chunk(row) for row in found)
+
     def unfinished(self) -> tuple[Document, ...]:
         """Documents that are neither completed nor failed, oldest first."""
         with self._database.read() as connection:
@@ -257,7 +275,11 @@ class Store:
         """Resets chunks whose audio is lost to waiting."""
         with self._progress(id) as (connection, number):
             connection.executemany(
-                "UPDATE chunks SET state = 'waiting', samples = NULL, reason = NULL WHERE document = $1 AND place = $2",
+                """
+                UPDATE chunks SET state = 'waiting', samples = NULL, reason = NULL,
+                    changed = (SELECT changes + 1 FROM documents WHERE number = $1)
+                WHERE document = $1 AND place = $2
+                """,
                 ((number, index) for index in indices),
             )
             queries.recount(connection, number)
@@ -299,7 +321,12 @@ class Store:
                 state = queries.find(connection, id).state
                 raise ConflictError(f"document {id} is {state}: only a failed document can be retried")
             connection.execute(
-                "UPDATE chunks SET state = 'waiting', reason = NULL WHERE document = $1 AND state = 'failed'", (number,)
+                """
+                UPDATE chunks SET state = 'waiting', reason = NULL,
+                    changed = (SELECT changes + 1 FROM documents WHERE number = $1)
+                WHERE document = $1 AND state = 'failed'
+                """,
+                (number,),
             )
             connection.execute("DELETE FROM hooks WHERE document = $1", (number,))
             queries.recount(connection, number)
