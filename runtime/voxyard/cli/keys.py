@@ -77,9 +77,9 @@ def list_(path: Path, as_json: bool) -> None:
     "--share", type=click.FloatRange(0.01, 100), metavar="SHARE", help="Share of the workers, 1 where not given."
 )
 def limit(name: str, path: Path, **limits: float | None) -> None:
-    """Set the limits of NAME's key, in place of those before; without an option it has none.
+    """Set the limits of NAME's key.
 
-    A running service keeps to them from the next request on. The service's own limits count for every key.
+    They replace those before; without an option it has none. A running service keeps to them from the next request on. The service's own limits count for every key.
     """
     with answering("keys limit", extra=_EXTRA):
         from voxyard.service.auth.api_keys import limit_key
