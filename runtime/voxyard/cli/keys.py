@@ -79,7 +79,8 @@ def list_(path: Path, as_json: bool) -> None:
 def limit(name: str, path: Path, **limits: float | None) -> None:
     """Set the limits of NAME's key.
 
-    They replace those before; without an option it has none. A running service keeps to them from the next request on. The service's own limits count for every key.
+    They replace those before; without an option it has none. A running service keeps to them from the next request on.
+    The service's own limits count for every key.
     """
     with answering("keys limit", extra=_EXTRA):
         from voxyard.service.auth.api_keys import limit_key
