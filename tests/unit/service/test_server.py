@@ -29,6 +29,7 @@ from starlette.responses import StreamingResponse
 from voxyard.service.app import install
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
+from voxyard.service.http.body_limit import LINGER_SECONDS
 from voxyard.service.http.components import open_components
 from voxyard.service.server import listen, serve
 
@@ -266,6 +267,24 @@ def test_a_client_that_sends_all_before_it_reads_still_gets_its_answer(address: 
         assert everything(connection).startswith(b"HTTP/1.1 413 ")
 
 
+def test_a_client_that_sends_a_book_before_it_reads_still_gets_its_answer(address: str) -> None:
+    book = b"x" * (12 * MIB)
+    with dial(address) as connection:
+        connection.sendall(f"POST /v1/speech HTTP/1.1\r\nHost: a\r\nContent-Length: {len(book)}\r\n\r\n".encode())
+        connection.sendall(book)
+        time.sleep(0.2)
+        assert everything(connection).startswith(b"HTTP/1.1 4")
+
+
+def test_a_client_that_sends_slowly_before_it_reads_still_gets_its_answer(address: str) -> None:
+    with dial(address) as connection:
+        connection.sendall(b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n")
+        for _ in range(9):  # longer than one piece is waited for
+            time.sleep(LINGER_SECONDS / 6)
+            connection.sendall(b"x" * 1_000_000)
+        assert everything(connection).startswith(b"HTTP/1.1 413 ")
+
+
 def test_a_client_that_never_stops_sending_is_cut_off(address: str) -> None:
     sent = 0
     with dial(address) as connection:
@@ -444,6 +463,18 @@ def test_requests_that_do_not_end_are_cut_after_their_time(section: ServiceSecti
     assert seen.gone.is_set()
     assert not everything(connection).endswith(b"0\r\n\r\n")
     connection.close()
+
+
+def test_a_request_that_is_cut_before_its_response_is_503(section: ServiceSection, seen: Seen) -> None:
+    with live(application(section, seen), section) as address:
+        connection = dial(address)
+        connection.sendall(b"GET /v1/slow?seconds=600 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert seen.streaming.wait(PATIENCE)
+    received = everything(connection)
+    connection.close()
+    assert received.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 10" in received.lower()
+    assert "shutting down" in body_of(received)["message"]
 
 
 PROGRAM = """

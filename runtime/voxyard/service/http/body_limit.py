@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -15,7 +16,9 @@ GRACE_SECONDS = 20.0
 """Time limit of a body, in addition to its size divided by MIN_BYTES_PER_SECOND."""
 MIN_BYTES_PER_SECOND = 16 * 1024
 LINGER_SECONDS = 2.0
-"""Time limit for reading a refused body: closing at once could lose the response (TCP reset)."""
+"""Time limit for each next piece of a refused body: closing at once could lose the response (TCP reset)."""
+LINGER_BYTES = 16 << 20
+"""Most bytes of a refused body that are read and discarded, or the body's limit where that is more."""
 
 
 class LimitedBody:
@@ -80,13 +83,12 @@ class LimitedBody:
 
     async def linger(self) -> None:
         """Reads and discards the rest of the body, limited in time and size."""
-        most = self._received + max(self._limit, 1 << 20)
-        try:
-            async with asyncio.timeout(LINGER_SECONDS):
+        most = self._received + max(self._limit, LINGER_BYTES)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._grace), asyncio.timeout(LINGER_SECONDS) as piece:
                 while not self._complete and self._received < most:
                     self._count(await self._receive())
-        except TimeoutError:
-            pass
+                    piece.reschedule(asyncio.get_running_loop().time() + LINGER_SECONDS)
 
     def _count(self, message: Message) -> None:
         if message["type"] == "http.request":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -11,9 +12,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voxyard.service.auth.api_keys import Client
-from voxyard.service.errors import ServiceError
+from voxyard.service.errors import ServiceError, UnavailableError
 from voxyard.service.http.admission import PUBLIC_PATHS, PUBLIC_PREFIXES
-from voxyard.service.http.errors import failure
+from voxyard.service.http.errors import answer, failure
 from voxyard.service.http.logging import ConnectionCut, request_id, request_line
 from voxyard.service.http.metrics import UNMATCHED, ServiceMetrics
 
@@ -68,6 +69,11 @@ class ObservabilityMiddleware:
                 request.cut = str(cut) or "it could not be completed"
                 raise
             log.warning("request failed before its response: %s", cut)
+        except asyncio.CancelledError:  # the server cuts what is left at the end of a shutdown
+            if not request.started:
+                refusal = UnavailableError("the service is shutting down: retry in 10 s", retry_after=10)
+                await answer(refusal)(scope, request.receive, request.send)
+            raise
         except Exception as error:
             if request.disconnected:
                 log.info("request failed after the client disconnected: %r", error)
