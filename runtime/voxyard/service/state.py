@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from voxyard.host.nvml import Gpu
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.timelines import Timelines
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
 
@@ -42,6 +44,11 @@ class AppState:
     registry: CollectorRegistry
     gpus: Callable[[], Sequence[Gpu]] = _no_gpus
     pauses: Pauses = field(default_factory=Pauses)
+
+    @cached_property
+    def timelines(self) -> Timelines:
+        """Times of the chunks of the documents that were looked at last."""
+        return Timelines(self.store, self.pauses)
 
     def limits(self, client: str) -> KeyLimits:
         """Limits of a client's key."""

@@ -29,16 +29,31 @@ class Span:
         return self.end / SAMPLE_RATE
 
 
+class Timeline:
+    """Spans of chunks that are added in text order."""
+
+    def __init__(self, pauses: Pauses) -> None:
+        self._pauses, self._position, self._pending = pauses, 0, 0.0
+        self.spans: list[Span] = []
+
+    def add(self, chunk: StoredChunk) -> bool:
+        """Adds the span of the next chunk; False where the chunk has no audio (yet)."""
+        if chunk.samples is None:
+            return False
+        if not chunk.samples:
+            self._pending = max(self._pending, self._pauses.after(chunk.ending) if self._position else 0.0)
+            self.spans.append(Span(self._position, self._position, self._position))
+            return True
+        start = self._position + round(self._pending * SAMPLE_RATE)
+        self.spans.append(Span(self._position, start, start + chunk.samples))
+        self._position, self._pending = start + chunk.samples, self._pauses.after(chunk.ending)
+        return True
+
+
 def with_spans(chunks: Iterable[StoredChunk], pauses: Pauses) -> Iterator[tuple[StoredChunk, Span]]:
     """Chunks with their spans, in text order, up to the first that has no audio (yet)."""
-    position, pending = 0, 0.0
+    timeline = Timeline(pauses)
     for chunk in chunks:
-        if chunk.samples is None:
+        if not timeline.add(chunk):
             return
-        if not chunk.samples:
-            pending = max(pending, pauses.after(chunk.ending) if position else 0.0)
-            yield chunk, Span(position, position, position)
-            continue
-        start = position + round(pending * SAMPLE_RATE)
-        yield chunk, Span(position, start, start + chunk.samples)
-        position, pending = start + chunk.samples, pauses.after(chunk.ending)
+        yield chunk, timeline.spans[-1]

@@ -44,7 +44,7 @@ def list_chapters(id: DocumentId, state: AppStateDep, client: ClientDep) -> Chap
     """Chapters by the headings of the text, with their chunks and times. A text without headings has none."""
     state.store.document(id, client.name)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses)
-    return ChaptersOut(chapters=serializers.chapters(state.store.chapters(id), at))
+    return ChaptersOut(chapters=serializers.chapters(state.store.chapters(id), len(at.chunks), at))
 
 
 @router.get(

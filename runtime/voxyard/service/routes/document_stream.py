@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT = 15.0  # seconds between two comments on an idle event stream
 COALESCE_SECONDS = 0.1  # minimum interval between two reads of the store
+_PAGE = 64  # chunks read at a time
 _SentState = tuple[str, float | None, float | None]  # state, start and end (seconds) of a chunk
 
 
@@ -53,8 +54,8 @@ async def audio(
         ConflictError: the document failed.
         UnavailableError: the service is shutting down; the next start goes on with the document.
     """
-    chunks = await run_sync(state.store.chunks, document.id)
-    whole = ChunkTimes.of(chunks, state.pauses).spans if document.state == "completed" else ()
+    seen = state.notifier.version(document.id)
+    whole = await run_sync(state.timelines.spans, document) if document.state == "completed" else ()
 
     def open_encoder() -> StreamEncoder[StoredChunk]:
         return StreamEncoder(
@@ -64,22 +65,22 @@ async def audio(
             samples=whole[-1].end if whole else None,
         )
 
-    at, seen = 0, state.notifier.version(document.id)
+    at = 0
     async with contextlib.AsyncExitStack() as stack:
         if document.state != "completed":
             await stack.enter_async_context(_counted_listener(state.queue, document.id))
         encoder = stack.enter_context(contextlib.closing(open_encoder()))
-        while True:
-            while at < len(chunks) and chunks[at].samples is not None:
-                yield await in_thread(encoder.add, chunks[at])
+        while at < document.chunks:
+            found = await run_sync(state.store.chunks_from, document.id, at, _PAGE)
+            for chunk in itertools.takewhile(lambda each: each.samples is not None, found):
+                yield await in_thread(encoder.add, chunk)
                 at += 1
-            if at == len(chunks):
-                break
+            if not found or at > found[-1].index:
+                continue
             if state.notifier.closed:
                 raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
             seen = await state.notifier.wait(document.id, seen, HEARTBEAT)
             await _check_not_failed(state, document.id)
-            chunks = await run_sync(state.store.chunks, document.id)
         yield await in_thread(encoder.finish)
 
 
@@ -126,11 +127,25 @@ class _SentChunks:
     """Chunks that a client has received; `whole` counts those received with times, from the first."""
 
     whole: int
+    changes: int = -1  # of the document, as of the last look
+    resets: int | None = None
     chunks: dict[int, _SentState] = field(default_factory=dict)
 
-    def new_events(self, at: ChunkTimes) -> Iterator[tuple[StoredChunk, _SentState]]:
-        """Chunks that changed since they were last sent."""
-        for chunk in at.chunks[self.whole :]:
+    def look(self, state: AppState, id: str) -> tuple[Document, ChunkTimes, list[StoredChunk]]:
+        """The document, its times, and the chunks that may have changed since the last look. Raises NotFoundError."""
+        document, changed = state.store.changed_chunks(id, self.changes)
+        if self.resets not in (None, document.resets):  # chunks wait again: the times of all may change
+            self.whole = 0
+            self.chunks = dict.fromkeys((chunk.index for chunk in changed), ("unknown", None, None))
+        self.changes, self.resets = document.changes, document.resets
+        at = ChunkTimes((), state.timelines.spans(document)[:])
+        timed = state.store.chunks_from(id, self.whole, max(0, len(at.spans) - self.whole))
+        found = {chunk.index: chunk for chunk in (*changed, *timed) if chunk.index >= self.whole}
+        return document, at, [found[index] for index in sorted(found)]
+
+    def new_events(self, at: ChunkTimes, found: Sequence[StoredChunk]) -> Iterator[tuple[StoredChunk, _SentState]]:
+        """Those of the chunks that have changed since they were last sent."""
+        for chunk in found:
             now = (chunk.state, *at.times(chunk.index))
             before = self.chunks.get(chunk.index, ("waiting", None, None))
             if now != before:
@@ -147,6 +162,8 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
     `progress` has the document, `chunk` a chunk with a new state or new times; `end` is the last event. An event's id
     is the number of chunks, from the first, that were sent with times: a client that reconnects with it receives the
     others, some of them perhaps again. A stream without `end` is to be connected again.
+
+    The first look reads all chunks, each further one those that have changed.
     """
     sent = _SentChunks(
         int(last_event) if last_event is not None and last_event.isascii() and last_event.isdigit() else 0
@@ -154,13 +171,11 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
     while True:
         seen = state.notifier.version(id)
         try:
-            document = await run_sync(state.store.document, id)
-            chunks = await run_sync(state.store.chunks, id)
+            document, at, found = await run_sync(sent.look, state, id)
         except NotFoundError:
             yield _event("end", {"id": id, "state": "deleted"}, sent.whole)
             return
-        at = ChunkTimes.of(chunks, state.pauses)
-        for chunk, (chunk_state, start, end) in sent.new_events(at):
+        for chunk, (chunk_state, start, end) in sent.new_events(at, found):
             facts = {"index": chunk.index, "state": chunk_state, "start_seconds": start, "end_seconds": end}
             yield _event("chunk", {**facts, "reason": chunk.reason}, min(sent.whole, chunk.index))
         progress = serializers.document(document, time.time(), at).model_dump(exclude={"chunks"})

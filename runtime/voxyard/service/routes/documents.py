@@ -149,9 +149,9 @@ def retrieve_document(
 ) -> DocumentOut:
     """Progress of a document, and the URL of its audio."""
     document = state.store.document(id, client.name)
-    at = ChunkTimes.of(state.store.chunks(id), state.pauses)
+    at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
     body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None)
-    body.chapters = serializers.chapters(state.store.chapters(id), at)
+    body.chapters = serializers.chapters(state.store.chapters(id), document.chunks, at)
     return body
 
 
@@ -262,8 +262,11 @@ def delete_document(id: Id, state: AppStateDep, client: ClientDep) -> None:
 
 
 def _document_out(state: AppState, document: Document) -> DocumentOut:
-    at = ChunkTimes.of(state.store.chunks(document.id), state.pauses)
-    return serializers.document(document, time.time(), at)
+    return serializers.document(document, time.time(), _times(state, document))
+
+
+def _times(state: AppState, document: Document) -> ChunkTimes:
+    return ChunkTimes((), state.timelines.spans(document))
 
 
 def _wav_response(request: Request, state: AppState, document: Document, headers: dict[str, str]) -> Response:

@@ -14,10 +14,10 @@ from voxyard.speech.audio.joining import Pauses
 
 @dataclass(frozen=True)
 class ChunkTimes:
-    """Chunks of a document with their spans in the joined audio, as far as these are known."""
+    """Spans of a document's chunks in the joined audio, as far as these are known, and its chunks where asked for."""
 
     chunks: tuple[StoredChunk, ...]
-    spans: tuple[Span, ...]
+    spans: Sequence[Span]
 
     @property
     def ready_seconds(self) -> float:
@@ -62,8 +62,8 @@ def document(record: Document, now: float, at: ChunkTimes | None = None, text: s
     )
 
 
-def chapters(found: Sequence[Chapter], at: ChunkTimes) -> list[ChapterOut]:
-    """Response of a document's chapters."""
+def chapters(found: Sequence[Chapter], chunks: int, at: ChunkTimes) -> list[ChapterOut]:
+    """Response of the chapters of a document of so many chunks."""
     return [
         ChapterOut(
             index=index,
@@ -74,7 +74,7 @@ def chapters(found: Sequence[Chapter], at: ChunkTimes) -> list[ChapterOut]:
             start_seconds=None if each.start_seconds is None else round(each.start_seconds, 6),
             end_seconds=None if each.end_seconds is None else round(each.end_seconds, 6),
         )
-        for index, each in enumerate(timed(found, len(at.chunks), at.spans))
+        for index, each in enumerate(timed(found, chunks, at.spans))
     ]
 
 
