@@ -1,4 +1,4 @@
-"""Timeline of chunks in the joined audio: computed from lengths alone, as `speech.audio.joining` joins them."""
+"""ChunkTimeline of chunks in the joined audio: computed from lengths alone, as `speech.audio.joining` joins them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Span:
         return self.end / SAMPLE_RATE
 
 
-class Timeline:
+class ChunkTimeline:
     """Spans of chunks that are added in text order."""
 
     def __init__(self, pauses: Pauses) -> None:
@@ -52,7 +52,7 @@ class Timeline:
 
 def with_spans(chunks: Iterable[StoredChunk], pauses: Pauses) -> Iterator[tuple[StoredChunk, Span]]:
     """Chunks with their spans, in text order, up to the first that has no audio (yet)."""
-    timeline = Timeline(pauses)
+    timeline = ChunkTimeline(pauses)
     for chunk in chunks:
         if not timeline.add(chunk):
             return

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from voxyard.service.documents.chunk_times import Span, Timeline
+from voxyard.service.documents.chunk_times import ChunkTimeline, Span
 from voxyard.service.documents.records import Document
 from voxyard.service.documents.store import Store
 from voxyard.speech.audio.joining import Pauses
@@ -17,7 +17,7 @@ _FIRST_PAGE, _LARGEST_PAGE = 8, 1024  # chunks read at a time: few have changed 
 
 @dataclass(eq=False)
 class _Entry:
-    timeline: Timeline
+    timeline: ChunkTimeline
     resets: int
     changes: int | None = None  # of the document, at the last look
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -40,7 +40,7 @@ class Timelines:
         with self._lock:
             entry = self._entries.pop(document.id, None)
             if entry is None or entry.resets != document.resets:
-                entry = _Entry(Timeline(self._pauses), document.resets)
+                entry = _Entry(ChunkTimeline(self._pauses), document.resets)
             self._entries[document.id] = entry
             if len(self._entries) > _MOST:
                 del self._entries[next(iter(self._entries))]
@@ -50,7 +50,7 @@ class Timelines:
                 entry.changes = document.changes
             return entry.timeline.spans
 
-    def _extend(self, timeline: Timeline, id: str) -> None:
+    def _extend(self, timeline: ChunkTimeline, id: str) -> None:
         page = _FIRST_PAGE
         while found := self._store.chunks_from(id, len(timeline.spans), page):
             if not all(timeline.add(chunk) for chunk in found):
