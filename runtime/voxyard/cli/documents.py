@@ -10,7 +10,7 @@ MAX_CHARACTERS = 20_000_000  # of a document: about three weeks of speech
 
 
 def read_document(file: Path) -> str:
-    """Text of a text, PDF or Word file; of standard input for `-`. Raises ExtractionError."""
+    """Text of a text, Markdown, HTML, EPUB, PDF or Word file; of standard input for `-`. Raises ExtractionError."""
     from voxyard.extraction.extract import extract, extract_file
 
     if str(file) == "-":

@@ -75,7 +75,8 @@ def synthesize(
 ) -> None:
     """Synthesize speech with a trained model, into a WAV file.
 
-    FILE is a text, PDF or Word file; - reads text from standard input. A long text is split at its sentences.
+    FILE is a text, Markdown, HTML, EPUB, PDF or Word file; - reads text from standard input. A long text is split at
+    its sentences.
     """
     if (file is None) == (text is None):
         raise click.UsageError("expected a text to speak: either --text TEXT, or FILE (- for standard input)")

@@ -1,35 +1,35 @@
-"""Child process that reads one PDF or DOCX from standard input and writes JSON to standard output."""
+"""Child process that reads one document from standard input and writes JSON to standard output."""
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
 import resource
 import sys
+from dataclasses import asdict
 
+from voxyard.extraction.document import CodeBlocks, ParsedDocument, parsed
 from voxyard.extraction.errors import ExtractionError, ReaderUnavailableError, UnreadableFileError
+from voxyard.extraction.plaintext import decode
 
 
 def main(arguments: list[str]) -> None:
-    """Reads one document; `arguments`: file type, maximum characters, seconds, MiB of memory."""
-    kind, max_characters, seconds, memory_mib = arguments[0], *map(int, arguments[1:])
+    """Reads one document; `arguments`: file type, code blocks, maximum characters, seconds, MiB of memory."""
+    kind, code = arguments[:2]
+    max_characters, seconds, memory_mib = map(int, arguments[2:])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (memory_mib * 2**20, memory_mib * 2**20))
     with os.fdopen(os.dup(1), "w", encoding="ascii") as answer:
         os.dup2(2, 1)  # keep what libraries print out of the JSON
-        json.dump(_read(kind, max_characters, memory_mib), answer)
+        json.dump(_answer(kind, code, max_characters, memory_mib), answer)
 
 
-def _read(kind: str, max_characters: int, memory_mib: int) -> dict[str, str | None]:
+def _answer(kind: str, code: str, max_characters: int, memory_mib: int) -> dict[str, object]:
     try:
-        content = io.BytesIO(sys.stdin.buffer.read())
-        if kind == "pdf":
-            from voxyard.extraction.pdf import read_pdf as read
-        else:
-            from voxyard.extraction.docx import read_docx as read
-        title, text = read(content, max_characters=max_characters)
+        document = _read(kind, io.BytesIO(sys.stdin.buffer.read()), code, max_characters)
     except MemoryError:
         return _error(
             UnreadableFileError(
@@ -37,16 +37,42 @@ def _read(kind: str, max_characters: int, memory_mib: int) -> dict[str, str | No
                 " split it, or save its text as TXT and send that"
             )
         )
+    except RecursionError:
+        return _error(UnreadableFileError("its parts are nested too deeply: save its text as TXT and send that"))
     except ImportError as error:
         return _error(
             ReaderUnavailableError(f"{kind.upper()} files cannot be read here: {error}; install voxyard[service]")
         )
     except ExtractionError as error:
         return _error(error)
-    return {"title": title, "text": text}
+    cover = None if document.cover is None else base64.b64encode(document.cover).decode("ascii")
+    return {**asdict(document), "cover": cover}
 
 
-def _error(error: ExtractionError) -> dict[str, str | None]:
+def _read(kind: str, content: io.BytesIO, code: str, max_characters: int) -> ParsedDocument:
+    chosen: CodeBlocks = "announce" if code == "announce" else "skip"
+    if kind == "pdf":
+        from voxyard.extraction.pdf import read_pdf
+
+        return read_pdf(content, max_characters=max_characters)
+    if kind == "docx":
+        from voxyard.extraction.docx import read_docx
+
+        return read_docx(content, max_characters=max_characters)
+    if kind == "epub":
+        from voxyard.extraction.epub import read_epub
+
+        book = read_epub(content, max_characters=max_characters)
+        return parsed(book.title, book.blocks, chosen, language=book.language, cover=book.cover)
+    from voxyard.extraction.markup import html_blocks, markdown_blocks
+
+    if kind == "markdown":
+        return parsed(None, markdown_blocks(decode(content.getvalue())), chosen)
+    title, language, blocks = html_blocks(content.getvalue())
+    return parsed(title, blocks, chosen, language=language)
+
+
+def _error(error: ExtractionError) -> dict[str, object]:
     return {"error": type(error).__name__, "message": str(error)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
@@ -13,6 +14,7 @@ from docx.opc.exceptions import OpcError
 from docx.oxml.ns import nsmap
 from docx.oxml.parser import parse_xml
 
+from voxyard.extraction.document import Block, Heading, ListItem, Paragraph, ParsedDocument, TableRow, parsed
 from voxyard.extraction.docx_archive import SAVE_AGAIN, sanitized
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
 
@@ -28,15 +30,17 @@ _IGNORED_TAGS = frozenset(  # deleted, duplicated, or not text
     [f"{_W}{name}" for name in ("del", "moveFrom", "rt", "pPr", "rPr", "sdtPr", "instrText", "delText")]
     + [f"{_MC}Fallback"]
 )
-_ENDS_A_CELL = ".,;:!?…。、！？；："
+_HEADING_NAME = re.compile(r"(?:heading ([1-9])|title)", re.IGNORECASE)
+_BODY_LEVEL = 9  # the outline level of text that is no heading
 
 
-def read_docx(content: BinaryIO, *, max_characters: int) -> tuple[str | None, str]:
-    """Title in a DOCX's properties, None without one, and its text: paragraphs, headings, list items, tables.
+def read_docx(content: BinaryIO, *, max_characters: int) -> ParsedDocument:
+    """Title and language in a DOCX's properties, and its text: paragraphs, headings, list items, tables.
 
-    An empty line stands between paragraphs. A table's row is a paragraph with commas between its cells; in a row
-    whose cells have several paragraphs, each is one. Text boxes and footnotes follow the paragraph that they belong
-    to, endnotes come last. Left out: hidden and deleted text, headers, footers, comments, numbers before list items.
+    An empty line stands between paragraphs. A table's row is a sentence, of its cells with the titles of the columns
+    where the table marks a header row; in a row whose cells have several paragraphs, each is one. Text boxes and
+    footnotes follow the paragraph that they belong to, endnotes come last. Left out: hidden and deleted text, headers,
+    footers, comments, numbers before list items.
 
     Raises:
         UnsupportedFileError: another kind of ZIP archive.
@@ -46,18 +50,18 @@ def read_docx(content: BinaryIO, *, max_characters: int) -> tuple[str | None, st
     harmless_copy = sanitized(content)
     try:
         document = docx.Document(io.BytesIO(harmless_copy))
-        title = document.core_properties.title
+        title, language = document.core_properties.title, document.core_properties.language
         reading = _DocumentWalk(document)
     except (OpcError, KeyError, ValueError, AttributeError, SyntaxError, zipfile.BadZipFile) as error:  # lxml's too
         raise UnreadableFileError(f"broken DOCX structure ({error!r}): {SAVE_AGAIN}") from error
-    paragraphs: list[str] = []
+    blocks: list[Block] = []
     length = 0
-    for paragraph in reading.paragraphs():
-        paragraphs.append(paragraph)
-        length += len(paragraph)
+    for block in reading.paragraphs():
+        blocks.append(block)
+        length += sum(map(len, block.cells)) if isinstance(block, TableRow) else len(block.text)
         if length > max_characters:
             raise TextTooLongError(f"the text has more than {max_characters} characters: split the document")
-    return title or None, "\n\n".join(paragraphs)
+    return parsed(title or None, blocks, "skip", language=language or None)
 
 
 class _DocumentWalk:
@@ -67,13 +71,19 @@ class _DocumentWalk:
         self._body = document.element.body
         self._footnotes = _notes(document, RELATIONSHIP_TYPE.FOOTNOTES, "footnote")
         self._endnotes = _notes(document, RELATIONSHIP_TYPE.ENDNOTES, "endnote")
+        self._levels = _heading_levels(document)
+        self._list_styles = {
+            style.get(f"{_W}styleId")
+            for style in document.styles.element.iterchildren(f"{_W}style")
+            if style.find(f"{_W}pPr/{_W}numPr") is not None
+        }
 
-    def paragraphs(self) -> Iterator[str]:
+    def paragraphs(self) -> Iterator[Block]:
         yield from self._blocks(self._body)
         for note in self._endnotes.values():
             yield from self._blocks(note)
 
-    def _blocks(self, parent: BaseOxmlElement) -> Iterator[str]:
+    def _blocks(self, parent: BaseOxmlElement) -> Iterator[Block]:
         for child in parent:
             if child.tag == f"{_W}p":
                 yield from self._paragraph(child)
@@ -82,13 +92,25 @@ class _DocumentWalk:
             elif child.tag not in _IGNORED_TAGS:
                 yield from self._blocks(child)
 
-    def _paragraph(self, paragraph: BaseOxmlElement) -> Iterator[str]:
+    def _paragraph(self, paragraph: BaseOxmlElement) -> Iterator[Block]:
         after: list[BaseOxmlElement] = []  # text boxes and footnotes
         text = "".join(self._inline(paragraph, after)).strip()
         if text:
-            yield text
+            yield self._kind(paragraph, text)
         for block in after:
             yield from self._blocks(block)
+
+    def _kind(self, paragraph: BaseOxmlElement, text: str) -> Block:
+        style = paragraph.find(f"{_W}pPr/{_W}pStyle")
+        outline = paragraph.find(f"{_W}pPr/{_W}outlineLvl")
+        name = None if style is None else style.get(f"{_W}val")
+        level = self._levels.get(name)
+        if outline is not None and (own := outline.get(f"{_W}val", "9")).isdigit() and int(own) < _BODY_LEVEL:
+            level = int(own) + 1
+        if level is not None:
+            return Heading(text, level)
+        is_item = name in self._list_styles or paragraph.find(f"{_W}pPr/{_W}numPr") is not None
+        return ListItem(text) if is_item else Paragraph(text)
 
     def _inline(self, parent: BaseOxmlElement, after: list[BaseOxmlElement]) -> Iterator[str]:
         for child in parent:
@@ -104,13 +126,37 @@ class _DocumentWalk:
             elif child.tag not in _IGNORED_TAGS and not (child.tag == f"{_W}r" and _is_hidden(child)):
                 yield from self._inline(child, after)
 
-    def _table(self, table: BaseOxmlElement) -> Iterator[str]:
+    def _table(self, table: BaseOxmlElement) -> Iterator[Block]:
+        header: tuple[str, ...] = ()
         for row in _within(table, f"{_W}tr"):
             cells = [list(self._blocks(cell)) for cell in _within(row, f"{_W}tc") if not _continues_above(cell)]
             if any(len(cell) > 1 for cell in cells):
-                yield from (paragraph for cell in cells for paragraph in cell)
-            elif texts := [cell[0] for cell in cells if cell]:
-                yield "".join(f"{text}{' ' if text[-1] in _ENDS_A_CELL else ', '}" for text in texts[:-1]) + texts[-1]
+                yield from (block for cell in cells for block in cell)
+                continue
+            texts = tuple(_cell_text(cell) for cell in cells)
+            if not header and len(texts) > 1 and all(texts) and row.find(f"{_W}trPr/{_W}tblHeader") is not None:
+                header = texts
+            elif any(texts):
+                yield TableRow(texts, header if len(header) == len(texts) else ())
+
+
+def _cell_text(blocks: list[Block]) -> str:
+    """Text of a cell with at most one block, which may be the row of a table within it."""
+    block = next(iter(blocks), None)
+    if block is None:
+        return ""
+    return ", ".join(block.cells) if isinstance(block, TableRow) else block.text
+
+
+def _heading_levels(document: Document) -> dict[str | None, int]:
+    """Levels of the paragraph styles that are headings, by the id of the style; titles are of level 1."""
+    levels: dict[str | None, int] = {}
+    for style in document.styles.element.iterchildren(f"{_W}style"):
+        name = style.find(f"{_W}name")
+        found = _HEADING_NAME.fullmatch("" if name is None else name.get(f"{_W}val", ""))
+        if found:
+            levels[style.get(f"{_W}styleId")] = int(found.group(1) or 1)
+    return levels
 
 
 def _within(parent: BaseOxmlElement, tag: str) -> Iterator[BaseOxmlElement]:

@@ -79,7 +79,9 @@ def _check_declared(entries: list[zipfile.ZipInfo]) -> None:
         found = next((found for name, found in _OTHER_ARCHIVES.items() if name in names), None)
         if found is None:
             found = "an OpenDocument file (ODT, ODS …)" if "mimetype" in names else "a ZIP archive, but no DOCX"
-        raise UnsupportedFileError(f"its content is {found}, which is not supported: send a TXT, PDF or DOCX file")
+        raise UnsupportedFileError(
+            f"its content is {found}, which is not supported: send a TXT, Markdown, HTML, EPUB, PDF or DOCX file"
+        )
 
 
 def _is_xml(entry: zipfile.ZipInfo) -> bool:

@@ -1,40 +1,52 @@
-"""Text extraction from uploads (TXT, PDF, DOCX; kind detected from the content): title and text."""
+"""Text extraction from uploads: title, text and chapters; the kind of file is detected from the content."""
 
 from __future__ import annotations
 
 import re
+import zipfile
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from voxyard.extraction.document import Chapter, CodeBlocks, ParsedDocument, short_urls
 from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.plaintext import clean, decode
 from voxyard.extraction.sandbox import DEFAULT_LIMITS, ExtractionLimits, read_in_child
 
-Kind = Literal["txt", "pdf", "docx"]
+Kind = Literal["txt", "markdown", "html", "epub", "pdf", "docx"]
 
 MAX_FILE_BYTES = 256 * 2**20
 """Largest file that `extract_file` reads, in bytes; the service has its own limit for uploads."""
 
-_NAMES: dict[Kind, str] = {"txt": "plain text", "pdf": "a PDF", "docx": "a DOCX"}
+_NAMES: dict[Kind, str] = {
+    "txt": "plain text", "markdown": "Markdown", "html": "HTML", "epub": "an EPUB", "pdf": "a PDF", "docx": "a DOCX",
+}  # fmt: skip
+_TEXTS = ("txt", "markdown", "html")  # the content alone does not tell them apart
 _SUFFIXES: dict[str, Kind] = {
-    ".txt": "txt", ".text": "txt", ".asc": "txt", ".md": "txt", ".markdown": "txt",
+    ".txt": "txt", ".text": "txt", ".asc": "txt",
+    ".md": "markdown", ".markdown": "markdown",
+    ".html": "html", ".htm": "html", ".xhtml": "html",
+    ".epub": "epub",
     ".pdf": "pdf",
     ".docx": "docx",
 }  # fmt: skip
+_SUFFIX_OF = {"markdown": ".md", **{kind: f".{kind}" for kind in ("txt", "html", "epub", "pdf", "docx")}}
 _MEDIA_TYPES: dict[str, Kind] = {
     "text/plain": "txt",
-    "text/markdown": "txt",
+    "text/markdown": "markdown",
+    "text/html": "html",
+    "application/xhtml+xml": "html",
+    "application/epub+zip": "epub",
     "application/pdf": "pdf",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
 }
 _NO_CLAIM = ("", "application/octet-stream", "binary/octet-stream", "application/x-www-form-urlencoded")
 _OTHER_SUFFIXES = {
-    ".bmp", ".bz2", ".csv", ".doc", ".docm", ".dot", ".dotx", ".epub", ".exe", ".flac", ".gif", ".gz", ".htm",
-    ".html", ".jpeg", ".jpg", ".json", ".m4a", ".mobi", ".mp3", ".mp4", ".odp", ".ods", ".odt", ".ogg", ".pages",
+    ".bmp", ".bz2", ".csv", ".doc", ".docm", ".dot", ".dotx", ".exe", ".flac", ".gif", ".gz",
+    ".jpeg", ".jpg", ".json", ".m4a", ".mobi", ".mp3", ".mp4", ".odp", ".ods", ".odt", ".ogg", ".pages",
     ".png", ".ppt", ".pptx", ".ps", ".rar", ".rtf", ".svg", ".tar", ".tex", ".tif", ".tiff", ".tsv", ".wav", ".webp",
-    ".wpd", ".xhtml", ".xls", ".xlsx", ".xml", ".yaml", ".yml", ".zip", ".7z",
+    ".wpd", ".xls", ".xlsx", ".xml", ".yaml", ".yml", ".zip", ".7z",
 }  # fmt: skip
 _OTHER_MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "a PNG image"),
@@ -56,11 +68,15 @@ _OTHER_MAGIC = (
     (b"{\\rtf", "an RTF document"),
     (b"%!PS", "PostScript"),
 )
+_EPUB_CONTAINER = "META-INF/container.xml"
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _PDF_MAGIC = b"%PDF-"
+_HTML_BEGINS = re.compile(
+    rb"(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*(?:<!doctype\s+html|<html[\s>])", re.IGNORECASE | re.DOTALL
+)
 _PDF_MAGIC_WITHIN = 1024  # bytes that may precede it
-_SEND = "send a TXT, PDF or DOCX file"
+_SEND = "send a TXT, Markdown, HTML, EPUB, PDF or DOCX file"
 
 _NO_TITLE = re.compile(
     r"(untitled|no title|document|title|dokument|microsoft word|word document|powerpoint)?[\s\-_.]*\d*"
@@ -73,11 +89,17 @@ _LONGEST_FIRST_LINE = 80
 
 @dataclass(frozen=True)
 class ExtractedText:
-    r"""Text of a document: `\n` at its line ends, an empty line between its paragraphs, no control characters."""
+    r"""Text of a document: `\n` at its line ends, an empty line between its paragraphs, no control characters.
+
+    `chapters` begin at offsets in `text`; `language` is what the file says of itself (BCP 47), `cover` a JPEG or PNG.
+    """
 
     title: str
     text: str
     kind: Kind
+    chapters: tuple[Chapter, ...] = ()
+    language: str | None = None
+    cover: bytes | None = None
 
 
 def extract(
@@ -86,14 +108,15 @@ def extract(
     media_type: str | None,
     *,
     max_characters: int,
+    code: CodeBlocks = "skip",
     limits: ExtractionLimits = DEFAULT_LIMITS,
 ) -> ExtractedText:
-    """Title and text of the document in `content`, which is read to its end.
+    """Title, text and chapters of the document in `content`, which is read to its end.
 
     The content decides the file type; the name (or, where it has no known suffix, the media type) must agree. The
     title is that of the document's properties if it is meaningful, else the file name without its suffix, else the
-    first line.
-    PDF and DOCX are read in a child process within `limits`.
+    first line. `code` says whether blocks of code are skipped or announced.
+    All but plain text is read in a child process within `limits`.
 
     Raises:
         UnsupportedFileError: an unsupported file type.
@@ -109,21 +132,24 @@ def extract(
         if kind == "txt":
             if len(data) > 4 * max_characters + 4:  # no encoding has more bytes per character
                 raise TextTooLongError(_too_long(max_characters))
-            title, text = None, decode(data)
+            document = ParsedDocument(None, short_urls(clean(decode(data))))
         else:
-            title, text = read_in_child(kind, data, max_characters=max_characters, limits=limits)
-        text = clean(text)
+            document = read_in_child(kind, data, max_characters=max_characters, code=code, limits=limits)
+        text = document.text
         if not any(c.isalnum() for c in text):
             raise UnreadableFileError("no text found: send a document with at least one word")
         if len(text) > max_characters:
             raise TextTooLongError(_too_long(max_characters))
     except ExtractionError as error:
         raise type(error)(f"{name or 'the document'}: {error}", retry_after=error.retry_after) from error
-    return ExtractedText(_title(title, name, text), text, kind)
+    title = _title(document.title, name, text)
+    return ExtractedText(title, text, kind, document.chapters, document.language, document.cover)
 
 
-def extract_file(path: Path, *, max_characters: int, max_bytes: int = MAX_FILE_BYTES) -> ExtractedText:
-    """Title and text of a file of at most `max_bytes` bytes, as by `extract`.
+def extract_file(
+    path: Path, *, max_characters: int, max_bytes: int = MAX_FILE_BYTES, code: CodeBlocks = "skip"
+) -> ExtractedText:
+    """Title, text and chapters of a file of at most `max_bytes` bytes, as by `extract`.
 
     Raises:
         ExtractionError: as `extract`; also where the file cannot be opened.
@@ -133,11 +159,11 @@ def extract_file(path: Path, *, max_characters: int, max_bytes: int = MAX_FILE_B
             data = content.read(max_bytes + 1)
     except OSError as error:
         raise UnreadableFileError(
-            f"{path}: {error.strerror or error}; expected a readable TXT, PDF or DOCX file"
+            f"{path}: {error.strerror or error}; expected a readable TXT, Markdown, HTML, EPUB, PDF or DOCX file"
         ) from error
     if len(data) > max_bytes:
         raise TextTooLongError(f"{path}: larger than the limit of {max_bytes / 2**20:g} MiB: split the document")
-    return extract(BytesIO(data), path.name, None, max_characters=max_characters)
+    return extract(BytesIO(data), path.name, None, max_characters=max_characters, code=code)
 
 
 def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
@@ -146,7 +172,7 @@ def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
     kind = _kind_by_content(data, pdf_expected=suffix == ".pdf")
     if suffix in _OTHER_SUFFIXES:
         raise UnsupportedFileError(
-            f"unsupported file type {suffix}: {_SEND}; if it is {_NAMES[kind]}, rename it to .{kind}"
+            f"unsupported file type {suffix}: {_SEND}; if it is {_NAMES[kind]}, rename it to {_SUFFIX_OF[kind]}"
         )
     claimed, claim = _SUFFIXES.get(suffix), f"its name ends in {suffix}"
     media = (media_type or "").partition(";")[0].strip().lower()
@@ -154,14 +180,18 @@ def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
         claimed, claim = _MEDIA_TYPES.get(media), f"it was sent as {media}"
         if claimed is None:
             raise UnsupportedFileError(f"{claim}, which is not supported: {_SEND}")
+    if claimed in _TEXTS and kind in _TEXTS:
+        return claimed
     if claimed is None or claimed == kind:
         return kind
-    if kind == "txt":
+    if kind in _TEXTS:
         raise UnreadableFileError(
             f"{claim}, but its content is not {_NAMES[claimed]}: if it is plain text, rename it to .txt; else open it"
             " in the program that made it, save it again and send that"
         )
-    raise UnreadableFileError(f"{claim}, but its content is {_NAMES[kind]}: rename it to .{kind} and send it again")
+    raise UnreadableFileError(
+        f"{claim}, but its content is {_NAMES[kind]}: rename it to {_SUFFIX_OF[kind]} and send it again"
+    )
 
 
 def _kind_by_content(data: bytes, *, pdf_expected: bool) -> Kind:
@@ -169,13 +199,21 @@ def _kind_by_content(data: bytes, *, pdf_expected: bool) -> Kind:
     if head.startswith(_PDF_MAGIC) or (_PDF_MAGIC in head and (pdf_expected or b"\0" in data)):
         return "pdf"
     if data.startswith(_ZIP_MAGIC):
-        return "docx"  # verified when it is unpacked
+        return "epub" if _is_epub(data) else "docx"  # verified when it is unpacked
     if data.startswith(_OLE_MAGIC):
         raise _ole(data)
     for magic, found in _OTHER_MAGIC:
         if data.startswith(magic):
             raise UnsupportedFileError(f"its content is {found}, which is not supported: {_SEND}")
-    return "txt"
+    return "html" if _HTML_BEGINS.match(head) else "txt"
+
+
+def _is_epub(data: bytes) -> bool:
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            return _EPUB_CONTAINER in archive.namelist()
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError):
+        return False
 
 
 def _ole(data: bytes) -> ExtractionError:

@@ -1,139 +1,136 @@
-"""PDF reader: paragraphs from the positions of the lines; runs in the child process of `sandbox`."""
+"""PDF reader: lines with their positions by pdfium, then paragraphs; runs in the child process of `sandbox`."""
 
 from __future__ import annotations
 
-import logging
+import ctypes
 import math
 import re
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from typing import BinaryIO
 
-from pypdf import PdfReader
-from pypdf.errors import DependencyError, LimitReachedError, PyPdfError
+import pypdfium2
+from pypdfium2 import PdfDocument, PdfiumError, raw
 
-from voxyard.extraction.errors import ReaderUnavailableError, TextTooLongError, UnreadableFileError
-from voxyard.extraction.pdf_paragraphs import TextLine, paragraphs
+from voxyard.extraction.document import Block, ParsedDocument, parsed
+from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
+from voxyard.extraction.pdf_paragraphs import TextLine, blocks
 
 _SAVE_AGAIN = "open it in a PDF program, print or save it as a new PDF and send that"
-_LEFT_OUT = re.compile(r"impossible to decode xform.*limit|exceeded \d+ form", re.IGNORECASE | re.DOTALL)
 _LETTERS = {  # ligatures and special hyphens
     0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st",
     0x2010: "-", 0x2011: "-",
 }  # fmt: skip
+_BROKEN_WORD = "\ufffe\x02"  # pdfium's signs for the hyphen and the end of a line within a word
+_LINE_ENDS = re.compile(r"\r\n|[\r\n\x02\ufffe]")
 _MAX_UNKNOWN = 0.3  # of a document's characters
+_MAX_PAGES = 20_000
+_MAX_OBJECTS = 200_000  # on a page, those of its forms included; a page of print has some thousands
+_MAX_FORM_DEPTH = 4
 
 
-def read_pdf(content: BinaryIO, *, max_characters: int) -> tuple[str | None, str]:
-    """Title in a PDF's properties, None without one, and the text of its pages in order.
+def read_pdf(content: BinaryIO, *, max_characters: int) -> ParsedDocument:
+    """Title in a PDF's properties, and the text of its pages in order; headings are told by their size.
 
     Raises:
-        UnreadableFileError: broken, encrypted, without pages or text, or beyond pypdf's limits.
+        UnreadableFileError: broken, encrypted, without pages or text.
         TextTooLongError: far more than `max_characters`.
-        ReaderUnavailableError: a library for its encryption is missing.
     """
-    limit_warnings = _LimitWarnings()
-    logging.getLogger("pypdf").addHandler(limit_warnings)
-    logging.getLogger("pypdf").propagate = False
     try:
-        reader = PdfReader(content)
-        if reader.is_encrypted and not reader.decrypt(""):
+        with PdfDocument(content.read()) as pdf:
+            return _read(pdf, max_characters)
+    except PdfiumError as error:
+        if error.err_code == raw.FPDF_ERR_PASSWORD:
             raise UnreadableFileError(
                 "encrypted with a password; expected a PDF that opens without one:"
                 " save it without a password and send that"
-            )
-        pages = _pages(reader, max_characters, limit_warnings)
-        text = paragraphs(pages)
-        _check_text(text, len(pages))
-        return _title(reader), text
-    except DependencyError as error:
-        raise ReaderUnavailableError(f"PDF files with this encryption cannot be read here: {error}") from error
-    except NotImplementedError as error:
-        raise UnreadableFileError(f"unsupported PDF feature ({error}): {_SAVE_AGAIN}") from error
-    except LimitReachedError as error:
-        raise UnreadableFileError(f"reading it exceeds a limit ({error}): {_SAVE_AGAIN}") from error
-    except RecursionError as error:
-        raise UnreadableFileError(f"cyclic references between its objects: {_SAVE_AGAIN}") from error
-    except PyPdfError as error:
+            ) from error
+        if error.err_code == raw.FPDF_ERR_SECURITY:
+            raise UnreadableFileError(f"unknown kind of encryption ({error}): {_SAVE_AGAIN}") from error
         raise UnreadableFileError(f"broken PDF structure ({error}): {_SAVE_AGAIN}") from error
 
 
-def _pages(reader: PdfReader, max_characters: int, limit_warnings: _LimitWarnings) -> list[list[TextLine]]:
-    pages, length = [], 0
-    for number, page in enumerate(reader.pages, 1):
-        seen = _Page()
-        page.extract_text(visitor_text=seen.add)
-        lines = seen.lines()
+def _read(pdf: PdfDocument, max_characters: int) -> ParsedDocument:
+    count = len(pdf)
+    if not 0 < count <= _MAX_PAGES:
+        found = f"{count} pages, expected at most {_MAX_PAGES}: split it" if count else f"no pages: {_SAVE_AGAIN}"
+        raise UnreadableFileError(found)
+    pages: list[list[TextLine]] = []
+    length = 0
+    for number in range(count):
+        lines = _lines_of(pdf, number)
         length += sum(len(line.text) for line in lines)
-        if length > 2 * max_characters:  # the exact length is known after removing page numbers and hyphens
+        if length > 2 * max_characters:  # the exact length is known after removing running heads and hyphens
             raise TextTooLongError(f"the text has more than {max_characters} characters: split the document")
-        if limit_warnings.messages:
-            raise UnreadableFileError(
-                f"reading page {number} exceeds a limit ({limit_warnings.messages[0]}): {_SAVE_AGAIN}"
-            )
         pages.append(lines)
-    if not pages:
-        raise UnreadableFileError(f"no pages: {_SAVE_AGAIN}")
-    return pages
+    found_blocks: list[Block] = blocks(pages)
+    document = parsed(_title(pdf), found_blocks, "skip", language=_language(pdf))
+    _check_text(document.text, count)
+    return document
 
 
-@dataclass
-class _Page:
-    """Pieces of a page's text as reported by pypdf, assembled into lines."""
-
-    pieces: list[tuple[str, float, float, float]] = field(default_factory=list)
-
-    def add(self, text: str, cm: Sequence[float], tm: Sequence[float], _font: Any, font_size: float) -> None:
-        """Adds a piece of text with the transformation and text matrices at its start, and its font size."""
-        if not text:
-            return
-        a, b, c, d = (  # the upper left of the product of both matrices
-            tm[0] * cm[0] + tm[1] * cm[2], tm[0] * cm[1] + tm[1] * cm[3],
-            tm[2] * cm[0] + tm[3] * cm[2], tm[2] * cm[1] + tm[3] * cm[3],
-        )  # fmt: skip
-        x, y = tm[4] * cm[0] + tm[5] * cm[2] + cm[4], tm[4] * cm[1] + tm[5] * cm[3] + cm[5]
-        width, height = math.hypot(a, b) or 1.0, math.hypot(c, d) or 1.0
-        along = (x * a + y * b) / width  # in the direction of writing, independent of the page's rotation
-        down = -(x * c + y * d) / height
-        self.pieces.append((text, along, down, font_size * height))
-
-    def lines(self) -> list[TextLine]:
-        """Non-blank lines, each at the position of its first piece."""
-        lines: list[TextLine] = []
-        pieces: list[tuple[str, float, float, float]] = []
-        for text, along, down, size in [*self.pieces, ("\n", 0.0, 0.0, 0.0)]:
-            first, *others = text.split("\n")
-            pieces.append((first, along, down, size))
-            for part in others:
-                lines += _line(pieces)
-                pieces = [(part, along, down, size)]
-        return lines
+def _lines_of(pdf: PdfDocument, number: int) -> list[TextLine]:
+    page = pdf[number]
+    try:
+        _check_objects(page, number)
+        text_page = page.get_textpage()
+        try:
+            return list(_lines(text_page))
+        finally:
+            text_page.close()
+    finally:
+        page.close()
 
 
-def _line(pieces: list[tuple[str, float, float, float]]) -> list[TextLine]:
-    """Line at the position of its first letter, in its most common font size; none where it is blank."""
-    text = " ".join("".join(piece[0] for piece in pieces).split())
-    if not text:
-        return []
-    along, down = next((along, down) for part, along, down, _ in pieces if part.strip())
-    sizes: Counter[float] = Counter()
-    for part, _, _, size in pieces:
-        sizes[size] += len(part.strip())
-    return [TextLine(text.translate(_LETTERS), along, down, sizes.most_common(1)[0][0])]
+def _check_objects(page: pypdfium2.PdfPage, number: int) -> None:
+    """Refuses a page whose forms show each other over and over."""
+    for count, _ in enumerate(page.get_objects(max_depth=_MAX_FORM_DEPTH), 1):
+        if count > _MAX_OBJECTS:
+            raise UnreadableFileError(
+                f"page {number + 1} has more than {_MAX_OBJECTS} drawn objects, which exceeds a limit: {_SAVE_AGAIN}"
+            )
 
 
-class _LimitWarnings(logging.Handler):
-    """Keeps pypdf's warnings that it skipped part of a page because of a limit; drops the others."""
+def _lines(text_page: pypdfium2.PdfTextPage) -> Iterator[TextLine]:
+    """Lines of a page that are not blank, each at the position of its first letter."""
+    text, at = text_page.get_text_range(), 0
+    for end in (*_LINE_ENDS.finditer(text), None):
+        line = text[at:] if end is None else text[at : end.start()]
+        words = " ".join(line.translate(_LETTERS).split())
+        if words:
+            first = at + len(line) - len(line.lstrip())
+            hyphen = "-" if end is not None and end.group() in _BROKEN_WORD else ""
+            middle = first + len(line.strip()) // 2
+            yield TextLine(words + hyphen, *_position(text_page, first), _size(text_page, middle))
+        at = len(text) if end is None else end.end()
 
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.messages: list[str] = []
 
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if _LEFT_OUT.search(message):
-            self.messages.append(message)
+def _position(text_page: pypdfium2.PdfTextPage, at: int) -> tuple[float, float]:
+    """Position of a letter in the direction of writing and across it, in points, whichever way a page is turned."""
+    index = _index(text_page, at)
+    x, y = ctypes.c_double(), ctypes.c_double()
+    raw.FPDFText_GetCharOrigin(text_page, index, x, y)
+    a, b, c, d = _matrix(text_page, index)
+    along = (x.value * a + y.value * b) / (math.hypot(a, b) or 1.0)
+    down = -(x.value * c + y.value * d) / (math.hypot(c, d) or 1.0)
+    return along, down
+
+
+def _size(text_page: pypdfium2.PdfTextPage, at: int) -> float:
+    """Size of a letter's font on the page, in points."""
+    index = _index(text_page, at)
+    _, _, c, d = _matrix(text_page, index)
+    return float(raw.FPDFText_GetFontSize(text_page, index)) * (math.hypot(c, d) or 1.0)
+
+
+def _index(text_page: pypdfium2.PdfTextPage, at: int) -> int:
+    """Index of the character at a place of the page's text; the two differ where pdfium leaves characters out."""
+    return max(int(raw.FPDFText_GetCharIndexFromTextIndex(text_page, at)), 0)
+
+
+def _matrix(text_page: pypdfium2.PdfTextPage, index: int) -> tuple[float, float, float, float]:
+    matrix = raw.FS_MATRIX(1, 0, 0, 1, 0, 0)
+    raw.FPDFText_GetMatrix(text_page, index, matrix)
+    return matrix.a, matrix.b, matrix.c, matrix.d
 
 
 def _check_text(text: str, pages: int) -> None:
@@ -151,9 +148,15 @@ def _check_text(text: str, pages: int) -> None:
         )
 
 
-def _title(reader: PdfReader) -> str | None:
-    """Title property; None where it is missing or broken."""
-    try:
-        return reader.metadata.title if reader.metadata else None
-    except (PyPdfError, ValueError, TypeError, AttributeError):
+def _title(pdf: PdfDocument) -> str | None:
+    return pdf.get_metadata_value("Title").strip() or None
+
+
+def _language(pdf: PdfDocument) -> str | None:
+    """Language of the catalog, None without one."""
+    size = raw.FPDFCatalog_GetLanguage(pdf, None, 0)
+    if size <= 2:
         return None
+    buffer = ctypes.create_string_buffer(size)
+    raw.FPDFCatalog_GetLanguage(pdf, ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)), size)
+    return buffer.raw[: size - 2].decode("utf-16-le", "replace").strip() or None

@@ -1,4 +1,4 @@
-"""Paragraphs of a PDF's lines: removes page numbers, joins hyphenated words, separates paragraphs."""
+"""Paragraphs of a PDF's lines: removes running heads and page numbers, joins broken words, finds headings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+from voxyard.extraction.document import Block, Heading, Paragraph
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,14 @@ class TextLine:
 _NUMBERED = re.compile(
     r"(?:page|seite|p\.|s\.)?\s*[-–—|\[(]?\s*(\d{1,5})\s*[-–—|\])]?(?:\s*(?:of|von|/)\s*\d{1,5})?", re.IGNORECASE
 )
+_NUMBERS_AT_ENDS = re.compile(r"^[\W\d_]+|[\W\d_]+$|(?<=\s)[ivxlc]+$|^[ivxlc]+(?=\s)", re.IGNORECASE)
 _PAGES_TO_BE_CERTAIN = 3
+_FEWEST_LINES = 3
+_LEAST_KEPT = 0.75  # of the text, without its running heads
+_SAME_PLACE = 4.0  # points
+_LARGER = 1.1  # times the size of most of the text
+_LONGEST_HEADING = 200  # characters
+_LOWEST_LEVEL = 6
 _BULLET = re.compile(r"[•‣◦▪■●–—*·]\s|\(?\w{1,3}[.)]\s")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _LAST_WORD = re.compile(r"([^\W\d_]+(?:-[^\W\d_]+)*)-$")
@@ -36,29 +45,49 @@ _USUAL_DISTANCES = (0.5, 2.6)  # of the font size; lines further apart are not i
 _FULL_LINE = 0.75  # of the characters in a long line of this size
 
 
-def paragraphs(pages: Sequence[Sequence[TextLine]]) -> str:
-    """Text of the pages' lines, with an empty line between paragraphs.
+def blocks(pages: Sequence[Sequence[TextLine]]) -> list[Block]:
+    """Headings and paragraphs of the pages' lines.
 
     A paragraph ends at a larger distance, at another font size, or after a line that ends a sentence and is short or
-    followed by an indent or a bullet. Across pages it continues where the sentence does.
+    followed by an indent or a bullet. Across pages it continues where the sentence does. A heading is a short
+    paragraph in a larger font than most of the text; the largest one is of level 1.
     """
-    kept = _without_page_numbers(pages)
-    metrics = _LineMetrics(kept)
-    words = Counter(word for page in kept for line in page for word in _WORD.findall(line.text.lower()))
-    text: list[str] = []
+    found = _paragraphs(_without_page_numbers(_without_running_heads(pages)))
+    sizes: Counter[int] = Counter()
+    for text, size in found:
+        sizes[round(size)] += len(text)
+    body = sizes.most_common(1)[0][0] if sizes else 0
+    larger = sorted({round(size) for text, size in found if _is_heading(text, size, body)}, reverse=True)
+    levels = {size: min(level, _LOWEST_LEVEL) for level, size in enumerate(larger, 1)}
+    return [
+        Heading(text, levels[round(size)]) if _is_heading(text, size, body) else Paragraph(text) for text, size in found
+    ]
+
+
+def _is_heading(text: str, size: float, body: int) -> bool:
+    return (
+        round(size) > body
+        and size >= _LARGER * body
+        and len(text) <= _LONGEST_HEADING
+        and any(letter.isalpha() for letter in text)
+    )
+
+
+def _paragraphs(pages: Sequence[Sequence[TextLine]]) -> list[tuple[str, float]]:
+    """Text and font size of each paragraph."""
+    metrics = _LineMetrics(pages)
+    words = Counter(word for page in pages for line in page for word in _WORD.findall(line.text.lower()))
+    found: list[tuple[list[str], float]] = []
     previous: TextLine | None = None
-    new_page = False
-    for page in kept:
+    for page in pages:
         new_page = True
         for line in page:
-            if previous is None:
-                text.append(line.text)
-            elif metrics.starts_paragraph(previous, line, new_page=new_page):
-                text += ["\n\n", line.text]
+            if previous is None or metrics.starts_paragraph(previous, line, new_page=new_page):
+                found.append(([line.text], line.size))
             else:
-                _join(text, line.text, words)
+                _join(found[-1][0], line.text, words)
             previous, new_page = line, False
-    return "".join(text).replace("\u00ad", "")
+    return [("".join(parts).replace("\u00ad", ""), size) for parts, size in found]
 
 
 def _join(text: list[str], following: str, words: Counter[str]) -> None:
@@ -125,6 +154,40 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 def _same_size(before: TextLine, after: TextLine) -> bool:
     return abs(before.size - after.size) <= _SAME_SIZE * max(before.size, after.size)
+
+
+def _without_running_heads(pages: Sequence[Sequence[TextLine]]) -> list[Sequence[TextLine]]:
+    """Pages without the lines that repeat at one place of the top or the bottom of pages, but for their numbers.
+
+    A line is a running head where the same one, without numbers at its ends, is among the first or last two lines of
+    at least three pages, at the same distance from the page's edge and in the same size. Where that would be more than
+    a quarter of the text, as in copies of one letter, nothing is a running head.
+    """
+    places: Counter[tuple[str, int, int]] = Counter()
+    for page in pages:
+        places.update({_place(page[at]) for at in _edges(page)})
+    heads = {place for place, count in places.items() if count >= _PAGES_TO_BE_CERTAIN and place[0]}
+    kept: list[Sequence[TextLine]] = []
+    for page in pages:
+        dropped = {at for at in _edges(page) if _place(page[at]) in heads}
+        kept.append([line for at, line in enumerate(page) if at not in dropped])
+    return kept if _length(kept) >= _LEAST_KEPT * _length(pages) else list(pages)
+
+
+def _length(pages: Sequence[Sequence[TextLine]]) -> int:
+    return sum(len(line.text) for page in pages for line in page)
+
+
+def _edges(page: Sequence[TextLine]) -> set[int]:
+    """Numbers of a page's highest and lowest two lines; a page of less than three lines has none to spare."""
+    if len(page) < _FEWEST_LINES:
+        return set()
+    order = sorted(range(len(page)), key=lambda at: page[at].down)
+    return {*order[:2], *order[-2:]}
+
+
+def _place(line: TextLine) -> tuple[str, int, int]:
+    return _NUMBERS_AT_ENDS.sub("", line.text).casefold(), round(line.down / _SAME_PLACE), round(line.size)
 
 
 def _without_page_numbers(pages: Sequence[Sequence[TextLine]]) -> list[Sequence[TextLine]]:

@@ -172,5 +172,6 @@ def _similar(match: CharsetMatch, best: CharsetMatch) -> bool:
 
 def _no_text() -> UnreadableFileError:
     return UnreadableFileError(
-        "binary data, not text in any encoding; expected a TXT, PDF or DOCX file: save the document as one of these"
+        "binary data, not text in any encoding; expected a TXT, Markdown, HTML, EPUB, PDF or"
+        " DOCX file: save the document as one of these"
     )

@@ -1,7 +1,8 @@
-"""Sandbox: reads PDF and DOCX in a child process with limits on time and memory, against malicious files."""
+"""Sandbox: reads documents in a child process with limits on time and memory, against malicious files."""
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import signal
@@ -11,6 +12,7 @@ import threading
 from dataclasses import dataclass
 from typing import Literal
 
+from voxyard.extraction.document import Chapter, CodeBlocks, ParsedDocument
 from voxyard.extraction.errors import (
     ExtractionError,
     ReaderBusyError,
@@ -27,6 +29,7 @@ MAX_CONCURRENT = 2
 
 _WAIT_SECONDS = 60.0
 _slots = threading.BoundedSemaphore(MAX_CONCURRENT)
+_ABORTS = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
 _ERRORS: dict[str, type[ExtractionError]] = {
     error.__name__: error
     for error in (TextTooLongError, ReaderUnavailableError, UnreadableFileError, UnsupportedFileError)
@@ -45,9 +48,14 @@ DEFAULT_LIMITS = ExtractionLimits()
 
 
 def read_in_child(
-    kind: Literal["pdf", "docx"], data: bytes, *, max_characters: int, limits: ExtractionLimits = DEFAULT_LIMITS
-) -> tuple[str | None, str]:
-    """Title in the document's properties, None without one, and text, read in a child process.
+    kind: Literal["pdf", "docx", "epub", "html", "markdown"],
+    data: bytes,
+    *,
+    max_characters: int,
+    code: CodeBlocks = "skip",
+    limits: ExtractionLimits = DEFAULT_LIMITS,
+) -> ParsedDocument:
+    """Contents of a document, read in a child process; `code` says whether code blocks are announced.
 
     Raises:
         UnreadableFileError: broken, encrypted, without text, or over the limits.
@@ -62,18 +70,19 @@ def read_in_child(
             retry_after=_WAIT_SECONDS,
         )
     try:
-        return _read(kind, data, max_characters, limits)
+        return _read(kind, data, max_characters, code, limits)
     finally:
         _slots.release()
 
 
-def _read(kind: str, data: bytes, max_characters: int, limits: ExtractionLimits) -> tuple[str | None, str]:
+def _read(kind: str, data: bytes, max_characters: int, code: CodeBlocks, limits: ExtractionLimits) -> ParsedDocument:
     command = [
         sys.executable,
         "-P",
         "-m",
         "voxyard.extraction.child",
         kind,
+        code,
         str(max_characters),
         str(limits.seconds),
         str(limits.memory_mib),
@@ -86,6 +95,11 @@ def _read(kind: str, data: bytes, max_characters: int, limits: ExtractionLimits)
         raise ReaderUnavailableError(f"the document reader did not start: {error}") from error
     if done.returncode == -signal.SIGXCPU:
         raise _too_slow(limits)
+    if done.returncode in _ABORTS:  # of pdfium, where it gets no memory
+        raise UnreadableFileError(
+            f"reading takes more than the limit of {limits.memory_mib} MiB of memory, or its structure is broken:"
+            " split it, or save its text as TXT and send that"
+        )
     if done.returncode != 0:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {done.returncode}"]
         _log.warning("a %s could not be read: %s", kind, "\n".join(lines[-30:]))
@@ -96,7 +110,13 @@ def _read(kind: str, data: bytes, max_characters: int, limits: ExtractionLimits)
     answer = json.loads(done.stdout)
     if "error" in answer:
         raise _ERRORS[answer["error"]](answer["message"])
-    return answer["title"], answer["text"]
+    return ParsedDocument(
+        title=answer["title"],
+        text=answer["text"],
+        chapters=tuple(Chapter(**chapter) for chapter in answer["chapters"]),
+        language=answer["language"],
+        cover=None if answer["cover"] is None else base64.b64decode(answer["cover"]),
+    )
 
 
 def _too_slow(limits: ExtractionLimits) -> UnreadableFileError:

@@ -36,7 +36,7 @@ def test_reading_that_takes_too_long_is_ended_and_no_process_is_left() -> None:
 def test_reading_that_only_waits_is_ended_and_no_process_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "pypdf.py").write_text("import time\ntime.sleep(60)\n")
+    (tmp_path / "pypdfium2.py").write_text("import time\ntime.sleep(60)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(UnreadableFileError, match="longer than the limit of 1 s"):
         read(pdfs.written([[LINE]]), ExtractionLimits(seconds=1))
@@ -88,14 +88,14 @@ def test_a_reader_that_does_not_start_is_the_services_own_fault(monkeypatch: pyt
 
 
 def test_a_missing_library_is_the_services_own_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pypdf.py").write_text("print('{}')\nraise ImportError('no pypdf here')\n")
+    (tmp_path / "pypdfium2.py").write_text("print('{}')\nraise ImportError('no pdfium here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    with pytest.raises(ReaderUnavailableError, match=r"no pypdf here; install voxyard\[service\]"):
+    with pytest.raises(ReaderUnavailableError, match=r"no pdfium here; install voxyard\[service\]"):
         read(pdfs.written([[LINE]]), ExtractionLimits())
 
 
 def test_the_current_folder_lends_the_reader_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pypdf.py").write_text("raise ImportError('not that one')\n")
+    (tmp_path / "pypdfium2.py").write_text("raise ImportError('not that one')\n")
     monkeypatch.chdir(tmp_path)
     assert read(pdfs.written([[LINE]]), ExtractionLimits()) == LINE
 
@@ -108,5 +108,5 @@ def test_long_documents_are_read_within_the_limits() -> None:
         document.add_paragraph(f"{number} " + LINE * 10)
     content = io.BytesIO()
     document.save(content)
-    _, text = read_in_child("docx", content.getvalue(), max_characters=10_000_000)
-    assert text.count("\n\n") == 1999
+    found = read_in_child("docx", content.getvalue(), max_characters=10_000_000)
+    assert found.text.count("\n\n") == 1999

@@ -1,0 +1,165 @@
+"""Document model: blocks of a document, and the text and chapters that are spoken of it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from voxyard.extraction.plaintext import clean
+
+CodeBlocks = Literal["skip", "announce"]
+
+_URL = re.compile(
+    r"\b(?:https?|ftp)://(?:[^\s/@]*@)?([^\s/?#:\"'<>()\[\]{}|\\^`]+)[^\s\"'<>()\[\]{}|\\^`]*", re.IGNORECASE
+)
+_URL_END = re.compile(r"[.,;:!?…]+$")
+_ENDS = re.compile(r"""[.!?…:;。！？；：]["'”’»)\]]*$""")
+_LINES_OF_CODE = "Code, {} lines."
+_LINE_OF_CODE = "Code, 1 line."
+_LONGEST_CHAPTER_TITLE = 200
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Heading of a level; 1 is the highest."""
+
+    text: str
+    level: int
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Paragraph, quotation, caption or note."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ListItem:
+    """Item of a list, without its bullet or number."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """Cells of one row; `header` holds the titles of its columns, empty where the table has none."""
+
+    cells: tuple[str, ...]
+    header: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Code:
+    """Block of source code or of a program's output."""
+
+    text: str
+
+
+Block = Heading | Paragraph | ListItem | TableRow | Code
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Chapter of a text: its heading, the offset in characters where that begins, and the heading's level."""
+
+    title: str
+    start: int
+    level: int
+
+
+@dataclass(frozen=True)
+class ParsedDocument:
+    """Contents of a file: the title of its properties, its text, chapters, language (BCP 47) and cover (JPEG, PNG)."""
+
+    title: str | None
+    text: str
+    chapters: tuple[Chapter, ...] = ()
+    language: str | None = None
+    cover: bytes | None = None
+
+
+def parsed(
+    title: str | None, blocks: Iterable[Block], code: CodeBlocks, *, language: str | None = None,
+    cover: bytes | None = None,
+) -> ParsedDocument:  # fmt: skip
+    """Document of these blocks, rendered as it is spoken."""
+    kept = spoken(blocks, code)
+    text = rendered(kept)
+    return ParsedDocument(title, text, chapters(kept, text), language, cover)
+
+
+def spoken(blocks: Iterable[Block], code: CodeBlocks) -> tuple[Block, ...]:
+    """Blocks that are spoken: code is left out, or announced with its number of lines."""
+    return tuple(_announced(block) if isinstance(block, Code) else block for block in blocks if _is_spoken(block, code))
+
+
+def rendered(blocks: Sequence[Block]) -> str:
+    """Text of the blocks with an empty line between them; items and rows are sentences, URLs are their hosts."""
+    return clean("\n\n".join(text for block in blocks if (text := _text(block))))
+
+
+def chapters(blocks: Sequence[Block], text: str) -> tuple[Chapter, ...]:
+    """Chapters of a rendered text: the headings of the highest level that occurs twice, and those above it."""
+    levels = Counter(block.level for block in blocks if isinstance(block, Heading) and _text(block))
+    if not levels:
+        return ()
+    level = min((level for level, count in levels.items() if count > 1), default=min(levels))
+    found: list[Chapter] = []
+    at = 0
+    for block in blocks:
+        part = _text(block)
+        if not part or (start := text.find(part, at)) < 0:
+            continue
+        at = start + len(part)
+        if isinstance(block, Heading) and block.level <= level:
+            found.append(Chapter(" ".join(part.split())[:_LONGEST_CHAPTER_TITLE], start, block.level))
+    return tuple(found)
+
+
+def short_urls(text: str) -> str:
+    """Text in which the host stands for each URL: `https://www.example.org/a?b=c` is read as `example.org`."""
+    return _URL.sub(_host, text)
+
+
+def _host(found: re.Match[str]) -> str:
+    end = _URL_END.search(found.group())
+    host = _URL_END.sub("", found.group(1))
+    return (host[4:] if host.lower().startswith("www.") else host) + (end.group() if end else "")
+
+
+def _is_spoken(block: Block, code: CodeBlocks) -> bool:
+    return not isinstance(block, Code) or (code == "announce" and bool(block.text.strip()))
+
+
+def _announced(block: Code) -> Block:
+    lines = len(block.text.strip("\n").splitlines())
+    return Paragraph(_LINE_OF_CODE if lines == 1 else _LINES_OF_CODE.format(lines))
+
+
+def _text(block: Block) -> str:
+    if isinstance(block, TableRow):
+        return clean(_sentence(_row(block)))
+    text = short_urls(clean(block.text))
+    return _sentence(text) if isinstance(block, ListItem) else text
+
+
+def _row(row: TableRow) -> str:
+    cells = [" ".join(short_urls(cell).split()) for cell in row.cells]
+    if not row.header:
+        return _joined([cell for cell in cells if cell])
+    titles = [*row.header, *[""] * len(cells)]
+    return _joined([f"{title}: {cell}" if title else cell for title, cell in zip(titles, cells, strict=False) if cell])
+
+
+def _joined(cells: Sequence[str]) -> str:
+    return "".join(f"{cell}{' ' if _ENDS.search(cell) else ', '}" for cell in cells[:-1]) + "".join(cells[-1:])
+
+
+def _sentence(text: str) -> str:
+    if not text or _ENDS.search(text) or not (text[-1].isalnum() or text[-1] in ")]\"'”’»%"):
+        return text
+    return f"{text}."

@@ -1,0 +1,202 @@
+"""EPUB reader: title, language, cover and the blocks of the chapters in reading order (EPUB 2 and 3)."""
+
+from __future__ import annotations
+
+import posixpath
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from lxml import etree
+
+from voxyard.extraction.document import Block
+from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
+from voxyard.extraction.markup import html_blocks
+
+MAX_ENTRIES = 20_000
+"""Maximum number of files in an EPUB."""
+
+MAX_TEXT_BYTES = 128 * 2**20
+"""Maximum bytes of unpacked XHTML and XML."""
+
+MAX_COVER_BYTES = 8 * 2**20
+"""Largest cover that is kept, in bytes."""
+
+MAX_RATIO = 200
+"""Maximum compression ratio of a file larger than `RATIO_FROM_BYTES`; prose has about 4."""
+
+RATIO_FROM_BYTES = 4 * 2**20
+
+_PIECE_BYTES = 2**16
+_CONTAINER = "META-INF/container.xml"
+_ENCRYPTION = "META-INF/encryption.xml"
+_FONT_OBFUSCATION = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
+_NS = {
+    "c": "urn:oasis:names:tc:opendocument:xmlns:container",
+    "o": "http://www.idpf.org/2007/opf",
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "e": "http://www.w3.org/2001/04/xmlenc#",
+}
+_PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
+_SAVE_AGAIN = "open it in an e-book program, save it as EPUB again and send that"
+
+
+@dataclass(frozen=True)
+class Epub:
+    """Contents of an EPUB: title and language of its metadata, its cover (JPEG or PNG), and its blocks."""
+
+    title: str | None
+    language: str | None
+    cover: bytes | None
+    blocks: tuple[Block, ...]
+
+
+def read_epub(content: BinaryIO, *, max_characters: int) -> Epub:
+    """Contents of an EPUB, its pages in the order of the spine; tables of contents are left out.
+
+    Raises:
+        UnsupportedFileError: another kind of ZIP archive.
+        UnreadableFileError: broken, protected, or an archive that unpacks to far more than a book.
+        TextTooLongError: far more than `max_characters`.
+    """
+    try:
+        with zipfile.ZipFile(content) as archive:
+            return _read(_Archive(archive), max_characters)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise _broken(f"its ZIP archive is broken or truncated ({error})") from error
+    except RuntimeError as error:  # zipfile's for an encrypted entry
+        raise _broken("its ZIP archive is encrypted: expected one without a password") from error
+
+
+class _Archive:
+    """Files of the archive by name, within the limits on what it unpacks to."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+        if len(entries) > MAX_ENTRIES:
+            raise _bomb(f"it has {len(entries)} files in its ZIP archive; an EPUB has at most {MAX_ENTRIES}")
+        self._archive = archive
+        self._entries = {entry.filename: entry for entry in entries}
+        self._left = MAX_TEXT_BYTES
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """Bytes of a file. Raises UnreadableFileError where it is missing or beyond the limits."""
+        entry = self._entries.get(name)
+        if entry is None:
+            raise _broken(f"it names a file that is not in it ({name[:100]})")
+        limit = self._left if most is None else most
+        data = bytearray()
+        with self._archive.open(entry) as stream:
+            while piece := stream.read(_PIECE_BYTES):
+                data += piece
+                if len(data) > limit:
+                    raise _bomb(f"it unpacks to more than {MAX_TEXT_BYTES >> 20} MiB of text")
+                if len(data) > RATIO_FROM_BYTES and len(data) > MAX_RATIO * entry.compress_size:
+                    raise _bomb(f"{name[:100]} is packed to less than 1/{MAX_RATIO} of its size")
+        if most is None:
+            self._left -= len(data)
+        return bytes(data)
+
+    def size(self, name: str) -> int:
+        return self._entries[name].file_size
+
+
+def _read(archive: _Archive, max_characters: int) -> Epub:
+    if _CONTAINER not in archive:
+        raise UnsupportedFileError(
+            "its content is a ZIP archive, but no EPUB: send a TXT, Markdown, HTML, EPUB, PDF or DOCX file"
+        )
+    _check_protection(archive)
+    rootfile = _xml(archive, _CONTAINER).find(".//c:rootfile", _NS)
+    package_name = unquote(rootfile.get("full-path", "")) if rootfile is not None else ""
+    package = _xml(archive, package_name)
+    return Epub(
+        title=_first_text(package, "dc:title"),
+        language=_first_text(package, "dc:language"),
+        cover=_cover(archive, package, package_name),
+        blocks=tuple(_blocks(archive, package, package_name, max_characters)),
+    )
+
+
+def _blocks(archive: _Archive, package: etree._Element, package_name: str, most: int) -> Iterator[Block]:
+    length = 0
+    for name in _spine(package, package_name):
+        if name not in archive:
+            continue
+        for block in html_blocks(archive.read(name))[2]:
+            length += sum(map(len, block.cells)) if hasattr(block, "cells") else len(block.text)
+            if length > 2 * most + 1000:  # the exact length is known after rendering
+                raise TextTooLongError(f"the text has more than {most} characters: split the document")
+            yield block
+
+
+def _spine(package: etree._Element, package_name: str) -> Iterator[str]:
+    """Names of the pages in reading order, without tables of contents and what is not part of the main order."""
+    manifest = {item.get("id"): item for item in package.iterfind(".//o:manifest/o:item", _NS)}
+    tables = {
+        _resolved(package_name, reference.get("href", ""))
+        for reference in package.iterfind(".//o:guide/o:reference", _NS)
+        if reference.get("type", "").lower() in ("toc", "cover")
+    }
+    for reference in package.iterfind(".//o:spine/o:itemref", _NS):
+        item = manifest.get(reference.get("idref"))
+        if item is None or reference.get("linear") == "no" or item.get("media-type") not in _PAGES:
+            continue
+        name = _resolved(package_name, item.get("href", ""))
+        if "nav" not in item.get("properties", "").split() and name not in tables:
+            yield name
+
+
+def _cover(archive: _Archive, package: etree._Element, package_name: str) -> bytes | None:
+    """Image that the package names as its cover; None without one, or if it is too large or neither JPEG nor PNG."""
+    items = package.findall(".//o:manifest/o:item", _NS)
+    named = {meta.get("content") for meta in package.iterfind(".//o:metadata/o:meta[@name='cover']", _NS)}
+    for item in items:
+        if "cover-image" in item.get("properties", "").split() or item.get("id") in named:
+            name = _resolved(package_name, item.get("href", ""))
+            if name in archive and archive.size(name) <= MAX_COVER_BYTES:
+                data = archive.read(name, MAX_COVER_BYTES)
+                return data if data.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")) else None
+    return None
+
+
+def _check_protection(archive: _Archive) -> None:
+    if _ENCRYPTION not in archive:
+        return
+    methods = _xml(archive, _ENCRYPTION).iterfind(".//e:EncryptionMethod", _NS)
+    if any(method.get("Algorithm") not in _FONT_OBFUSCATION for method in methods):
+        raise UnreadableFileError(
+            "protected against copying (DRM); expected an EPUB whose text is not encrypted: send one without protection"
+        )
+
+
+def _xml(archive: _Archive, name: str) -> etree._Element:
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    try:
+        return etree.fromstring(archive.read(name), parser)
+    except etree.XMLSyntaxError as error:
+        raise _broken(f"{name[:100]} is not well-formed XML ({error})") from error
+
+
+def _first_text(package: etree._Element, name: str) -> str | None:
+    return next(
+        (" ".join(text.split()) for text in (e.text for e in package.iterfind(f".//{name}", _NS)) if text), None
+    )
+
+
+def _resolved(package_name: str, reference: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(package_name), unquote(urlsplit(reference).path)))
+
+
+def _bomb(found: str) -> UnreadableFileError:
+    return UnreadableFileError(f"{found}: refused; {_SAVE_AGAIN}")
+
+
+def _broken(found: str) -> UnreadableFileError:
+    return UnreadableFileError(f"{found}: {_SAVE_AGAIN}")

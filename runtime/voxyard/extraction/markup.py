@@ -1,0 +1,204 @@
+"""HTML, XHTML and Markdown readers: markup to the blocks of a document, read by lxml and markdown-it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lxml import etree, html
+from markdown_it import MarkdownIt
+from mdit_py_plugins.footnote import footnote_plugin
+from mdit_py_plugins.front_matter import front_matter_plugin
+
+from voxyard.extraction.document import Block, Code, Heading, ListItem, Paragraph, TableRow
+from voxyard.extraction.errors import UnreadableFileError
+
+MAX_DEPTH = 200
+"""Deepest nesting of elements that is read; what lies deeper is refused."""
+
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_BLOCKS = frozenset((
+    *_HEADINGS, "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog",
+    "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", "legend", "li",
+    "main", "ol", "p", "pre", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
+))  # fmt: skip
+_SILENT = frozenset((
+    "audio", "button", "canvas", "embed", "footer", "head", "iframe", "img", "input", "map", "math", "nav", "noscript",
+    "object", "picture", "rp", "rt", "script", "select", "style", "svg", "template", "textarea", "title", "video",
+))  # fmt: skip
+_SILENT_ROLES = frozenset(
+    ("navigation", "search", "doc-toc", "doc-pagelist", "doc-index", "doc-backlink", "doc-noteref")
+)
+_SILENT_TYPES = frozenset(("toc", "landmarks", "page-list", "pagebreak", "noteref", "loi", "lot", "backlink"))
+_MARKS = frozenset("¶#§↩↑^\u21a9\ufe0e")  # text of links that only lead somewhere
+_NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\s*", re.IGNORECASE)
+_BLANKS = re.compile(r"[ \t\r\n\f\u200b]+")
+_EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
+_MARKDOWN = (
+    MarkdownIt("commonmark", {"html": True})
+    .enable(["table", "strikethrough"])
+    .use(footnote_plugin)
+    .use(front_matter_plugin)
+)
+_MAIN = ".//main|.//*[@role='main']"
+
+
+def markdown_blocks(text: str) -> list[Block]:
+    """Blocks of a Markdown text (CommonMark, tables, footnotes); a front matter is left out, footnotes come last.
+
+    Raises:
+        UnreadableFileError: nested too deeply.
+    """
+    return html_blocks(_MARKDOWN.render(text))[2]
+
+
+def html_blocks(markup: str | bytes) -> tuple[str | None, str | None, list[Block]]:
+    """Title, language and blocks of an HTML or XHTML page; bytes are decoded as the page declares, else as UTF-8.
+
+    Of a page with one `main`, only that is read. Left out: scripts, styles, forms, navigation, footers, images, hidden
+    elements, and links that are marks of notes or headings.
+
+    Raises:
+        UnreadableFileError: nothing in it can be read as HTML, or it is nested too deeply.
+    """
+    root = _parsed(markup)
+    title = root.findtext(".//head/title")
+    language = root.get("lang") or root.get("{http://www.w3.org/XML/1998/namespace}lang")
+    main = root.xpath(_MAIN)
+    body = main[0] if len(main) == 1 else root.find(".//body")
+    found = list(_Walk().blocks(root if body is None else body))
+    return (" ".join(title.split()) or None) if title else None, language or None, found
+
+
+def _parsed(markup: str | bytes) -> html.HtmlElement:
+    encoding = "utf-8" if isinstance(markup, str) or not _declares_encoding(markup) else None
+    data = markup.encode("utf-8", "surrogatepass") if isinstance(markup, str) else markup
+    parser = html.HTMLParser(encoding=encoding, no_network=True, remove_comments=True, remove_pis=True, huge_tree=False)
+    try:
+        root = html.document_fromstring(data, parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError, ValueError, AssertionError) as error:
+        raise UnreadableFileError(
+            f"broken HTML ({error}): open it in a browser, save it again and send that"
+        ) from error
+    _check_depth(root)
+    return root
+
+
+def _declares_encoding(data: bytes) -> bool:
+    head = data[:2048].lower()
+    return b"charset=" in head or b"encoding=" in head
+
+
+def _check_depth(root: html.HtmlElement) -> None:
+    depth = 0
+    for event, _ in etree.iterwalk(root, events=("start", "end")):
+        depth += 1 if event == "start" else -1
+        if depth > MAX_DEPTH:
+            raise UnreadableFileError(
+                f"its elements are nested deeper than {MAX_DEPTH}: save its text as TXT and send that"
+            )
+
+
+class _Walk:
+    """Walk over a page's elements that yields its blocks."""
+
+    def blocks(self, parent: html.HtmlElement, item: bool = False) -> Iterator[Block]:
+        """Blocks within an element; loose text between them is a paragraph, or an item where `item` says so."""
+        line: list[str] = [parent.text or ""]
+        for child in parent:
+            if not _is_silent(child):
+                if _is_block(child):
+                    yield from self._flush(line, item)
+                    yield from self._block(child, item)
+                else:
+                    line.append(_inline(child))
+            line.append(child.tail or "")
+        yield from self._flush(line, item)
+
+    def _flush(self, line: list[str], item: bool) -> Iterator[Block]:
+        text = _folded("".join(line))
+        line.clear()
+        if text:
+            yield ListItem(text) if item else Paragraph(text)
+
+    def _block(self, element: html.HtmlElement, item: bool) -> Iterator[Block]:
+        tag = element.tag
+        if tag in _HEADINGS:
+            if text := _folded(_inline(element)):
+                yield Heading(text, _HEADINGS[tag])
+        elif tag == "pre":
+            if (text := element.text_content()).strip():
+                yield Code(text)
+        elif tag == "table" and element.get("role") != "presentation" and not element.xpath(".//td//table"):
+            yield from self._table(element)
+        elif tag == "p" and not _has_blocks(element):
+            yield from self._flush([_inline(element)], item)
+        else:
+            yield from self.blocks(element, item or tag == "li")
+
+    def _table(self, table: html.HtmlElement) -> Iterator[Block]:
+        for caption in table.iterchildren("caption"):
+            yield from self.blocks(caption)
+        header: tuple[str, ...] = ()
+        for row in table.iter("tr"):
+            cells = [cell for cell in row.iterchildren("td", "th") if not _is_silent(cell)]
+            if any(_has_blocks(cell) and len(list(self.blocks(cell))) > 1 for cell in cells):
+                for cell in cells:
+                    yield from self.blocks(cell)
+                continue
+            texts = tuple(_folded(_inline(cell)) for cell in cells)
+            if texts and not header and all(cell.tag == "th" for cell in cells) and len(cells) > 1:
+                header = texts
+            elif any(texts):
+                yield TableRow(texts, header if len(header) == len(texts) else ())
+
+
+def _inline(element: html.HtmlElement) -> str:
+    """Text of an element without what is silent in it."""
+    if element.tag == "br":
+        return "\n"
+    parts = [element.text or ""]
+    for child in element:
+        if not _is_silent(child):
+            parts.append(f" {_inline(child)} " if _is_block(child) else _inline(child))
+        parts.append(child.tail or "")
+    return "".join(parts)
+
+
+def _folded(text: str) -> str:
+    return _BLANKS.sub(" ", text).strip()
+
+
+def _is_block(element: html.HtmlElement) -> bool:
+    return element.tag in _BLOCKS or _has_blocks(element)
+
+
+def _has_blocks(element: html.HtmlElement) -> bool:
+    return any(inner.tag in _BLOCKS for inner in element.iterdescendants() if isinstance(inner.tag, str))
+
+
+def _is_silent(element: html.HtmlElement) -> bool:
+    if not isinstance(element.tag, str) or element.tag in _SILENT:
+        return True
+    if (
+        element.get("hidden") is not None
+        or element.get("aria-hidden") == "true"
+        or element.get("role") in _SILENT_ROLES
+    ):
+        return True
+    kinds = (element.get(_EPUB_TYPE) or element.get("epub:type") or "").split()
+    if not _SILENT_TYPES.isdisjoint(kinds):
+        return True
+    return element.tag in ("a", "sup") and _is_mark(element)
+
+
+def _is_mark(element: html.HtmlElement) -> bool:
+    """True for a link to a note or a heading, whose text is a number or a sign."""
+    text = element.text_content().strip()
+    link = element if element.tag == "a" else element.find(".//a")
+    if link is None or "#" not in (link.get("href") or ""):
+        return False
+    if text and all(letter in _MARKS for letter in text):
+        return True
+    is_note = element.tag == "sup" or link.find(".//sup") is not None or "footnote" in (link.get("class") or "")
+    return is_note and _NOTE_NUMBER.fullmatch(text) is not None

@@ -1,0 +1,137 @@
+"""EPUB: reading order, chapters, cover, protection, and malicious archives."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+
+import pytest
+
+from voxyard.extraction import epub
+from voxyard.extraction.document import Chapter
+from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
+from voxyard.extraction.extract import ExtractedText, extract
+
+CONTAINER = (
+    '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+    '<rootfile full-path="OEBPS/book.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
+)
+PACKAGE = """<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata
+ xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>The Long Night</dc:title>
+<dc:language>en-GB</dc:language></metadata>
+<manifest><item id="c" href="cover.png" media-type="image/png" properties="cover-image"/>
+<item id="n" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>
+<item id="two" href="text/two%20b.xhtml" media-type="application/xhtml+xml"/>
+<item id="one" href="text/one.xhtml" media-type="application/xhtml+xml"/>
+<item id="extra" href="extra.xhtml" media-type="application/xhtml+xml"/></manifest>
+<spine><itemref idref="n"/><itemref idref="one"/><itemref idref="two"/>
+<itemref idref="extra" linear="no"/></spine></package>"""
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+
+
+def xhtml(body: str) -> str:
+    return (
+        '<?xml version="1.0" encoding="utf-8"?><html xmlns="http://www.w3.org/1999/xhtml"'
+        f' xmlns:epub="http://www.idpf.org/2007/ops"><head><title>x</title></head><body>{body}</body></html>'
+    )
+
+
+FILES: dict[str, str | bytes] = {
+    "mimetype": "application/epub+zip",
+    "META-INF/container.xml": CONTAINER,
+    "OEBPS/book.opf": PACKAGE,
+    "OEBPS/cover.png": PNG,
+    "OEBPS/nav.xhtml": xhtml('<nav epub:type="toc"><ol><li>Contents</li></ol></nav>'),
+    "OEBPS/text/one.xhtml": xhtml(
+        '<h1>One</h1><p>It was d\u00e4rk.<a epub:type="noteref" href="#n1">1</a></p>'
+        '<span epub:type="pagebreak" title="3">3</span><p>Late.</p>'
+    ),
+    "OEBPS/text/two b.xhtml": xhtml("<h1>Two</h1><p>It was light.</p>"),
+    "OEBPS/extra.xhtml": xhtml("<p>An extra.</p>"),
+}
+
+
+def packed(changed: Mapping[str, str | bytes | None] = {}) -> bytes:
+    """A book of these files, of which some are changed, or None and missing."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {**FILES, **changed}.items():
+            if data is not None:
+                archive.writestr(name, data)
+    return content.getvalue()
+
+
+def read(data: bytes, name: str | None = "book.epub", most: int = 100_000) -> ExtractedText:
+    return extract(io.BytesIO(data), name, None, max_characters=most)
+
+
+def test_a_book_is_read_in_the_order_of_its_spine() -> None:
+    found = read(packed())
+    assert found.text == "One\n\nIt was därk.\n\nLate.\n\nTwo\n\nIt was light."
+    assert (found.kind, found.title, found.language, found.cover) == ("epub", "The Long Night", "en-GB", PNG)
+    assert found.chapters == (Chapter("One", 0, 1), Chapter("Two", found.text.index("Two"), 1))
+
+
+def test_a_book_is_told_from_a_word_document_by_its_content() -> None:
+    assert read(packed(), None).kind == "epub"
+    with pytest.raises(UnreadableFileError, match=r"ends in \.docx, but its content is an EPUB: rename it to \.epub"):
+        read(packed(), "book.docx")
+
+
+def test_a_cover_that_is_no_picture_is_none() -> None:
+    assert read(packed({"OEBPS/cover.png": b"<svg/>"})).cover is None
+    assert read(packed({"OEBPS/cover.png": None})).cover is None
+
+
+def test_a_book_whose_text_is_encrypted_is_refused_and_obfuscated_fonts_are_not() -> None:
+    method = '<encryption xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><EncryptedData \
+xmlns="http://www.w3.org/2001/04/xmlenc#"><EncryptionMethod Algorithm="{}"/></EncryptedData></encryption>'
+    drm = method.format("http://www.w3.org/2001/04/xmlenc#aes128-cbc")
+    with pytest.raises(UnreadableFileError, match=r"DRM.*send one without protection"):
+        read(packed({"META-INF/encryption.xml": drm}))
+    fonts = method.format("http://www.idpf.org/2008/embedding")
+    assert read(packed({"META-INF/encryption.xml": fonts})).title == "The Long Night"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"OEBPS/book.opf": None}, r"names a file that is not in it \(OEBPS/book\.opf\)"),
+        ({"OEBPS/book.opf": "<package"}, "not well-formed XML"),
+        ({"META-INF/container.xml": "<container/>"}, "names a file that is not in it"),
+        ({"OEBPS/text/one.xhtml": None, "OEBPS/text/two b.xhtml": None}, "no text found"),
+        ({"OEBPS/text/one.xhtml": xhtml("<p>ha</p>" * 3_000_000)}, "packed to less than 1/200"),
+    ],
+)
+def test_a_broken_book_is_refused_with_what_to_do(changed: dict[str, str | bytes | None], said: str) -> None:
+    with pytest.raises(UnreadableFileError, match=said):
+        read(packed(changed))
+
+
+def test_half_a_book_is_refused() -> None:
+    with pytest.raises((UnreadableFileError, UnsupportedFileError)):
+        read(packed()[:-400])
+
+
+def test_a_book_of_too_many_files_or_too_much_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epub, "MAX_ENTRIES", 5)
+    with pytest.raises(UnreadableFileError, match=r"8 files.*refused"):
+        epub.read_epub(io.BytesIO(packed()), max_characters=1000)
+    monkeypatch.setattr(epub, "MAX_ENTRIES", 50)
+    monkeypatch.setattr(epub, "MAX_TEXT_BYTES", 1000)
+    with pytest.raises(UnreadableFileError, match="unpacks to more than"):
+        epub.read_epub(io.BytesIO(packed()), max_characters=1000)
+
+
+def test_a_book_that_is_too_long_is_refused() -> None:
+    with pytest.raises(TextTooLongError, match="more than 20 characters"):
+        read(packed(), most=20)
+    with pytest.raises(TextTooLongError, match="more than 30 characters"):
+        read(packed({"OEBPS/text/one.xhtml": xhtml("<p>It was late.</p>" * 1000)}), most=30)
+
+
+def test_entities_of_its_package_are_not_expanded(tmp_path: object) -> None:
+    laughs = '<!DOCTYPE p [<!ENTITY a "hahahaha"><!ENTITY b SYSTEM "file:///etc/passwd">]>'
+    package = laughs + PACKAGE.replace("The Long Night", "The &a; &b;")
+    assert "root:" not in read(packed({"OEBPS/book.opf": package})).title

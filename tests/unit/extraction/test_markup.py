@@ -1,0 +1,147 @@
+"""Markdown and HTML: blocks, chapters, and what is not to be spoken."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voxyard.extraction.document import (
+    Block,
+    Chapter,
+    Code,
+    CodeBlocks,
+    Heading,
+    Paragraph,
+    chapters,
+    rendered,
+    short_urls,
+)
+from voxyard.extraction.errors import ExtractionError, UnreadableFileError
+from voxyard.extraction.extract import ExtractedText, extract
+from voxyard.extraction.markup import html_blocks, markdown_blocks
+
+PAGE = """<!DOCTYPE html><html lang="de"><head><title>Die Nacht</title><style>p {}</style></head><body>
+<nav><a href="/">Start</a></nav><main><h1>Die Nacht<a class="headerlink" href="#nacht">¶</a></h1>
+<p>Es war <em>dunkel</em>.<sup><a href="#fn1">1</a></sup> Siehe <a href="x">https://www.example.org/a/b?c=d</a>.</p>
+<script>alert("no")</script><p hidden>verborgen</p>
+<ul><li>eine Lampe</li><li>ein <b>Stuhl</b>!</li></ul>
+<table><tr><th>Wer</th><th>Alter</th></tr><tr><td>Ann</td><td>5</td></tr></table>
+<pre>a = 1
+b = 2</pre></main><footer>Impressum</footer></body></html>"""
+
+
+def read(data: str, name: str, code: CodeBlocks = "skip") -> ExtractedText:
+    return extract(io.BytesIO(data.encode()), name, None, max_characters=100_000, code=code)
+
+
+def test_a_page_is_read_without_what_stands_around_it() -> None:
+    found = read(PAGE, "nacht.html")
+    assert found.text.split("\n\n") == [
+        "Die Nacht", "Es war dunkel. Siehe example.org.", "eine Lampe.", "ein Stuhl!", "Wer: Ann, Alter: 5.",
+    ]  # fmt: skip
+    assert (found.kind, found.title, found.language) == ("html", "Die Nacht", "de")
+
+
+def test_code_is_skipped_or_announced() -> None:
+    assert "Code" not in read(PAGE, "nacht.html").text
+    assert read(PAGE, "nacht.html", "announce").text.endswith("Code, 2 lines.")
+    assert read("Text.\n\n    one()\n", "a.md", "announce").text == "Text.\n\nCode, 1 line."
+
+
+def test_markdown_becomes_headings_sentences_and_notes_at_the_end() -> None:
+    text = "---\nlang: en\n---\n# Night\n\n"
+    text += "It was *dark*[^1], see <http://foo.bar/x>.\n\n1. one\n2. two;\n\n[^1]: Very dark.\n"
+    assert read(text, "night.md").text.split("\n\n") == [
+        "Night", "It was dark, see foo.bar.", "one.", "two;", "Very dark.",
+    ]  # fmt: skip
+    assert read("# Night\n\n|a|b|\n|-|-|\n|1||\n|2|3|\n", "x.markdown").text == "Night\n\na: 1.\n\na: 2, b: 3."
+    assert read("# Night", "night.txt").text == "# Night"
+
+
+def test_headings_are_chapters_at_their_offsets() -> None:
+    found = read("# The Book\n\nIntro.\n\n## One\n\nText of One.\n\n### Part\n\n## Two\n\nEnd.\n", "book.md")
+    assert [(chapter.title, chapter.level) for chapter in found.chapters] == [("The Book", 1), ("One", 2), ("Two", 2)]
+    assert all(found.text[chapter.start :].startswith(chapter.title) for chapter in found.chapters)
+    assert found.text[found.chapters[1].start :].startswith("One\n\nText of One.")
+
+
+def test_a_document_without_headings_has_no_chapters() -> None:
+    assert read("Just text.", "a.md").chapters == ()
+
+
+def test_a_lone_heading_is_a_chapter() -> None:
+    blocks: list[Block] = [Paragraph("Before."), Heading("Night", 2), Paragraph("It was dark.")]
+    assert chapters(blocks, rendered(blocks)) == (Chapter("Night", 9, 2),)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see https://www.example.org/a/b.html?c=d#e, or", "see example.org, or"),
+        ("(http://user:secret@example.org:8080/x)", "(example.org)"),
+        ("ftp://ftp.debian.org.", "ftp.debian.org."),
+        ("mail me@example.org", "mail me@example.org"),
+        ("https://", "https://"),
+    ],
+)
+def test_an_url_is_read_as_its_host(text: str, expected: str) -> None:
+    assert short_urls(text) == expected
+
+
+def test_entities_and_other_encodings_are_text() -> None:
+    page = '<html><head><meta charset="iso-8859-1"></head><body>'
+    page += "<p>Fr\xfch &amp; sp&auml;t&nbsp;&#8212; ja</p></body></html>"
+    assert rendered(html_blocks(page.encode("latin-1"))[2]).replace("\u00a0", " ") == "Früh & spät — ja"
+
+
+def test_nested_lists_and_tables_for_layout_are_text() -> None:
+    lists = "<ul><li>one<ol><li>inner</li></ol></li><li><p>two</p><p>more</p></li></ul>"
+    assert rendered(html_blocks(lists)[2]).split("\n\n") == ["one.", "inner.", "two.", "more."]
+    layout = "<table><tr><td><p>left</p><p>side</p></td><td>right</td></tr></table>"
+    assert rendered(html_blocks(layout)[2]).split("\n\n") == ["left", "side", "right"]
+
+
+def test_elements_nested_without_end_are_refused() -> None:
+    with pytest.raises(UnreadableFileError, match=r"nested .*save its text as TXT"):
+        read("<html><body>" + "<div>" * 100_000 + "x", "deep.html")
+    with pytest.raises(UnreadableFileError, match=r"nested .*save its text as TXT"):
+        read("<html><body>" + "<blockquote><b>" * 150 + "x", "deep.html")
+
+
+def test_entities_that_grow_without_end_do_not() -> None:
+    entities = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12))
+    page = (
+        f'<?xml version="1.0"?><!DOCTYPE html [<!ENTITY a0 "ha">{entities}]><html><body><p>&a11; end</p></body></html>'
+    )
+    assert len(read(page, "laughs.xhtml").text) < 2_000
+
+
+def test_a_page_without_a_word_is_refused() -> None:
+    with pytest.raises(UnreadableFileError, match=r"empty\.html: no text found"):
+        read("<html><body><img src='a.png' alt='A lamp'></body></html>", "empty.html")
+
+
+@given(st.text())
+def test_any_text_is_markdown_and_html(text: str) -> None:
+    for read_blocks in (markdown_blocks, lambda markup: html_blocks(markup)[2]):
+        try:
+            blocks = read_blocks(text)
+        except ExtractionError:
+            continue
+        whole = rendered(blocks)
+        assert all(whole[chapter.start :].startswith(chapter.title[:1]) for chapter in chapters(blocks, whole))
+
+
+WORDS = st.lists(st.text("abcdefghijklmnopqrstuvwxyzäöü", min_size=1, max_size=10), min_size=1).map(" ".join)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=20), st.sampled_from(["p", "li", "h2", "div", "blockquote", "td"]))
+def test_no_word_of_a_page_is_lost(paragraphs: list[str], tag: str) -> None:
+    page = "".join(f"<{tag}>{paragraph}</{tag}>" for paragraph in paragraphs)
+    page = f"<table><tr>{page}</tr></table>" if tag == "td" else page
+    blocks = html_blocks(f"<html><body>{page}</body></html>")[2]
+    assert not any(isinstance(block, Code) for block in blocks)
+    assert rendered(blocks).replace(".", "").replace(",", "").split() == " ".join(paragraphs).split()
