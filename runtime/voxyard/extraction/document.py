@@ -23,8 +23,8 @@ _LONGEST_CHAPTER_TITLE = 200
 
 
 @dataclass(frozen=True)
-class Heading:
-    """Heading of a level; 1 is the highest."""
+class HeadingBlock:
+    """HeadingBlock of a level; 1 is the highest."""
 
     text: str
     level: int
@@ -59,12 +59,12 @@ class Code:
     text: str
 
 
-Block = Heading | Paragraph | ListItem | TableRow | Code
+Block = HeadingBlock | Paragraph | ListItem | TableRow | Code
 
 
 @dataclass(frozen=True)
-class Chapter:
-    """Chapter of a text: its heading, the offset in characters where that begins, and the heading's level."""
+class TextChapter:
+    """TextChapter of a text: its heading, the offset in characters where that begins, and the heading's level."""
 
     title: str
     start: int
@@ -77,7 +77,7 @@ class ParsedDocument:
 
     title: str | None
     text: str
-    chapters: tuple[Chapter, ...] = ()
+    chapters: tuple[TextChapter, ...] = ()
     language: str | None = None
     cover: bytes | None = None
 
@@ -102,21 +102,21 @@ def rendered(blocks: Sequence[Block]) -> str:
     return clean("\n\n".join(text for block in blocks if (text := _text(block))))
 
 
-def chapters(blocks: Sequence[Block], text: str) -> tuple[Chapter, ...]:
+def chapters(blocks: Sequence[Block], text: str) -> tuple[TextChapter, ...]:
     """Chapters of a rendered text: the headings of the highest level that occurs twice, and those above it."""
-    levels = Counter(block.level for block in blocks if isinstance(block, Heading) and _text(block))
+    levels = Counter(block.level for block in blocks if isinstance(block, HeadingBlock) and _text(block))
     if not levels:
         return ()
     level = min((level for level, count in levels.items() if count > 1), default=min(levels))
-    found: list[Chapter] = []
+    found: list[TextChapter] = []
     at = 0
     for block in blocks:
         part = _text(block)
         if not part or (start := text.find(part, at)) < 0:
             continue
         at = start + len(part)
-        if isinstance(block, Heading) and block.level <= level:
-            found.append(Chapter(" ".join(part.split())[:_LONGEST_CHAPTER_TITLE], start, block.level))
+        if isinstance(block, HeadingBlock) and block.level <= level:
+            found.append(TextChapter(" ".join(part.split())[:_LONGEST_CHAPTER_TITLE], start, block.level))
     return tuple(found)
 
 

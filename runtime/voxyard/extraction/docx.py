@@ -14,7 +14,7 @@ from docx.opc.exceptions import OpcError
 from docx.oxml.ns import nsmap
 from docx.oxml.parser import parse_xml
 
-from voxyard.extraction.document import Block, Heading, ListItem, Paragraph, ParsedDocument, TableRow, parsed
+from voxyard.extraction.document import Block, HeadingBlock, ListItem, Paragraph, ParsedDocument, TableRow, parsed
 from voxyard.extraction.docx_archive import SAVE_AGAIN, sanitized
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
 
@@ -108,7 +108,7 @@ class _DocumentWalk:
         if outline is not None and (own := outline.get(f"{_W}val", "9")).isdigit() and int(own) < _BODY_LEVEL:
             level = int(own) + 1
         if level is not None:
-            return Heading(text, level)
+            return HeadingBlock(text, level)
         is_item = name in self._list_styles or paragraph.find(f"{_W}pPr/{_W}numPr") is not None
         return ListItem(text) if is_item else Paragraph(text)
 

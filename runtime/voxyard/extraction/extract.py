@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from voxyard.extraction.document import Chapter, CodeBlocks, ParsedDocument, short_urls
+from voxyard.extraction.document import CodeBlocks, ParsedDocument, TextChapter, short_urls
 from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.plaintext import clean, decode
 from voxyard.extraction.sandbox import DEFAULT_LIMITS, ExtractionLimits, read_in_child
@@ -97,7 +97,7 @@ class ExtractedText:
     title: str
     text: str
     kind: Kind
-    chapters: tuple[Chapter, ...] = ()
+    chapters: tuple[TextChapter, ...] = ()
     language: str | None = None
     cover: bytes | None = None
 

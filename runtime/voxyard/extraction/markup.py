@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.footnote import footnote_plugin
 from mdit_py_plugins.front_matter import front_matter_plugin
 
-from voxyard.extraction.document import Block, Code, Heading, ListItem, Paragraph, TableRow
+from voxyard.extraction.document import Block, Code, HeadingBlock, ListItem, Paragraph, TableRow
 from voxyard.extraction.errors import UnreadableFileError
 
 MAX_DEPTH = 200
@@ -125,7 +125,7 @@ class _Walk:
         tag = element.tag
         if tag in _HEADINGS:
             if text := _folded(_inline(element)):
-                yield Heading(text, _HEADINGS[tag])
+                yield HeadingBlock(text, _HEADINGS[tag])
         elif tag == "pre":
             if (text := element.text_content()).strip():
                 yield Code(text)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from voxyard.extraction.document import Block, Heading, Paragraph
+from voxyard.extraction.document import Block, HeadingBlock, Paragraph
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ def blocks(pages: Sequence[Sequence[TextLine]]) -> list[Block]:
     larger = sorted({round(size) for text, size in found if _is_heading(text, size, body)}, reverse=True)
     levels = {size: min(level, _LOWEST_LEVEL) for level, size in enumerate(larger, 1)}
     return [
-        Heading(text, levels[round(size)]) if _is_heading(text, size, body) else Paragraph(text) for text, size in found
+        HeadingBlock(text, levels[round(size)]) if _is_heading(text, size, body) else Paragraph(text)
+        for text, size in found
     ]
 
 

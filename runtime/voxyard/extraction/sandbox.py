@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 from typing import Literal
 
-from voxyard.extraction.document import Chapter, CodeBlocks, ParsedDocument
+from voxyard.extraction.document import CodeBlocks, ParsedDocument, TextChapter
 from voxyard.extraction.errors import (
     ExtractionError,
     ReaderBusyError,
@@ -113,7 +113,7 @@ def _read(kind: str, data: bytes, max_characters: int, code: CodeBlocks, limits:
     return ParsedDocument(
         title=answer["title"],
         text=answer["text"],
-        chapters=tuple(Chapter(**chapter) for chapter in answer["chapters"]),
+        chapters=tuple(TextChapter(**chapter) for chapter in answer["chapters"]),
         language=answer["language"],
         cover=None if answer["cover"] is None else base64.b64decode(answer["cover"]),
     )

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voxyard.extraction import docx_archive
-from voxyard.extraction.document import Chapter
+from voxyard.extraction.document import TextChapter
 from voxyard.extraction.docx import read_docx
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.extract import ExtractedText, extract
@@ -89,7 +89,7 @@ def test_headings_paragraphs_lists_and_tables_come_in_their_order() -> None:
     assert found.text.split("\n\n") == [
         "Night", "It was dark.", "a lamp.", "Who, Where?", "Ann, home.", "The end.",
     ]  # fmt: skip
-    assert (found.kind, found.title, found.chapters) == ("docx", "story", (Chapter("Night", 0, 1),))
+    assert (found.kind, found.title, found.chapters) == ("docx", "story", (TextChapter("Night", 0, 1),))
 
 
 def test_a_marked_header_row_names_the_cells_below_it() -> None:

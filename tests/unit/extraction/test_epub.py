@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from voxyard.extraction import epub
-from voxyard.extraction.document import Chapter
+from voxyard.extraction.document import TextChapter
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.extract import ExtractedText, extract
 
@@ -70,7 +70,7 @@ def test_a_book_is_read_in_the_order_of_its_spine() -> None:
     found = read(packed())
     assert found.text == "One\n\nIt was därk.\n\nLate.\n\nTwo\n\nIt was light."
     assert (found.kind, found.title, found.language, found.cover) == ("epub", "The Long Night", "en-GB", PNG)
-    assert found.chapters == (Chapter("One", 0, 1), Chapter("Two", found.text.index("Two"), 1))
+    assert found.chapters == (TextChapter("One", 0, 1), TextChapter("Two", found.text.index("Two"), 1))
 
 
 def test_a_book_is_told_from_a_word_document_by_its_content() -> None:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from voxyard.extraction.document import (
     Block,
-    Chapter,
     Code,
     CodeBlocks,
-    Heading,
+    HeadingBlock,
     Paragraph,
+    TextChapter,
     chapters,
     rendered,
     short_urls,
@@ -73,8 +73,8 @@ def test_a_document_without_headings_has_no_chapters() -> None:
 
 
 def test_a_lone_heading_is_a_chapter() -> None:
-    blocks: list[Block] = [Paragraph("Before."), Heading("Night", 2), Paragraph("It was dark.")]
-    assert chapters(blocks, rendered(blocks)) == (Chapter("Night", 9, 2),)
+    blocks: list[Block] = [Paragraph("Before."), HeadingBlock("Night", 2), Paragraph("It was dark.")]
+    assert chapters(blocks, rendered(blocks)) == (TextChapter("Night", 9, 2),)
 
 
 @pytest.mark.parametrize(
