@@ -110,6 +110,20 @@ def test_no_chunk_crosses_into_the_next_chapter(served: Served) -> None:
     assert [chunk["text"] for chunk in httpx.get(f"{url}?chunks=true").json()["chunks"]] == ["A\n\nYes.", "B\n\nNo."]
 
 
+def test_the_headings_of_a_file_are_its_chapters(served: Served) -> None:
+    text = "# The harbour\n\nIt lay still.\n\n## One\n\n- a boat\n\n## Two\n\nThe [end](https://example.org/x).\n"
+    answer = httpx.post(f"{served.url}/v1/documents", files={"file": ("harbour.md", text.encode())}).json()
+    url = f"{served.url}/v1/documents/{answer['id']}"
+    eventually(lambda: httpx.get(url).json()["state"] == "completed", "it is spoken")
+    found = httpx.get(f"{url}?chunks=true").json()
+    assert [(each["title"], each["level"]) for each in found["chapters"]] == [
+        ("The harbour", 1), ("One", 2), ("Two", 2),
+    ]  # fmt: skip
+    assert [chunk["text"] for chunk in found["chunks"]] == [
+        "The harbour\n\nIt lay still.", "One\n\na boat.", "Two\n\nThe end.",
+    ]  # fmt: skip
+
+
 def probed(path: Path) -> dict[str, Any]:
     ffprobe = shutil.which("ffprobe")
     assert ffprobe, "ffprobe is missing: install Debian's ffmpeg"

@@ -102,7 +102,9 @@ async def _from_file(
     if (file.size or 0) > section.max_upload_mib * MIB:
         raise TooLargeError(f"file larger than {section.max_upload_mib} MiB: send a smaller one", parameter="file")
     extracted = await run_sync(lambda: _extract(file, section.max_characters))
-    return _document_request(options, extracted.text, options.title or extracted.title, idempotency_key)
+    made = _document_request(options, extracted.text, options.title or extracted.title, idempotency_key)
+    headings = tuple(Heading(chapter.title, chapter.start, chapter.level) for chapter in extracted.chapters)
+    return replace(made, headings=headings, cover=extracted.cover)
 
 
 def _extract(file: UploadFile, max_characters: int) -> ExtractedText:
