@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from service_app import Served, serving
+
+from voxyard.service.auth.api_keys import add_key
 
 ASKED: dict[str, Any] = {"model": "tts-1", "voice": "alloy", "input": "The harbour lay still."}
 
@@ -115,3 +118,23 @@ def test_the_list_of_audio_models_is_the_one_that_open_webui_reads(served: Serve
     assert all(model["name"] == model["id"] for model in models)
     assert speak(served, model="gpt-4o-mini-tts-2025-12-15").status_code == 200
     assert httpx.get(f"{served.url}/v1/models/tts-1-1106").json()["id"] == "tts-1-1106"
+
+
+def test_open_webuis_requests_are_answered(tmp_path: Path) -> None:
+    key = add_key(tmp_path / "keys.yaml", "webui")
+    with serving(tmp_path / "data", engine={"samples": 2400}, keys=tmp_path / "keys.yaml") as served:
+        spoken = httpx.post(
+            f"{served.url}/v1/audio/speech",
+            json={"input": ASKED["input"], "voice": "shimmer", "model": "tts-1-hd", "stream": None},
+            headers={
+                "Authorization": f"Bearer {key}", "X-OpenWebUI-User-Name": "ann", "X-OpenWebUI-User-Id": "7",
+                "X-OpenWebUI-User-Email": "ann@example.org", "X-OpenWebUI-User-Role": "user",
+            },
+        )  # fmt: skip
+        assert (spoken.status_code, spoken.headers["content-type"]) == (200, "audio/mpeg")
+        for path in ("models", "voices"):  # it sends no key here, and then offers OpenAI's names
+            assert httpx.get(f"{served.url}/v1/audio/{path}").status_code == 401
+        for voice in ("alloy", "echo", "fable", "onyx", "nova", "shimmer"):
+            asked = {"input": "Hi.", "voice": voice, "model": "tts-1"}
+            answer = httpx.post(f"{served.url}/v1/audio/speech", json=asked, headers={"Authorization": f"Bearer {key}"})
+            assert answer.status_code == 200

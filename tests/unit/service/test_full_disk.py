@@ -14,6 +14,7 @@ from documents import ThreadPool, audio_of, new_document
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents import database
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import NewDocument
 from voxyard.service.documents.store import Store
@@ -35,8 +36,14 @@ class SmallDisk:
     def leave(self, free: int) -> None:
         """Leave so many bytes free, a multiple of a page."""
         self.make_room()
-        with self._filler.open("wb") as file:
-            file.write(bytes(round(AudioFolder(self.folder).free_bytes()) - free))
+        left = round(AudioFolder(self.folder).free_bytes()) - free
+        with self._filler.open("wb", buffering=0) as file:
+            try:
+                while left > 0:
+                    left -= file.write(bytes(left))
+            except OSError:  # the service has taken a part of it meanwhile
+                if free:
+                    raise
 
     def make_room(self) -> None:
         self._filler.unlink(missing_ok=True)
@@ -44,11 +51,11 @@ class SmallDisk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """2 MiB; root is needed, or a user namespace."""
+    """4 MiB; root is needed, or a user namespace."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True
     )
     if mounted.returncode:
         pytest.skip(f"a small disk cannot be mounted, root is needed: {mounted.stderr.strip()}")
@@ -78,6 +85,11 @@ class Service:
         self.queue.close()
         self.pool.close()
         self.store.close()
+
+
+@pytest.fixture(autouse=True)
+def _small_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "RESERVE_BYTES", 256 * KIB)
 
 
 @pytest.fixture
@@ -231,3 +243,20 @@ def test_deleting_a_document_makes_room_on_a_disk_that_is_full_to_the_last_byte(
     service.queue.cancel(new.id)
 
     assert new.id not in {document.id for document in service.store.documents(limit=1000)}
+
+
+def test_a_document_that_has_no_audio_is_deleted_on_a_disk_that_is_full_to_the_last_byte(
+    disk: SmallDisk, serving: Callable[..., Service]
+) -> None:
+    service = serving(disk.folder / "store.sqlite", disk.folder / "audio")
+    service.pool.going.clear()
+    ids = [new_document(number, chunks=40) for number in range(9001, 9004)]
+    for new in ids:
+        service.queue.accept(new)
+    disk.leave(0)
+    with pytest.raises(NoRoomError):
+        accept_many(service.store)
+
+    for new in ids:
+        service.queue.cancel(new.id)
+    assert not {new.id for new in ids} & {document.id for document in service.store.documents(limit=1000)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import logging
 import os
 import shutil
 import sqlite3
@@ -16,8 +17,12 @@ from voxyard.service.documents.migrations import MIGRATIONS
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError
 
 BUSY_SECONDS = 10.0
+RESERVE_BYTES = 2 << 20
+"""Size of the file `…-reserve` beside the database: on a full disk its room is for the journal of deletions."""
 _FULL_BELOW = 256 * 1024  # free bytes; SQLite reports some full disks as I/O errors
 _MAX_IDLE_READERS = 8  # kept open between uses
+
+log = logging.getLogger("voxyard.service")
 
 
 class SqliteConnection:
@@ -49,7 +54,7 @@ class SqliteDatabase:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._writing = threading.Lock()
+        self._writing, self._deleting = threading.Lock(), threading.Lock()
         self._readers: list[sqlite3.Connection] = []
         self._closed = False
         try:
@@ -59,11 +64,13 @@ class SqliteDatabase:
             raise StoreError(
                 f"cannot use the data directory {path.parent}: {error}; choose another --data-dir"
             ) from error
+        self._reserve = path.with_name(path.name + "-reserve")
         try:
             with _store_errors(path):
                 self._writer = self._open("rwc")
                 self._prepare()
                 self._file = _file(path)
+            self._fill_reserve()
         except BaseException:
             os.close(self._lock)
             raise
@@ -110,6 +117,23 @@ class SqliteDatabase:
                 raise
 
     @contextmanager
+    def delete(self) -> Iterator[SqliteConnection]:
+        """Write transaction that deletes: on a full disk its journal gets the room of the reserve.
+
+        Raises:
+            NoRoomError: the reserve does not suffice, or was used up by earlier deletions.
+            StoreError: the file is missing or cannot be written.
+        """
+        with self._deleting:
+            if shutil.disk_usage(self.path.parent).free < RESERVE_BYTES:
+                self._reserve.unlink(missing_ok=True)
+            try:
+                with self.write() as connection:
+                    yield connection
+            finally:
+                self._fill_reserve()
+
+    @contextmanager
     def read(self) -> Iterator[SqliteConnection]:
         """Read transaction: one snapshot for the whole block.
 
@@ -125,6 +149,23 @@ class SqliteDatabase:
                 if reader.in_transaction:
                     reader.execute("ROLLBACK")
                 self._release(reader)
+
+    def _fill_reserve(self) -> None:
+        """Makes the reserve where there is room for it; the journal is emptied before, where that is possible."""
+        if self._reserve.exists():
+            return
+        try:
+            if shutil.disk_usage(self.path.parent).free < 2 * RESERVE_BYTES:
+                with self._writing:
+                    self._writer.execute("PRAGMA busy_timeout = 0")  # readers are not waited for
+                    self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                    statement = f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}"
+                    self._writer.execute(statement)
+            with self._reserve.open("xb") as file:
+                os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+        except (OSError, sqlite3.Error) as error:
+            self._reserve.unlink(missing_ok=True)
+            log.warning("no room to reserve for deletions on a full disk: %s", error)
 
     def _reader(self) -> sqlite3.Connection:
         self._check()

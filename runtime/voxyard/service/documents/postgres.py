@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import psycopg
@@ -114,6 +114,10 @@ class PostgresDatabase:
     def message(self, kind: str, id: str) -> tuple[str, str]:
         """Channel and text of a message to the other services."""
         return self.channel, f"{self.sender} {kind} {id}"
+
+    def delete(self) -> AbstractContextManager[PostgresConnection]:
+        """Write transaction; what room deletions have on a full disk is the server's affair. Raises as `write`."""
+        return self.write()
 
     @contextmanager
     def write(self) -> Iterator[PostgresConnection]:

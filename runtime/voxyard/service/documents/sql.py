@@ -53,6 +53,9 @@ class Database(Protocol):
     def shelf(self, new: str | None = None) -> str | None:
         """Token of the directory with the audio, 8 hexadecimal digits; `new` becomes it where there is none yet."""
 
+    def delete(self) -> AbstractContextManager[Connection]:
+        """Write transaction that deletes, which may succeed where the disk is too full for others."""
+
     def write(self) -> AbstractContextManager[Connection]:
         """Write transaction, committed durably when the block ends, rolled back where it raises.
 

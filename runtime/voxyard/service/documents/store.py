@@ -341,7 +341,7 @@ class Store:
 
     def delete(self, id: str) -> None:
         """Deletes a document with its text, chunks and webhook."""
-        with self._database.write() as connection:
+        with self._database.delete() as connection:
             connection.execute("DELETE FROM documents WHERE number = $1", (queries.number_of(connection, id),))
             connection.notify("deleted", id)
 
