@@ -80,6 +80,7 @@ OPERATIONS = [
     "GET /v1/documents/{id}/events",
     "GET /v1/documents/{id}/audio",
     "POST /v1/documents/{id}/retry",
+    "POST /v1/documents/{id}/chunks/{index}/redo",
     "GET /v1/documents/{id}/chapters",
     "GET /v1/documents/{id}/subtitles",
     "GET /v1/documents/{id}/timings",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from voxyard.service.documents.ids import is_id
 from voxyard.service.documents.records import StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
 from voxyard.speech.audio.joining import Pauses, Piece, join
-from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, to_bytes
+from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, rounded, to_bytes
 from voxyard.speech.requests import SAMPLE_RATE, Result
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 SECOND = SAMPLE_RATE * WIDTH  # bytes of a second of audio
 MIB = 1024 * 1024
 _CHUNK_SUFFIX = ".s16"
-_WAV_NAME = "audio.wav"
 
 
 class AudioStore:
     """Audio files: `<id>/<index>.s16` for the chunks of a document, `<id>/audio.wav` for the whole.
+
+    Once chunks were spoken again that is `audio.1.wav`, and so on.
 
     `quota` is the most bytes that the files may take, `reserve` the bytes that stay free on the disk. Every method may
     be called from any thread, and raises NotFoundError for an invalid document id, NoRoomError where there is no room,
@@ -72,46 +73,81 @@ class AudioStore:
             NotFoundError: a chunk has no audio.
         """
         samples = _length(chunks, pauses)
-        with self._files.write(_checked(id), _WAV_NAME) as file:
+        with self._files.write(_checked(id), _wav_name(0)) as file:
             file.write(header(samples))
             for chunk, span in with_spans(chunks, pauses):
                 file.write(to_bytes(self._piece(id, chunk, span, pauses).audio))
 
     def is_assembled(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses) -> bool:
         """True where `audio.wav` of these chunks is stored completely."""
-        return self._files.size(_checked(id), _WAV_NAME) == file_size(_length(chunks, pauses))
+        return self._files.size(_checked(id), _wav_name(0)) == file_size(_length(chunks, pauses))
+
+    def rebuild(
+        self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses, revision: int, audio: Mapping[int, Audio]
+    ) -> dict[int, int]:
+        """Writes the joined audio once more, as the next revision, with other audio for these chunks.
+
+        All other chunks keep their samples. Returns the new chunks' numbers of samples.
+
+        Raises:
+            NotFoundError: this revision of the joined audio is not there.
+        """
+        import numpy as np
+
+        lengths = {index: len(each) for index, each in audio.items()}
+        renewed = [replace(each, samples=lengths.get(each.index, each.samples)) for each in chunks]
+        before = {chunk.index: span for chunk, span in with_spans(chunks, pauses)}
+        with self._files.write(_checked(id), _wav_name(revision + 1)) as file:
+            file.write(header(_length(renewed, pauses)))
+            for chunk, span in with_spans(renewed, pauses):
+                file.write(bytes((span.start - span.begin) * WIDTH))
+                if chunk.index in audio:
+                    (faded,) = join([(Result(chunk.index, rounded(audio[chunk.index])), chunk.ending)], pauses)
+                    file.write(to_bytes(faded.audio))
+                else:
+                    old = before[chunk.index]
+                    kept = self._piece_of_wav(id, chunk, replace(old, begin=old.start), revision)
+                    file.write(to_bytes(np.asarray(kept.audio)))
+        return lengths
+
+    def remove_revision(self, id: str, revision: int) -> None:
+        """Deletes a revision of the joined audio, and what was made of it."""
+        for name in (_wav_name(revision), f"book.{revision}.m4b"):
+            self._files.remove(_checked(id), name)
 
     def remove_chunks(self, id: str) -> None:
         """Deletes the chunks' files of an assembled document."""
         self._files.remove(_checked(id), _CHUNK_SUFFIX)
 
-    def wav_size(self, id: str) -> int:
-        """Bytes of the joined audio.
+    def wav_size(self, id: str, revision: int = 0) -> int:
+        """Bytes of the joined audio; its revision counts how often chunks were spoken again.
 
         Raises:
             NotFoundError: it is not assembled (yet).
         """
-        size = self._files.size(_checked(id), _WAV_NAME)
+        size = self._files.size(_checked(id), _wav_name(revision))
         if size is None:
             raise NotFoundError(f"document {id} has no complete audio")
         return size
 
-    def wav(self, id: str) -> Path | None:
+    def wav(self, id: str, revision: int = 0) -> Path | None:
         """Path of the joined audio, where `wav_size` finds it; None where it is not a file of this machine."""
-        return self._files.path(_checked(id), _WAV_NAME)
+        return self._files.path(_checked(id), _wav_name(revision))
 
-    def wav_bytes(self, id: str, start: int, end: int) -> Iterator[bytes]:
+    def wav_bytes(self, id: str, start: int, end: int, revision: int = 0) -> Iterator[bytes]:
         """Bytes of the joined audio from `start` up to `end`, in blocks.
 
         Raises:
             NotFoundError: it is not assembled (yet).
         """
         try:
-            yield from self._files.stream(_checked(id), _WAV_NAME, start, end)
+            yield from self._files.stream(_checked(id), _wav_name(revision), start, end)
         except FileNotFoundError:
             raise NotFoundError(f"document {id} has no complete audio") from None
 
-    def pieces(self, id: str, chunks: Iterable[StoredChunk], pauses: Pauses, first: int = 0) -> Iterator[Piece]:
+    def pieces(
+        self, id: str, chunks: Iterable[StoredChunk], pauses: Pauses, first: int = 0, revision: int = 0
+    ) -> Iterator[Piece]:
         """Joined audio piece by piece, identical to `audio.wav`, also while that is being assembled.
 
         `chunks` come in text order, with their samples; the iterator may block. The audio begins with the sound of the
@@ -127,7 +163,7 @@ class AudioStore:
             try:
                 piece = self._piece(id, chunk, wanted, pauses)
             except NotFoundError:  # the chunks' files are deleted after assembly
-                piece = self._piece_of_wav(id, chunk, wanted)
+                piece = self._piece_of_wav(id, chunk, wanted, revision)
             yield piece
 
     def write(self, id: str, name: str) -> AbstractContextManager[BinaryIO]:
@@ -203,11 +239,11 @@ class AudioStore:
         silence = np.zeros(span.start - span.begin, np.float32)
         return Piece(chunk.index, np.concatenate([silence, faded.audio]), span.start, span.end, SAMPLE_RATE)
 
-    def _piece_of_wav(self, id: str, chunk: StoredChunk, span: Span) -> Piece:
+    def _piece_of_wav(self, id: str, chunk: StoredChunk, span: Span, revision: int) -> Piece:
         size = (span.end - span.begin) * WIDTH
         try:
-            begin = data_start(self._files.read(id, _WAV_NAME, 0, 4))
-            content = self._files.read(id, _WAV_NAME, begin + span.begin * WIDTH, size)
+            begin = data_start(self._files.read(id, _wav_name(revision), 0, 4))
+            content = self._files.read(id, _wav_name(revision), begin + span.begin * WIDTH, size)
         except FileNotFoundError:
             raise NotFoundError(f"document {id} has no complete audio") from None
         if len(content) != size:
@@ -220,6 +256,10 @@ def _checked(id: str) -> str:
     if not is_id(id):
         raise NotFoundError(f"no document {id!r}: expected 32 hexadecimal digits")
     return id
+
+
+def _wav_name(revision: int) -> str:
+    return f"audio.{int(revision)}.wav" if revision else "audio.wav"
 
 
 def _chunk_name(index: int) -> str:

@@ -53,7 +53,7 @@ def write(
         with tempfile.TemporaryFile() as scratch:  # the place of the audio may be a bucket, where no file can seek
             audiobook.write(
                 scratch,
-                (piece.audio for piece in audio_store.pieces(document.id, chunks, pauses)),
+                (piece.audio for piece in audio_store.pieces(document.id, chunks, pauses, revision=document.revision)),
                 samples=samples,
                 title=document.title,
                 marks=_marks(chapters, spans),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from voxyard.service.audio.store import AudioStore
+from voxyard.service.audiobook.redo_worker import RedoWorker
 from voxyard.service.auth.key_limits import LimitsOf, fair_part, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.dispatcher import DispatcherConfig, DocumentDispatcher, SpeechPool
@@ -55,6 +56,7 @@ class DocumentQueue:
         self._dispatcher = DocumentDispatcher(
             store, audio_store, pool, pauses, config, on_change, self._on_delete, limits
         )
+        self._redo = RedoWorker(store, audio_store, pool, pauses, on_change, poll_seconds)
         self._accept_lock = threading.Lock()  # checking the limits and storing are one step
         self._draining = self._closing = False
         self._listeners: dict[str, int] = {}
@@ -66,6 +68,7 @@ class DocumentQueue:
             StoreError: the store cannot be read.
         """
         self._dispatcher.start()
+        self._redo.start()
 
     def drain(self) -> None:
         """Dispatches nothing more; the outcomes of chunks in progress are still stored. Returns at once.
@@ -75,11 +78,13 @@ class DocumentQueue:
         """
         self._draining = True
         self._dispatcher.drain()
+        self._redo.stop()
 
     def close(self) -> None:
         """Accepts nothing more, stores the outcomes so far, and ends; the next start resumes the rest."""
         with self._accept_lock:
             self._closing = True
+        self._redo.close()
         self._dispatcher.close()
 
     @property
@@ -147,6 +152,18 @@ class DocumentQueue:
         self._dispatcher.document_accepted(id, document.owner)
         self._on_change(id)
         return document
+
+    def redo(self, id: str, index: int, voice: str | None, seed: int | None) -> Document:
+        """Has a chunk of a completed document spoken again; its present audio is served until the new one is whole.
+
+        Raises:
+            ConflictError: the document is not completed.
+            NotFoundError: no such document or chunk.
+        """
+        self._store.redos.request(id, index, voice, seed)
+        self._redo.wake()
+        self._on_change(id)
+        return self._store.document(id)
 
     def listen(self, id: str, listening: bool) -> None:
         """Adds or removes a listener; the pool prioritizes the start of a document with listeners."""

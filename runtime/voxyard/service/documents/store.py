@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from voxyard.service.audiobook import chapters
+from voxyard.service.audiobook.redos import Redos
 from voxyard.service.documents import queries
 from voxyard.service.documents.database import SqliteDatabase
 from voxyard.service.documents.ownership import Claims, Ownership, SoleOwnership
@@ -82,6 +83,7 @@ class Store:
         There, `service` names this one in its claims, and `claim_seconds` is the life of a claim without renewal.
         """
         self._database = open_database(place)
+        self.redos = Redos(self._database)
         self.ownership: Ownership = (
             SoleOwnership(self._database) if isinstance(place, Path) else Claims(self._database, service, claim_seconds)
         )
@@ -166,6 +168,14 @@ class Store:
                 "SELECT * FROM chunks WHERE document = $1 ORDER BY place", (queries.number_of(connection, id),)
             )
             return tuple(queries.read_chunk(row) for row in found)
+
+    def snapshot(self, id: str) -> tuple[Document, tuple[StoredChunk, ...]]:
+        """Document and chunks of one moment."""
+        with self._database.read() as connection:
+            found = connection.execute(
+                "SELECT * FROM chunks WHERE document = $1 ORDER BY place", (queries.number_of(connection, id),)
+            )
+            return queries.find(connection, id), tuple(queries.read_chunk(row) for row in found)
 
     def chapters(self, id: str) -> tuple[Chapter, ...]:
         """Chapters of a document in text order; none where it has no headings."""

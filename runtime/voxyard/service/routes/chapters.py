@@ -107,22 +107,22 @@ def _timed_words(state: AppState, document: Document, text: str) -> Sequence[Tim
     return tuple(word_times(text, chunks, document.language))
 
 
-def chapter_of(state: AppState, document: Document, index: int) -> tuple[TimedChapter, tuple[StoredChunk, ...]]:
-    """A chapter whose sound is known, and the document's chunks up to its end.
+def chapter_of(state: AppState, id: str, index: int) -> tuple[Document, TimedChapter, tuple[StoredChunk, ...]]:
+    """A document, a chapter of it whose sound is known, and its chunks up to the end of that.
 
     Raises:
         NotFoundError: there is no such chapter.
         ConflictError: it is not spoken yet.
     """
-    chunks = state.store.chunks(document.id)
-    found = tuple(timed(state.store.chapters(document.id), len(chunks), ChunkTimes.of(chunks, state.pauses).spans))
+    document, chunks = state.store.snapshot(id)
+    found = tuple(timed(state.store.chapters(id), len(chunks), ChunkTimes.of(chunks, state.pauses).spans))
     if index >= len(found):
         raise NotFoundError(
-            f"document {document.id} has no chapter {index}: it has {len(found)}, counted from 0", parameter="chapter"
+            f"document {id} has no chapter {index}: it has {len(found)}, counted from 0", parameter="chapter"
         )
     if found[index].end_seconds is None:
-        raise ConflictError(f"chapter {index} of document {document.id} is not spoken yet: its audio comes later")
-    return found[index], chunks[: found[index].last + 1]
+        raise ConflictError(f"chapter {index} of document {id} is not spoken yet: its audio comes later")
+    return document, found[index], chunks[: found[index].last + 1]
 
 
 async def audiobook_response(state: AppState, document: Document, headers: dict[str, str]) -> Response:
@@ -135,7 +135,7 @@ async def audiobook_response(state: AppState, document: Document, headers: dict[
         raise ConflictError(
             f"document {document.id} is {document.state}: an audiobook (m4b) is there once it is completed"
         )
-    chunks = await run_sync(state.store.chunks, document.id)
+    document, chunks = await run_sync(state.store.snapshot, document.id)
     chapters = await run_sync(state.store.chapters, document.id)
     cover = await run_sync(state.store.cover, document.id)
     write = partial(audiobook_file.write, state.audio_store, document, chunks, state.pauses, chapters, cover)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.to_thread import run_sync
 
+from voxyard.service.documents.chunk_times import Span
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.errors import ConflictError, NotFoundError, UnavailableError
 from voxyard.service.routes import serializers
@@ -55,11 +56,14 @@ async def audio(
         UnavailableError: the service is shutting down; the next start goes on with the document.
     """
     seen = state.notifier.version(document.id)
-    whole = await run_sync(state.timelines.spans, document) if document.state == "completed" else ()
+    kept, whole = tuple[StoredChunk, ...](), tuple[Span, ...]()
+    if document.state == "completed":  # of one moment: chunks may be spoken again while it is read
+        document, kept = await run_sync(state.store.snapshot, document.id)
+        whole = ChunkTimes.of(kept, state.pauses).spans
 
     def open_encoder() -> StreamEncoder[StoredChunk]:
         return StreamEncoder(
-            lambda parts: state.audio_store.pieces(document.id, parts, state.pauses),
+            lambda parts: state.audio_store.pieces(document.id, parts, state.pauses, revision=document.revision),
             format,
             speed=speed,
             samples=whole[-1].end if whole else None,
@@ -71,7 +75,7 @@ async def audio(
             await stack.enter_async_context(_counted_listener(state.queue, document.id))
         encoder = stack.enter_context(contextlib.closing(open_encoder()))
         while at < document.chunks:
-            found = await run_sync(state.store.chunks_from, document.id, at, _PAGE)
+            found = kept[at:] or await run_sync(state.store.chunks_from, document.id, at, _PAGE)
             for chunk in itertools.takewhile(lambda each: each.samples is not None, found):
                 yield await in_thread(encoder.add, chunk)
                 at += 1
@@ -97,7 +101,7 @@ async def chapter_audio(
     def open_encoder() -> StreamEncoder[StoredChunk]:
         return StreamEncoder(
             lambda parts: state.audio_store.pieces(
-                document.id, itertools.chain(chunks[:first], parts), state.pauses, first
+                document.id, itertools.chain(chunks[:first], parts), state.pauses, first, document.revision
             ),
             format,
             speed=speed,
@@ -178,9 +182,11 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
         for chunk, (chunk_state, start, end) in sent.new_events(at, found):
             facts = {"index": chunk.index, "state": chunk_state, "start_seconds": start, "end_seconds": end}
             yield _event("chunk", {**facts, "reason": chunk.reason}, min(sent.whole, chunk.index))
-        progress = serializers.document(document, time.time(), at).model_dump(exclude={"chunks"})
+        out = serializers.document(document, time.time(), at)
+        out.redo = await run_sync(serializers.redo, state.store, document)
+        progress = out.model_dump(exclude={"chunks"})
         yield _event("progress", progress, sent.whole)
-        if document.state in ("completed", "failed"):
+        if document.state == "failed" or (document.state == "completed" and not progress["redo"]["waiting"]):
             yield _event("end", {"id": id, "state": document.state}, sent.whole)
             return
         while await state.notifier.wait(id, seen, HEARTBEAT) == seen:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from anyio.to_thread import run_sync
-from fastapi import Header, Query, Request, status
+from fastapi import Header, Path, Query, Request, status
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from voxyard.service.documents import submission
@@ -23,7 +23,7 @@ from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNam
 from voxyard.service.routes.openapi import errors, form, inlined
 from voxyard.service.routes.parameters import DocumentId as Id
 from voxyard.service.routes.router import Router
-from voxyard.service.routes.schemas import DocumentBody, DocumentOut, DocumentsOut, UploadBody
+from voxyard.service.routes.schemas import DocumentBody, DocumentOut, DocumentsOut, RedoBody, UploadBody
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
@@ -32,7 +32,7 @@ from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
 
 router = Router(tags=["documents"])
 
-LARGEST_CHAPTER = 1_000_000
+LARGEST_CHAPTER = LARGEST_CHUNK = 1_000_000
 PAUSED_STALL_SECONDS = 3600.0  # a paused player reads nothing
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
@@ -151,6 +151,7 @@ def retrieve_document(
     document = state.store.document(id, client.name)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
     body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None)
+    body.redo = serializers.redo(state.store, document)
     body.chapters = serializers.chapters(state.store.chapters(id), document.chunks, at)
     return body
 
@@ -220,7 +221,7 @@ async def retrieve_audio(
             )
         return await chapter_routes.audiobook_response(state, document, headers)
     if chapter is not None:
-        found, chunks = await run_sync(chapter_routes.chapter_of, state, document, chapter)
+        document, found, chunks = await run_sync(chapter_routes.chapter_of, state, document.id, chapter)
         headers["Content-Disposition"] = _disposition(document, format, download=download, part=found.title)
         return AudioStreamingResponse(
             document_stream.chapter_audio(state, document, chunks, found.first, format, speed),
@@ -248,6 +249,34 @@ def retry_document(id: Id, state: AppStateDep, client: ClientDep) -> DocumentOut
     return _document_out(state, state.store.document(id))
 
 
+@router.post(
+    "/v1/documents/{id}/chunks/{index}/redo",
+    operation_id="redo_chunk",
+    summary="Speak a chunk of a completed document again",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses=errors(400, 404, 409),
+)
+def redo_chunk(
+    id: Id,
+    index: Annotated[int, Path(ge=0, le=LARGEST_CHUNK, description="Counted from 0.")],
+    state: AppStateDep,
+    voices: VoiceNamesDep,
+    client: ClientDep,
+    body: RedoBody | None = None,
+) -> DocumentOut:
+    """Speaks one chunk again, with another seed or voice, and rebuilds the audio. The old audio is served until then.
+
+    Without a seed, the next one is taken. `revision` counts up with the new audio, and its ETag changes.
+    """
+    state.store.document(id, client.name)
+    body = RedoBody() if body is None else body
+    voice = None if body.voice is None else voices.resolve(body.voice)
+    document = state.queue.redo(id, index, voice, body.seed)
+    out = _document_out(state, document)
+    out.redo = serializers.redo(state.store, document)
+    return out
+
+
 @router.delete(
     "/v1/documents/{id}",
     operation_id="delete_document",
@@ -271,8 +300,8 @@ def _times(state: AppState, document: Document) -> ChunkTimes:
 
 def _wav_response(request: Request, state: AppState, document: Document, headers: dict[str, str]) -> Response:
     """WAV file, or the requested range of it. A Range header that is not a single range is ignored."""
-    size = state.audio_store.wav_size(document.id)
-    path = state.audio_store.wav(document.id)
+    size = state.audio_store.wav_size(document.id, document.revision)
+    path = state.audio_store.wav(document.id, document.revision)
     asked, found = request.headers.get("range"), None
     if asked is not None:
         found = _RANGE.fullmatch(asked.strip())
@@ -286,11 +315,11 @@ def _wav_response(request: Request, state: AppState, document: Document, headers
         return FileResponse(path, media_type=MEDIA_TYPES["wav"], headers=headers)
     if "if-range" in request.headers:  # it has no validator that could match
         found = None
-    return _stored_wav(state, document.id, found, size, headers)
+    return _stored_wav(state, document, found, size, headers)
 
 
 def _stored_wav(
-    state: AppState, id: str, asked: re.Match[str] | None, size: int, headers: dict[str, str]
+    state: AppState, document: Document, asked: re.Match[str] | None, size: int, headers: dict[str, str]
 ) -> StreamingResponse:
     """WAV file that is elsewhere, or a range of it that begins before its end, passed on as it comes."""
     start, end = 0, size
@@ -299,7 +328,7 @@ def _stored_wav(
         end = min(size, int(asked[2]) + 1) if asked[1] and asked[2] else size
         headers = {**headers, "Content-Range": f"bytes {start}-{end - 1}/{size}"}
     return StreamingResponse(
-        state.audio_store.wav_bytes(id, start, end),
+        state.audio_store.wav_bytes(document.id, start, end, document.revision),
         status_code=status.HTTP_200_OK if asked is None else status.HTTP_206_PARTIAL_CONTENT,
         media_type=MEDIA_TYPES["wav"],
         headers={**headers, "Accept-Ranges": "bytes", "Content-Length": str(end - start)},

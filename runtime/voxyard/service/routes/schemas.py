@@ -201,6 +201,8 @@ class ChunkOut(BaseModel):
     start_seconds: float | None
     end_seconds: float | None
     reason: str | None
+    voice: str | None = Field(default=None, description="Of its own, once it was spoken again.")
+    seed: int | None = Field(default=None, description="Of its own, once it was spoken again.")
 
 
 class ChapterOut(BaseModel):
@@ -249,6 +251,27 @@ class TimingsOut(BaseModel):
     chunks: list[ChunkTimesOut]
 
 
+class RedoBody(RequestBody):
+    """Chunk to speak again."""
+
+    seed: Seed | None = Field(default=None, description="Random seed; the next one where none is given.")
+    voice: Name | None = Field(default=None, description="A voice; the one that the chunk has where none is given.")
+
+
+class FailedRedoOut(BaseModel):
+    """Chunk that could not be spoken again; its audio is what it was."""
+
+    index: int
+    reason: str
+
+
+class RedoOut(BaseModel):
+    """Chunks of a completed document that are to be spoken again."""
+
+    waiting: list[int]
+    failed: list[FailedRedoOut]
+
+
 class DocumentOut(BaseModel):
     """Document with its current state. Times are Unix seconds."""
 
@@ -268,6 +291,8 @@ class DocumentOut(BaseModel):
     reduced: bool = Field(
         description="Synthesized in smaller batches for lack of memory or after a crash; samples may differ slightly."
     )
+    revision: int = Field(description="Counts the changes of its audio since it was completed.")
+    redo: RedoOut | None = Field(default=None, description="Chunks to speak again; null in lists.")
     audio: AudioOut
     chapters: list[ChapterOut] | None = Field(
         default=None, description="Of a document with headings; null in lists, events and answers to submissions."

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from voxyard.service.audiobook.chapters import timed
 from voxyard.service.documents.chunk_times import Span, with_spans
 from voxyard.service.documents.records import Chapter, Document, StoredChunk
-from voxyard.service.routes.schemas import AudioOut, ChapterOut, ChunkOut, DocumentOut, ProgressOut
+from voxyard.service.documents.store import Store
+from voxyard.service.routes.schemas import (
+    AudioOut,
+    ChapterOut,
+    ChunkOut,
+    DocumentOut,
+    FailedRedoOut,
+    ProgressOut,
+    RedoOut,
+)
 from voxyard.speech.audio.joining import Pauses
 
 
@@ -53,12 +62,22 @@ def document(record: Document, now: float, at: ChunkTimes | None = None, text: s
         reason=record.reason,
         parked=record.parked,
         reduced=record.reduced,
+        revision=record.revision,
         audio=AudioOut(
             url=f"/v1/documents/{record.id}/audio",
             ready_seconds=None if at is None else round(at.ready_seconds, 6),
             complete=record.state == "completed",
         ),
         chunks=None if at is None or text is None else [chunk(each, at, text) for each in at.chunks],
+    )
+
+
+def redo(store: Store, record: Document) -> RedoOut:
+    """Chunks of a document that are to be spoken again; those that could not be, with their reasons."""
+    found = store.redos.of(record.id) if record.state == "completed" else ()
+    return RedoOut(
+        waiting=[each.index for each in found if each.reason is None],
+        failed=[FailedRedoOut(index=each.index, reason=each.reason) for each in found if each.reason is not None],
     )
 
 
@@ -88,6 +107,8 @@ def chunk(record: StoredChunk, at: ChunkTimes, text: str) -> ChunkOut:
         start_seconds=start,
         end_seconds=end,
         reason=record.reason,
+        voice=record.voice,
+        seed=record.seed,
     )
 
 
